@@ -1,42 +1,428 @@
-//! The interface that each database implements. A backend sees sealed bytes and digests, never
-//! contents.
+//! The databases of a store. A database sees sealed bytes and digests, never contents.
 //!
-//! Both backends have the same files and tables. Work that needs no database access is implemented
-//! once, above these traits: sealing and opening, reading through forks, forgetting, exporting,
-//! verifying.
-//!
-//! [`Backend`] combines one trait per task. A caller of a `dyn Backend` needs to import only
-//! [`Backend`].
+//! [`Driver`] contains what each database implements itself: commits, leases, waiting, and the
+//! execution of SQL. [`Backend`] adds the reads, whose SQL is the same for both databases. Work
+//! that needs no database access is implemented once, above this trait: sealing and opening,
+//! reading through forks, forgetting, exporting, verifying.
 
-mod admin;
-mod key;
-mod lease;
-mod log;
-mod proof;
-mod value;
-mod vault;
+pub(crate) mod consistency;
+pub(crate) mod decode;
+mod driver;
+pub(crate) mod row_sums;
 
-pub(crate) use crate::backend::admin::AdminBackend;
-pub(crate) use crate::backend::key::KeyBackend;
-pub(crate) use crate::backend::lease::LeaseBackend;
-pub(crate) use crate::backend::log::LogBackend;
-pub(crate) use crate::backend::proof::ProofBackend;
-pub(crate) use crate::backend::value::ValueBackend;
-pub(crate) use crate::backend::vault::VaultBackend;
+use std::time::Duration;
 
-/// A database that stores sealed records. Every type that implements the parts implements it.
-pub(crate) trait Backend:
-    LogBackend + VaultBackend + LeaseBackend + ProofBackend + ValueBackend + KeyBackend + AdminBackend
-{
+use bytes::Bytes;
+use throughline_core::{
+    Digest, LogHead, LogId, PendingEntry, PendingStatus, StaleRun, StoreError, StoreFuture, Tenant,
+};
+use tokio::sync::oneshot;
+
+use crate::backend::decode::{
+    API_KEY_COLUMNS, LOG_COLUMNS, RECORD_COLUMNS, api_key, log_head, record,
+};
+use crate::chain::Head;
+use crate::manifest::Manifest;
+use crate::query::{Listing, Span, Stats};
+use crate::row::{ApiKeyRow, ChainRow, Row, Salt, SaltRow};
+use crate::row_mac::{RowKey, RowSnapshot, RowState, TALLY_NAME};
+use crate::sql::{SqlRow, decode, kind_number, values};
+
+pub(crate) use crate::backend::driver::{Dialect, Driver, SnapshotWork};
+
+/// The number of the tenant `$1`.
+const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
+
+/// The rows of the logs of the tenant `$1`, with the names of the logs that they refer to.
+fn logs_of_tenant() -> String {
+    format!(
+        "SELECT {LOG_COLUMNS} FROM logs l LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
+         LEFT JOIN logs f ON f.id = l.fork AND f.tenant = l.tenant WHERE l.tenant = {TENANT}"
+    )
 }
 
-impl<T> Backend for T where
-    T: LogBackend
-        + VaultBackend
-        + LeaseBackend
-        + ProofBackend
-        + ValueBackend
-        + KeyBackend
-        + AdminBackend
-{
+/// The records of the log `$2` of the tenant `$1`.
+fn records_of_log() -> String {
+    format!(
+        "SELECT {RECORD_COLUMNS} FROM records r \
+         JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant \
+         LEFT JOIN salts s ON s.record = r.id AND s.tenant = r.tenant WHERE r.tenant = {TENANT} \
+         AND r.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)"
+    )
 }
+
+fn decoded<'a, T: Send + 'a>(
+    rows: StoreFuture<'a, Vec<SqlRow>>,
+    decode: impl Fn(&SqlRow) -> Result<T, StoreError> + Send + 'a,
+) -> StoreFuture<'a, Vec<T>> {
+    Box::pin(async move { rows.await?.iter().map(decode).collect() })
+}
+
+fn first<'a, T: Send + 'a>(
+    rows: StoreFuture<'a, Vec<SqlRow>>,
+    decode: impl Fn(&SqlRow) -> Result<T, StoreError> + Send + 'a,
+) -> StoreFuture<'a, Option<T>> {
+    Box::pin(async move { rows.await?.first().map(decode).transpose() })
+}
+
+/// A database that stores sealed records. A caller of a `dyn Backend` needs to import only this
+/// trait.
+pub(crate) trait Backend: Driver {
+    /// Returns the row of a log.
+    fn log(&self, tenant: &Tenant, log: &LogId) -> StoreFuture<'_, Option<LogHead>> {
+        let sql = format!("{} AND l.name = $2", logs_of_tenant());
+        first(self.query(&sql, &values![tenant, log]), log_head)
+    }
+
+    /// Returns the rows of the logs that match `listing`.
+    fn logs(&self, tenant: &Tenant, listing: Listing) -> StoreFuture<'_, Vec<LogHead>> {
+        let Listing { kind, of, forks_of, order, after, limit } = listing;
+        let (comparison, direction) = order.sql();
+        let (mut conditions, mut values) = (vec![logs_of_tenant()], values![tenant].to_vec());
+        let named = |place: usize, columns: &str| {
+            format!("(SELECT {columns} FROM logs WHERE tenant = {TENANT} AND name = ${place})")
+        };
+        if let Some(kind) = kind {
+            values.extend(values![kind_number(kind)]);
+            // A Thread has few runs and forks. The plus makes the database use that index instead
+            // of the one by kind.
+            let plus = if of.is_some() || forks_of.is_some() { "+" } else { "" };
+            conditions.push(format!("{plus}l.kind = ${}", values.len()));
+        }
+        for (column, log) in [("of", &of), ("fork", &forks_of)] {
+            if let Some(log) = log {
+                values.extend(values![log]);
+                conditions.push(format!("l.{column} = {}", named(values.len(), "id")));
+            }
+        }
+        let columns = self.dialect().log_order;
+        let order = |end: &str| {
+            let columns = columns.iter().map(|column| format!("l.{column}{end}"));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        if let Some(after) = after {
+            values.extend(values![&after]);
+            let place = named(values.len(), &columns.join(", "));
+            conditions.push(format!("({}) {comparison} {place}", order("")));
+        }
+        values.extend(values![limit]);
+        let (conditions, order) = (conditions.join(" AND "), order(&format!(" {direction}")));
+        let sql = format!("{conditions} ORDER BY {order} LIMIT ${}", values.len());
+        decoded(self.query(&sql, &values), log_head)
+    }
+
+    /// Returns the log's own records in `span`, in order.
+    fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> StoreFuture<'_, Vec<Row>> {
+        let records = records_of_log();
+        let sql = format!("{records} AND r.seq > $3 AND r.seq <= $4 ORDER BY r.seq LIMIT $5");
+        let values = values![tenant, log, span.after, span.up_to, span.limit];
+        decoded(self.query(&sql, &values), record)
+    }
+
+    /// Returns the sequence number of the last own record that contains no event after `event`.
+    fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64> {
+        // Events are numbered in record order, so the first record with a higher event ends the
+        // range. One statement, so that no event is added between the two lookups.
+        let sql = format!(
+            "SELECT coalesce((SELECT r.seq - 1 FROM records r WHERE r.tenant = l.tenant \
+             AND r.log = l.id AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
+             FROM logs l WHERE l.tenant = {TENANT} AND l.name = $2"
+        );
+        let place = first(self.query(&sql, &values![tenant, log, event]), |row| row.get(0));
+        Box::pin(async move { Ok(place.await?.unwrap_or(0)) })
+    }
+
+    /// Returns the last own checkpoint at or before `at_most` whose content was not destroyed.
+    fn checkpoint(
+        &self,
+        tenant: &Tenant,
+        log: &LogId,
+        at_most: u64,
+    ) -> StoreFuture<'_, Option<Row>> {
+        let sql = format!(
+            "{} AND r.kind = 'checkpoint' AND r.seq <= $3 AND r.erased IS NULL \
+             ORDER BY r.seq DESC LIMIT 1",
+            records_of_log()
+        );
+        first(self.query(&sql, &values![tenant, log, at_most]), record)
+    }
+
+    /// Returns the positions of all records with this `about` hash, in any log.
+    fn about(&self, tenant: &Tenant, about: i64) -> StoreFuture<'_, Vec<(LogId, u64)>> {
+        let sql = format!(
+            "SELECT l.name, r.seq FROM records r JOIN logs l ON l.id = r.log \
+             WHERE r.tenant = {TENANT} AND r.about = $2 ORDER BY r.id"
+        );
+        let place = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
+        decoded(self.query(&sql, &values![tenant, about]), place)
+    }
+
+    /// Returns a sealed large content and the keyed hash of its plain content.
+    fn blob(&self, tenant: &Tenant, blob: i64) -> StoreFuture<'_, Option<(Digest, Bytes)>> {
+        let sql = format!("SELECT hash, content FROM blobs WHERE id = $2 AND tenant = {TENANT}");
+        let decode = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
+        first(self.query(&sql, &values![tenant, blob]), decode)
+    }
+
+    /// Lists requests that wait for a person, including expired ones.
+    fn pending(&self, tenant: &Tenant, log: Option<&LogId>) -> StoreFuture<'_, Vec<PendingEntry>> {
+        let of_log = log.map_or(String::new(), |_| {
+            format!("AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)")
+        });
+        let sql = format!(
+            "SELECT p.id, p.kind, l.name, p.seq, p.opened, p.expires, p.expires <= {} \
+             FROM pending p JOIN logs l ON l.id = p.log \
+             WHERE p.tenant = {TENANT} AND p.taken IS NULL {of_log} ORDER BY p.opened, p.id",
+            self.dialect().now
+        );
+        let mut values = values![tenant].to_vec();
+        values.extend(log.map(Into::into));
+        decoded(self.query(&sql, &values), |row| {
+            let is_expired = row.get::<Option<bool>>(6)? == Some(true);
+            let status = if is_expired { PendingStatus::Expired } else { PendingStatus::Open };
+            Ok(decode!(row, 0, PendingEntry { id, kind, log, seq, opened, expires } { status }))
+        })
+    }
+
+    /// Lists runs of all tenants that have no lease and are marked running but were not written to
+    /// for `idle`, or wait for a request that has expired since their last write.
+    fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
+        let Dialect { now, lease_is_active, .. } = self.dialect();
+        let logs = "JOIN tenants t ON t.id = l.tenant \
+                    LEFT JOIN leases h ON h.tenant = l.tenant AND h.log = l.name \
+                    WHERE l.id > $1 AND l.kind = 2 AND l.gone IS NULL";
+        let sql = format!(
+            "SELECT t.name, l.name, l.id FROM logs l {logs} AND l.status = 'running' \
+             AND l.updated <= {now} - $2 AND NOT {lease_is_active} \
+             UNION \
+             SELECT t.name, l.name, l.id FROM pending p JOIN logs l ON l.id = p.log {logs} \
+             AND p.taken IS NULL AND p.expires IS NOT NULL AND p.expires <= {now} \
+             AND p.expires > l.updated AND l.status = 'waiting' AND NOT {lease_is_active} \
+             ORDER BY 3 LIMIT $3"
+        );
+        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
+        decoded(self.query(&sql, &values![after, idle, limit]), |row| {
+            Ok(decode!(row, 0, StaleRun { tenant, run, place }))
+        })
+    }
+
+    /// Returns the number of the last record of all tenants. All records up to it are committed.
+    fn last_record(&self) -> StoreFuture<'_, i64> {
+        self.last_id("records")
+    }
+
+    /// Returns the records of all tenants, or of one tenant, in commit order: those after `after`
+    /// and up to `up_to`. `up_to` must not exceed [`last_record`](Self::last_record).
+    fn chain(
+        &self,
+        of: Option<&Tenant>,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<ChainRow>> {
+        // The sum prevents an index by tenant, which would sort all records of the tenant for each
+        // page.
+        let scope =
+            of.map_or("", |_| "AND r.tenant + 0 = (SELECT id FROM tenants WHERE name = $4)");
+        let sql = format!(
+            "SELECT {RECORD_COLUMNS}, r.id, t.name, l.name FROM records r \
+             LEFT JOIN segments g ON g.id = r.segment AND g.tenant = r.tenant \
+             LEFT JOIN salts s ON s.record = r.id AND s.tenant = r.tenant \
+             LEFT JOIN tenants t ON t.id = r.tenant LEFT JOIN logs l ON l.id = r.log \
+             WHERE r.id > $1 AND r.id <= $2 {scope} ORDER BY r.id LIMIT $3"
+        );
+        let mut values = values![after, up_to, limit].to_vec();
+        values.extend(of.map(Into::into));
+        decoded(self.query(&sql, &values), |row| {
+            Ok(decode!(row, 16, ChainRow { id, tenant, log } { row: record(row)? }))
+        })
+    }
+
+    /// Returns the head of every chain segment with records, for all tenants or for one.
+    fn heads(&self, of: Option<&Tenant>) -> StoreFuture<'_, Vec<Head>> {
+        let scope = of.map_or("", |_| "AND t.name = $1");
+        let sql = format!(
+            "SELECT t.name, g.writer, g.position, g.link FROM segments g \
+             JOIN tenants t ON t.id = g.tenant WHERE g.position > 0 {scope} ORDER BY g.id"
+        );
+        let values: Vec<_> = of.map(Into::into).into_iter().collect();
+        decoded(self.query(&sql, &values), |row| {
+            Ok(decode!(row, 0, Head { tenant, writer, position, link }))
+        })
+    }
+
+    /// Returns the signed manifests after `after`, in the order in which they were written.
+    fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
+        Box::pin(async move {
+            let up_to = self.last_id("manifests").await?;
+            let sql = "SELECT id, body, signature FROM manifests WHERE id > $1 AND id <= $2 \
+                       ORDER BY id LIMIT $3";
+            let manifests = self.query(sql, &values![after, up_to, limit]);
+            let manifest =
+                |row: &SqlRow| Ok((row.get(0)?, decode!(row, 1, Manifest { body, signature })));
+            decoded(manifests, manifest).await
+        })
+    }
+
+    /// Computes the MAC sums of all index rows and reads the stored sums, in one snapshot. With a
+    /// tenant, covers only that tenant's rows and no store-wide tables.
+    fn read_rows(&self, key: RowKey, of: Option<&Tenant>) -> StoreFuture<'_, RowSnapshot> {
+        let (of, (sender, rows)) = (of.cloned(), oneshot::channel());
+        let work = self.snapshot(
+            1000,
+            Box::new(move |db| {
+                // The caller may be cancelled.
+                drop(sender.send(row_sums::read(db, &key, of.as_ref())?));
+                Ok(())
+            }),
+        );
+        Box::pin(async move {
+            work.await?;
+            rows.await.map_err(|_| StoreError::Closed)
+        })
+    }
+
+    /// Returns the current sums of index rows, for a manifest.
+    fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
+        let sql = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g \
+                   JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
+        let segments = decoded(self.query(sql, &[]), |row| {
+            let (segment, sums) = (Some((row.get(0)?, row.get(1)?)), row.get::<String>(3)?);
+            Ok(RowState::new(segment, row.get(2)?, &sums))
+        });
+        Box::pin(async move {
+            let mut states = segments.await?;
+            let sql = "SELECT value FROM kept WHERE name = $1";
+            let tally = first(self.query(sql, &values![TALLY_NAME]), |row| row.get::<Bytes>(0));
+            states.extend(tally.await?.and_then(|stored| RowState::of_store(&stored)));
+            Ok(states)
+        })
+    }
+
+    /// Checks the database's internal structure and returns one sentence per problem.
+    fn check(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let mut problems = self.check_files().await?;
+            for (sql, problem) in consistency::CHECKS {
+                let rows = self.query(&format!("{sql} LIMIT 20"), &[]);
+                let place = |row: &SqlRow| Ok(format!("{} {problem}.", row.get::<String>(0)?));
+                problems.extend(decoded(rows, place).await?);
+            }
+            Ok(problems)
+        })
+    }
+
+    /// Replaces a small internal value.
+    fn replace(&self, name: &str, value: Bytes) -> StoreFuture<'_, ()> {
+        self.set_value(name, Some(value))
+    }
+
+    /// Deletes a small internal value, if it exists.
+    fn discard(&self, name: &str) -> StoreFuture<'_, ()> {
+        self.set_value(name, None)
+    }
+
+    /// Returns the small internal values whose names start with `prefix`.
+    fn values(&self, prefix: &str) -> StoreFuture<'_, Vec<(String, Bytes)>> {
+        let sql =
+            "SELECT name, value FROM kept WHERE substr(name, 1, length($1)) = $1 ORDER BY name";
+        decoded(self.query(sql, &values![prefix]), |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// Returns the API key with this keyed hash unless its row is marked revoked. The flag states
+    /// whether the Journal contains the record `revocation` nevertheless.
+    fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
+        // Only the tenant's own record counts. A row that was moved from another tenant fails its
+        // MAC.
+        let sql = format!(
+            "SELECT {API_KEY_COLUMNS}, EXISTS \
+             (SELECT 1 FROM records r WHERE r.tenant = k.tenant AND r.about = $2) \
+             FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+             WHERE k.hash = $1 AND k.revoked IS NULL"
+        );
+        let decode = |row: &SqlRow| Ok((api_key(row)?, row.get(8)?));
+        first(self.query(&sql, &values![&hash, revocation]), decode)
+    }
+
+    /// Returns all API keys of a tenant.
+    fn keys(&self, tenant: &Tenant) -> StoreFuture<'_, Vec<ApiKeyRow>> {
+        let sql = format!(
+            "SELECT {API_KEY_COLUMNS} FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+             WHERE t.name = $1 ORDER BY k.created, k.id"
+        );
+        decoded(self.query(&sql, &values![tenant]), api_key)
+    }
+
+    /// Returns the salts of records after `after` and up to `up_to`, in order, that are wrapped
+    /// under a master key epoch other than `epoch`.
+    fn salts_not_of(
+        &self,
+        epoch: u32,
+        after: i64,
+        up_to: i64,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<SaltRow>> {
+        let sql = "SELECT record, epoch, salt FROM salts \
+                   WHERE epoch <> $1 AND record > $2 AND record <= $3 ORDER BY record LIMIT $4";
+        decoded(self.query(sql, &values![epoch, after, up_to, limit]), |row| {
+            Ok(SaltRow { record: row.get(0)?, salt: decode!(row, 1, Salt { epoch, bytes }) })
+        })
+    }
+
+    /// Returns the records after `after` and up to `up_to` that have a salt.
+    fn salted(&self, after: i64, up_to: i64) -> StoreFuture<'_, Vec<i64>> {
+        let sql = "SELECT record FROM salts WHERE record > $1 AND record <= $2 ORDER BY record";
+        decoded(self.query(sql, &values![after, up_to]), |row| row.get(0))
+    }
+
+    /// Returns the database's time in milliseconds.
+    fn now(&self) -> StoreFuture<'_, i64> {
+        self.evaluate(self.dialect().now)
+    }
+
+    /// Returns the schema version.
+    fn version(&self) -> StoreFuture<'_, i64> {
+        self.evaluate(self.dialect().version)
+    }
+
+    /// Returns the value of an SQL expression.
+    fn evaluate(&self, expression: &str) -> StoreFuture<'_, i64> {
+        let value = first(self.query(&format!("SELECT {expression}"), &[]), |row| row.get(0));
+        Box::pin(async move { value.await?.ok_or(StoreError::Closed) })
+    }
+
+    /// Lists tenants that have a log or an API key. A tenant whose first batch was rejected has
+    /// only a number.
+    fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
+        let sql = "SELECT name FROM tenants t WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
+                   OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = t.id) ORDER BY name";
+        decoded(self.query(sql, &[]), |row| row.get(0))
+    }
+
+    /// Counts rows and bytes.
+    fn stats(&self) -> StoreFuture<'_, Stats> {
+        let sql = format!(
+            "SELECT count(DISTINCT tenant), count(*) FILTER (WHERE kind = 1), \
+             count(*) FILTER (WHERE kind = 2 AND status IS NOT NULL), \
+             CAST(coalesce(sum(last - coalesce(fork_at, 0)), 0) AS bigint), \
+             CAST(coalesce(sum(bytes), 0) AS bigint), (SELECT count(*) FROM blobs), \
+             (SELECT CAST(coalesce(sum(length(content)), 0) AS bigint) FROM blobs), \
+             (SELECT count(*) FROM turns), (SELECT count(*) FROM pending WHERE taken IS NULL \
+             AND (expires IS NULL OR expires > {})), (SELECT count(*) FROM segments), \
+             (SELECT count(*) FROM manifests) FROM logs",
+            self.dialect().now
+        );
+        let stats = first(self.query(&sql, &[]), |row| {
+            Ok(decode!(row, 0, Stats {
+                tenants, threads, runs, records, content_bytes, blobs, blob_bytes, turns, pending,
+                segments, manifests
+            } { disk_bytes: 0 }))
+        });
+        Box::pin(async move {
+            let disk_bytes = self.disk_bytes().await?;
+            Ok(Stats { disk_bytes, ..stats.await?.unwrap_or_default() })
+        })
+    }
+}
+
+impl<D: Driver> Backend for D {}

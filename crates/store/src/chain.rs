@@ -7,7 +7,7 @@
 
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
-use throughline_json::{self as json, Name};
+use throughline_json::Name;
 
 /// The hash at the end of a chain.
 pub(crate) type Link = Digest;
@@ -49,51 +49,16 @@ pub(crate) struct Header<'r> {
 impl Header<'_> {
     /// Computes the link of this record. `postgres/functions_2.sql` computes the same value.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
-        let mut header = HashLines(Vec::with_capacity(256));
-        header.text("throughline record 1");
-        for text in [&self.tenant.0, &self.log.0, self.nature] {
-            header.line(text);
-        }
-        header.number(Some(self.seq));
-        header.line(self.kind);
-        header.signed(Some(self.at));
-        header.number(Some(self.events.into()));
-        header.number(self.last_event);
-        header.signed(self.about);
-        header.number(Some(self.size));
-        header.line(self.writer);
-        header.number(Some(self.position));
+        let Header { tenant, log, nature, seq, kind, at, events, size, writer, position, .. } =
+            self;
+        let last_event = self.last_event.map_or(String::new(), |number| number.to_string());
+        let about = self.about.map_or(String::new(), |hash| hash.to_string());
+        let header = format!(
+            "throughline record 1\n{tenant}\n{log}\n{nature}\n{seq}\n{kind}\n{at}\n{events}\n\
+             {last_event}\n{about}\n{size}\n{writer}\n{position}"
+        );
         let hash = Sha256::new().chain_update(previous).chain_update(commitment);
-        hash.chain_update(header.0).finalize().into()
-    }
-}
-
-/// A buffer of the lines to hash. One buffer per record avoids an allocation per line.
-struct HashLines(Vec<u8>);
-
-impl HashLines {
-    fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    fn line(&mut self, text: &str) {
-        self.text("\n");
-        self.text(text);
-    }
-
-    /// Appends a line with a number, or an empty line.
-    fn number(&mut self, number: Option<u64>) {
-        self.text("\n");
-        if let Some(number) = number {
-            json::push_number(&mut self.0, number);
-        }
-    }
-
-    fn signed(&mut self, number: Option<i64>) {
-        self.text(if number.is_some_and(i64::is_negative) { "\n-" } else { "\n" });
-        if let Some(number) = number {
-            json::push_number(&mut self.0, number.unsigned_abs());
-        }
+        hash.chain_update(header).finalize().into()
     }
 }
 

@@ -10,6 +10,8 @@ use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, XChaCha20Poly1305, XNonce};
 use throughline_core::{Digest, StoreError};
 use zeroize::Zeroizing;
 
+use crate::rejection::{Result, corrupt, invalid};
+
 /// The length of a salt in bytes.
 pub(crate) const SALT: usize = 16;
 
@@ -26,20 +28,19 @@ static CONTENT: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store content"));
 
 /// Returns random bytes from the operating system.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], StoreError> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;
     Ok(bytes)
 }
 
-fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
-    getrandom::fill(bytes).map_err(|error| {
-        StoreError::invalid(format!("the system's random number generator failed: {error}"))
-    })
+fn fill(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes)
+        .map_err(|error| invalid!("the system's random number generator failed: {error}"))
 }
 
 /// Returns `count` fresh salts, filled with one request for random bytes.
-pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>, StoreError> {
+pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>> {
     let mut salts = Zeroizing::new(vec![[0; SALT]; count]);
     fill(salts.as_flattened_mut())?;
     Ok(salts)
@@ -53,30 +54,30 @@ pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
 }
 
 /// Seals a content under its record's salt.
-pub(crate) fn seal(salt: &SaltBytes, content: &[u8]) -> Result<Bytes, StoreError> {
+pub(crate) fn seal(salt: &SaltBytes, content: &[u8]) -> Result<Bytes> {
     seal_under(&content_key(salt), content)
 }
 
 /// Opens a content under its record's salt.
-pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes, StoreError> {
+pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes> {
     open_under(&content_key(salt), sealed)
 }
 
 /// Seals with a key that is used only once, so a constant nonce is safe.
-pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes, StoreError> {
+pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     cipher.encrypt(&Nonce::default(), content).map(Bytes::from).map_err(|_| too_long())
 }
 
 /// Opens a content that was sealed with [`seal_under`].
-pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes, StoreError> {
+pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     let opened = cipher.decrypt(&Nonce::default(), sealed).map(Bytes::from);
-    opened.map_err(|_| StoreError::Corrupt("a content cannot be decrypted with its key".into()))
+    opened.map_err(|_| corrupt!("a content cannot be decrypted with its key"))
 }
 
 /// Wraps a small secret under a key that wraps many secrets.
-pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes, StoreError> {
+pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes> {
     let nonce = random::<24>()?;
     let cipher = XChaCha20Poly1305::new(&Key::from(**key));
     let sealed = cipher.encrypt(&XNonce::from(nonce), secret).map_err(|_| too_long())?;

@@ -5,24 +5,16 @@ use throughline_core::Digest;
 
 /// Encodes bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or('0');
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Decodes a digest from hexadecimal digits.
 pub(crate) fn parse_digest(hex: &str) -> Option<Digest> {
-    let mut digest = [0; 32];
     // Only lower case is accepted, so each digest has one spelling.
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    if hex.len() != 64 || !hex.bytes().all(is_digit) {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(hex.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(digest)
+    let bytes = unhex(hex).filter(|_| hex.bytes().all(is_digit))?;
+    bytes.as_ref().try_into().ok()
 }
 
 /// Decodes hexadecimal digits.

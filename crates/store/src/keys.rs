@@ -19,6 +19,7 @@ use crate::cipher::{self, SALT, SaltBytes, Secret};
 use crate::master_key::MasterKey;
 use crate::options::Options;
 use crate::protection::{ApiKeyMac, Protection, SECRET, row_key};
+use crate::rejection::{Result, corrupt};
 use crate::row::Salt;
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{Hash16, KeyKind, SealedKey};
@@ -45,7 +46,7 @@ const CHECK: &[u8] = b"throughline";
 impl Keys {
     /// Loads the keys of a store, and creates them if it is new. Retired keys open what was wrapped
     /// under earlier master keys.
-    pub(crate) async fn open(backend: &dyn Backend, options: &Options) -> Result<Self, StoreError> {
+    pub(crate) async fn open(backend: &dyn Backend, options: &Options) -> Result<Self> {
         let (master, retired) = (options.master_key.as_ref(), &options.retired_keys);
         let known: Vec<&Secret> =
             master.into_iter().chain(retired).map(|MasterKey(key)| key).collect();
@@ -61,7 +62,7 @@ impl Keys {
         for (name, check) in backend.values(EPOCH).await? {
             let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
             else {
-                return Err(StoreError::Corrupt("a stored master key epoch has no number".into()));
+                return Err(corrupt!("a stored master key epoch has no number"));
             };
             latest = latest.max(number);
             // The key of a past epoch need not be available any more.
@@ -150,7 +151,7 @@ impl Keys {
         &self,
         backend: &dyn Backend,
         MasterKey(key): &MasterKey,
-    ) -> Result<u32, StoreError> {
+    ) -> Result<u32> {
         let found = epoch_with(&lock(&self.epochs), key);
         let number = match found {
             Some(number) => number,
@@ -176,25 +177,16 @@ impl Keys {
     }
 
     /// Wraps a salt for storage.
-    pub(crate) fn wrap(&self, salt: &SaltBytes) -> Result<Salt, StoreError> {
+    pub(crate) fn wrap(&self, salt: &SaltBytes) -> Result<Salt> {
         let epoch = self.epoch();
-        let bytes = match self.key(epoch) {
-            None => Bytes::copy_from_slice(salt),
-            Some(key) => cipher::wrap(&key, salt)?,
-        };
-        Ok(Salt { epoch, bytes })
+        Ok(Salt { epoch, bytes: wrap(self.key(epoch).as_ref(), salt)? })
     }
 
     /// Opens a stored salt.
-    pub(crate) fn unwrap(&self, salt: &Salt) -> Result<SaltBytes, StoreError> {
-        let damaged =
-            || StoreError::Corrupt("a salt cannot be unwrapped with the master key".into());
-        let plain = match self.key(salt.epoch) {
-            None if salt.epoch == 0 => Zeroizing::new(salt.bytes.to_vec()),
-            None => return Err(StoreError::WrongKey),
-            Some(key) => cipher::unwrap(&key, &salt.bytes).ok_or_else(damaged)?,
-        };
-        <[u8; SALT]>::try_from(plain.as_slice()).map_err(|_| damaged())
+    pub(crate) fn unwrap(&self, salt: &Salt) -> Result<SaltBytes> {
+        let damaged = || corrupt!("a salt cannot be unwrapped with the master key");
+        let plain = unwrap(salt.epoch, self.key(salt.epoch).as_ref(), &salt.bytes)?;
+        <[u8; SALT]>::try_from(plain.ok_or_else(damaged)?.as_slice()).map_err(|_| damaged())
     }
 
     /// Returns the seed of the key that signs manifests.
@@ -276,7 +268,7 @@ impl Keys {
         lock(&self.epochs).get(&epoch).cloned()
     }
 
-    fn wrapped(&self) -> Result<Bytes, StoreError> {
+    fn wrapped(&self) -> Result<Bytes> {
         wrapped(&lock(&self.epochs), self.epoch(), &marked(&self.secret))
     }
 }
@@ -287,11 +279,7 @@ fn epoch_with(epochs: &BTreeMap<u32, Secret>, key: &Secret) -> Option<u32> {
 }
 
 /// Stores the check value of an epoch, unless another process with the same key did.
-async fn register_epoch(
-    backend: &dyn Backend,
-    number: u32,
-    key: &Secret,
-) -> Result<(), StoreError> {
+async fn register_epoch(backend: &dyn Backend, number: u32, key: &Secret) -> Result<()> {
     let check = cipher::wrap(key, CHECK)?;
     let check = backend.keep(&format!("{EPOCH}{number}"), check).await?;
     cipher::unwrap(key, &check).map(drop).ok_or(StoreError::WrongKey)
@@ -305,11 +293,7 @@ struct OpenedSecret {
 }
 
 impl OpenedSecret {
-    fn protection(
-        &self,
-        epochs: &BTreeMap<u32, Secret>,
-        epoch: u32,
-    ) -> Result<Protection, StoreError> {
+    fn protection(&self, epochs: &BTreeMap<u32, Secret>, epoch: u32) -> Result<Protection> {
         Ok(Protection {
             key: row_key(&self.secret),
             api_keys: ApiKeyMac::new(&self.secret),
@@ -327,22 +311,31 @@ fn epoch_of(kept: &[u8]) -> u32 {
     kept.first_chunk().map_or(0, |epoch| u32::from_be_bytes(*epoch))
 }
 
-fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<Bytes, StoreError> {
-    let bytes = match epochs.get(&epoch) {
-        None => Bytes::copy_from_slice(secret),
-        Some(key) => cipher::wrap(key, secret)?,
-    };
+fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<Bytes> {
+    let bytes = wrap(epochs.get(&epoch), secret)?;
     Ok(Bytes::from([&epoch.to_be_bytes(), bytes.as_ref()].concat()))
 }
 
-fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSecret, StoreError> {
-    let damaged = || StoreError::Corrupt("the store's secret is damaged".into());
+/// Wraps bytes under the key of an epoch. Epoch 0 has no key.
+fn wrap(key: Option<&Secret>, bytes: &[u8]) -> Result<Bytes> {
+    key.map_or_else(|| Ok(Bytes::copy_from_slice(bytes)), |key| cipher::wrap(key, bytes))
+}
+
+/// Unwraps bytes with the key of an epoch, if it is available. Returns `None` if the key does not
+/// match.
+fn unwrap(epoch: u32, key: Option<&Secret>, bytes: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>> {
+    match key {
+        _ if epoch == 0 => Ok(Some(Zeroizing::new(bytes.to_vec()))),
+        None => Err(StoreError::WrongKey),
+        Some(key) => Ok(cipher::unwrap(key, bytes)),
+    }
+}
+
+fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSecret> {
+    let damaged = || corrupt!("the store's secret is damaged");
     let (epoch, bytes) = kept.split_first_chunk().ok_or_else(damaged)?;
-    let plain = match (u32::from_be_bytes(*epoch), epochs.get(&u32::from_be_bytes(*epoch))) {
-        (0, _) => Zeroizing::new(bytes.to_vec()),
-        (_, None) => return Err(StoreError::WrongKey),
-        (_, Some(key)) => cipher::unwrap(key, bytes).ok_or_else(damaged)?,
-    };
+    let epoch = u32::from_be_bytes(*epoch);
+    let plain = unwrap(epoch, epochs.get(&epoch), bytes)?.ok_or_else(damaged)?;
     let (secret, mark) = plain.split_first_chunk::<32>().ok_or_else(damaged)?;
     let is_marked = match mark {
         [] => false,

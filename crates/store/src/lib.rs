@@ -11,9 +11,10 @@
 //! | `keys` | the store's secret, the keys that derive from it, and master key epochs |
 //! | `postgres` | the PostgreSQL backend, whose backups are SQLite files |
 //! | `sqlite` | the SQLite backend, and the SQLite file of a backup |
-//! | `backend` | the traits that both databases implement |
+//! | `backend` | the trait that both databases implement, and the reads that they share |
 //! | `backup_files` | paths and counts of a backup, and the format of its key file |
 //! | `protection` | the keys of row MACs and of API key MACs, and the migration that adds MACs |
+//! | `sql` | values, rows and transactions of either database |
 //! | `query`, `sealed_batch` | parameters of reads; batches with sealed contents |
 //! | `row` | stored records, salts and API keys |
 //! | `manifest` | signed manifests of chain heads and row sums |
@@ -21,6 +22,7 @@
 //! | `options` | options for opening a store |
 //! | `master_key` | the key that wraps all salts |
 //! | `chain`, `cipher` | links of the hash chain; encryption of contents |
+//! | `waits` | tasks that wait for new records |
 //! | `files`, `hex`, `sync` | file operations; hexadecimal text; blocking work and locks |
 //! | `rejection` | checks of batches, and the errors of rejected ones |
 
@@ -42,8 +44,10 @@ mod rejection;
 mod row;
 mod row_mac;
 mod sealed_batch;
+mod sql;
 mod sqlite;
 mod sync;
+mod waits;
 
 pub use crate::backup_files::{RestoreSummary, key_file_of};
 pub use crate::chain::Head;

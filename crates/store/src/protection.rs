@@ -4,6 +4,7 @@ use bytes::Bytes;
 use throughline_core::{Digest, StoreError};
 
 use crate::cipher::Secret;
+use crate::rejection::corrupt;
 use crate::row::ApiKeyRow;
 use crate::row_mac::RowKey;
 
@@ -44,8 +45,7 @@ impl Protection {
     ) -> Result<Upgrade<'_>, StoreError> {
         match (has_macs, is_counted, &self.marked) {
             (false, ..) if self.is_marked => {
-                let problem = "the MACs of the store's rows were removed: restore a backup";
-                Err(StoreError::Corrupt(problem.into()))
+                Err(corrupt!("the MACs of the store's rows were removed: restore a backup"))
             }
             // Another process created the store after this one had read the secret.
             (true, true, Some(marked)) if !self.is_marked => Ok(Upgrade::Mark(marked)),
@@ -97,12 +97,4 @@ pub(crate) fn report_migration(store: &str, records: Option<i64>) {
         Some(records) => eprintln!("migrating {store} to schema version 2: {records} records"),
         None => eprintln!("migrated {store} to schema version 2"),
     }
-}
-
-/// Returns a protection for tests that open no store.
-#[cfg(test)]
-pub(crate) fn test_protection() -> Protection {
-    let secret = Secret::new([5; 32]);
-    let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
-    Protection { key, api_keys, is_marked: false, marked: Some(Bytes::from_static(b"marked")) }
 }

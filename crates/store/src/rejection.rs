@@ -4,42 +4,61 @@
 use throughline_core::{Batch, LogId, LogKind, StoreError, TurnId};
 use throughline_json::Name;
 
+/// The result of an operation on the store.
+pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Builds a [`StoreError::invalid`] from a format string.
+macro_rules! invalid {
+    ($($text:tt)*) => {
+        throughline_core::StoreError::invalid(std::fmt::format(format_args!($($text)*)))
+    };
+}
+pub(crate) use invalid;
+
+/// Builds a [`StoreError::Corrupt`] from a format string.
+macro_rules! corrupt {
+    ($($text:tt)*) => {
+        throughline_core::StoreError::Corrupt(std::fmt::format(format_args!($($text)*)).into())
+    };
+}
+pub(crate) use corrupt;
+
 /// Checks that a name can be part of a record header: at most 200 bytes and no control characters.
-pub(crate) fn check_name(name: &str) -> Result<(), StoreError> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     if !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control) {
         return Ok(());
     }
-    Err(StoreError::invalid(format!(
+    Err(invalid!(
         "{:?} is not a valid name: use 1 to 200 bytes without control characters",
         name.chars().take(40).collect::<String>()
-    )))
+    ))
 }
 
 /// Checks the rules that a batch must satisfy regardless of the database's content.
-pub(crate) fn check(batch: &Batch) -> Result<(), StoreError> {
+pub(crate) fn check(batch: &Batch) -> Result<()> {
     check_names(batch)?;
     check_unique(batch)?;
     check_openings(batch)?;
-    for asked in &batch.asks {
-        check_append_exists(batch, &asked.log)?;
-    }
-    for node in &batch.vault {
-        check_append_exists(batch, &node.log)?;
+    let request = batch.asks.iter().map(|request| &request.log);
+    for log in request.chain(batch.vault.iter().map(|node| &node.log)) {
+        if !batch.appends.iter().any(|append| append.log == *log) {
+            return Err(no_append(log));
+        }
     }
     Ok(())
 }
 
 /// Checks every name in the batch.
-fn check_names(batch: &Batch) -> Result<(), StoreError> {
+fn check_names(batch: &Batch) -> Result<()> {
     check_name(&batch.tenant.0)?;
     for append in &batch.appends {
         check_name(&append.log.0)?;
         append.status.iter().try_for_each(|status| check_name(status))?;
         append.records.iter().try_for_each(|record| check_name(&record.kind))?;
     }
-    for asked in &batch.asks {
-        check_name(&asked.id)?;
-        check_name(&asked.kind)?;
+    for request in &batch.asks {
+        check_name(&request.id)?;
+        check_name(&request.kind)?;
     }
     for node in &batch.vault {
         check_name(&node.id.0)?;
@@ -49,7 +68,7 @@ fn check_names(batch: &Batch) -> Result<(), StoreError> {
 }
 
 /// Checks that only runs belong to a Thread and only Threads are forks.
-fn check_openings(batch: &Batch) -> Result<(), StoreError> {
+fn check_openings(batch: &Batch) -> Result<()> {
     for append in &batch.appends {
         let Some(opening) = &append.opening else { continue };
         let problem = match opening.kind {
@@ -59,39 +78,33 @@ fn check_openings(batch: &Batch) -> Result<(), StoreError> {
             LogKind::Run if opening.fork.is_some() => "is a run: only threads can be forked",
             LogKind::Thread | LogKind::Run => continue,
         };
-        return Err(StoreError::invalid(format!("{} {problem}", append.log)));
+        return Err(invalid!("{} {problem}", append.log));
     }
     Ok(())
 }
 
 /// Checks that a batch contains no duplicate names.
-fn check_unique(batch: &Batch) -> Result<(), StoreError> {
+fn check_unique(batch: &Batch) -> Result<()> {
     fn twice<T: Ord>(names: impl Iterator<Item = T>) -> bool {
         let mut names: Vec<T> = names.collect();
         names.sort();
         names.windows(2).any(|pair| pair.first() == pair.last())
     }
-    let problem = if twice(batch.appends.iter().map(|append| &append.log)) {
-        "a batch may append to each log only once"
-    } else if twice(batch.once.iter()) {
-        "a batch may list each idempotency name only once"
-    } else if twice(batch.asks.iter().map(|asked| &asked.id)) {
-        "a batch may add each pending request only once"
-    } else if twice(batch.takes.iter()) {
-        "a batch may resolve each pending request only once"
-    } else if twice(batch.vault.iter().map(|node| &node.id)) {
-        "a batch may capture each turn only once"
-    } else {
-        return Ok(());
-    };
-    Err(StoreError::invalid(problem))
+    let duplicates = [
+        (twice(batch.appends.iter().map(|append| &append.log)), "append to each log"),
+        (twice(batch.once.iter()), "list each idempotency name"),
+        (twice(batch.asks.iter().map(|request| &request.id)), "add each pending request"),
+        (twice(batch.takes.iter()), "resolve each pending request"),
+        (twice(batch.vault.iter().map(|node| &node.id)), "capture each turn"),
+    ];
+    match duplicates.into_iter().find(|(is_twice, _)| *is_twice) {
+        Some((_, what)) => Err(invalid!("a batch may {what} only once")),
+        None => Ok(()),
+    }
 }
 
-fn check_append_exists(batch: &Batch, log: &LogId) -> Result<(), StoreError> {
-    if batch.appends.iter().any(|append| append.log == *log) {
-        return Ok(());
-    }
-    Err(StoreError::invalid(format!("the batch contains no append to {log}")))
+pub(crate) fn no_append(log: &LogId) -> StoreError {
+    invalid!("the batch contains no append to {log}")
 }
 
 pub(crate) fn no_log(log: &LogId) -> StoreError {
@@ -107,33 +120,31 @@ pub(crate) fn not_pending(id: &Name) -> StoreError {
 }
 
 pub(crate) fn log_erased(log: &LogId) -> StoreError {
-    StoreError::invalid(format!("{log} was forgotten and accepts no more records"))
+    invalid!("{log} was forgotten and accepts no more records")
 }
 
 pub(crate) fn parent_erased(log: &LogId) -> StoreError {
-    StoreError::invalid(format!("{log} was forgotten: it accepts no new runs or forks"))
+    invalid!("{log} was forgotten: it accepts no new runs or forks")
 }
 
 pub(crate) fn fork_beyond(parent: &LogId, last: u64) -> StoreError {
-    StoreError::invalid(format!("{parent} ends at {last}: fork it there or before"))
+    invalid!("{parent} ends at {last}: fork it there or before")
 }
 
 pub(crate) fn rewind_beyond(log: &LogId, last: u64) -> StoreError {
-    StoreError::invalid(format!("{log} ends at {last}: rewind it to there or before"))
+    invalid!("{log} ends at {last}: rewind it to there or before")
 }
 
 pub(crate) fn pending_exists(id: &Name) -> StoreError {
-    StoreError::invalid(format!(
-        "{id} is already the id of another pending request: choose a new one"
-    ))
+    invalid!("{id} is already the id of another pending request: choose a new one")
 }
 
 pub(crate) fn turn_exists(id: &TurnId) -> StoreError {
-    StoreError::invalid(format!("{id} is already the name of another turn: choose a new one"))
+    invalid!("{id} is already the name of another turn: choose a new one")
 }
 
 pub(crate) fn key_exists(id: &Name) -> StoreError {
-    StoreError::invalid(format!("an API key {id} already exists"))
+    invalid!("an API key {id} already exists")
 }
 
 pub(crate) fn no_key(id: &Name) -> StoreError {
@@ -146,5 +157,5 @@ pub(crate) fn no_keys() -> StoreError {
 
 pub(crate) fn backup_exists(path: &std::path::Path) -> StoreError {
     let path = path.display();
-    StoreError::invalid(format!("{path} exists: choose another name for the backup"))
+    invalid!("{path} exists: choose another name for the backup")
 }

@@ -1,11 +1,11 @@
 //! Rows as the database stores them: records, salts and API keys.
 
 use bytes::Bytes;
-use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Tenant, kind};
+use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Tenant, WrittenRange, kind};
 use throughline_json::Name;
 
 use crate::chain::{Header, Link};
-use crate::row_mac::Field;
+use crate::row_mac::{Field, fields};
 
 /// A stored record.
 #[derive(Clone, Debug)]
@@ -88,15 +88,8 @@ pub(crate) struct ApiKeyRow {
 impl ApiKeyRow {
     /// Returns the fields that the row's MAC covers.
     pub(crate) fn fields(&self, tenant: i64) -> [Field<'_>; 7] {
-        [
-            tenant.into(),
-            (&*self.id).into(),
-            (&*self.label).into(),
-            (&*self.limits).into(),
-            self.hash.as_slice().into(),
-            self.revoked.into(),
-            self.mac.as_ref().map(<[u8; 32]>::as_slice).into(),
-        ]
+        let Self { id, label, limits, hash, revoked, mac, .. } = self;
+        fields![tenant, &**id, &**label, &**limits, hash, *revoked, mac.as_ref()]
     }
 }
 
@@ -109,9 +102,10 @@ pub(crate) struct Salt {
 
 /// The reason why contents are destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i16)]
 pub(crate) enum ErasureReason {
-    Forgotten,
-    Expired,
+    Forgotten = 1,
+    Expired = 2,
 }
 
 impl ErasureReason {
@@ -119,10 +113,7 @@ impl ErasureReason {
 
     /// Returns the stored number.
     pub(crate) fn number(self) -> i16 {
-        match self {
-            ErasureReason::Forgotten => 1,
-            ErasureReason::Expired => 2,
-        }
+        self as i16
     }
 
     pub(crate) fn from_number(number: i16) -> Option<Self> {
@@ -153,4 +144,12 @@ impl ErasureReason {
 /// Builds the fork point of a log from its two columns.
 pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> {
     Some(ForkPoint { log: log?, at: at? })
+}
+
+/// Parses a line of a stored receipt: `log first last events`, separated by tabs.
+pub(crate) fn parse_written(line: &str) -> Option<WrittenRange> {
+    let mut words = line.rsplitn(4, '\t');
+    let mut number = || words.next()?.parse().ok();
+    let (events, last, first) = (number()?, number()?, number()?);
+    Some(WrittenRange { log: LogId::from(words.next()?), first, last, events })
 }

@@ -41,9 +41,21 @@ pub(crate) enum Field<'r> {
     Bytes(&'r [u8]),
 }
 
+/// Builds an array of [`Field`]s.
+macro_rules! fields {
+    ($($value:expr),* $(,)?) => { [$($crate::row_mac::Field::from($value)),*] };
+}
+pub(crate) use fields;
+
 impl From<i64> for Field<'_> {
     fn from(number: i64) -> Self {
         Field::Number(number)
+    }
+}
+
+impl From<i16> for Field<'_> {
+    fn from(number: i16) -> Self {
+        Field::Number(number.into())
     }
 }
 
@@ -56,6 +68,12 @@ impl<'r> From<&'r str> for Field<'r> {
 impl<'r> From<&'r [u8]> for Field<'r> {
     fn from(bytes: &'r [u8]) -> Self {
         Field::Bytes(bytes)
+    }
+}
+
+impl<'r> From<&'r Digest> for Field<'r> {
+    fn from(digest: &'r Digest) -> Self {
+        Field::Bytes(digest)
     }
 }
 
@@ -76,38 +94,26 @@ pub(crate) struct IndexTable {
     place: usize,
 }
 
-impl IndexTable {
-    const fn of_tenant(
-        place: usize,
-        name: &'static str,
-        tenant: usize,
-        columns: &'static str,
-    ) -> Self {
-        Self { name, columns, tenant: Some(tenant), place }
-    }
-
-    const fn of_store(place: usize, name: &'static str, columns: &'static str) -> Self {
-        Self { name, columns, tenant: None, place }
-    }
+/// Declares tables: the index in the sums, the tenant's column, and the columns.
+macro_rules! tables {
+    ($($table:ident: $place:literal, $name:literal, $tenant:expr, $columns:literal;)*) => {
+        $(pub(crate) static $table: IndexTable =
+            IndexTable { name: $name, columns: $columns, tenant: $tenant, place: $place };)*
+    };
 }
 
-pub(crate) static LOGS: IndexTable =
-    IndexTable::of_tenant(0, "logs", 1, "id, tenant, name, kind, of, fork, fork_at, status, gone");
-pub(crate) static RECORDS: IndexTable =
-    IndexTable::of_tenant(1, "records", 1, "id, tenant, log, seq, segment, position");
-pub(crate) static TURNS: IndexTable =
-    IndexTable::of_tenant(2, "turns", 1, "id, tenant, name, parent, log, first, last, prefix");
-pub(crate) static TURN_KEYS: IndexTable =
-    IndexTable::of_tenant(3, "turn_keys", 0, "tenant, kind, hash, turn");
-pub(crate) static ONCE: IndexTable = IndexTable::of_tenant(4, "once", 0, "tenant, name, receipt");
-pub(crate) static PENDING: IndexTable =
-    IndexTable::of_tenant(5, "pending", 0, "tenant, id, kind, log, seq, opened, expires, taken");
-pub(crate) static API_KEYS: IndexTable =
-    IndexTable::of_tenant(6, "api_keys", 0, "tenant, id, label, limits, hash, revoked, mac");
-pub(crate) static TENANTS: IndexTable = IndexTable::of_store(0, "tenants", "id, name, era");
-pub(crate) static MANIFESTS: IndexTable =
-    IndexTable::of_store(1, "manifests", "id, body, signature");
-pub(crate) static KEPT: IndexTable = IndexTable::of_store(2, "kept", "name, value");
+tables! {
+    LOGS: 0, "logs", Some(1), "id, tenant, name, kind, of, fork, fork_at, status, gone";
+    RECORDS: 1, "records", Some(1), "id, tenant, log, seq, segment, position";
+    TURNS: 2, "turns", Some(1), "id, tenant, name, parent, log, first, last, prefix";
+    TURN_KEYS: 3, "turn_keys", Some(0), "tenant, kind, hash, turn";
+    ONCE: 4, "once", Some(0), "tenant, name, receipt";
+    PENDING: 5, "pending", Some(0), "tenant, id, kind, log, seq, opened, expires, taken";
+    API_KEYS: 6, "api_keys", Some(0), "tenant, id, label, limits, hash, revoked, mac";
+    TENANTS: 0, "tenants", None, "id, name, era";
+    MANIFESTS: 1, "manifests", None, "id, body, signature";
+    KEPT: 2, "kept", None, "name, value";
+}
 
 /// The tables that segments sum, in the order of their sums.
 pub(crate) static TENANT_TABLES: [&IndexTable; 7] =
@@ -134,28 +140,20 @@ impl RowKey {
         &*self.0
     }
 
-    /// Returns the MAC of a row.
-    pub(crate) fn row(&self, table: &IndexTable, fields: &[Field<'_>]) -> RowMac {
+    /// Returns the sum of one row.
+    pub(crate) fn row(&self, table: &IndexTable, fields: &[Field<'_>]) -> Sum {
         let mac = self.mac(table.name, fields);
         let half = |from: usize| {
             let bytes = mac.get(from..).and_then(<[u8]>::first_chunk).copied();
             i64::from_be_bytes(bytes.unwrap_or_default())
         };
-        RowMac { high: half(0), low: half(8) }
+        Sum { high: half(0), low: half(8), rows: 1 }
     }
 
     /// Returns the MAC of a segment's row.
     pub(crate) fn segment(&self, segment: &SegmentRow) -> Digest {
         let SegmentRow { id, tenant, writer, position, link, changes, sums } = segment;
-        let fields = [
-            Field::Number(*id),
-            Field::Number(*tenant),
-            Field::from(&**writer),
-            Field::Number(*position),
-            Field::from(link.as_slice()),
-            Field::Number(*changes),
-            Field::from(sums.as_str()),
-        ];
+        let fields = fields![*id, *tenant, &**writer, *position, link, *changes, &**sums];
         self.mac("segments", &fields)
     }
 
@@ -208,19 +206,21 @@ impl SegmentRow {
     }
 }
 
-/// The MAC of one row, in two halves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowMac {
-    high: i64,
-    low: i64,
-}
-
 /// The XOR of the MACs of rows, and the number of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     high: i64,
     low: i64,
     pub(crate) rows: i64,
+}
+
+impl Sum {
+    /// Adds other rows, or removes them if `rows` is negative.
+    fn change(&mut self, Sum { high, low, .. }: Sum, rows: i64) {
+        self.high ^= high;
+        self.low ^= low;
+        self.rows = self.rows.wrapping_add(rows);
+    }
 }
 
 /// One sum per table.
@@ -235,30 +235,24 @@ impl<const TABLES: usize> Default for Sums<TABLES> {
 
 impl<const TABLES: usize> Sums<TABLES> {
     /// Adds a row.
-    pub(crate) fn add(&mut self, table: &IndexTable, mac: RowMac) {
-        self.change(table, mac, 1);
+    pub(crate) fn add(&mut self, table: &IndexTable, row: Sum) {
+        self.change(table, row, 1);
     }
 
     /// Removes a row.
-    pub(crate) fn remove(&mut self, table: &IndexTable, mac: RowMac) {
-        self.change(table, mac, -1);
+    pub(crate) fn remove(&mut self, table: &IndexTable, row: Sum) {
+        self.change(table, row, -1);
     }
 
-    fn change(&mut self, table: &IndexTable, RowMac { high, low }: RowMac, rows: i64) {
+    fn change(&mut self, table: &IndexTable, row: Sum, rows: i64) {
         if let Some(sum) = self.0.get_mut(table.place) {
-            sum.high ^= high;
-            sum.low ^= low;
-            sum.rows = sum.rows.wrapping_add(rows);
+            sum.change(row, rows);
         }
     }
 
     /// Adds all rows of other sums.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (sum, other) in self.0.iter_mut().zip(&other.0) {
-            sum.high ^= other.high;
-            sum.low ^= other.low;
-            sum.rows = sum.rows.wrapping_add(other.rows);
-        }
+        self.0.iter_mut().zip(other.0).for_each(|(sum, other)| sum.change(other, other.rows));
     }
 
     pub(crate) fn get(&self, table: &IndexTable) -> Sum {
@@ -304,7 +298,7 @@ impl Tally {
     /// Returns the stored form: the changes, the sums and the MAC, one per line.
     pub(crate) fn print(&self, key: &RowKey) -> String {
         let (changes, sums) = (self.changes, self.sums.print());
-        let mac = key.mac(TALLY_NAME, &[Field::Number(changes), Field::from(sums.as_str())]);
+        let mac = key.mac(TALLY_NAME, &fields![changes, &*sums]);
         format!("{changes}\n{sums}\n{}", hex(&mac))
     }
 
@@ -366,10 +360,10 @@ pub(crate) struct SegmentSnapshot {
 
 impl RowSnapshot {
     /// Adds a row.
-    pub(crate) fn count(&mut self, table: &IndexTable, tenant: Option<i64>, mac: RowMac) {
+    pub(crate) fn count(&mut self, table: &IndexTable, tenant: Option<i64>, row: Sum) {
         match tenant {
-            Some(tenant) => self.tenants.entry(tenant).or_default().add(table, mac),
-            None => self.store.add(table, mac),
+            Some(tenant) => self.tenants.entry(tenant).or_default().add(table, row),
+            None => self.store.add(table, row),
         }
     }
 }

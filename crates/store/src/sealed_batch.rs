@@ -104,20 +104,17 @@ pub(crate) struct SealedKey {
 
 /// The kind of key under which a captured turn can be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i16)]
 pub(crate) enum KeyKind {
-    Claim,
-    Id,
-    Chain,
+    Claim = 1,
+    Id = 2,
+    Chain = 3,
 }
 
 impl KeyKind {
     /// Returns the stored number.
     pub(crate) fn number(self) -> i16 {
-        match self {
-            KeyKind::Claim => 1,
-            KeyKind::Id => 2,
-            KeyKind::Chain => 3,
-        }
+        self as i16
     }
 }
 

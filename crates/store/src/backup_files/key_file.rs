@@ -8,7 +8,7 @@
 //! throughline backup keys 1
 //! backup ID STORE                 the backup id, and the public key of the store
 //! secret HEX                      the store's secret, wrapped if there is a master key
-//! salt RECORD_COLUMNS EPOCH HEX           one for each content that can be opened
+//! salt RECORD EPOCH HEX           one for each content that can be opened
 //! forgotten NOTE JSON             contents destroyed since the backup, applied by restore
 //! end LINES HASH                  the number of preceding lines, and their BLAKE3 hash
 //! ```
@@ -24,6 +24,7 @@ use throughline_json::Name;
 
 use crate::files::{TemporaryFile, create_private, failed, is_same_file, lock, overwrite, part_of};
 use crate::hex::{hex, unhex};
+use crate::rejection::{Result, corrupt, invalid};
 use crate::row::{Salt, SaltRow};
 
 const MAGIC: &str = "throughline backup keys 1";
@@ -115,13 +116,12 @@ pub(crate) struct KeyReader {
 }
 
 impl KeyReader {
-    pub(crate) fn new(file: File, path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn new(file: File, path: &Path) -> Result<Self> {
         let owner = BackupOwner { backup: "".into(), store: "".into() };
         let (input, hash) = (BufReader::new(file), blake3::Hasher::new());
         let mut reader = Self { input, path: path.to_owned(), owner, hash, lines: 0 };
         if reader.line()?.as_deref() != Some(MAGIC) {
-            let problem = format!("{} is not the key file of a backup", path.display());
-            return Err(StoreError::invalid(problem));
+            return Err(invalid!("{} is not the key file of a backup", path.display()));
         }
         let line = reader.line()?.unwrap_or_default();
         let mut words = line.split(' ');
@@ -135,7 +135,7 @@ impl KeyReader {
     }
 
     /// Returns the next entry, or `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<KeyFileEntry>, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<Option<KeyFileEntry>> {
         let hash = self.hash.finalize().to_hex();
         let end = format!("end {} {hash}", self.lines);
         let line = self.line()?.ok_or_else(|| self.damaged())?;
@@ -145,7 +145,7 @@ impl KeyReader {
         entry(&line).map(Some).ok_or_else(|| self.damaged())
     }
 
-    fn line(&mut self) -> Result<Option<String>, StoreError> {
+    fn line(&mut self) -> Result<Option<String>> {
         let mut line = Vec::new();
         let read = self.input.read_until(b'\n', &mut line);
         read.map_err(|error| failed(&self.path, &error))?;
@@ -157,8 +157,7 @@ impl KeyReader {
     }
 
     fn damaged(&self) -> StoreError {
-        let problem = format!("the key file {} is truncated or was modified", self.path.display());
-        StoreError::Corrupt(problem.into())
+        corrupt!("the key file {} is truncated or was modified", self.path.display())
     }
 }
 
@@ -189,14 +188,13 @@ pub(crate) fn rewrite(
     path: &Path,
     owner: &BackupOwner,
     notes: &[(Name, Bytes)],
-    alive: impl Fn(i64, i64) -> Result<Vec<i64>, StoreError>,
-) -> Result<(), StoreError> {
+    alive: impl Fn(i64, i64) -> Result<Vec<i64>>,
+) -> Result<()> {
     let failed = |error: io::Error| failed(path, &error);
     let mut old = lock(path).map_err(failed)?;
     let mut reader = KeyReader::new(old.try_clone().map_err(failed)?, path)?;
     if reader.owner != *owner {
-        let problem = format!("{} belongs to a different backup", path.display());
-        return Err(StoreError::invalid(problem));
+        return Err(invalid!("{} belongs to a different backup", path.display()));
     }
     let mut known: HashSet<Name> = HashSet::new();
     while let Some(entry) = reader.next()? {
@@ -245,7 +243,7 @@ pub(crate) fn rewrite(
 }
 
 /// Returns the backup to which a key file belongs.
-pub(crate) fn owner_of(path: &Path) -> Result<BackupOwner, StoreError> {
+pub(crate) fn owner_of(path: &Path) -> Result<BackupOwner> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     KeyReader::new(file, path).map(|reader| reader.owner)
 }

@@ -15,7 +15,7 @@ use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
 use crate::journal::seal::seal_as_operator;
-use crate::rejection::check_name;
+use crate::rejection::{Result, check_name, corrupt};
 use crate::row::ApiKeyRow;
 use crate::sealed_batch::KeyChange;
 
@@ -152,7 +152,7 @@ impl Journal {
         tenant: &Tenant,
         label: &str,
         limits: &KeyLimits,
-    ) -> Result<NewApiKey, StoreError> {
+    ) -> Result<NewApiKey> {
         check_name(&tenant.0)?;
         check_name(label)?;
         limits.models.iter().try_for_each(|pattern| check_name(pattern))?;
@@ -171,7 +171,7 @@ impl Journal {
     }
 
     /// Returns the key with this secret, unless it was revoked or its row was modified.
-    pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>, StoreError> {
+    pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>> {
         match self.check_api_key(secret).await? {
             KeyCheck::Valid(key) => Ok(Some(key)),
             KeyCheck::Unknown | KeyCheck::Tampered { .. } => Ok(None),
@@ -179,17 +179,13 @@ impl Journal {
     }
 
     /// Looks up a key by its secret and reports why an invalid key is refused.
-    pub async fn check_api_key(&self, secret: &str) -> Result<KeyCheck, StoreError> {
+    pub async fn check_api_key(&self, secret: &str) -> Result<KeyCheck> {
         self.check_hash(self.keys.api_key_hash(secret)).await
     }
 
     /// Looks up a tenant's key by its id and reports why an invalid key is refused. Runs refer to
     /// their key by id.
-    pub async fn check_api_key_id(
-        &self,
-        tenant: &Tenant,
-        id: &str,
-    ) -> Result<KeyCheck, StoreError> {
+    pub async fn check_api_key_id(&self, tenant: &Tenant, id: &str) -> Result<KeyCheck> {
         let mut rows = self.backend.keys(tenant).await?.into_iter();
         match rows.find(|row| *row.id == *id) {
             Some(row) => self.check_hash(row.hash).await,
@@ -197,7 +193,7 @@ impl Journal {
         }
     }
 
-    async fn check_hash(&self, hash: Digest) -> Result<KeyCheck, StoreError> {
+    async fn check_hash(&self, hash: Digest) -> Result<KeyCheck> {
         let found = self.backend.key(hash, self.keys.revocation(&hash)).await?;
         let Some((row, is_revoked)) = found else { return Ok(KeyCheck::Unknown) };
         let problem = if row.mac != Some(self.keys.api_key_mac().mac(&row)) {
@@ -211,13 +207,13 @@ impl Journal {
     }
 
     /// Returns all keys of the tenant.
-    pub async fn api_keys(&self, tenant: &Tenant) -> Result<Vec<ApiKey>, StoreError> {
+    pub async fn api_keys(&self, tenant: &Tenant) -> Result<Vec<ApiKey>> {
         self.backend.keys(tenant).await?.into_iter().map(ApiKey::from_row).collect()
     }
 
     /// Returns whether any tenant ever had a key. Revoked keys count, because revoking the last key
     /// must not open the server to everyone.
-    pub async fn has_api_keys(&self) -> Result<bool, StoreError> {
+    pub async fn has_api_keys(&self) -> Result<bool> {
         for tenant in self.tenants().await? {
             if !self.backend.keys(&tenant).await?.is_empty() {
                 return Ok(true);
@@ -227,7 +223,7 @@ impl Journal {
     }
 
     /// Revokes a key. Returns whether an active key with this id existed.
-    pub async fn revoke_api_key(&self, tenant: &Tenant, id: &str) -> Result<bool, StoreError> {
+    pub async fn revoke_api_key(&self, tenant: &Tenant, id: &str) -> Result<bool> {
         let keys = self.backend.keys(tenant).await?.into_iter();
         let Some(row) = keys.into_iter().find(|row| *row.id == *id && row.revoked.is_none()) else {
             return Ok(false);
@@ -252,7 +248,7 @@ impl Journal {
         record: NewRecord,
         about: Option<i64>,
         change: KeyChange,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let log = LogId::from(KEYS_LOG);
         let is_there = self.backend.log(tenant, &log).await?.is_some();
         let mut append = Append::new(log).record(record);
@@ -261,7 +257,7 @@ impl Journal {
             append = append.opening(opening);
         }
         let _sealing = self.keys.sealing().await;
-        let seal_as = |append: Append| -> Result<_, StoreError> {
+        let seal_as = |append: Append| -> Result<_> {
             let batch = Batch::new(tenant.clone()).append(append);
             let mut sealed = seal_as_operator(&self.keys, batch, Vec::new())?;
             for record in sealed.appends.iter_mut().flat_map(|append| &mut append.records) {
@@ -291,13 +287,10 @@ fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
 }
 
 impl ApiKey {
-    fn from_row(row: ApiKeyRow) -> Result<Self, StoreError> {
+    fn from_row(row: ApiKeyRow) -> Result<Self> {
         let instant = |at| Timestamp::from_millisecond(at).unwrap_or(Timestamp::MIN);
-        let limits = KeyLimits::read(&row.limits).ok_or_else(|| {
-            StoreError::Corrupt(
-                format!("the stored limits of API key {} are invalid", row.id).into(),
-            )
-        })?;
+        let limits = KeyLimits::read(&row.limits)
+            .ok_or_else(|| corrupt!("the stored limits of API key {} are invalid", row.id))?;
         Ok(Self {
             tenant: row.tenant,
             id: row.id,

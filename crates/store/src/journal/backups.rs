@@ -30,8 +30,9 @@ use crate::journal::seal::seal_as_operator;
 use crate::keys::Keys;
 use crate::options::Options;
 use crate::query::{Progress, Span};
+use crate::rejection::{Result, invalid};
 use crate::sealed_batch::Erasure;
-use crate::sqlite::{Reserve, Sqlite};
+use crate::sqlite::{self, Reserve, Sqlite};
 use crate::sync::blocking;
 
 /// Name prefix of a backup's registration among the small internal values: `backup ID FILE`.
@@ -94,14 +95,14 @@ impl Registration {
 }
 
 /// Makes a path absolute.
-fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
-    let failed = |error| StoreError::invalid(format!("{}: {error}", path.display()));
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let failed = |error| invalid!("{}: {error}", path.display());
     std::path::absolute(path).map_err(failed)
 }
 
 impl Journal {
     /// Copies everything to a new file, with the key file beside it: see [`key_file_of`].
-    pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<(), StoreError> {
+    pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<()> {
         self.backup_with_keys(to, &key_file_of(to), progress).await
     }
 
@@ -112,7 +113,7 @@ impl Journal {
         to: &Path,
         keys: &Path,
         progress: Progress<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         // A failure here leaves the cleanup to the next process; the destroyed contents are not in
         // the copy.
         drop(self.complete_erasures().await);
@@ -133,7 +134,7 @@ impl Journal {
         // Register the backup before it has any content. Forgetting in the meantime does not reach
         // this backup, and its caller is informed.
         self.backend.replace(&name, making).await?;
-        let copied = self.backend.backup(plan, progress).await;
+        let copied = sqlite::backup(&*self.backend, plan, progress).await;
         if copied.is_err() {
             self.backend.discard(&name).await?;
         } else {
@@ -146,7 +147,7 @@ impl Journal {
 
     /// Removes destroyed contents from all files and backups, including those that other processes
     /// destroyed. Returns the key files and backups that could not be reached.
-    pub(super) async fn complete_erasures(&self) -> Result<Vec<Name>, StoreError> {
+    pub(super) async fn complete_erasures(&self) -> Result<Vec<Name>> {
         let fresh = self.backend.values(DESTROYED).await?;
         if !fresh.is_empty() {
             self.backend.scrub().await?;
@@ -191,14 +192,14 @@ impl Journal {
     }
 
     /// Returns the registered backups.
-    async fn registrations(&self) -> Result<Vec<Registration>, StoreError> {
+    async fn registrations(&self) -> Result<Vec<Registration>> {
         let kept = self.backend.values(BACKUP).await?;
         Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
     }
 
     /// Deletes all registrations and pending cleanup notes. They belong to the store from which
     /// this one was restored.
-    pub(super) async fn discard_registrations(&self) -> Result<(), StoreError> {
+    pub(super) async fn discard_registrations(&self) -> Result<()> {
         for begins in [BACKUP, DESTROYED, UNREACHED] {
             for (name, _) in self.backend.values(begins).await? {
                 self.backend.discard(&name).await?;
@@ -209,7 +210,7 @@ impl Journal {
 
     /// Registers the new location of a backup's key file, and removes salts that were forgotten
     /// while the file was unreachable. Returns the key files that cannot be reached.
-    pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+    pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let keys = absolute(keys)?;
         let owner = key_file::owner_of(&keys)?;
         let is_its = |registration: &Registration| {
@@ -217,9 +218,10 @@ impl Journal {
         };
         let found = self.registrations().await?.into_iter().find(is_its);
         let Some(registration) = found.filter(|_| *owner.store == *self.signer.store()) else {
-            let problem =
-                format!("{} is not the key file of a backup of this store", keys.display());
-            return Err(StoreError::invalid(problem));
+            return Err(invalid!(
+                "{} is not the key file of a backup of this store",
+                keys.display()
+            ));
         };
         let value = Registration::value(KEYS, &owner.backup, &keys);
         self.backend.replace(&registration.name, value).await?;
@@ -228,13 +230,12 @@ impl Journal {
 
     /// Unregisters backups whose key file was at this path and no longer exists, and a backup of
     /// schema version 1 that was at this path. Returns the key files that still cannot be reached.
-    pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>, StoreError> {
+    pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let path = absolute(keys)?;
         let mut registered = self.registrations().await?;
         registered.retain(|registration| registration.holder() == path);
         if registered.is_empty() {
-            let problem = format!("{} is not the key file of a registered backup", path.display());
-            return Err(StoreError::invalid(problem));
+            return Err(invalid!("{} is not the key file of a registered backup", path.display()));
         }
         // A later backup may have its key file at the same path.
         let owner = if path.exists() { Some(key_file::owner_of(&path)?) } else { None };
@@ -244,11 +245,10 @@ impl Journal {
             (None, Some(_)) => false,
         });
         if registered.is_empty() {
-            let problem = format!(
+            return Err(invalid!(
                 "{} still exists, and forgetting still updates it: delete it before you unregister it",
                 path.display()
-            );
-            return Err(StoreError::invalid(problem));
+            ));
         }
         for registration in registered {
             self.backend.discard(&registration.name).await?;
@@ -259,7 +259,7 @@ impl Journal {
     /// Returns whether a backup was registered but never made. Removes the files and the
     /// registration of a backup whose process was killed. A registration without files was
     /// interrupted, or has just begun and will not copy what was destroyed earlier.
-    async fn was_never_made(&self, registration: &Registration) -> Result<bool, StoreError> {
+    async fn was_never_made(&self, registration: &Registration) -> Result<bool> {
         let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
         let owner = BackupOwner { backup: id, store: self.signer.store().into() };
         let (file, is_made) = (registration.file.clone(), registration.is_made);
@@ -281,7 +281,7 @@ impl Journal {
         path: &Path,
         backup: &Name,
         notes: &[(String, Bytes)],
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let owner = BackupOwner { backup: backup.clone(), store: self.signer.store().into() };
         let id = |name: &str| {
             let id = name.strip_prefix(DESTROYED).or_else(|| name.strip_prefix(UNREACHED));
@@ -298,7 +298,7 @@ impl Journal {
     }
 
     /// Destroys the same contents in a backup of an earlier version, which contains its salts.
-    async fn erase_in(&self, path: &Path, notes: &[(String, Bytes)]) -> Result<(), StoreError> {
+    async fn erase_in(&self, path: &Path, notes: &[(String, Bytes)]) -> Result<()> {
         let options = Options { create: false, ..Options::default() };
         // Each erasing process is a separate writer with its own chain.
         let writer = Name::from(format!("backup {}", hex(&cipher::random::<8>()?)));
@@ -335,7 +335,7 @@ async fn erase_from(
     keys: &Keys,
     tenant: &Tenant,
     erases: &[Erasure],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     for erase in erases {
         let Some(head) = copy.log(tenant, &erase.log).await? else { continue };
         if is_erased(copy, tenant, &head, erase).await? {
@@ -354,7 +354,7 @@ async fn is_erased(
     tenant: &Tenant,
     head: &LogHead,
     erase: &Erasure,
-) -> Result<bool, StoreError> {
+) -> Result<bool> {
     let Some(seqs) = &erase.seqs else { return Ok(head.gone.is_some()) };
     for seq in seqs {
         let span = Span { after: seq.saturating_sub(1), up_to: *seq, limit: 1 };

@@ -7,17 +7,12 @@ use throughline_core::{Content, LogId, Record, StoreError, Tenant};
 use crate::cipher::{self, SaltBytes};
 use crate::journal::Journal;
 use crate::query::Span;
-use crate::rejection::no_log;
+use crate::rejection::{Result, corrupt, no_log};
 use crate::row::{ErasureReason, Row};
 
 impl Journal {
     /// Returns the records of a log in `span`, including those shared through forks.
-    pub(super) async fn rows(
-        &self,
-        tenant: &Tenant,
-        log: &LogId,
-        span: Span,
-    ) -> Result<Vec<Row>, StoreError> {
+    pub(super) async fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> Result<Vec<Row>> {
         let own = self.backend.rows(tenant, log, span).await?;
         if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
             return Ok(own);
@@ -48,7 +43,7 @@ impl Journal {
         tenant: &Tenant,
         log: &LogId,
         after: u64,
-    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+    ) -> Result<Vec<(LogId, u64)>> {
         let mut places = Vec::new();
         let mut next = Some((log.clone(), u64::MAX));
         while let Some((log, end)) = next {
@@ -61,12 +56,7 @@ impl Journal {
     }
 
     /// Opens a stored record.
-    pub(super) async fn open_row(
-        &self,
-        tenant: &Tenant,
-        log: &LogId,
-        row: &Row,
-    ) -> Result<Record, StoreError> {
+    pub(super) async fn open_row(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Result<Record> {
         let content = match self.content_or_erasure(tenant, log, row).await? {
             Ok((content, _)) => Content::Here(content),
             Err(erased) => Content::Gone(erased.to_elision_reason()),
@@ -90,7 +80,7 @@ impl Journal {
         tenant: &Tenant,
         log: &LogId,
         row: &Row,
-    ) -> Result<Result<(Bytes, SaltBytes), ErasureReason>, StoreError> {
+    ) -> Result<Result<(Bytes, SaltBytes), ErasureReason>> {
         if let Some(erased) = row.erased {
             return Ok(Err(erased));
         }
@@ -110,13 +100,8 @@ impl Journal {
     }
 
     /// Returns the content of a row and the salt that opens it.
-    pub(super) async fn content(
-        &self,
-        tenant: &Tenant,
-        row: &Row,
-    ) -> Result<(Bytes, SaltBytes), StoreError> {
-        let missing =
-            |what: &str| StoreError::Corrupt(format!("record {} has no {what}", row.seq).into());
+    pub(super) async fn content(&self, tenant: &Tenant, row: &Row) -> Result<(Bytes, SaltBytes)> {
+        let missing = |what: &str| corrupt!("record {} has no {what}", row.seq);
         let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
         let sealed = row.content.as_ref().ok_or_else(|| missing("content"))?;
         let salt = self.keys.unwrap(salt)?;
@@ -128,9 +113,7 @@ impl Journal {
         let content = cipher::open_under(&cipher::Secret::new(key), &blob)?;
         // A blob under a wrong name would later be used as the content of that name.
         if self.keys.blob(tenant, &content).0 != name {
-            return Err(StoreError::Corrupt(
-                "a large content is stored under the name of another".into(),
-            ));
+            return Err(corrupt!("a large content is stored under the name of another"));
         }
         Ok((content, salt))
     }

@@ -7,6 +7,7 @@ use throughline_json::{self as json, Node, Tree};
 
 use crate::cipher;
 use crate::hex::hex;
+use crate::rejection::corrupt;
 use crate::row::ErasureReason;
 use crate::sealed_batch::Erasure;
 
@@ -62,8 +63,7 @@ pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes
 
 /// Parses a stored note.
 pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>), StoreError> {
-    let damaged =
-        || StoreError::Corrupt("a stored note about destroyed contents is damaged".into());
+    let damaged = || corrupt!("a stored note about destroyed contents is damaged");
     parse_note(note).ok_or_else(damaged)
 }
 

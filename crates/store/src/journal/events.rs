@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::cipher;
 use crate::hex::hex;
 use crate::journal::Journal;
+use crate::rejection::Result;
 use crate::sync::lock;
 
 /// The size in bytes at which a pack is written.
@@ -88,7 +89,7 @@ impl PendingEvents {
 
     /// Returns the next group to write. It stays in `begun` until [`wrote`](Self::wrote), even if
     /// the writing task is cancelled.
-    fn next_group(&mut self) -> Result<Option<PackGroup>, StoreError> {
+    fn next_group(&mut self) -> Result<Option<PackGroup>> {
         if self.begun.is_none() && !self.packs.is_empty() {
             let name = Name::from(format!("events {}", hex(&cipher::random::<16>()?)));
             let records = std::mem::take(&mut self.packs).iter().map(Pack::record).collect();
@@ -150,7 +151,7 @@ impl RunEvents {
     /// Writes the waiting packs and then `batch`; everything is durable on return. If `batch`
     /// fails, the packs are written later. Cancelling this call neither loses nor duplicates
     /// waiting packs.
-    pub async fn commit(&self, mut batch: Batch) -> Result<Receipt, StoreError> {
+    pub async fn commit(&self, mut batch: Batch) -> Result<Receipt> {
         let _turn = self.run.turn.lock().await;
         if let Some(failed) = lock(&self.run.waiting).failed.take() {
             return Err(failed);
@@ -160,7 +161,7 @@ impl RunEvents {
         if begun || !batch.once.is_empty() {
             self.run.write_all().await?;
         }
-        let asked: Vec<u64> = batch.appends.iter().map(records_of).collect();
+        let added: Vec<u64> = batch.appends.iter().map(records_of).collect();
         let group =
             if batch.once.is_empty() { lock(&self.run.waiting).next_group()? } else { None };
         if let Some(PackGroup { name, records }) = &group {
@@ -177,9 +178,9 @@ impl RunEvents {
             lock(&self.run.waiting).wrote();
         }
         // The receipt must cover only the records of the caller.
-        receipt.written.truncate(asked.len());
+        receipt.written.truncate(added.len());
         if !receipt.repeated {
-            for (written, records) in receipt.written.iter_mut().zip(asked) {
+            for (written, records) in receipt.written.iter_mut().zip(added) {
                 written.first = (written.last + 1).saturating_sub(records);
             }
         }
@@ -187,13 +188,13 @@ impl RunEvents {
     }
 
     /// Writes the waiting packs.
-    pub async fn flush(&self) -> Result<(), StoreError> {
+    pub async fn flush(&self) -> Result<()> {
         self.run.write().await;
         lock(&self.run.waiting).failed.take().map_or(Ok(()), Err)
     }
 
     /// Writes the waiting packs and closes the writer.
-    pub async fn close(self) -> Result<(), StoreError> {
+    pub async fn close(self) -> Result<()> {
         self.flush().await
     }
 }
@@ -252,7 +253,7 @@ impl RunWriter {
     }
 
     /// Writes the group in `begun` and then the waiting packs. The caller must hold `turn`.
-    async fn write_all(&self) -> Result<(), StoreError> {
+    async fn write_all(&self) -> Result<()> {
         let begun = lock(&self.waiting).begun.is_some();
         for _ in 0..=u32::from(begun) {
             let group = lock(&self.waiting).next_group()?;

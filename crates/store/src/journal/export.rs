@@ -29,7 +29,7 @@ use crate::journal::api_keys::KEYS_LOG;
 use crate::journal::listing::Page;
 use crate::manifest::{Manifest, Statement};
 use crate::query::{Progress, Span, share};
-use crate::rejection::no_thread;
+use crate::rejection::{Result, invalid, no_thread};
 use crate::row::Row;
 use crate::row_mac::RowState;
 
@@ -67,7 +67,7 @@ impl Journal {
         redaction: Option<&RedactionPolicy>,
         out: &mut (dyn Write + Send),
         progress: Progress<'_>,
-    ) -> Result<ExportSummary, StoreError> {
+    ) -> Result<ExportSummary> {
         let done =
             self.export_to(tenant, threads, redaction, &mut WriteSink(out), progress).await?;
         out.flush().map_err(|error| failed(&error))?;
@@ -82,7 +82,7 @@ impl Journal {
         redaction: Option<&RedactionPolicy>,
         out: &mut dyn ExportSink,
         progress: Progress<'_>,
-    ) -> Result<ExportSummary, StoreError> {
+    ) -> Result<ExportSummary> {
         let chosen = self.threads_of(tenant, threads).await?;
         let mut export = Export {
             journal: self,
@@ -110,13 +110,13 @@ impl Journal {
         }
         let covers: [u8; 32] = export.hash.clone().finalize().into();
         let manifest = self.manifest_covering(tenant, Some(covers)).await?;
-        export.line(&manifest_line(&manifest));
+        export.line(&manifest.json());
         export.flush().await?;
         Ok(export.done)
     }
 
     /// Returns a signed manifest of all the tenant's chains, for a later comparison with the store.
-    pub async fn manifest(&self, tenant: &Tenant) -> Result<Manifest, StoreError> {
+    pub async fn manifest(&self, tenant: &Tenant) -> Result<Manifest> {
         self.manifest_covering(tenant, None).await
     }
 
@@ -124,7 +124,7 @@ impl Journal {
         &self,
         tenant: &Tenant,
         covers: Option<[u8; 32]>,
-    ) -> Result<Manifest, StoreError> {
+    ) -> Result<Manifest> {
         let heads = self.backend.heads(Some(tenant)).await?;
         // The importer of an export has no rows to compare.
         let rows = match covers {
@@ -138,11 +138,7 @@ impl Journal {
     }
 
     /// Returns the names of the Threads to export, each after its parent.
-    async fn threads_of(
-        &self,
-        tenant: &Tenant,
-        threads: &[LogId],
-    ) -> Result<Vec<LogId>, StoreError> {
+    async fn threads_of(&self, tenant: &Tenant, threads: &[LogId]) -> Result<Vec<LogId>> {
         let mut chosen: Vec<LogHead> = Vec::new();
         if threads.is_empty() {
             chosen = self.threads(tenant, Page::everything()).await?;
@@ -158,7 +154,7 @@ impl Journal {
         Ok(parents_first(chosen))
     }
 
-    async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>, StoreError> {
+    async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>> {
         let mut runs = self.runs(tenant, None, Page::everything()).await?;
         // API keys stay in their store, and so do the records about them.
         runs.retain(|run| run.of.is_none() && *run.log.0 != *KEYS_LOG);
@@ -209,7 +205,7 @@ struct Export<'e> {
 
 impl Export<'_> {
     /// Exports the current state of a Thread, and its runs.
-    async fn thread(&mut self, thread: &LogId) -> Result<(), StoreError> {
+    async fn thread(&mut self, thread: &LogId) -> Result<()> {
         let Some(head) = self.journal.log(self.tenant, thread).await? else { return Ok(()) };
         self.log(&head).await?;
         let mut runs = self.journal.runs(self.tenant, Some(thread), Page::everything()).await?;
@@ -220,7 +216,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    async fn log(&mut self, head: &LogHead) -> Result<(), StoreError> {
+    async fn log(&mut self, head: &LogHead) -> Result<()> {
         match head.kind {
             LogKind::Thread => self.done.threads += 1,
             LogKind::Run => self.done.runs += 1,
@@ -242,7 +238,7 @@ impl Export<'_> {
         }
     }
 
-    async fn record(&mut self, log: &LogId, row: &Row) -> Result<(), StoreError> {
+    async fn record(&mut self, log: &LogId, row: &Row) -> Result<()> {
         let content = self.journal.content_or_erasure(self.tenant, log, row).await?;
         let redacted = match (&content, self.redaction) {
             (Ok((content, _)), Some(policy)) => policy.redact_record(&row.kind, content),
@@ -283,7 +279,7 @@ impl Export<'_> {
         self.chunk.push(b'\n');
     }
 
-    async fn flush(&mut self) -> Result<(), StoreError> {
+    async fn flush(&mut self) -> Result<()> {
         let chunk = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK));
         self.out.write(Bytes::from(chunk)).await
     }
@@ -337,23 +333,18 @@ fn write_content(line: &mut json::Object<'_>, content: &[u8]) {
     };
 }
 
-/// Returns the manifest's line: the last line of an export, or the content of a manifest file.
-pub(super) fn manifest_line(manifest: &Manifest) -> Json {
-    json::object(|line| {
-        line.object("manifest", |inner| {
-            inner.string("body", &manifest.body);
-            inner.string("signature", &hex(&manifest.signature));
-        });
-    })
-}
-
 impl Manifest {
-    /// Returns the manifest as a JSON line.
+    /// Returns the manifest as a JSON line: the last line of an export, or the content of a manifest
+    /// file.
     pub fn json(&self) -> Json {
-        manifest_line(self)
+        json::object(|line| {
+            line.object("manifest", |inner| {
+                inner.string("body", &self.body).string("signature", &hex(&self.signature));
+            });
+        })
     }
 }
 
 fn failed(error: &std::io::Error) -> StoreError {
-    StoreError::invalid(format!("cannot write the export: {error}"))
+    invalid!("cannot write the export: {error}")
 }

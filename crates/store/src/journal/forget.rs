@@ -24,7 +24,7 @@ use crate::journal::Journal;
 use crate::journal::erasure_note::{note, notice};
 use crate::journal::listing::{Family, shares};
 use crate::query::Span;
-use crate::rejection::no_thread;
+use crate::rejection::{Result, corrupt, invalid, no_thread};
 use crate::row::{ErasureReason, Row};
 use crate::sealed_batch::Erasure;
 
@@ -66,7 +66,7 @@ impl Journal {
         tenant: &Tenant,
         thread: &LogId,
         item: Option<&str>,
-    ) -> Result<ErasureReport, StoreError> {
+    ) -> Result<ErasureReport> {
         // Maximum number of retries after another process started a run or fork of the Thread.
         const TRIES: u32 = 16;
         // After this many retries, destroy what was found so far and then the rest. This stops a
@@ -117,7 +117,7 @@ impl Journal {
 
     /// Destroys the content of a run. Cleaning files and key files of backups can take long and the
     /// caller waits for this call, so it happens later in the background.
-    pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<(), StoreError> {
+    pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<()> {
         let head = self.log(tenant, run).await?;
         if head.is_none_or(|head| head.kind != LogKind::Run) {
             return Err(StoreError::NotFound { what: "run", name: run.0.clone() });
@@ -130,8 +130,7 @@ impl Journal {
 
     /// Removes destroyed contents from all files after [`CLEANUP_DELAY`], together with those of
     /// all runs deleted until then. If the process ends first, the next process that opens the
-    /// store
-    /// does this.
+    /// store does this.
     fn schedule_cleanup(&self) {
         if self.finishes.swap(true, Ordering::AcqRel) {
             return;
@@ -151,15 +150,10 @@ impl Journal {
     }
 
     /// Builds the erasures of a whole Thread, which must exist.
-    async fn thread_erasures(
-        &self,
-        tenant: &Tenant,
-        thread: &LogId,
-    ) -> Result<Vec<Erasure>, StoreError> {
+    async fn thread_erasures(&self, tenant: &Tenant, thread: &LogId) -> Result<Vec<Erasure>> {
         let head = self.log(tenant, thread).await?.ok_or_else(|| no_thread(thread))?;
         if head.kind != LogKind::Thread {
-            let problem = format!("{thread} is a run: forget its thread, or one item of it");
-            return Err(StoreError::invalid(problem));
+            return Err(invalid!("{thread} is a run: forget its thread, or one item of it"));
         }
         let family = self.family(tenant, thread).await?;
         Ok(family_erases(&head, &family, ErasureReason::Forgotten))
@@ -172,7 +166,7 @@ impl Journal {
         tenant: &Tenant,
         thread: &LogId,
         item: &str,
-    ) -> Result<(Vec<Erasure>, u64), StoreError> {
+    ) -> Result<(Vec<Erasure>, u64)> {
         let why = ErasureReason::Forgotten;
         let (mut erases, mut damaged) = (Vec::new(), 0);
         let mut place = Some((thread.clone(), u64::MAX));
@@ -199,9 +193,7 @@ impl Journal {
             (false, _) => Ok((erases, damaged)),
             (true, 0) => Err(StoreError::NotFound { what: "item", name: Name::from(item) }),
             (true, _) => {
-                let problem =
-                    format!("{item} was not found, and {damaged} records cannot be opened");
-                Err(StoreError::Corrupt(problem.into()))
+                Err(corrupt!("{item} was not found, and {damaged} records cannot be opened"))
             }
         }
     }
@@ -213,7 +205,7 @@ impl Journal {
         tenant: &Tenant,
         thread: &LogId,
         family: &Family,
-    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+    ) -> Result<Vec<(LogId, u64)>> {
         const PAGE: u32 = 256;
         let mut copies = Vec::new();
         let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
@@ -243,18 +235,16 @@ impl Journal {
         tenant: &Tenant,
         log: &LogId,
         seq: u64,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<u64>> {
         const MOST: u32 = 256;
         let span = Span { after: seq.saturating_sub(u64::from(MOST)), up_to: seq, limit: MOST };
         let rows = self.backend.rows(tenant, log, span).await?;
         let Some(own) = rows.iter().find(|row| row.seq == seq) else { return Ok(None) };
-        let Some(message) = self.message_of(tenant, log, own).await else { return Ok(None) };
+        let own = self.stored_item(tenant, log, own).await;
+        let Some(message) = own.as_ref().and_then(message_in) else { return Ok(None) };
         let before = rows.iter().rev().skip_while(|row| row.seq >= seq);
         for row in before.take_while(|row| *row.kind == *kind::ITEM) {
-            let Ok(Ok((content, _))) = self.content_or_erasure(tenant, log, row).await else {
-                continue;
-            };
-            let Ok(stored) = Json::parse(content) else { continue };
+            let Some(stored) = self.stored_item(tenant, log, row).await else { continue };
             if message_in(&stored) != Some(message) {
                 return Ok(None);
             }
@@ -265,12 +255,10 @@ impl Journal {
         Ok(None)
     }
 
-    /// Returns the message to which a stored Item belongs.
-    async fn message_of(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Option<u64> {
-        let Ok(Ok((content, _))) = self.content_or_erasure(tenant, log, row).await else {
-            return None;
-        };
-        message_in(&Json::parse(content).ok()?)
+    /// Returns the content of an Item's record, if it can be read.
+    async fn stored_item(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Option<Json> {
+        let (content, _) = self.content_or_erasure(tenant, log, row).await.ok()?.ok()?;
+        Json::parse(content).ok()
     }
 
     /// Returns the records about the Item. Imported records, and records without `about`, are
@@ -282,7 +270,7 @@ impl Journal {
         end: u64,
         item: &str,
         damaged: &mut u64,
-    ) -> Result<Vec<(LogId, u64)>, StoreError> {
+    ) -> Result<Vec<(LogId, u64)>> {
         const PAGE: u32 = 256;
         let about = self.keys.about(tenant, &about_item(log, item));
         let mut found = self.backend.about(tenant, about).await?;
@@ -326,7 +314,7 @@ impl Journal {
         tenant: &Tenant,
         erases: &[Erasure],
         expects: &[(LogId, u64)],
-    ) -> Result<ErasureReport, StoreError> {
+    ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
         let mut done = self.destroy_in_one_batch(tenant, erases, expects).await;
         if matches!(done, Err(StoreError::Full)) {
@@ -348,28 +336,22 @@ impl Journal {
     }
 
     /// Splits an erasure into parts that each change only a few pages of the database.
-    async fn pieces(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<Erasure>, StoreError> {
+    async fn pieces(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<Erasure>> {
         const RECORDS: usize = 16;
         const BYTES: u64 = 32 << 10;
         let mut pieces = Vec::new();
         let (mut seqs, mut bytes) = (Vec::new(), 0);
-        let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: 256 });
-        while let Some(span) = next {
-            let rows = self.backend.rows(tenant, &erase.log, span).await?;
-            for row in rows.iter().filter(|row| is_erased_by(erase, row)) {
-                if seqs.len() >= RECORDS || bytes + row.size > BYTES {
-                    let seqs = std::mem::take(&mut seqs);
-                    pieces.push(Erasure::records(erase.log.clone(), seqs, erase.why));
-                    bytes = 0;
-                }
-                seqs.push(row.seq);
-                bytes += row.size;
+        for (seq, size) in self.erased_records(tenant, erase).await? {
+            if seqs.len() >= RECORDS || bytes + size > BYTES {
+                pieces.push(std::mem::take(&mut seqs));
+                bytes = 0;
             }
-            next = span.following(&rows);
+            seqs.push(seq);
+            bytes += size;
         }
-        pieces.push(Erasure::records(erase.log.clone(), seqs, erase.why));
-        pieces.retain(|piece| piece.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty()));
-        Ok(pieces)
+        pieces.push(seqs);
+        let pieces = pieces.into_iter().filter(|seqs| !seqs.is_empty());
+        Ok(pieces.map(|seqs| Erasure::records(erase.log.clone(), seqs, erase.why)).collect())
     }
 
     async fn destroy_in_one_batch(
@@ -377,16 +359,16 @@ impl Journal {
         tenant: &Tenant,
         erases: &[Erasure],
         expects: &[(LogId, u64)],
-    ) -> Result<ErasureReport, StoreError> {
+    ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
         let mut batch = Batch::new(tenant.clone());
         for erase in erases {
-            let (records, bytes) = self.measure(tenant, erase).await?;
-            if records > 0 || erase.seqs.is_none() {
+            let erased = self.erased_records(tenant, erase).await?;
+            if !erased.is_empty() || erase.seqs.is_none() {
                 destroyed.logs.push(erase.log.clone());
             }
-            destroyed.records += records;
-            destroyed.bytes += bytes;
+            destroyed.records += u64::try_from(erased.len()).unwrap_or(u64::MAX);
+            destroyed.bytes += erased.iter().map(|(_, size)| size).sum::<u64>();
             let mut append = Append::new(erase.log.clone()).record(notice(erase));
             append.expect =
                 expects.iter().find(|(log, _)| *log == erase.log).map(|(_, last)| *last);
@@ -400,20 +382,18 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Returns the number of records that lose their content, and its size in bytes.
-    async fn measure(&self, tenant: &Tenant, erase: &Erasure) -> Result<(u64, u64), StoreError> {
+    /// Returns the records that lose their content, and the size of each content in bytes.
+    async fn erased_records(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<(u64, u64)>> {
         const PAGE: u32 = 1024;
-        let (mut records, mut bytes) = (0, 0);
+        let mut records = Vec::new();
         let mut next = Some(Span { after: 0, up_to: u64::MAX, limit: PAGE });
         while let Some(span) = next {
             let rows = self.backend.rows(tenant, &erase.log, span).await?;
-            for row in rows.iter().filter(|row| is_erased_by(erase, row)) {
-                records += 1;
-                bytes += row.size;
-            }
+            let erased = rows.iter().filter(|row| is_erased_by(erase, row));
+            records.extend(erased.map(|row| (row.seq, row.size)));
             next = span.following(&rows);
         }
-        Ok((records, bytes))
+        Ok(records)
     }
 }
 
@@ -429,8 +409,8 @@ fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
 fn is_item(content: &Bytes, item: &str) -> bool {
     let stored = restore_items([Some(content.clone())]).ok();
     let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
-    let said = || Tree::parse(content.clone()).ok()?.root().name_of("id");
-    stored.or_else(said).as_deref() == Some(item)
+    let id = || Tree::parse(content.clone()).ok()?.root().name_of("id");
+    stored.or_else(id).as_deref() == Some(item)
 }
 
 /// Builds the erasures of a whole Thread: all its own records, those of its runs, and the
@@ -448,7 +428,9 @@ pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReaso
 fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, why: ErasureReason) {
     let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
     for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
-        update_erasure(erases, log, why, |erase| erase.kin = Some(family.kin(log)));
+        if let Some(erase) = erasure_of(erases, log, why) {
+            erase.kin = Some(family.kin(log));
+        }
     }
     // A run that loses records may have folded them; erasing all records includes the checkpoints.
     for erase in erases.iter_mut() {
@@ -456,21 +438,17 @@ fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, w
     }
 }
 
-/// Applies `change` to the erasure of a log, and adds an empty one if there is none.
-fn update_erasure(
-    erases: &mut Vec<Erasure>,
+/// Returns the erasure of a log, and adds an empty one if there is none.
+fn erasure_of<'e>(
+    erases: &'e mut Vec<Erasure>,
     log: &LogId,
     why: ErasureReason,
-    change: impl FnOnce(&mut Erasure),
-) {
-    match erases.iter_mut().find(|erase| erase.log == *log) {
-        Some(erase) => change(erase),
-        None => {
-            let mut erase = Erasure::records(log.clone(), Vec::new(), why);
-            change(&mut erase);
-            erases.push(erase);
-        }
+) -> Option<&'e mut Erasure> {
+    let place = erases.iter().position(|erase| erase.log == *log).unwrap_or(erases.len());
+    if place == erases.len() {
+        erases.push(Erasure::records(log.clone(), Vec::new(), why));
     }
+    erases.get_mut(place)
 }
 
 impl ErasureReport {
@@ -486,13 +464,10 @@ impl ErasureReport {
 }
 
 fn add(erases: &mut Vec<Erasure>, log: &LogId, seq: u64, why: ErasureReason) {
-    update_erasure(erases, log, why, |erase| {
-        if let Some(seqs) = &mut erase.seqs
-            && !seqs.contains(&seq)
-        {
-            seqs.push(seq);
-        }
-    });
+    let seqs = erasure_of(erases, log, why).and_then(|erase| erase.seqs.as_mut());
+    if let Some(seqs) = seqs.filter(|seqs| !seqs.contains(&seq)) {
+        seqs.push(seq);
+    }
 }
 
 #[cfg(test)]

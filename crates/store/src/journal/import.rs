@@ -18,9 +18,10 @@ use crate::cipher;
 use crate::hex::{hex, parse_digest, unhex};
 use crate::journal::Journal;
 use crate::journal::erasure_note::notice;
-use crate::journal::export::{FORMAT, VERSION, manifest_line};
+use crate::journal::export::{FORMAT, VERSION};
 use crate::journal::seal::seal_as_operator;
 use crate::manifest::Manifest;
+use crate::rejection::{Result, invalid};
 use crate::row::{ErasureReason, Row};
 use crate::sealed_batch::Erasure;
 
@@ -46,7 +47,7 @@ pub struct ImportSummary {
 impl ImportSummary {
     /// Rejects a redacted export. Its contents are not the recorded ones, so a provider would not
     /// get back what it issued.
-    pub fn must_be_full(&self) -> Result<(), StoreError> {
+    pub fn must_be_full(&self) -> Result<()> {
         if !self.redacted {
             return Ok(());
         }
@@ -92,13 +93,13 @@ struct ImportedRecord {
 
 /// Verifies an export without a store: every content against its commitment, consecutive links, and
 /// the signature over all lines.
-pub fn verify_export(from: &mut dyn BufRead) -> Result<ImportSummary, StoreError> {
+pub fn verify_export(from: &mut dyn BufRead) -> Result<ImportSummary> {
     Ok(proven(from)?.0)
 }
 
 /// Verifies an export and returns its contents, the names of its logs, and a digest that identifies
 /// it.
-fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest), StoreError> {
+fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)> {
     let mut reader = ExportReader::new(from)?;
     let mut logs = Vec::new();
     while let Some(line) = reader.next()? {
@@ -106,7 +107,7 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest),
             logs.push(log.name);
         }
     }
-    Ok((reader.seen, logs, reader.covers))
+    Ok((reader.seen, logs, reader.covers.unwrap_or_default()))
 }
 
 impl Journal {
@@ -118,13 +119,13 @@ impl Journal {
     pub async fn import<R: BufRead + Send>(
         &self,
         tenant: &Tenant,
-        mut open: impl FnMut() -> Result<R, StoreError>,
-    ) -> Result<ImportSummary, StoreError> {
+        mut open: impl FnMut() -> Result<R>,
+    ) -> Result<ImportSummary> {
         const PAGE: usize = 256;
         let (proven, logs, digest) = proven(&mut open()?)?;
         proven.must_be_full()?;
-        let digest = hex(&digest);
-        let begun = format!("import {digest} {tenant}");
+        let import = Import { journal: self, tenant, digest: hex(&digest) };
+        let begun = format!("import {} {tenant}", import.digest);
         if !self.backend.values(&begun).await?.iter().any(|(name, _)| *name == begun) {
             for log in logs {
                 if let Some(head) = self.log(tenant, &log).await? {
@@ -143,9 +144,9 @@ impl Journal {
             if (ended || records.len() >= PAGE)
                 && let Some(log) = &mut log
             {
-                self.append_imported(tenant, log, std::mem::take(&mut records), &digest).await?;
+                import.append(log, std::mem::take(&mut records)).await?;
                 if ended {
-                    self.record_erasures(tenant, log, &digest).await?;
+                    import.record_erasures(log).await?;
                 }
             }
             match line {
@@ -167,123 +168,116 @@ impl Journal {
             }
         }
     }
+}
 
+/// A running import.
+struct Import<'i> {
+    journal: &'i Journal,
+    tenant: &'i Tenant,
+    /// Identifies the export.
+    digest: String,
+}
+
+impl Import<'_> {
     /// Appends records to the log, which is opened with the first append.
-    async fn append_imported(
-        &self,
-        tenant: &Tenant,
-        log: &mut ImportedLog,
-        mut records: Vec<ImportedRecord>,
-        digest: &str,
-    ) -> Result<(), StoreError> {
+    async fn append(&self, log: &mut ImportedLog, mut records: Vec<ImportedRecord>) -> Result<()> {
         // Shared records belong to the parent.
-        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
-        records.retain(|taken| taken.row.seq > shared);
+        let shared = log.shared();
+        records.retain(|record| record.row.seq > shared);
         let mut records = records.into_iter().peekable();
         while log.last.is_none() || records.peek().is_some() {
-            let rewind_to = records.peek().and_then(|taken| log.rewind_at(taken.row.seq));
+            let rewind_to = records.peek().and_then(|record| log.rewind_at(record.row.seq));
             let mut together = Vec::new();
-            while let Some(taken) = records
-                .next_if(|taken| together.is_empty() || log.rewind_at(taken.row.seq).is_none())
+            while let Some(record) = records
+                .next_if(|record| together.is_empty() || log.rewind_at(record.row.seq).is_none())
             {
-                together.push(taken);
+                together.push(record);
             }
-            self.commit_records(tenant, log, &together, rewind_to, digest).await?;
+            self.commit_records(log, &together, rewind_to).await?;
         }
         Ok(())
     }
 
     /// Records and marks what was destroyed in the history of a fork whose parent is not imported.
-    async fn record_erasures(
-        &self,
-        tenant: &Tenant,
-        log: &ImportedLog,
-        digest: &str,
-    ) -> Result<(), StoreError> {
-        let mut append = Append::new(log.name.clone());
-        append.expect = log.last;
-        let mut erases = Vec::new();
-        for why in ErasureReason::ALL {
-            let gone = log.unrecorded.iter().filter(|(_, gone)| *gone == why);
-            let seqs: Vec<u64> = gone.map(|(seq, _)| *seq).collect();
-            if !seqs.is_empty() {
-                let erase = Erasure::records(log.name.clone(), seqs, why);
-                let at = log.at.and_then(|at| Timestamp::from_millisecond(at).ok());
-                append = append.record(NewRecord { at, ..notice(&erase) });
-                erases.push(erase);
-            }
-        }
+    async fn record_erasures(&self, log: &ImportedLog) -> Result<()> {
+        let erases = log.erasures(log.unrecorded.iter().copied());
         if erases.is_empty() {
             return Ok(());
         }
-        let name = format!("import {digest} {} told", log.name);
-        self.commit_part(tenant, append, erases, None, name).await
-    }
-
-    /// Writes a part of an export, unless it was written before.
-    async fn commit_part(
-        &self,
-        tenant: &Tenant,
-        append: Append,
-        erases: Vec<Erasure>,
-        rewind_to: Option<u64>,
-        name: String,
-    ) -> Result<(), StoreError> {
-        let _sealing = self.keys.sealing().await;
-        let batch = Batch::new(tenant.clone()).append(append).with_idempotency_key(name);
-        let mut sealed = seal_as_operator(&self.keys, batch, erases)?;
-        for append in &mut sealed.appends {
-            append.rewind_to = rewind_to;
-        }
-        self.backend.commit(sealed).await?;
-        Ok(())
+        let mut append = Append::new(log.name.clone());
+        append.expect = log.last;
+        let at = log.at.and_then(|at| Timestamp::from_millisecond(at).ok());
+        append.records = erases.iter().map(|erase| NewRecord { at, ..notice(erase) }).collect();
+        self.commit(append, erases, None, &format!("{} told", log.name)).await
     }
 
     /// Appends records of which only the first can be a rewind.
     async fn commit_records(
         &self,
-        tenant: &Tenant,
         log: &mut ImportedLog,
         records: &[ImportedRecord],
         rewind_to: Option<u64>,
-        digest: &str,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let mut append = Append::new(log.name.clone());
         append.records = records.iter().map(ImportedRecord::record).collect();
-        let mut erases = Vec::new();
         // No other process may have added records.
         append.expect = log.last;
-        let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
-        let last = records.last().map_or(log.last.unwrap_or(shared), |taken| taken.row.seq);
-        let name = format!("import {digest} {} {last}", log.name);
+        let last = records.last().map_or(log.last.unwrap_or(log.shared()), |record| record.row.seq);
+        let part = format!("{} {last}", log.name);
         let begins = log.last.replace(last).is_none();
         if begins {
             let (of, fork) = (log.of.clone(), log.fork.clone());
             append = append.opening(LogOpening { kind: log.kind, of, fork });
             append.status.clone_from(&log.status);
         }
-        log.at = records.last().map_or(log.at, |taken| Some(taken.row.at));
+        log.at = records.last().map_or(log.at, |record| Some(record.row.at));
         // The parent's records list what was destroyed in the history of a fork.
-        let orphaned = |taken: &&ImportedRecord| taken.row.seq <= log.orphaned;
-        let unrecorded = records.iter().filter(orphaned);
-        let unrecorded = unrecorded.filter_map(|taken| Some((taken.row.seq, taken.gone?)));
+        let gone = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
+        let (unrecorded, own): (Vec<_>, Vec<_>) = gone.partition(|(seq, _)| *seq <= log.orphaned);
         log.unrecorded.extend(unrecorded);
-        for why in ErasureReason::ALL {
-            let own = records.iter().filter(|taken| taken.row.seq > log.orphaned);
-            let gone = own.filter(|taken| taken.gone == Some(why));
-            let seqs: Vec<u64> = gone.map(|taken| taken.row.seq).collect();
-            if !seqs.is_empty() {
-                erases.push(Erasure::records(log.name.clone(), seqs, why));
-            }
-        }
+        let mut erases = log.erasures(own.into_iter());
         // The log's own reason is applied last, so each record keeps its own reason.
         let gone = log.gone.filter(|_| begins);
         erases.extend(gone.map(|why| Erasure::all(log.name.clone(), why)));
-        self.commit_part(tenant, append, erases, rewind_to, name).await
+        self.commit(append, erases, rewind_to, &part).await
+    }
+
+    /// Writes a part of the export, unless it was written before.
+    async fn commit(
+        &self,
+        append: Append,
+        erases: Vec<Erasure>,
+        rewind_to: Option<u64>,
+        part: &str,
+    ) -> Result<()> {
+        let Journal { backend, keys, .. } = self.journal;
+        let _sealing = keys.sealing().await;
+        let name = format!("import {} {part}", self.digest);
+        let batch = Batch::new(self.tenant.clone()).append(append).with_idempotency_key(name);
+        let mut sealed = seal_as_operator(keys, batch, erases)?;
+        for append in &mut sealed.appends {
+            append.rewind_to = rewind_to;
+        }
+        backend.commit(sealed).await.map(drop)
     }
 }
 
 impl ImportedLog {
+    /// Returns the last record that the log shares with its parent.
+    fn shared(&self) -> u64 {
+        self.fork.as_ref().map_or(0, |fork| fork.at)
+    }
+
+    /// Returns the erasures of these records, one per reason.
+    fn erasures(&self, gone: impl Iterator<Item = (u64, ErasureReason)> + Clone) -> Vec<Erasure> {
+        let erasure = |why| {
+            let seqs = gone.clone().filter(|(_, gone)| *gone == why).map(|(seq, _)| seq);
+            Erasure::records(self.name.clone(), seqs.collect(), why)
+        };
+        let erases = ErasureReason::ALL.into_iter().map(erasure);
+        erases.filter(|erase| erase.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty())).collect()
+    }
+
     /// Returns the target of the rewind at this record, if it is one.
     fn rewind_at(&self, seq: u64) -> Option<u64> {
         self.rewinds.iter().find(|(at, _)| *at == seq).map(|(_, to)| *to)
@@ -326,18 +320,14 @@ struct ExportReader<'r> {
     /// The current log: its name, its kind and lineage, and the number of records shared with its
     /// parent.
     log: Option<(LogId, String, u64)>,
-    redacted: bool,
-    signed: bool,
-    /// The digest that the signature covers.
-    covers: Digest,
+    /// The digest that the signature covers, once the signature was read.
+    covers: Option<Digest>,
 }
 
 impl<'r> ExportReader<'r> {
-    fn new(from: &'r mut dyn BufRead) -> Result<Self, StoreError> {
+    fn new(from: &'r mut dyn BufRead) -> Result<Self> {
         let (hash, seen) = (Sha256::new(), ImportSummary::default());
-        let (last, log, redacted, signed) = (None, None, false, false);
-        let covers = Digest::default();
-        let mut reader = Self { from, hash, line: 0, seen, last, log, redacted, signed, covers };
+        let mut reader = Self { from, hash, line: 0, seen, last: None, log: None, covers: None };
         let Some((first, text)) = reader.read()? else {
             return Err(reader.wrong("is missing: the file is empty"));
         };
@@ -355,21 +345,20 @@ impl<'r> ExportReader<'r> {
         }
         let word = |key| root.text_of(key).unwrap_or_default().into_owned();
         (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
-        reader.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
-        reader.seen.redacted = reader.redacted;
+        reader.seen.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
         reader.hash.update(text);
         Ok(reader)
     }
 
     /// Returns the next line, verified as far as possible.
-    fn next(&mut self) -> Result<Option<ExportLine>, StoreError> {
+    fn next(&mut self) -> Result<Option<ExportLine>> {
         let Some((tree, text)) = self.read()? else {
-            if !self.signed {
+            if self.covers.is_none() {
                 return Err(self.wrong("is missing: the export was truncated before its signature"));
             }
             return Ok(None);
         };
-        if self.signed {
+        if self.covers.is_some() {
             return Err(self.wrong("follows the signature"));
         }
         let root = tree.root();
@@ -384,7 +373,7 @@ impl<'r> ExportReader<'r> {
                 LogKind::Thread => self.seen.threads.push(log.name.clone()),
                 LogKind::Run => self.seen.runs += 1,
             }
-            let shared = log.fork.as_ref().map_or(0, |fork| fork.at);
+            let shared = log.shared();
             let nature = nature(log.kind, log.of.as_ref(), log.fork.as_ref());
             self.log = Some((log.name.clone(), nature, shared));
             return Ok(Some(ExportLine::Log(log)));
@@ -394,7 +383,7 @@ impl<'r> ExportReader<'r> {
         Ok(Some(ExportLine::Record(Box::new(record))))
     }
 
-    fn prove(&mut self, record: &ImportedRecord) -> Result<(), StoreError> {
+    fn prove(&mut self, record: &ImportedRecord) -> Result<()> {
         let row = &record.row;
         let Some((log, nature, shared)) = self.log.clone() else {
             return Err(self.wrong("is a record before any log"));
@@ -408,7 +397,9 @@ impl<'r> ExportReader<'r> {
                     return Err(self.wrong("has content that does not match its commitment"));
                 }
             }
-            (Some(_), None) if record.redacted && self.redacted => self.seen.without_content += 1,
+            (Some(_), None) if record.redacted && self.seen.redacted => {
+                self.seen.without_content += 1
+            }
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content and no reason for its absence")),
         }
@@ -428,9 +419,9 @@ impl<'r> ExportReader<'r> {
         Ok(())
     }
 
-    fn manifest(&mut self, node: Node<'_>, text: &[u8]) -> Result<(), StoreError> {
+    fn manifest(&mut self, node: Node<'_>, text: &[u8]) -> Result<()> {
         let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
-        if text.strip_suffix(b"\n") != Some(manifest_line(&manifest).bytes()) {
+        if text.strip_suffix(b"\n") != Some(manifest.json().bytes()) {
             return Err(self.wrong("is not formatted as a manifest"));
         }
         if !manifest.is_signed_by(&self.seen.store) {
@@ -440,12 +431,12 @@ impl<'r> ExportReader<'r> {
         if manifest.statement().and_then(|statement| statement.covers) != Some(covers) {
             return Err(self.wrong("does not cover these lines: a line before it was changed"));
         }
-        (self.signed, self.covers) = (true, covers);
+        self.covers = Some(covers);
         Ok(())
     }
 
     /// Reads the next line. Returns it parsed, and as text with its line break.
-    fn read(&mut self) -> Result<Option<(Tree, Bytes)>, StoreError> {
+    fn read(&mut self) -> Result<Option<(Tree, Bytes)>> {
         let mut text = Vec::new();
         self.line += 1;
         let read = self.from.read_until(b'\n', &mut text);
@@ -460,7 +451,7 @@ impl<'r> ExportReader<'r> {
     }
 
     fn wrong(&self, problem: &str) -> StoreError {
-        StoreError::invalid(format!("line {} {problem}", self.line))
+        invalid!("line {} {problem}", self.line)
     }
 }
 

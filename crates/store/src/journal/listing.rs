@@ -1,12 +1,12 @@
 //! Lists Threads and runs, and forks Threads.
 
 use throughline_core::{
-    Append, Batch, LogHead, LogId, LogKind, LogOpening, Receipt, Store, StoreError, Tenant,
+    Append, Batch, LogHead, LogId, LogKind, LogOpening, Receipt, Store, Tenant,
 };
 
 use crate::journal::Journal;
 use crate::query::{Listing, Order, Stats};
-use crate::rejection::no_thread;
+use crate::rejection::{Result, invalid, no_thread};
 
 /// One page of a list of logs.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Default for Page {
 
 impl Journal {
     /// Lists the tenant's Threads.
-    pub async fn threads(&self, tenant: &Tenant, page: Page) -> Result<Vec<LogHead>, StoreError> {
+    pub async fn threads(&self, tenant: &Tenant, page: Page) -> Result<Vec<LogHead>> {
         self.backend.logs(tenant, page.listing(Some(LogKind::Thread))).await
     }
 
@@ -37,13 +37,13 @@ impl Journal {
         tenant: &Tenant,
         of: Option<&LogId>,
         page: Page,
-    ) -> Result<Vec<LogHead>, StoreError> {
+    ) -> Result<Vec<LogHead>> {
         let listing = Listing { of: of.cloned(), ..page.listing(Some(LogKind::Run)) };
         self.backend.logs(tenant, listing).await
     }
 
     /// Returns all runs and forks of a log, recursively.
-    pub(super) async fn family(&self, tenant: &Tenant, log: &LogId) -> Result<Family, StoreError> {
+    pub(super) async fn family(&self, tenant: &Tenant, log: &LogId) -> Result<Family> {
         let mut family = Family { runs: Vec::new(), forks: Vec::new() };
         let mut left = vec![log.clone()];
         while let Some(log) = left.pop() {
@@ -66,10 +66,10 @@ impl Journal {
         of: &LogId,
         at: Option<u64>,
         new: &LogId,
-    ) -> Result<Receipt, StoreError> {
+    ) -> Result<Receipt> {
         let head = self.log(tenant, of).await?.ok_or_else(|| no_thread(of))?;
         if head.kind != LogKind::Thread {
-            return Err(StoreError::invalid(format!("{of} is a run: only threads can be forked")));
+            return Err(invalid!("{of} is a run: only threads can be forked"));
         }
         let opening = LogOpening::fork(of.clone(), at.unwrap_or(head.last));
         self.commit(Batch::new(tenant.clone()).append(Append::new(new.clone()).opening(opening)))
@@ -77,12 +77,12 @@ impl Journal {
     }
 
     /// Lists all tenants.
-    pub async fn tenants(&self) -> Result<Vec<Tenant>, StoreError> {
+    pub async fn tenants(&self) -> Result<Vec<Tenant>> {
         self.backend.tenants().await
     }
 
     /// Returns row counts and sizes.
-    pub async fn stats(&self) -> Result<Stats, StoreError> {
+    pub async fn stats(&self) -> Result<Stats> {
         self.backend.stats().await
     }
 }

@@ -14,6 +14,7 @@ use crate::keys::Keys;
 use crate::manifest::Signer;
 use crate::options::Options;
 use crate::postgres::Postgres;
+use crate::rejection::invalid;
 use crate::sqlite::{Reserve, Sqlite};
 
 /// Opens a store: `sqlite://file.db`, `sqlite:///folder/file.db` or
@@ -46,10 +47,9 @@ pub(super) async fn open_without_cleanup(
         (Arc::new(Postgres::open(url, options, writer).await?), without_password(url).into())
     } else {
         let shown = url.split(':').next().unwrap_or_default();
-        let problem = format!(
+        return Err(invalid!(
             "{shown:?} is not a supported kind of store: use sqlite://file.db or postgres://user@host/database"
-        );
-        return Err(StoreError::invalid(problem));
+        ));
     };
     let keys = Keys::open(&*backend, options).await?;
     let signer = Arc::new(Signer::new(&keys.signing_seed()));

@@ -12,6 +12,7 @@ use crate::journal::Journal;
 use crate::journal::erasure_note::{notice, read_note};
 use crate::journal::open::open_without_cleanup;
 use crate::options::Options;
+use crate::rejection::invalid;
 use crate::sqlite::{Reserve, assemble, count_restored};
 use crate::sync::blocking;
 
@@ -30,10 +31,7 @@ pub async fn restore(
 ) -> Result<RestoreSummary, StoreError> {
     let (backup, to) = (backup.to_owned(), to.to_owned());
     let keys = keys.map_or_else(|| key_file_of(&backup), Path::to_owned);
-    let exists = || {
-        let problem = format!("{} exists: choose another name for the store", to.display());
-        StoreError::invalid(problem)
-    };
+    let exists = || invalid!("{} exists: choose another name for the store", to.display());
     if to.exists() {
         return Err(exists());
     }

@@ -15,6 +15,7 @@ use crate::journal::Journal;
 use crate::journal::forget::{ErasureReport, family_erases};
 use crate::journal::listing::Page;
 use crate::query::{Order, Progress, share};
+use crate::rejection::Result;
 use crate::row::ErasureReason;
 
 /// The retention policy.
@@ -45,7 +46,7 @@ impl Journal {
         retention: Retention,
         now: Timestamp,
         progress: Progress<'_>,
-    ) -> Result<ErasureReport, StoreError> {
+    ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
         let expiring = self.aged(tenant, retention, now).await?;
         for (done, aged) in (1..).zip(&expiring) {
@@ -63,7 +64,7 @@ impl Journal {
         tenant: &Tenant,
         retention: Retention,
         now: Timestamp,
-    ) -> Result<Vec<(LogHead, u64)>, StoreError> {
+    ) -> Result<Vec<(LogHead, u64)>> {
         let expiring = self.aged(tenant, retention, now).await?;
         Ok(expiring.into_iter().map(|aged| (aged.thread, aged.bytes)).collect())
     }
@@ -73,7 +74,7 @@ impl Journal {
         tenant: &Tenant,
         retention: Retention,
         now: Timestamp,
-    ) -> Result<Vec<ExpiredThread>, StoreError> {
+    ) -> Result<Vec<ExpiredThread>> {
         let everything = Page { order: Order::Oldest, ..Page::everything() };
         let threads = self.threads(tenant, everything.clone()).await?;
         let runs = self.runs(tenant, None, everything).await?;
@@ -81,11 +82,7 @@ impl Journal {
     }
 
     /// Destroys a Thread that was not used since it was selected.
-    async fn expire(
-        &self,
-        tenant: &Tenant,
-        aged: &ExpiredThread,
-    ) -> Result<ErasureReport, StoreError> {
+    async fn expire(&self, tenant: &Tenant, aged: &ExpiredThread) -> Result<ErasureReport> {
         let nothing = ErasureReport::default();
         let Some(head) = self.log(tenant, &aged.thread.log).await? else { return Ok(nothing) };
         let family = self.family(tenant, &head.log).await?;
@@ -120,12 +117,9 @@ fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
     }
     let parents = parents(&threads);
     let mut used: HashMap<LogId, Timestamp> = HashMap::new();
-    let mut depths: HashMap<LogId, usize> = HashMap::new();
     for thread in threads.iter().filter(|thread| thread.gone.is_none()) {
         let time = own.get(&thread.log).map_or(thread.updated, |(used, _)| *used);
-        let line = line(&parents, &thread.log);
-        depths.insert(thread.log.clone(), line.len());
-        for log in line {
+        for log in line(&parents, &thread.log) {
             let latest = used.entry(log).or_insert(time);
             *latest = time.max(*latest);
         }
@@ -136,7 +130,7 @@ fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
         .map(|thread| ExpiredThread {
             bytes: own.get(&thread.log).map_or(0, |(_, bytes)| *bytes),
             used: used.get(&thread.log).copied().unwrap_or(thread.updated),
-            depth: depths.get(&thread.log).copied().unwrap_or_default(),
+            depth: line(&parents, &thread.log).len(),
             thread,
         })
         .collect();

@@ -38,11 +38,11 @@ impl Journal {
             let Some(end) = salts.last() else { break };
             after = end.record;
             wrapped += u64::try_from(salts.len()).unwrap_or(0);
-            let anew = salts.into_iter().map(|SaltRow { record, salt }| {
+            let rewrapped = salts.into_iter().map(|SaltRow { record, salt }| {
                 let salt = self.keys.wrap(&self.keys.unwrap(&salt)?)?;
                 Ok(SaltRow { record, salt })
             });
-            self.backend.rewrap(anew.collect::<Result<_, StoreError>>()?).await?;
+            self.backend.rewrap(rewrapped.collect::<Result<_, StoreError>>()?).await?;
             progress(share(wrapped, total));
         }
         // Removes the old salts from all files.

@@ -1,12 +1,12 @@
 //! Seals the contents of a batch.
 
 use jiff::Timestamp;
-use throughline_core::{Append, Batch, NewRecord, StoreError, Tenant, kind};
+use throughline_core::{Append, Batch, NewRecord, Tenant, kind};
 use throughline_json as json;
 
 use crate::cipher::{self, SaltBytes};
 use crate::keys::Keys;
-use crate::rejection;
+use crate::rejection::{self, Result};
 use crate::sealed_batch::{
     Erasure, Guard, SealedAppend, SealedBatch, SealedBlob, SealedRecord, SealedTurn,
 };
@@ -14,7 +14,7 @@ use crate::sealed_batch::{
 /// Contents of at least this size are stored once per tenant.
 const LARGE: usize = 16 << 10;
 
-pub(super) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch, StoreError> {
+pub(super) fn seal(keys: &Keys, batch: Batch) -> Result<SealedBatch> {
     rejection::check(&batch)?;
     let Batch { tenant, once, appends, vault, asks, takes } = batch;
     let appends = appends.into_iter().map(|append| seal_append(keys, &tenant, append));
@@ -37,7 +37,7 @@ pub(super) fn seal_as_operator(
     keys: &Keys,
     batch: Batch,
     erases: Vec<Erasure>,
-) -> Result<SealedBatch, StoreError> {
+) -> Result<SealedBatch> {
     let mut sealed = seal(keys, batch)?;
     sealed.erases = erases;
     for append in &mut sealed.appends {
@@ -46,7 +46,7 @@ pub(super) fn seal_as_operator(
     Ok(sealed)
 }
 
-fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedAppend, StoreError> {
+fn seal_append(keys: &Keys, tenant: &Tenant, append: Append) -> Result<SealedAppend> {
     let Append { log, opening, expect, fence, records, rewind_to, status } = append;
     let rewind = rewind_to.map(|to| {
         let content = json::object(|rewind| {
@@ -68,7 +68,7 @@ fn seal_record(
     tenant: &Tenant,
     record: NewRecord,
     salt: &SaltBytes,
-) -> Result<SealedRecord, StoreError> {
+) -> Result<SealedRecord> {
     let commitment = cipher::commitment(salt, &record.content);
     let (content, blob) = if record.content.len() < LARGE {
         (cipher::seal(salt, &record.content)?, None)

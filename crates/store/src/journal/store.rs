@@ -23,12 +23,8 @@ const BLOCKING_SEAL_BYTES: usize = 256 << 10;
 impl Store for Journal {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
         Box::pin(async move {
-            let size: usize = batch
-                .appends
-                .iter()
-                .flat_map(|append| &append.records)
-                .map(|record| record.content.len())
-                .sum();
+            let records = batch.appends.iter().flat_map(|append| &append.records);
+            let size: usize = records.map(|record| record.content.len()).sum();
             let _sealing = self.keys.sealing().await;
             let sealed = if size > BLOCKING_SEAL_BYTES {
                 let keys = Arc::clone(&self.keys);

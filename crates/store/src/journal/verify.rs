@@ -19,11 +19,12 @@ use crate::journal::Journal;
 use crate::journal::verify::logs::LogSummary;
 use crate::manifest::{Manifest, Statement};
 use crate::query::{Progress, share};
+use crate::rejection::Result;
 use crate::row::ChainRow;
 use crate::row_mac::{RowState, STORE_TABLES, TENANT_TABLES};
 
 /// The result of a verification.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Number of records with valid links.
     pub records: u64,
@@ -112,7 +113,7 @@ type ChainKey = (Tenant, Name);
 /// The state of a running verification.
 #[derive(Default)]
 struct Ledger {
-    proof: Counts,
+    report: VerifyReport,
     chains: HashMap<ChainKey, (u64, Link)>,
     /// The ends of the chains when the verification began.
     heads: HashMap<(ChainKey, u64), Link>,
@@ -126,13 +127,6 @@ struct Ledger {
     rows: HashMap<Option<ChainKey>, (i64, Digest)>,
 }
 
-#[derive(Default)]
-struct Counts {
-    records: u64,
-    gone: u64,
-    manifests: u64,
-}
-
 impl Journal {
     /// Verifies everything written before the call; other processes may continue. `witness` is a
     /// manifest that was exported earlier; with it, truncation is detected too.
@@ -140,13 +134,13 @@ impl Journal {
         &self,
         witness: Option<&Manifest>,
         progress: Progress<'_>,
-    ) -> Result<VerifyReport, StoreError> {
+    ) -> Result<VerifyReport> {
         self.verify_within(Ledger::default(), witness, progress).await
     }
 
     /// Verifies the chains, logs and index rows of one tenant. Problems elsewhere are neither
     /// searched nor reported.
-    pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<VerifyReport, StoreError> {
+    pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<VerifyReport> {
         let ledger = Ledger { scope: Some(tenant.clone()), ..Ledger::default() };
         self.verify_within(ledger, None, &|_| {}).await
     }
@@ -156,9 +150,8 @@ impl Journal {
         mut ledger: Ledger,
         witness: Option<&Manifest>,
         progress: Progress<'_>,
-    ) -> Result<VerifyReport, StoreError> {
-        let outcome = self.prove(&mut ledger, witness, progress).await;
-        let broken = match outcome {
+    ) -> Result<VerifyReport> {
+        let broken = match self.prove(&mut ledger, witness, progress).await {
             Ok(()) => None,
             Err(VerifyError::Broken(broken)) => Some(broken),
             Err(VerifyError::Store(StoreError::Corrupt(problem))) => {
@@ -173,10 +166,9 @@ impl Journal {
             return Err(StoreError::Locked(self.url().into()));
         }
         let segments = u64::try_from(ledger.chains.len()).unwrap_or(u64::MAX);
-        let Counts { records, gone, manifests } = ledger.proof;
         let has_macs = self.backend.version().await? > 1;
-        let (tables, warnings) = (tables(has_macs), self.warnings(manifests, has_macs));
-        Ok(VerifyReport { records, gone, segments, manifests, broken, tables, warnings })
+        let warnings = self.warnings(ledger.report.manifests, has_macs);
+        Ok(VerifyReport { segments, broken, tables: tables(has_macs), warnings, ..ledger.report })
     }
 
     fn warnings(&self, manifests: u64, has_macs: bool) -> Vec<Warning> {
@@ -208,10 +200,7 @@ impl Journal {
         self.verify_missing(ledger).await?;
         self.verify_heads(ledger).await?;
         self.verify_logs(ledger).await?;
-        match self.backend.version().await? {
-            0 | 1 => Ok(()),
-            2.. => self.verify_rows(ledger).await,
-        }
+        if self.backend.version().await? > 1 { self.verify_rows(ledger).await } else { Ok(()) }
     }
 
     /// Verifies the records up to `up_to`, in commit order.
@@ -231,9 +220,9 @@ impl Journal {
                 self.load_log(ledger, row).await?;
                 ledger.link(row)?;
                 self.verify_content(ledger, row).await?;
-                ledger.proof.records += 1;
+                ledger.report.records += 1;
             }
-            progress(ledger.proof.records);
+            progress(ledger.report.records);
         }
     }
 
@@ -281,7 +270,7 @@ impl Journal {
                 }
                 (*number, *digest) = (statement.number, manifest.digest());
                 let concerns = statement.heads.iter().any(|head| ledger.concerns(&head.tenant));
-                ledger.proof.manifests += u64::from(concerns);
+                ledger.report.manifests += u64::from(concerns);
                 ledger.confirm(statement);
             }
             // Other processes sign in the meantime.
@@ -319,7 +308,7 @@ impl Journal {
                 let problem = "is marked as destroyed, but its content still exists";
                 return fail(place(chain), problem);
             }
-            ledger.proof.gone += 1;
+            ledger.report.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
                 summary.lose(row, why);
             }
@@ -350,37 +339,33 @@ impl Journal {
 
     /// Verifies that the chains end where the store states, or continued during the verification.
     async fn verify_heads(&self, ledger: &mut Ledger) -> Result<(), VerifyError> {
+        let place =
+            |(tenant, writer): &ChainKey| format!("the chain of {writer} (tenant {tenant})");
         let unseen = ledger.heads.iter().min_by_key(|((_, position), _)| *position);
-        if let Some((((tenant, writer), position), _)) = unseen {
-            let end = ledger.chains.get(&(tenant.clone(), writer.clone()));
-            let place = format!("the chain of {writer} (tenant {tenant})");
-            let end = end.map_or(0, |(end, _)| *end);
-            return fail(place, format!("ends at {end} but should end at {position}"));
+        if let Some(((chain, position), _)) = unseen {
+            let end = ledger.chains.get(chain).map_or(0, |(end, _)| *end);
+            return fail(place(chain), format!("ends at {end} but should end at {position}"));
         }
-        let heads = self.backend.heads(ledger.scope.as_ref()).await?;
-        let known: HashMap<ChainKey, (u64, Link)> = heads
-            .into_iter()
-            .map(|head| ((head.tenant, head.writer), (head.position, head.link)))
-            .collect();
+        let heads = self.backend.heads(ledger.scope.as_ref()).await?.into_iter();
+        let heads = heads.map(|head| ((head.tenant, head.writer), (head.position, head.link)));
+        let known: HashMap<ChainKey, (u64, Link)> = heads.collect();
         for (chain, (end, link)) in &ledger.chains {
-            let (tenant, writer) = chain;
-            let place = format!("the chain of {writer} (tenant {tenant})");
             match known.get(chain) {
-                None => return fail(place, "is not registered in the store"),
+                None => return fail(place(chain), "is not registered in the store"),
                 Some((position, head)) if position < end || (position == end && head != link) => {
-                    return fail(place, format!("ends at {end} but should end at {position}"));
+                    let problem = format!("ends at {end} but should end at {position}");
+                    return fail(place(chain), problem);
                 }
                 Some(_) => {}
             }
         }
         let unseen = ledger.confirmed.iter().min_by_key(|((_, position), _)| *position);
-        if let Some((((tenant, writer), position), link)) = unseen {
-            let place = format!("the chain of {writer} (tenant {tenant})");
+        if let Some(((chain, position), link)) = unseen {
             let link = hex(link);
             let link = link.get(..16).unwrap_or_default();
             let problem =
                 format!("was truncated: a signed manifest lists link {position}, {link}…");
-            return fail(place, problem);
+            return fail(place(chain), problem);
         }
         Ok(())
     }
@@ -455,15 +440,12 @@ impl Ledger {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
 enum VerifyError {
+    #[error("{0}")]
     Broken(VerifyFailure),
-    Store(StoreError),
-}
-
-impl From<StoreError> for VerifyError {
-    fn from(error: StoreError) -> Self {
-        VerifyError::Store(error)
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 fn place(chain: &ChainRow) -> String {

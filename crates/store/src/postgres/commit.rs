@@ -5,12 +5,14 @@ use std::collections::{BTreeSet, HashMap};
 
 use throughline_core::{LogId, PendingStatus, Receipt, StoreError, Tenant, WrittenRange};
 use throughline_json::Name;
-use tokio_postgres::types::ToSql;
 
-use crate::postgres::read::{damaged, kind_number, signed};
+use crate::postgres::values::{Parameter, damaged, signed};
 use crate::rejection;
-use crate::row::ApiKeyRow;
-use crate::sealed_batch::{Guard, KeyChange, SealedAppend, SealedBatch};
+use crate::row::{ApiKeyRow, Salt, parse_written};
+use crate::sealed_batch::{
+    Erasure, Guard, KeyChange, SealedAppend, SealedBatch, SealedKey, SealedRecord, SealedTurn,
+};
+use crate::sql::{SqlValue, kind_number, values};
 
 /// Maximum number of individual locks. A group that needs more briefly locks the whole store. A
 /// server with default settings has room for about 6,400 locks of all clients.
@@ -18,7 +20,8 @@ const MAX_LOCKS: usize = 1024;
 
 /// Returns the statement that calls the commit function.
 pub(super) fn statement() -> String {
-    let places: Vec<String> = (1..=PARAMETERS).map(|place| format!("${place}")).collect();
+    let count = Columns::default().params([&0; 4]).len();
+    let places: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
     format!("SELECT throughline_commit({})", places.join(", "))
 }
 
@@ -52,7 +55,7 @@ impl PreparedBatch {
                 }
             }
         }
-        for id in batch.asks.iter().map(|asked| &asked.id).chain(&batch.takes) {
+        for id in batch.asks.iter().map(|request| &request.id).chain(&batch.takes) {
             lock(Lock::Pending, id.as_bytes());
         }
         for node in &batch.vault {
@@ -68,27 +71,23 @@ impl PreparedBatch {
 
 /// The kinds of locked names. Equal names of different kinds have different locks.
 #[derive(Clone, Copy)]
+#[repr(u8)]
 pub(super) enum Lock {
-    Log,
-    Once,
-    Blob,
-    Pending,
-    Turn,
-    Key,
+    Log = b'l',
+    Once = b'o',
+    Blob = b'b',
+    Pending = b'p',
+    Turn = b't',
+    Key = b'k',
 }
 
 /// Returns the number of a lock. Two names may share a number, which only costs time.
 pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
-    let kind = match kind {
-        Lock::Log => b'l',
-        Lock::Once => b'o',
-        Lock::Blob => b'b',
-        Lock::Pending => b'p',
-        Lock::Turn => b't',
-        Lock::Key => b'k',
-    };
     let mut hash = blake3::Hasher::new();
-    hash.update(b"throughline lock").update(&[kind]).update(&tenant.to_be_bytes()).update(name);
+    hash.update(b"throughline lock")
+        .update(&[kind as u8])
+        .update(&tenant.to_be_bytes())
+        .update(name);
     let hash = hash.finalize();
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
 }
@@ -96,168 +95,132 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
 /// The index of each log in the group's columns, by tenant and name.
 type LogPositions<'g> = HashMap<(i64, &'g str), i32>;
 
-/// Declares the columns and lists them as parameters in the same order.
-macro_rules! columns {
-    ($($column:ident: $type:ty,)*) => {
-        /// The parts of all batches of a group, in columns; see `throughline_commit`.
-        #[derive(Default)]
-        pub(super) struct Columns<'g> { $($column: $type,)* }
+/// Rows of one kind, stored by column.
+struct Table<const WIDTH: usize>([Vec<SqlValue>; WIDTH]);
 
-        /// The number of parameters: the columns, and four of the writer.
-        const PARAMETERS: usize = 4 + [$(stringify!($column)),*].len();
-
-        impl Columns<'_> {
-            /// Returns the parameters of [`statement`].
-            pub(super) fn params<'p>(&'p self, first: [&'p (dyn ToSql + Sync); 4]) -> Vec<&'p (dyn ToSql + Sync)> {
-                let mut params = first.to_vec();
-                params.extend([$(&self.$column as &(dyn ToSql + Sync)),*]);
-                params
-            }
-        }
-    };
+impl<const WIDTH: usize> Default for Table<WIDTH> {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Vec::new()))
+    }
 }
 
-columns! {
+impl<const WIDTH: usize> Table<WIDTH> {
+    fn push(&mut self, row: [SqlValue; WIDTH]) {
+        self.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    }
+
+    /// Returns the number of rows, which is also the index of the last one.
+    fn len(&self) -> i32 {
+        self.0.first().map_or(0, |column| count(column))
+    }
+}
+
+/// The parts of all batches of a group, in columns: the parameters of `throughline_commit`, in the
+/// same order. The comments contain the prefixes of the parameters.
+#[derive(Default)]
+pub(super) struct Columns {
     locks: Vec<i64>,
+    /// Whether the group locks the whole store.
     alone: bool,
-    blobs: bool,
-    tenants: Vec<i64>,
-    tenant_names: Vec<&'g str>,
-    l_tenant: Vec<i64>,
-    l_name: Vec<&'g str>,
-    b_tenant: Vec<i32>,
-    b_plain: Vec<bool>,
-    b_o: Vec<i32>,
-    b_a: Vec<i32>,
-    b_t: Vec<i32>,
-    b_q: Vec<i32>,
-    b_n: Vec<i32>,
-    b_e: Vec<i32>,
-    b_y: Vec<i32>,
-    o_hash: Vec<&'g [u8]>,
-    a_log: Vec<i32>,
-    a_kind: Vec<Option<i16>>,
-    a_of: Vec<Option<i32>>,
-    a_fork: Vec<Option<i32>>,
-    a_fork_at: Vec<Option<i64>>,
-    a_expect: Vec<Option<i64>>,
-    a_guard: Vec<i64>,
-    a_rewind: Vec<Option<i64>>,
-    a_status: Vec<Option<&'g str>>,
-    a_records: Vec<i32>,
-    a_events: Vec<i64>,
-    a_bytes: Vec<i64>,
-    a_at: Vec<Option<i64>>,
-    a_now: Vec<bool>,
-    a_began: Vec<Option<i64>>,
-    r_append: Vec<i32>,
-    r_place: Vec<i32>,
-    r_event: Vec<i64>,
-    r_kind: Vec<&'g str>,
-    r_at: Vec<Option<i64>>,
-    r_events: Vec<i32>,
-    r_about: Vec<Option<i64>>,
-    r_size: Vec<i64>,
-    r_commitment: Vec<&'g [u8]>,
-    r_content: Vec<&'g [u8]>,
-    r_epoch: Vec<i32>,
-    r_salt: Vec<&'g [u8]>,
-    r_blob: Vec<Option<&'g [u8]>>,
-    r_blob_content: Vec<Option<&'g [u8]>>,
-    t_id: Vec<&'g str>,
-    q_id: Vec<&'g str>,
-    q_kind: Vec<&'g str>,
-    q_append: Vec<i32>,
-    q_expires: Vec<Option<i64>>,
-    n_id: Vec<&'g str>,
-    n_parent: Vec<Option<&'g str>>,
-    n_append: Vec<i32>,
-    n_prefix: Vec<Option<&'g [u8]>>,
-    n_k: Vec<i32>,
-    k_kind: Vec<i16>,
-    k_hash: Vec<&'g [u8]>,
-    e_log: Vec<i32>,
-    e_why: Vec<i16>,
-    e_all: Vec<bool>,
-    e_checkpoints: Vec<bool>,
-    e_kin: Vec<Option<i64>>,
-    e_note: Vec<Option<&'g str>>,
-    e_note_value: Vec<Option<&'g [u8]>>,
-    s_erase: Vec<i32>,
-    s_seq: Vec<i64>,
-    y_id: Vec<&'g str>,
-    y_label: Vec<Option<&'g str>>,
-    y_limits: Vec<Option<&'g str>>,
-    y_hash: Vec<Option<&'g [u8]>>,
-    y_revoked: Vec<Option<i64>>,
-    y_mac: Vec<Option<&'g [u8]>>,
+    /// Whether a record has a large content.
+    has_blobs: bool,
+    tenants: Table<2>,
+    /// `l_`
+    logs: Table<2>,
+    /// `b_`
+    batches: Table<9>,
+    /// `o_`
+    once: Table<1>,
+    /// `a_`
+    appends: Table<15>,
+    /// `r_`
+    records: Table<14>,
+    /// `t_`
+    takes: Table<1>,
+    /// `q_`
+    asks: Table<4>,
+    /// `n_`
+    turns: Table<5>,
+    /// `k_`
+    turn_keys: Table<2>,
+    /// `e_`
+    erases: Table<7>,
+    /// `s_`
+    erased: Table<2>,
+    /// `y_`
+    keys: Table<6>,
 }
 
-impl<'g> Columns<'g> {
-    pub(super) fn from_group(group: impl IntoIterator<Item = &'g PreparedBatch>) -> Self {
+impl Columns {
+    pub(super) fn from_group<'g>(group: impl IntoIterator<Item = &'g PreparedBatch>) -> Self {
         let mut columns = Self::default();
         let mut locks = BTreeSet::new();
-        let mut places = HashMap::new();
-        let mut logs = HashMap::new();
+        let (mut places, mut logs) = (HashMap::new(), HashMap::new());
         for prepared in group {
             locks.extend(&prepared.locks);
-            let next = next(&columns.tenants);
+            let next = columns.tenants.len().saturating_add(1);
             let place = *places.entry(prepared.tenant).or_insert(next);
             if place == next {
-                columns.tenants.push(prepared.tenant);
-                columns.tenant_names.push(&prepared.batch.tenant.0);
+                columns.tenants.push(values![prepared.tenant, &prepared.batch.tenant]);
             }
-            columns.b_tenant.push(place);
-            columns.add(prepared, &mut logs);
+            columns.add(prepared, place, &mut logs);
         }
         // Destroyed contents must not be referenced in the meantime.
-        columns.alone = !columns.e_log.is_empty() || locks.len() > MAX_LOCKS;
-        columns.blobs = columns.r_blob.iter().any(Option::is_some);
+        columns.alone = columns.erases.len() > 0 || locks.len() > MAX_LOCKS;
         columns.locks = locks.into_iter().collect();
         columns
     }
 
-    fn add(&mut self, prepared: &'g PreparedBatch, logs: &mut LogPositions<'g>) {
+    /// Returns the parameters of [`statement`].
+    pub(super) fn params<'p>(&'p self, writer: [Parameter<'p>; 4]) -> Vec<Parameter<'p>> {
+        fn of<const WIDTH: usize>(table: &Table<WIDTH>) -> impl Iterator<Item = Parameter<'_>> {
+            table.0.iter().map(|column| column as Parameter<'_>)
+        }
+        let group: [Parameter<'p>; 3] = [&self.locks, &self.alone, &self.has_blobs];
+        let params = writer.into_iter().chain(group).chain(of(&self.tenants)).chain(of(&self.logs));
+        let params = params.chain(of(&self.batches)).chain(of(&self.once));
+        let params = params.chain(of(&self.appends)).chain(of(&self.records));
+        let params = params.chain(of(&self.takes)).chain(of(&self.asks)).chain(of(&self.turns));
+        let params = params.chain(of(&self.turn_keys)).chain(of(&self.erases));
+        params.chain(of(&self.erased)).chain(of(&self.keys)).collect()
+    }
+
+    fn add<'g>(&mut self, prepared: &'g PreparedBatch, place: i32, logs: &mut LogPositions<'g>) {
         let PreparedBatch { batch, tenant, .. } = prepared;
-        self.o_hash.extend(batch.once.iter().map(|(hash, _)| hash.as_slice()));
+        for (hash, _) in &batch.once {
+            self.once.push(values![hash.as_slice()]);
+        }
         let mut appends = HashMap::new();
         for append in &batch.appends {
             self.append(*tenant, append, logs);
-            appends.insert(&append.log, count(&self.a_log));
+            appends.insert(&append.log, self.appends.len());
         }
         let append = |log: &LogId| appends.get(log).copied().unwrap_or_default();
-        self.t_id.extend(batch.takes.iter().map(|id| &**id));
+        for id in &batch.takes {
+            self.takes.push(values![id]);
+        }
         for ask in &batch.asks {
-            self.q_id.push(&ask.id);
-            self.q_kind.push(&ask.kind);
-            self.q_append.push(append(&ask.log));
             let expires = ask.expires_in.map(|time| i64::try_from(time.as_millis()));
             // A time beyond the calendar means no limit.
-            self.q_expires.push(expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2));
+            let expires = expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2);
+            self.asks.push(values![&ask.id, &ask.kind, append(&ask.log), expires]);
         }
-        for node in &batch.vault {
-            self.n_id.push(&node.id.0);
-            self.n_parent.push(node.parent.as_ref().map(|parent| &*parent.0));
-            self.n_append.push(append(&node.log));
-            self.n_prefix.push(node.prefix.as_ref().map(<[u8; 32]>::as_slice));
-            for key in &node.keys {
-                self.k_kind.push(key.kind.number());
-                self.k_hash.push(&key.hash);
+        for SealedTurn { id, parent, keys, log, prefix } in &batch.vault {
+            for SealedKey { kind, hash } in keys {
+                self.turn_keys.push(values![kind.number(), hash.as_slice()]);
             }
-            self.n_k.push(count(&self.k_kind));
+            let (append, prefix) = (append(log), prefix.as_ref());
+            let row = values![id, parent.as_ref(), append, prefix, self.turn_keys.len()];
+            self.turns.push(row);
         }
         for erase in &batch.erases {
             let log = self.log(*tenant, &erase.log, logs);
-            self.e_log.push(log);
-            self.e_why.push(erase.why.number());
-            self.e_all.push(erase.seqs.is_none());
-            self.e_checkpoints.push(erase.checkpoints);
-            self.e_kin.push(erase.kin.map(signed));
-            self.e_note.push(erase.note.as_ref().map(|(name, _)| name.as_str()));
-            self.e_note_value.push(erase.note.as_ref().map(|(_, value)| &**value));
-            for seq in erase.seqs.iter().flatten() {
-                self.s_erase.push(count(&self.e_log));
-                self.s_seq.push(signed(*seq));
+            let Erasure { seqs, checkpoints, why, kin, note, .. } = erase;
+            let (why, all) = (why.number(), seqs.is_none());
+            let (name, note) = note.as_ref().map(|(name, note)| (&**name, note)).unzip();
+            self.erases.push(values![log, why, all, *checkpoints, *kin, name, note]);
+            for seq in seqs.iter().flatten() {
+                self.erased.push(values![self.erases.len(), *seq]);
             }
         }
         for change in &batch.keys {
@@ -265,79 +228,62 @@ impl<'g> Columns<'g> {
                 KeyChange::Add(row) => (&row.id, Some(row), None, row.mac.as_ref()),
                 KeyChange::Revoke { id, at, mac } => (id, None, Some(*at), Some(mac)),
             };
-            self.y_id.push(id);
-            self.y_label.push(new.map(|row| &*row.label));
-            self.y_limits.push(new.map(|row| &*row.limits));
-            self.y_hash.push(new.map(|row| row.hash.as_slice()));
-            self.y_revoked.push(revoked);
-            self.y_mac.push(mac.map(<[u8; 32]>::as_slice));
+            let (label, limits) = (new.map(|row| &row.label), new.map(|row| &row.limits));
+            let hash = new.map(|row| &row.hash);
+            self.keys.push(values![id, label, limits, hash, revoked, mac]);
         }
-        self.b_plain.push(is_plain(batch));
-        self.b_o.push(count(&self.o_hash));
-        self.b_a.push(count(&self.a_log));
-        self.b_t.push(count(&self.t_id));
-        self.b_q.push(count(&self.q_id));
-        self.b_n.push(count(&self.n_id));
-        self.b_e.push(count(&self.e_log));
-        self.b_y.push(count(&self.y_id));
+        let [o, a, t] = [self.once.len(), self.appends.len(), self.takes.len()];
+        let [q, n, e, y] = [self.asks.len(), self.turns.len(), self.erases.len(), self.keys.len()];
+        self.batches.push(values![place, is_plain(batch), o, a, t, q, n, e, y]);
     }
 
-    fn append(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut LogPositions<'g>) {
-        let opening = append.opening.as_ref();
-        let fork = opening.and_then(|opening| opening.fork.as_ref());
-        let of = opening.and_then(|opening| opening.of.as_ref());
+    fn append<'g>(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut LogPositions<'g>) {
+        let SealedAppend { opening, expect, guard, records, rewind_to, status, .. } = append;
+        let fork = opening.as_ref().and_then(|opening| opening.fork.as_ref());
+        let of = opening.as_ref().and_then(|opening| opening.of.as_ref());
         let log = self.log(tenant, &append.log, logs);
         let parent = fork.map(|fork| self.log(tenant, &fork.log, logs));
         let of = of.map(|of| self.log(tenant, of, logs));
-        self.a_log.push(log);
-        self.a_kind.push(opening.map(|opening| kind_number(opening.kind)));
-        self.a_of.push(of);
-        self.a_fork.push(parent);
-        self.a_fork_at.push(fork.map(|fork| signed(fork.at)));
-        self.a_expect.push(append.expect.map(signed));
-        self.a_guard.push(match append.guard {
+        let place = self.appends.len().saturating_add(1);
+        let (mut last_event, mut bytes) = (0_u64, 0_u64);
+        for (number, record) in (1_i32..).zip(records) {
+            let SealedRecord { kind, at, events, about, size, commitment, .. } = record;
+            let SealedRecord { content, salt: Salt { epoch, bytes: salt }, .. } = record;
+            last_event += u64::from(*events);
+            bytes += size;
+            let blob = record.blob.as_ref();
+            self.has_blobs |= blob.is_some();
+            let (blob, large) = blob.map(|blob| (&blob.id, &blob.content)).unzip();
+            self.records.push(values![
+                place, number, last_event, kind, *at, *events, *about, *size, commitment, content,
+                *epoch, salt, blob, large
+            ]);
+        }
+        let kind = opening.as_ref().map(|opening| kind_number(opening.kind));
+        let fork_at = fork.map(|fork| fork.at);
+        let guard = match guard {
             Guard::Free => 0,
             Guard::Behind(fence) => signed(fence.0.get()),
             Guard::Operator => -1,
-        });
-        self.a_rewind.push(append.rewind_to.map(signed));
-        self.a_status.push(append.status.as_deref());
-        let records = &append.records;
-        let (mut events, mut bytes) = (0, 0);
-        for (place, record) in (1..).zip(records) {
-            events += i64::from(record.events);
-            bytes += signed(record.size);
-            self.r_append.push(count(&self.a_log));
-            self.r_place.push(place);
-            self.r_event.push(events);
-            self.r_kind.push(&record.kind);
-            self.r_at.push(record.at);
-            self.r_events.push(i32::try_from(record.events).unwrap_or(i32::MAX));
-            self.r_about.push(record.about);
-            self.r_size.push(signed(record.size));
-            self.r_commitment.push(&record.commitment);
-            self.r_content.push(&record.content);
-            self.r_epoch.push(i32::try_from(record.salt.epoch).unwrap_or(i32::MAX));
-            self.r_salt.push(&record.salt.bytes);
-            self.r_blob.push(record.blob.as_ref().map(|blob| blob.id.as_slice()));
-            self.r_blob_content.push(record.blob.as_ref().map(|blob| &*blob.content));
-        }
-        self.a_records.push(count(records));
-        self.a_events.push(events);
-        self.a_bytes.push(bytes);
-        self.a_at.push(records.iter().filter_map(|record| record.at).max());
+        };
+        let (rewind, status) = (*rewind_to, status.as_ref());
+        let at = records.iter().filter_map(|record| record.at).max();
         // An imported log began at the time of its first record.
-        self.a_began.push(records.first().and_then(|record| record.at));
-        self.a_now.push(records.is_empty() || records.iter().any(|record| record.at.is_none()));
+        let began = records.first().and_then(|record| record.at);
+        let now = records.is_empty() || records.iter().any(|record| record.at.is_none());
+        let records = count(records);
+        self.appends.push(values![
+            log, kind, of, parent, fork_at, *expect, guard, rewind, status, records, last_event,
+            bytes, at, now, began
+        ]);
     }
 
     /// Returns the log's index in the columns.
-    fn log(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
-        let next = next(&self.l_name);
+    fn log<'g>(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
+        let next = self.logs.len().saturating_add(1);
         let place = *known.entry((tenant, &log.0)).or_insert(next);
         if place == next {
-            self.l_tenant.push(tenant);
-            self.l_name.push(&log.0);
+            self.logs.push(values![tenant, log]);
         }
         place
     }
@@ -364,7 +310,7 @@ pub(super) struct CommitResult {
 pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult, StoreError> {
     if let Some(receipt) = answer.strip_prefix("again") {
         // The first line is the name.
-        let written = receipt.lines().skip(1).map(once_written).collect::<Option<_>>();
+        let written = receipt.lines().skip(1).map(parse_written).collect::<Option<_>>();
         let written = written.ok_or_else(|| damaged("a receipt"))?;
         return Ok(CommitResult { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
     }
@@ -380,14 +326,6 @@ pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult,
         return Ok(CommitResult { receipt: Receipt { written, repeated: false }, logs });
     }
     Err(refusal(batch, answer).unwrap_or_else(|| damaged("an answer")))
-}
-
-/// Parses a line of a stored receipt: `log first last events`, separated by tabs.
-fn once_written(line: &str) -> Option<WrittenRange> {
-    let mut words = line.rsplitn(4, '\t');
-    let mut number = || words.next()?.parse().ok();
-    let (events, last, first) = (number()?, number()?, number()?);
-    Some(WrittenRange { log: LogId::from(words.next()?), first, last, events })
 }
 
 fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
@@ -446,8 +384,4 @@ pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
 
 fn count<T>(column: &[T]) -> i32 {
     i32::try_from(column.len()).unwrap_or(i32::MAX)
-}
-
-fn next<T>(column: &[T]) -> i32 {
-    count(column).saturating_add(1)
 }

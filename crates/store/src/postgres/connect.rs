@@ -11,8 +11,11 @@ use throughline_json::Name;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Connection, NoTls, Row, Socket};
+
+use crate::postgres::values::{Parameter, damaged, sql_row};
+use crate::rejection::{Result, invalid};
+use crate::sql::SqlRow;
 
 /// Timeout for connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -35,7 +38,7 @@ pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', 
 
 impl Server {
     /// Parses the URL without connecting.
-    pub(super) fn at(url: &str, readers: usize) -> Result<Self, StoreError> {
+    pub(super) fn at(url: &str, readers: usize) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(StoreError::invalid(
                 "the URL of a PostgreSQL database must start with postgres://",
@@ -44,14 +47,14 @@ impl Server {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.unwrap_or_else(|| error.to_string());
-            StoreError::invalid(format!("the URL of the database is invalid: {why}"))
+            invalid!("the URL of the database is invalid: {why}")
         })?;
         let name = Name::from(address(&config));
         if config.get_ssl_mode() == SslMode::Require {
-            return Err(StoreError::invalid(format!(
+            return Err(invalid!(
                 "{name} requires TLS (sslmode=require), which this build does not support: connect to \
                  it through a tunnel or a local proxy, and leave sslmode out"
-            )));
+            ));
         }
         // A plan that was made for a small table must not scan it once it is large.
         let ours = "-c enable_seqscan=off -c jit=off";
@@ -83,9 +86,7 @@ impl Server {
     }
 
     /// Opens a connection. The caller must poll the returned `Connection`.
-    pub(super) async fn connect(
-        &self,
-    ) -> Result<(Client, Connection<Socket, NoTlsStream>), StoreError> {
+    pub(super) async fn connect(&self) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
         match tokio::time::timeout(CONNECT_TIMEOUT + CONNECT_TIMEOUT, self.config.connect(NoTls))
             .await
         {
@@ -99,14 +100,14 @@ impl Server {
     }
 
     /// Opens a connection and polls it in a task until it is dropped.
-    pub(super) async fn client(&self) -> Result<Client, StoreError> {
+    pub(super) async fn client(&self) -> Result<Client> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move { drop(connection.await) });
         Ok(client)
     }
 
     /// Returns a pooled connection.
-    pub(super) async fn pooled(&self) -> Result<deadpool_postgres::Object, StoreError> {
+    pub(super) async fn pooled(&self) -> Result<deadpool_postgres::Object> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => self.unreachable(&error),
             PoolError::Closed => StoreError::Closed,
@@ -122,40 +123,40 @@ impl Server {
 
     /// Runs a query, and retries once on a new connection if the connection was lost. The query
     /// must therefore be idempotent.
-    pub(super) async fn query(
-        &self,
-        sql: &str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, StoreError> {
-        match self.query_once(sql, params).await? {
-            Ok(rows) => return Ok(rows),
-            Err(error) if is_lost(&error) => {}
-            Err(error) => return Err(self.error(error)),
-        }
-        // If one connection was lost, the others probably are too.
-        self.pool.retain(|_, _| false);
-        self.query_once(sql, params).await?.map_err(|error| self.error(error))
+    pub(super) async fn query(&self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<SqlRow>> {
+        let rows = match self.query_once(sql, params).await? {
+            Err(error) if is_lost(&error) => {
+                // If one connection was lost, the others probably are too.
+                self.pool.retain(|_, _| false);
+                self.query_once(sql, params).await?
+            }
+            rows => rows,
+        };
+        rows.map_err(|error| self.error(error))?.iter().map(sql_row).collect()
     }
 
     async fn query_once(
         &self,
         sql: &str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Result<Vec<Row>, tokio_postgres::Error>, StoreError> {
+        params: &[Parameter<'_>],
+    ) -> Result<Result<Vec<Row>, tokio_postgres::Error>> {
         let client = self.pooled().await?;
-        Ok(match client.prepare_cached(sql).await {
-            Ok(statement) => client.query(&statement, params).await,
-            Err(error) => Err(error),
-        })
+        let query = async { client.query(&client.prepare_cached(sql).await?, params).await };
+        Ok(query.await)
     }
 
-    /// Returns at most one row.
+    /// Returns the first row, if there is one.
     pub(super) async fn query_opt(
         &self,
         sql: &str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Option<Row>, StoreError> {
+        params: &[Parameter<'_>],
+    ) -> Result<Option<SqlRow>> {
         Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// Returns the first row, which must exist.
+    pub(super) async fn query_one(&self, sql: &str, params: &[Parameter<'_>]) -> Result<SqlRow> {
+        self.query_opt(sql, params).await?.ok_or_else(|| damaged("an answer"))
     }
 
     /// Closes the pool.
@@ -177,7 +178,7 @@ impl Server {
 
     fn unreachable(&self, error: &tokio_postgres::Error) -> StoreError {
         let reason = match (error.as_db_error(), std::error::Error::source(error)) {
-            (Some(said), _) => said.message().to_owned(),
+            (Some(error), _) => error.message().to_owned(),
             (None, Some(source)) => source.to_string(),
             (None, None) => error.to_string(),
         };

@@ -11,12 +11,13 @@
 //!
 //! The modules match those of `sqlite`, plus `connect` for connections to the server.
 
-mod admin;
 mod commit;
 mod connect;
+mod driver;
+mod protect;
 mod read;
-mod rows;
 mod schema;
+mod values;
 mod wait;
 mod writer;
 
@@ -33,11 +34,13 @@ use crate::manifest::Signer;
 use crate::options::{Durability, Options};
 use crate::postgres::commit::PreparedBatch;
 use crate::postgres::connect::Server;
-use crate::postgres::wait::WaitRegistry;
+use crate::postgres::wait::Announcements;
 use crate::postgres::writer::PostgresJob;
+use crate::rejection::{Result, corrupt};
 use crate::row_mac::RowKey;
 use crate::sealed_batch::{SealedAppend, SealedBatch};
 use crate::sync::lock;
+use crate::waits::WaitRegistry;
 
 /// The store on PostgreSQL.
 pub(crate) struct Postgres {
@@ -58,15 +61,12 @@ struct Shared {
     key: OnceLock<RowKey>,
     tenants: Mutex<HashMap<Tenant, i64>>,
     waits: WaitRegistry,
+    announcements: Announcements,
 }
 
 impl Postgres {
     /// Opens the store at this URL, and creates its tables if there are none.
-    pub(crate) async fn open(
-        url: &str,
-        options: &Options,
-        writer: Name,
-    ) -> Result<Self, StoreError> {
+    pub(crate) async fn open(url: &str, options: &Options, writer: Name) -> Result<Self> {
         let server = Server::at(url, options.readers)?;
         schema::migrate(&server, options.create && !options.read_only).await?;
         let shared = Arc::new(Shared {
@@ -77,6 +77,7 @@ impl Postgres {
             key: OnceLock::new(),
             tenants: Mutex::default(),
             waits: WaitRegistry::default(),
+            announcements: Announcements::default(),
         });
         let (queue, jobs) = mpsc::channel(options.queue.max(1));
         tokio::spawn(writer::run(shared.clone(), jobs));
@@ -84,7 +85,7 @@ impl Postgres {
         Ok(Self { shared, queue, closed: AtomicBool::new(false), listener })
     }
 
-    async fn commit(&self, mut batch: SealedBatch) -> Result<Receipt, StoreError> {
+    async fn commit(&self, mut batch: SealedBatch) -> Result<Receipt> {
         if self.closed.load(Ordering::Acquire) {
             return Err(StoreError::Closed);
         }
@@ -105,7 +106,7 @@ impl Postgres {
         Ok(receipt)
     }
 
-    async fn close(&self) -> Result<(), StoreError> {
+    async fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
@@ -128,34 +129,32 @@ impl Drop for Postgres {
 
 impl Shared {
     /// Returns the key of row MACs.
-    fn key(&self) -> Result<&RowKey, StoreError> {
+    fn key(&self) -> Result<&RowKey> {
         self.key.get().ok_or_else(crate::rejection::no_keys)
     }
 
     /// Returns the tenant's number, if it exists.
-    async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>, StoreError> {
+    async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>> {
         if let Some(id) = lock(&self.tenants).get(tenant) {
             return Ok(Some(*id));
         }
         let sql = "SELECT id FROM tenants WHERE name = $1";
         let Some(row) = self.server.query_opt(sql, &[&&*tenant.0]).await? else { return Ok(None) };
-        let id = read::field(&row, 0)?;
+        let id = row.get(0)?;
         lock(&self.tenants).insert(tenant.clone(), id);
         Ok(Some(id))
     }
 
     /// Returns the tenant's number, and creates the tenant if it does not exist. A tenant with only
     /// a number has no data.
-    async fn find_or_create_tenant(&self, tenant: &Tenant) -> Result<i64, StoreError> {
+    async fn find_or_create_tenant(&self, tenant: &Tenant) -> Result<i64> {
         if let Some(id) = self.tenant(tenant).await? {
             return Ok(id);
         }
         let sql = "SELECT throughline_tenant($1, $2)";
         self.server.query(sql, &[&self.key()?.bytes(), &&*tenant.0]).await?;
         let id = self.tenant(tenant).await?;
-        id.ok_or_else(|| {
-            StoreError::Corrupt(format!("the tenant {tenant} no longer exists").into())
-        })
+        id.ok_or_else(|| corrupt!("the tenant {tenant} no longer exists"))
     }
 }
 

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Receipt, StoreError, Tenant};
 use throughline_json::Name;
 
-use crate::backend::{
-    AdminBackend, KeyBackend, LeaseBackend, LogBackend, ProofBackend, ValueBackend, VaultBackend,
-};
+use crate::backend::{Backend, Driver};
 use crate::chain::{GENESIS, Head, Header, Link, nature};
+use crate::cipher::Secret;
 use crate::options::Options;
 use crate::postgres::Postgres;
+use crate::protection::{ApiKeyMac, Protection, row_key};
 use crate::query::Span;
 use crate::row::{ChainRow, Salt};
 use crate::sealed_batch::{Guard, SealedAppend, SealedBatch, SealedRecord};
@@ -48,6 +48,13 @@ async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
+/// Returns a protection for nodes without a Journal.
+fn test_protection() -> Protection {
+    let secret = Secret::new([5; 32]);
+    let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
+    Protection { key, api_keys, is_marked: false, marked: Some(Bytes::from_static(b"marked")) }
+}
+
 async fn node(url: &str, writer: &str) -> Arc<Postgres> {
     node_with(url, writer, &Options::default()).await
 }
@@ -55,12 +62,12 @@ async fn node(url: &str, writer: &str) -> Arc<Postgres> {
 async fn node_with(url: &str, writer: &str, options: &Options) -> Arc<Postgres> {
     let node = Postgres::open(url, options, Name::from(writer)).await.expect("the store opens");
     let node = Arc::new(node);
-    node.protect(crate::protection::test_protection()).await.expect("the row MACs are added");
+    node.protect(test_protection()).await.expect("the row MACs are added");
     node
 }
 
 async fn commit(node: &Postgres, batch: SealedBatch) -> Result<Receipt, StoreError> {
-    LogBackend::commit(node, batch).await
+    Driver::commit(node, batch).await
 }
 
 /// Polls until the condition holds, and fails after a timeout.

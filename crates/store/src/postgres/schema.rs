@@ -4,9 +4,10 @@
 use throughline_core::StoreError;
 use tokio_postgres::{Client, Transaction};
 
-use crate::postgres::admin::backup::TABLES;
 use crate::postgres::connect::Server;
-use crate::postgres::read::field;
+use crate::postgres::values::field;
+use crate::rejection::{Result, corrupt, invalid};
+use crate::sql::TABLES;
 
 /// The version that this program writes.
 const KNOWN: u32 = 2;
@@ -21,27 +22,27 @@ const FUNCTIONS: &str = include_str!("functions_2.sql");
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
 /// Creates the tables of a new store, and checks those of an existing one. A store of version 1
-/// keeps its version until its keys are loaded: see `rows.rs`.
-pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreError> {
+/// keeps its version until its keys are loaded: see `protect.rs`.
+pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     let mut client = server.client().await?;
     // A process that changes nothing needs no write permission.
     if version(server, &client).await? > 0 {
         return check_tables(server, &client).await;
     }
     if !create {
-        return Err(StoreError::invalid(format!(
+        return Err(invalid!(
             "{} contains no store: create one, or check the name of the database",
             server.name()
-        )));
+        ));
     }
     let error = |error| server.error(error);
     let encoding = client.query_one("SELECT current_setting('server_encoding')", &[]).await;
     let encoding: String = field(&encoding.map_err(error)?, 0)?;
     if encoding != "UTF8" {
-        return Err(StoreError::invalid(format!(
+        return Err(invalid!(
             "{} has the encoding {encoding}: create the database with ENCODING 'UTF8'",
             server.name()
-        )));
+        ));
     }
     let transaction = client.transaction().await.map_err(error)?;
     transaction.batch_execute(LOCK).await.map_err(error)?;
@@ -53,11 +54,10 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreEr
         let there = "SELECT to_regclass('records') IS NOT NULL";
         let there = transaction.query_one(there, &[]).await.map_err(error)?;
         if field::<bool>(&there, 0)? {
-            let problem = format!(
+            return Err(corrupt!(
                 "{} contains the tables of a store but no schema version: restore a backup",
                 server.name()
-            );
-            return Err(StoreError::Corrupt(problem.into()));
+            ));
         }
         transaction.batch_execute(TABLES_1).await.map_err(error)?;
         upgrade(server, &transaction).await?;
@@ -66,10 +66,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<(), StoreEr
 }
 
 /// Upgrades the tables and functions from version 1 to version 2. Rows get their MACs afterwards.
-pub(super) async fn upgrade(
-    server: &Server,
-    transaction: &Transaction<'_>,
-) -> Result<(), StoreError> {
+pub(super) async fn upgrade(server: &Server, transaction: &Transaction<'_>) -> Result<()> {
     let error = |error| server.error(error);
     for statements in [TABLES_2, FUNCTIONS] {
         transaction.batch_execute(statements).await.map_err(error)?;
@@ -81,7 +78,7 @@ pub(super) async fn upgrade(
 }
 
 /// Checks that all tables exist.
-async fn check_tables(server: &Server, client: &Client) -> Result<(), StoreError> {
+async fn check_tables(server: &Server, client: &Client) -> Result<()> {
     let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).chain(["writers"]).collect();
     let sql = "SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL LIMIT 1";
     let missing = client.query_opt(sql, &[&names]).await.map_err(|error| server.error(error))?;
@@ -89,14 +86,13 @@ async fn check_tables(server: &Server, client: &Client) -> Result<(), StoreError
         None => Ok(()),
         Some(row) => {
             let table: String = field(&row, 0)?;
-            let problem = format!("{} has no table {table}: restore a backup", server.name());
-            Err(StoreError::Corrupt(problem.into()))
+            Err(corrupt!("{} has no table {table}: restore a backup", server.name()))
         }
     }
 }
 
 /// Returns the schema version of the database, or 0 if it contains no store.
-pub(super) async fn version(server: &Server, client: &Client) -> Result<u32, StoreError> {
+pub(super) async fn version(server: &Server, client: &Client) -> Result<u32> {
     let error = |error| server.error(error);
     let there = "SELECT to_regclass('throughline_schema') IS NOT NULL";
     if !field::<bool>(&client.query_one(there, &[]).await.map_err(error)?, 0)? {
@@ -106,7 +102,7 @@ pub(super) async fn version(server: &Server, client: &Client) -> Result<u32, Sto
 }
 
 /// Returns the latest applied version.
-async fn latest(server: &Server, client: &Client) -> Result<u32, StoreError> {
+async fn latest(server: &Server, client: &Client) -> Result<u32> {
     let sql = "SELECT coalesce(max(version), 0) FROM throughline_schema";
     let latest = client.query_one(sql, &[]).await.map_err(|error| server.error(error))?;
     let found = u32::try_from(field::<i32>(&latest, 0)?).unwrap_or(0);

@@ -10,12 +10,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use throughline_core::{Receipt, StoreError, Tenant};
 use throughline_json::Name;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::chain::Head;
 use crate::manifest::{Manifest, Series};
@@ -23,7 +24,8 @@ use crate::options::Durability;
 use crate::postgres::Shared;
 use crate::postgres::commit::{Columns, PreparedBatch, moved, statement, verdict};
 use crate::postgres::connect::{DURABLE, is_contended, is_lost};
-use crate::postgres::read::{damaged, digest, field, number, text};
+use crate::postgres::values::{Parameter, damaged, field, sql_row};
+use crate::rejection::Result;
 use crate::row_mac::RowState;
 
 /// Maximum number of batches per group.
@@ -47,11 +49,11 @@ const TRIES: u32 = 8;
 
 /// A job for the writer.
 pub(super) enum PostgresJob {
-    Commit(Box<PreparedBatch>, oneshot::Sender<Result<Receipt, StoreError>>),
-    Close(oneshot::Sender<Result<(), StoreError>>),
+    Commit(Box<PreparedBatch>, oneshot::Sender<Result<Receipt>>),
+    Close(oneshot::Sender<Result<()>>),
 }
 
-type QueuedCommit = (Box<PreparedBatch>, oneshot::Sender<Result<Receipt, StoreError>>);
+type QueuedCommit = (Box<PreparedBatch>, oneshot::Sender<Result<Receipt>>);
 
 /// Writes until the store is closed or all senders are dropped.
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJob>) {
@@ -147,22 +149,21 @@ impl PostgresWriter {
             // alone.
             Err(StoreError::Database(_)) if group.len() > 1 => {
                 for waiting in group {
-                    let alone = vec![waiting];
-                    match self.send(&alone).await {
-                        Ok(answers) => self.answer(alone, &answers),
-                        Err(error) => refuse(alone, &error),
-                    }
+                    Box::pin(self.write(vec![waiting])).await;
                 }
             }
             Err(error) => {
                 // The group may have been written nevertheless.
                 self.have_moved(group.iter().map(|(prepared, _)| prepared.batch.tenant.clone()));
-                refuse(group, &error);
+                for (_, waiting) in group {
+                    // The caller may be cancelled.
+                    drop(waiting.send(Err(error.clone())));
+                }
             }
         }
     }
 
-    async fn send(&mut self, group: &[QueuedCommit]) -> Result<Vec<String>, StoreError> {
+    async fn send(&mut self, group: &[QueuedCommit]) -> Result<Vec<String>> {
         self.number += 1;
         let columns = Columns::from_group(group.iter().map(|(prepared, _)| &**prepared));
         let writer: Name = self.shared.writer.clone();
@@ -218,13 +219,23 @@ impl PostgresWriter {
     }
 
     /// Returns the result of the group with this number, if it was written.
-    async fn answered(&mut self, number: i64) -> Result<Option<Vec<String>>, StoreError> {
+    async fn answered(&mut self, number: i64) -> Result<Option<Vec<String>>> {
         let writer = self.shared.writer.clone();
-        let (client, _) = self.connection().await?;
         let sql = "SELECT answers FROM writers WHERE writer = $1 AND number = $2";
-        let row = client.query_opt(sql, &[&&*writer, &number]).await;
-        let row = row.map_err(|error| self.failed(error))?;
-        row.map(|row| field(&row, 0)).transpose()
+        let rows = self.query(sql, &[&&*writer, &number]).await?;
+        rows.first().map(|row| field(row, 0)).transpose()
+    }
+
+    /// Runs a statement on the writer's connection.
+    async fn query(&mut self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<Row>> {
+        let (client, _) = self.connection().await?;
+        let rows = client.query(sql, params).await;
+        rows.map_err(|error| {
+            if is_lost(&error) {
+                self.connection = None;
+            }
+            self.shared.server.error(error)
+        })
     }
 
     fn answer(&mut self, group: Vec<QueuedCommit>, answers: &[String]) {
@@ -248,12 +259,8 @@ impl PostgresWriter {
             if let Ok(done) = &done {
                 let written = done.receipt.written.iter().zip(&done.logs);
                 for (written, id) in written.filter(|(written, _)| written.first <= written.last) {
-                    self.shared.waits.wrote(
-                        &prepared.batch.tenant,
-                        &written.log,
-                        *id,
-                        written.last,
-                    );
+                    let key = (prepared.batch.tenant.clone(), written.log.clone());
+                    self.shared.wrote(&key, *id, written.last);
                 }
             }
             // The caller may be cancelled.
@@ -262,7 +269,7 @@ impl PostgresWriter {
     }
 
     /// Signs the heads that moved.
-    async fn sign(&mut self) -> Result<(), StoreError> {
+    async fn sign(&mut self) -> Result<()> {
         let Some(signer) = self.shared.signer.get() else {
             // No signer is set yet; the changes are signed later.
             self.sign_at = Some(Instant::now() + SIGN_INTERVAL);
@@ -270,30 +277,29 @@ impl PostgresWriter {
         };
         let fresh = || Series::new(signer.clone(), self.shared.writer.clone());
         let mut series = self.series.take().unwrap_or_else(fresh);
-        let mut end = Ok(());
-        // A manifest with an unknown outcome is stored first, unchanged.
-        if let Some(manifest) = self.unkept.take() {
-            end = self.store_manifest(&mut series, manifest).await;
-        }
-        if end.is_ok() && !self.moved.is_empty() {
-            end = match self.heads().await {
-                Err(error) => Err(error),
-                Ok((now, heads, rows)) => {
-                    self.moved.clear();
-                    if rows.is_empty() {
-                        Ok(())
-                    } else {
-                        let manifest = series.next(now, heads, rows);
-                        self.store_manifest(&mut series, manifest).await
-                    }
-                }
-            };
-        }
+        let end = self.sign_changes(&mut series).await;
         self.series = Some(series);
         if end.is_ok() {
             self.sign_at = None;
         }
         end
+    }
+
+    async fn sign_changes(&mut self, series: &mut Series) -> Result<()> {
+        // A manifest with an unknown outcome is stored first, unchanged.
+        if let Some(manifest) = self.unkept.take() {
+            self.store_manifest(series, manifest).await?;
+        }
+        if self.moved.is_empty() {
+            return Ok(());
+        }
+        let (now, heads, rows) = self.heads().await?;
+        self.moved.clear();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let manifest = series.next(now, heads, rows);
+        self.store_manifest(series, manifest).await
     }
 
     /// Schedules the heads of these tenants for signing.
@@ -307,49 +313,37 @@ impl PostgresWriter {
     /// Returns the database's time, the heads that moved, and the sums of their rows, as stored in
     /// the database. Changes lost in a crash are not signed, and changes written without a result
     /// are.
-    async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>), StoreError> {
+    async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>)> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
-        let (client, _) = self.connection().await?;
         let sql = "SELECT throughline_now(), t.name, s.position, s.link, s.changes, s.sums, \
                    (SELECT value FROM kept WHERE name = 'tally') FROM tenants t \
                    JOIN segments s ON s.tenant = t.id \
                    WHERE t.name = ANY ($1) AND s.writer = $2 ORDER BY t.name";
-        let rows = client.query(sql, &[&names, &&*writer]).await;
-        let rows = rows.map_err(|error| self.failed(error))?;
+        let rows = self.query(sql, &[&names, &&*writer]).await?;
         let mut now = 0;
         let mut heads = Vec::with_capacity(rows.len());
         let mut states = Vec::with_capacity(rows.len() + 1);
+        let mut tally: Option<Bytes> = None;
         for row in &rows {
-            now = field(row, 0)?;
-            let (tenant, position) = (Tenant(text(row, 1)?), number(row, 2)?);
+            let row = sql_row(row)?;
+            (now, tally) = (row.get(0)?, row.get(6)?);
+            let (tenant, position): (Tenant, _) = (row.get(1)?, row.get(2)?);
             let segment = Some((tenant.clone(), writer.clone()));
-            states.push(RowState::new(segment, field(row, 4)?, field(row, 5)?));
+            states.push(RowState::new(segment, row.get(4)?, &row.get::<Name>(5)?));
             if position > 0 {
-                let link = digest(row, 3)?;
-                heads.push(Head { tenant, writer: writer.clone(), position, link });
+                heads.push(Head { tenant, writer: writer.clone(), position, link: row.get(3)? });
             }
         }
-        let tally = rows.first().and_then(|row| field::<Option<&[u8]>>(row, 6).ok().flatten());
-        states.extend(tally.and_then(RowState::of_store));
+        states.extend(tally.and_then(|tally| RowState::of_store(&tally)));
         Ok((now, heads, states))
     }
 
-    async fn store_manifest(
-        &mut self,
-        series: &mut Series,
-        manifest: Manifest,
-    ) -> Result<(), StoreError> {
+    async fn store_manifest(&mut self, series: &mut Series, manifest: Manifest) -> Result<()> {
         let key = self.shared.key()?.clone();
-        let kept = match self.connection().await {
-            Err(error) => Err(error),
-            Ok((client, _)) => {
-                let sql = "SELECT throughline_manifest($1, $2, $3)";
-                let signature = manifest.signature.as_slice();
-                let kept = client.query(sql, &[&key.bytes(), &manifest.body, &signature]).await;
-                kept.map_err(|error| self.failed(error))
-            }
-        };
+        let sql = "SELECT throughline_manifest($1, $2, $3)";
+        let signature = manifest.signature.as_slice();
+        let kept = self.query(sql, &[&key.bytes(), &manifest.body, &signature]).await;
         match kept {
             Ok(_) => series.wrote(&manifest),
             Err(_) => self.unkept = Some(manifest),
@@ -358,34 +352,30 @@ impl PostgresWriter {
     }
 
     /// Makes relaxed commits durable: a durable commit also flushes all earlier ones.
-    async fn flush(&mut self) -> Result<(), StoreError> {
+    async fn flush(&mut self) -> Result<()> {
         let writer = self.shared.writer.clone();
-        let (client, _) = self.connection().await?;
         let sql = "UPDATE writers SET touched = clock_timestamp() WHERE writer = $1";
-        let flushed = client.execute(sql, &[&&*writer]).await;
-        flushed.map_err(|error| self.failed(error))?;
+        self.query(sql, &[&&*writer]).await?;
         self.flush_at = None;
         Ok(())
     }
 
     /// Signs the remaining changes and deletes the writer's row.
-    async fn end(&mut self) -> Result<(), StoreError> {
+    async fn end(&mut self) -> Result<()> {
         if self.shared.signer.get().is_some() {
             self.sign().await?;
         }
         if self.number > 0 {
             let writer = self.shared.writer.clone();
-            let (client, _) = self.connection().await?;
             // Also deletes the rows of writers that ended without closing.
             let sql = "DELETE FROM writers WHERE writer = $1 \
                        OR touched < clock_timestamp() - interval '30 days'";
-            let ended = client.execute(sql, &[&&*writer]).await;
-            ended.map_err(|error| self.failed(error))?;
+            self.query(sql, &[&&*writer]).await?;
         }
         Ok(())
     }
 
-    async fn connection(&mut self) -> Result<&(Client, Statement), StoreError> {
+    async fn connection(&mut self) -> Result<&(Client, Statement)> {
         let lost = self.connection.as_ref().is_none_or(|(client, _)| client.is_closed());
         if lost {
             self.connection = None;
@@ -393,19 +383,14 @@ impl PostgresWriter {
             let client = server.client().await?;
             // Plan the function once: the lengths of its columns vary too much for custom plans.
             let settings = format!("{DURABLE}; SET plan_cache_mode = force_generic_plan");
-            client.batch_execute(&settings).await.map_err(|error| server.error(error))?;
-            let statement =
-                client.prepare(&statement()).await.map_err(|error| server.error(error))?;
+            let prepare = async {
+                client.batch_execute(&settings).await?;
+                client.prepare(&statement()).await
+            };
+            let statement = prepare.await.map_err(|error| server.error(error))?;
             self.connection = Some((client, statement));
         }
         self.connection.as_ref().ok_or(StoreError::Closed)
-    }
-
-    fn failed(&mut self, error: tokio_postgres::Error) -> StoreError {
-        if is_lost(&error) {
-            self.connection = None;
-        }
-        self.shared.server.error(error)
     }
 
     fn is_relaxed(&self) -> bool {
@@ -416,12 +401,5 @@ impl PostgresWriter {
         let reason = "the connection was lost before the response, so it is unknown whether this \
                       was written: check, or send it again under the same once-name";
         StoreError::Unreachable(self.shared.server.name().clone(), reason.into())
-    }
-}
-
-fn refuse(group: Vec<QueuedCommit>, error: &StoreError) {
-    for (_, waiting) in group {
-        // The caller may be cancelled.
-        drop(waiting.send(Err(error.clone())));
     }
 }

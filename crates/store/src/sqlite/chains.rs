@@ -3,18 +3,16 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use throughline_core::{Digest, Tenant};
 use throughline_json::Name;
 
 use crate::chain::{GENESIS, Head, Link};
 use crate::manifest::Manifest;
-use crate::row_mac::{
-    Field, IndexTable, MANIFESTS, RowKey, RowState, SegmentRow, SegmentSums, Sums, TENANTS,
-};
+use crate::row_mac::{MANIFESTS, RowKey, RowState, SegmentRow, SegmentSums, Sums, TENANTS, fields};
 use crate::sqlite::commit::{number, unsigned};
 use crate::sqlite::plan::LogCache;
-use crate::sqlite::statements::Statements;
+use crate::sqlite::statements::{Statements, query_first};
 use crate::sqlite::tally;
 
 /// The chains of this writer, one per tenant.
@@ -65,16 +63,6 @@ impl ChainSegment {
         self.state.link
     }
 
-    /// Adds an index row to the sums.
-    pub(super) fn add_row(&mut self, key: &RowKey, table: &IndexTable, fields: &[Field<'_>]) {
-        self.state.sums.add(table, key.row(table, fields));
-    }
-
-    /// Removes an index row from the sums.
-    pub(super) fn remove_row(&mut self, key: &RowKey, table: &IndexTable, fields: &[Field<'_>]) {
-        self.state.sums.remove(table, key.row(table, fields));
-    }
-
     /// Returns the sums of the segment's index rows.
     pub(super) fn sums(&mut self) -> &mut SegmentSums {
         &mut self.state.sums
@@ -96,11 +84,7 @@ impl Chains {
     }
 
     /// Returns the row id of the tenant, if it exists.
-    pub(super) fn tenant(
-        &self,
-        db: &Connection,
-        tenant: &Tenant,
-    ) -> Result<Option<i64>, rusqlite::Error> {
+    pub(super) fn tenant(&self, db: &Connection, tenant: &Tenant) -> rusqlite::Result<Option<i64>> {
         if let Some(segment) = self.segments.get(tenant) {
             return Ok(Some(segment.tenant));
         }
@@ -114,7 +98,7 @@ impl Chains {
         key: &RowKey,
         tenant: &Tenant,
         now: i64,
-    ) -> Result<&mut ChainSegment, rusqlite::Error> {
+    ) -> rusqlite::Result<&mut ChainSegment> {
         if !self.segments.contains_key(tenant) {
             let id = find_or_create_tenant(db, key, tenant, now)?;
             let segment = self.load(db, id)?;
@@ -123,21 +107,16 @@ impl Chains {
         self.segments.get_mut(tenant).ok_or(rusqlite::Error::QueryReturnedNoRows)
     }
 
-    fn load(&self, db: &Connection, tenant: i64) -> Result<ChainSegment, rusqlite::Error> {
+    fn load(&self, db: &Connection, tenant: i64) -> rusqlite::Result<ChainSegment> {
         let known = "SELECT id, position, link, changes, sums FROM segments
                      WHERE tenant = ?1 AND writer = ?2";
-        let known = db.prepare_cached(known)?.query_row(params![tenant, self.writer], |row| {
-            let sums = row.get_ref(4)?.as_str()?;
-            let state = SegmentState {
-                position: unsigned(row.get(1)?),
-                link: row.get(2)?,
-                changes: row.get(3)?,
-                // Invalid sums stay wrong: the MAC of the row does not match.
-                sums: SegmentSums::parse(sums).unwrap_or_default(),
-            };
-            Ok((row.get::<_, i64>(0)?, state))
+        let known = query_first(db, known, params![tenant, self.writer], |row| {
+            // Invalid sums stay wrong: the MAC of the row does not match.
+            let sums = SegmentSums::parse(row.get_ref(4)?.as_str()?).unwrap_or_default();
+            let (position, link, changes) = (unsigned(row.get(1)?), row.get(2)?, row.get(3)?);
+            Ok((row.get(0)?, SegmentState { position, link, changes, sums }))
         });
-        if let Some((id, state)) = known.optional()? {
+        if let Some((id, state)) = known? {
             return Ok(ChainSegment { tenant, id, state, before: Some(state), moved: true });
         }
         // The MAC is written with the sums, before the transaction ends.
@@ -150,11 +129,9 @@ impl Chains {
     }
 
     /// Writes the heads of the chains and the sums of their index rows.
-    pub(super) fn write_heads(
-        &mut self,
-        hot: &mut Statements<'_>,
-        key: &RowKey,
-    ) -> Result<(), rusqlite::Error> {
+    pub(super) fn write_heads(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
+        // Without the key, all batches were rejected.
+        let Some(key) = &self.key else { return Ok(()) };
         let mut unused = Vec::new();
         for (tenant, segment) in &mut self.segments {
             if !segment.is_touched() {
@@ -190,13 +167,8 @@ impl Chains {
     /// Restores the state before the transaction.
     pub(super) fn roll_back(&mut self) {
         self.known.clear();
-        self.segments.retain(|_, segment| match segment.before {
-            None => false,
-            Some(before) => {
-                segment.state = before;
-                true
-            }
-        });
+        self.segments
+            .retain(|_, segment| segment.before.map(|before| segment.state = before).is_some());
     }
 
     pub(super) fn have_moved(&self) -> bool {
@@ -238,9 +210,8 @@ impl Chains {
     }
 }
 
-fn find_tenant(db: &Connection, tenant: &Tenant) -> Result<Option<i64>, rusqlite::Error> {
-    let known = "SELECT id FROM tenants WHERE name = ?1";
-    db.prepare_cached(known)?.query_row([&tenant.0], |row| row.get(0)).optional()
+fn find_tenant(db: &Connection, tenant: &Tenant) -> rusqlite::Result<Option<i64>> {
+    query_first(db, "SELECT id FROM tenants WHERE name = ?1", [&tenant.0], |row| row.get(0))
 }
 
 /// Returns the row id of the tenant, and creates the tenant if it does not exist.
@@ -249,7 +220,7 @@ pub(super) fn find_or_create_tenant(
     key: &RowKey,
     tenant: &Tenant,
     now: i64,
-) -> Result<i64, rusqlite::Error> {
+) -> rusqlite::Result<i64> {
     if let Some(id) = find_tenant(db, tenant)? {
         return Ok(id);
     }
@@ -257,7 +228,7 @@ pub(super) fn find_or_create_tenant(
     db.prepare_cached(add)?.execute(params![tenant.0, now])?;
     let id = db.last_insert_rowid();
     tally::change(db, key, |sums| {
-        sums.add(&TENANTS, key.row(&TENANTS, &[id.into(), (&*tenant.0).into(), 0.into()]));
+        sums.add(&TENANTS, key.row(&TENANTS, &fields![id, &*tenant.0, 0_i64]));
     })?;
     Ok(id)
 }
@@ -266,12 +237,12 @@ pub(super) fn write_manifest(
     db: &Connection,
     key: &RowKey,
     manifest: &Manifest,
-) -> Result<(), rusqlite::Error> {
+) -> rusqlite::Result<()> {
     let keep = "INSERT INTO manifests (body, signature) VALUES (?1, ?2)";
     db.prepare_cached(keep)?.execute(params![manifest.body, manifest.signature])?;
     let id = db.last_insert_rowid();
     tally::change(db, key, |sums| {
-        let row = [id.into(), manifest.body.as_str().into(), manifest.signature.as_slice().into()];
+        let row = fields![id, &*manifest.body, manifest.signature.as_slice()];
         sums.add(&MANIFESTS, key.row(&MANIFESTS, &row));
     })
 }

@@ -1,45 +1,40 @@
 //! Applies one batch: all checks come first, then all writes.
 
-use rusqlite::{Connection, OptionalExtension, params};
-use throughline_core::{LogId, LogKind, Receipt, StoreError, Tenant, WrittenRange};
+use rusqlite::{Connection, params};
+use throughline_core::{LogOpening, Receipt, StoreError, Tenant, WrittenRange};
 use throughline_json::Name;
 
 use crate::chain::Header;
 use crate::hex::hex;
 use crate::rejection;
-use crate::row::ApiKeyRow;
-use crate::row_mac::{API_KEYS, Field, LOGS, ONCE, PENDING, RECORDS, RowKey, TURN_KEYS, TURNS};
+use crate::row::{ApiKeyRow, Salt};
+use crate::row_mac::{
+    API_KEYS, Field, IndexTable, LOGS, ONCE, PENDING, RECORDS, RowKey, TURN_KEYS, TURNS, fields,
+};
 use crate::sealed_batch::{
     KeyChange, SealedAppend, SealedBatch, SealedKey, SealedRecord, SealedTurn,
 };
-use crate::sqlite::admin::{KEY, key_row};
+use crate::sql::kind_number;
 use crate::sqlite::chains::{ChainSegment, Chains};
+use crate::sqlite::driver::expiry;
 use crate::sqlite::erase::{check_family_size, destroy};
-use crate::sqlite::plan::{LogPlan, check_not_asked, check_open, plan, position_of, repeated};
-use crate::sqlite::statements::Statements;
+use crate::sqlite::plan::{LogPlan, check_new_request, check_open, plan, position_of, repeated};
+use crate::sqlite::statements::{Statements, query_first};
 use crate::sqlite::tally;
+use crate::sqlite::values::sql_row;
 
 /// A row id that no tenant has.
 const NO_TENANT: i64 = -1;
 
 /// The reason why a batch was not written.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
     /// The batch is rejected; others in the transaction are unaffected.
-    Rejected(StoreError),
+    #[error(transparent)]
+    Rejected(#[from] StoreError),
     /// The database failed, and the transaction was rolled back.
-    Failed(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for CommitError {
-    fn from(error: rusqlite::Error) -> Self {
-        CommitError::Failed(error)
-    }
-}
-
-impl From<StoreError> for CommitError {
-    fn from(error: StoreError) -> Self {
-        CommitError::Rejected(error)
-    }
+    #[error(transparent)]
+    Failed(#[from] rusqlite::Error),
 }
 
 impl Chains {
@@ -65,9 +60,9 @@ impl Chains {
         for id in &batch.takes {
             check_open(db, tenant, id, now)?;
         }
-        for asked in &batch.asks {
-            check_not_asked(db, tenant, &asked.id)?;
-            position_of(batch, &asked.log)?;
+        for request in &batch.asks {
+            check_new_request(db, tenant, &request.id)?;
+            position_of(batch, &request.log)?;
         }
         for node in &batch.vault {
             if hot.find_turn.exists(params![tenant, node.id.0])? {
@@ -82,63 +77,76 @@ impl Chains {
             check_key(db, tenant, change)?;
         }
         // From here on, only a database error can stop the batch.
-        let tenant = self.segment(db, &key, &batch.tenant, now)?.tenant;
+        let writer = self.writer.clone();
+        let segment = self.segment(db, &key, &batch.tenant, now)?;
+        let tenant = segment.tenant;
+        let receipt = BatchWriter { hot, key, writer, segment, now }.write(batch, &mut plans)?;
+        if batch.erases.is_empty() {
+            for (append, plan) in batch.appends.iter().zip(&plans) {
+                self.known.wrote(tenant, &append.log, plan);
+            }
+        } else {
+            self.known.clear();
+        }
+        Ok(receipt)
+    }
+}
+
+/// Writes the rows of a batch that passed all checks.
+struct BatchWriter<'b, 'db> {
+    hot: &'b mut Statements<'db>,
+    key: RowKey,
+    writer: Name,
+    segment: &'b mut ChainSegment,
+    now: i64,
+}
+
+impl BatchWriter<'_, '_> {
+    fn write(mut self, batch: &SealedBatch, plans: &mut [LogPlan]) -> Result<Receipt, CommitError> {
+        let (db, tenant) = (self.hot.db, self.segment.tenant);
         // The batch may open a run before its Thread, so Threads are opened first.
         for is_run in [false, true] {
-            for (append, plan) in batch.appends.iter().zip(&mut plans) {
+            for (append, plan) in batch.appends.iter().zip(&mut *plans) {
                 match &append.opening {
                     Some(opening) if opening.of.is_some() == is_run => {
-                        open_log(hot, tenant, append, plan, now)?;
+                        self.open_log(append, opening, plan)?;
                     }
                     Some(_) | None => {}
                 }
             }
         }
-        for (append, plan) in batch.appends.iter().zip(&mut plans) {
-            self.append(hot, &key, &batch.tenant, append, plan, now)?;
-            self.known.wrote(tenant, &append.log, plan);
+        for (append, plan) in batch.appends.iter().zip(&mut *plans) {
+            self.append(&batch.tenant, append, plan)?;
         }
-        let segment = self.segment(db, &key, &batch.tenant, now)?;
         for id in &batch.takes {
-            resolve_pending(db, &key, segment, id, now)?;
+            self.resolve_pending(id)?;
         }
-        for asked in &batch.asks {
-            let Some(plan) = plans.get(position_of(batch, &asked.log)?) else { continue };
-            let time =
-                asked.expires_in.map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
-            let expires = time.map(|time| now.saturating_add(time));
-            let ask = "INSERT INTO pending VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL)";
-            let last = number(plan.last);
-            let row = params![tenant, asked.id, asked.kind, plan.id, last, now, expires];
+        for request in &batch.asks {
+            let Some(plan) = plans.get(position_of(batch, &request.log)?) else { continue };
+            let (id, kind, last) = (&*request.id, &*request.kind, number(plan.last));
+            let (log, now, taken) = (plan.id, self.now, None::<i64>);
+            let expires = request.expires_in.map(|time| expiry(now, time));
+            let ask = "INSERT INTO pending VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+            let row = params![tenant, id, kind, log, last, now, expires, taken];
             db.prepare_cached(ask)?.execute(row)?;
-            let pending = PendingRow {
-                id: &asked.id,
-                kind: &asked.kind,
-                log: plan.id,
-                seq: last,
-                opened: now,
-                expires,
-            };
-            segment.add_row(&key, &PENDING, &pending.fields(tenant, None));
+            self.add_row(&PENDING, &fields![tenant, id, kind, log, last, now, expires, taken]);
         }
         for node in &batch.vault {
             let Some(plan) = plans.get(position_of(batch, &node.log)?) else { continue };
-            capture(hot, &key, segment, node, plan)?;
+            self.capture(node, plan)?;
         }
         for change in &batch.keys {
-            change_key(db, &key, segment, change, now)?;
+            self.change_key(change)?;
         }
         for erase in &batch.erases {
-            destroy(db, &key, segment, erase)?;
+            destroy(db, &self.key, self.segment, erase)?;
             if let Some((name, value)) = &erase.note {
-                tally::set_value(db, Some(&key), name, Some(value))?;
+                tally::set_value(db, Some(&self.key), name, Some(value))?;
             }
         }
-        let written = batch.appends.iter().zip(&plans).map(|(append, plan)| WrittenRange {
-            log: append.log.clone(),
-            first: plan.first,
-            last: plan.last,
-            events: plan.events,
+        let written = batch.appends.iter().zip(plans).map(|(append, plan)| {
+            let LogPlan { first, last, events, .. } = *plan;
+            WrittenRange { log: append.log.clone(), first, last, events }
         });
         let receipt = Receipt { written: written.collect(), repeated: false };
         // The receipt begins with the first name, so that no two batches have the same receipt.
@@ -147,30 +155,43 @@ impl Chains {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
             let kept = format!("{name}\n{}", print(&receipt));
             db.prepare_cached(keep)?.execute(params![tenant, hash, kept])?;
-            let row = [tenant.into(), hash.as_slice().into(), kept.as_str().into()];
-            segment.add_row(&key, &ONCE, &row);
-        }
-        if !batch.erases.is_empty() {
-            self.known.clear();
+            self.add_row(&ONCE, &fields![tenant, hash.as_slice(), &*kept]);
         }
         Ok(receipt)
     }
 
+    /// Adds an index row to the sums.
+    fn add_row(&mut self, table: &IndexTable, fields: &[Field<'_>]) {
+        self.segment.sums().add(table, self.key.row(table, fields));
+    }
+
+    /// Inserts the log's row.
+    fn open_log(
+        &mut self,
+        append: &SealedAppend,
+        opening: &LogOpening,
+        plan: &mut LogPlan,
+    ) -> rusqlite::Result<()> {
+        let (tenant, log, kind) = (self.segment.tenant, &append.log.0, kind_number(opening.kind));
+        let (of, parent) = (opening.of.as_ref().map(|of| &of.0), plan.parent);
+        let (fork_at, last) = (plan.fork_at.map(number), number(plan.last));
+        // An imported log began at the time of its first record.
+        let began = append.records.first().and_then(|record| record.at).unwrap_or(self.now);
+        let row = params![tenant, log, kind, of, parent, fork_at, last, began];
+        let ids = self.hot.add_log.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)));
+        (plan.id, plan.of) = ids?;
+        Ok(())
+    }
+
     fn append(
         &mut self,
-        hot: &mut Statements<'_>,
-        key: &RowKey,
         tenant: &Tenant,
         append: &SealedAppend,
         plan: &mut LogPlan,
-        now: i64,
-    ) -> Result<(), CommitError> {
-        let writer = self.writer.clone();
-        let segment = self.segment(hot.db, key, tenant, now)?;
-        let mut bytes = 0;
-        let mut latest = None;
+    ) -> rusqlite::Result<()> {
+        let (mut bytes, mut latest) = (0, None);
         for record in &append.records {
-            let at = record.at.unwrap_or(now);
+            let at = record.at.unwrap_or(self.now);
             latest = latest.max(Some(at));
             plan.last += 1;
             let last_event = (record.events > 0).then(|| plan.events + u64::from(record.events));
@@ -187,139 +208,137 @@ impl Chains {
                 last_event,
                 about: record.about,
                 size: record.size,
-                writer: &writer,
-                position: segment.next(),
+                writer: &self.writer.clone(),
+                position: self.segment.next(),
             };
-            add_record(hot, key, segment, plan.id, &header, record)?;
+            self.add_record(plan.id, &header, record)?;
         }
         if let Some(to) = append.rewind_to {
             let space = if plan.rewinds.is_empty() { "" } else { " " };
             plan.rewinds = format!("{}{space}{}:{to}", plan.rewinds, plan.first);
         }
-        hot.update_log.execute(params![
-            plan.id,
-            number(plan.last),
-            number(plan.events),
-            number(bytes),
-            latest.unwrap_or(now),
-            plan.rewinds,
-            append.status,
-            // The update time of a log that begins with old records is the time of those records.
-            append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)))
-        ])?;
-        let is_new = append.opening.is_some();
+        let LogPlan { id, rewinds, .. } = &*plan;
+        let [last, events, bytes] = [plan.last, plan.events, bytes].map(number);
+        let (updated, status) = (latest.unwrap_or(self.now), &append.status);
+        // The update time of a log that begins with old records is the time of those records.
+        let before = append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)));
+        let row = params![id, last, events, bytes, updated, rewinds, status, before];
+        self.hot.update_log.execute(row)?;
+        let (tenant, is_new) = (self.segment.tenant, append.opening.is_some());
         if is_new || append.status.is_some() {
             if !is_new {
-                segment.remove_row(key, &LOGS, &plan.row(segment.tenant, &append.log));
+                let row = self.key.row(&LOGS, &plan.row(tenant, &append.log));
+                self.segment.sums().remove(&LOGS, row);
             }
             plan.status = append.status.clone().or(plan.status.take());
-            segment.add_row(key, &LOGS, &plan.row(segment.tenant, &append.log));
+            self.add_row(&LOGS, &plan.row(tenant, &append.log));
         }
         Ok(())
     }
-}
 
-/// Inserts the record's row and adds it to the chain.
-fn add_record(
-    hot: &mut Statements<'_>,
-    key: &RowKey,
-    segment: &mut ChainSegment,
-    log: i64,
-    header: &Header<'_>,
-    record: &SealedRecord,
-) -> Result<(), rusqlite::Error> {
-    let db = hot.db;
-    let link = segment.extend(|before| header.link(before, &record.commitment));
-    let blob = match &record.blob {
-        None => None,
-        Some(blob) => {
-            let keep = "INSERT INTO blobs (tenant, hash, content) VALUES (?1, ?2, ?3)
-                        ON CONFLICT DO NOTHING";
-            let row = params![segment.tenant, blob.id, &*blob.content];
-            db.prepare_cached(keep)?.execute(row)?;
-            let find = "SELECT id FROM blobs WHERE tenant = ?1 AND hash = ?2";
-            let row = params![segment.tenant, blob.id];
-            Some(db.prepare_cached(find)?.query_row(row, |row| row.get::<_, i64>(0))?)
-        }
-    };
-    hot.add_record.execute(params![
-        segment.tenant,
-        log,
-        number(header.seq),
-        header.kind,
-        header.at,
-        header.events,
-        header.last_event.map(number),
-        header.about,
-        number(header.size),
-        segment.id,
-        number(header.position),
-        record.commitment,
-        link,
-        blob,
-        &*record.content
-    ])?;
-    let (id, salt) = (db.last_insert_rowid(), &record.salt);
-    hot.add_salt.execute(params![id, segment.tenant, salt.epoch, &*salt.bytes])?;
-    let row = [id, segment.tenant, log, number(header.seq), segment.id, number(header.position)];
-    segment.add_row(key, &RECORDS, &row.map(Field::Number));
-    Ok(())
-}
-
-/// Resolves a pending request.
-fn resolve_pending(
-    db: &Connection,
-    key: &RowKey,
-    segment: &mut ChainSegment,
-    id: &Name,
-    now: i64,
-) -> Result<(), rusqlite::Error> {
-    let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2
-                RETURNING kind, log, seq, opened, expires";
-    let mut take = db.prepare_cached(take)?;
-    let mut rows = take.query(params![segment.tenant, id, now])?;
-    while let Some(row) = rows.next()? {
-        let kind: Name = row.get(0)?;
-        let (log, seq, opened) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        let pending = PendingRow { id, kind: &kind, log, seq, opened, expires: row.get(4)? };
-        segment.remove_row(key, &PENDING, &pending.fields(segment.tenant, None));
-        segment.add_row(key, &PENDING, &pending.fields(segment.tenant, Some(now)));
+    /// Inserts the record's row and adds it to the chain.
+    fn add_record(
+        &mut self,
+        log: i64,
+        header: &Header<'_>,
+        record: &SealedRecord,
+    ) -> rusqlite::Result<()> {
+        let (db, tenant, segment) = (self.hot.db, self.segment.tenant, self.segment.id);
+        let SealedRecord { commitment, salt: Salt { epoch, bytes }, .. } = record;
+        let link = self.segment.extend(|before| header.link(before, commitment));
+        let blob = match &record.blob {
+            None => None,
+            Some(blob) => {
+                let keep = "INSERT INTO blobs (tenant, hash, content) VALUES (?1, ?2, ?3)
+                            ON CONFLICT DO NOTHING";
+                db.prepare_cached(keep)?.execute(params![tenant, blob.id, &*blob.content])?;
+                let find = "SELECT id FROM blobs WHERE tenant = ?1 AND hash = ?2";
+                query_first(db, find, params![tenant, blob.id], |row| row.get::<_, i64>(0))?
+            }
+        };
+        let Header { kind, at, events, about, .. } = header;
+        let [seq, size, position] = [header.seq, header.size, header.position].map(number);
+        let (last_event, content) = (header.last_event.map(number), &*record.content);
+        self.hot.add_record.execute(params![
+            tenant, log, seq, kind, at, events, last_event, about, size, segment, position,
+            commitment, link, blob, content
+        ])?;
+        let id = db.last_insert_rowid();
+        self.hot.add_salt.execute(params![id, tenant, epoch, &**bytes])?;
+        self.add_row(&RECORDS, &fields![id, tenant, log, seq, segment, position]);
+        Ok(())
     }
-    Ok(())
-}
 
-/// A pending request with the fields that its MAC covers.
-struct PendingRow<'r> {
-    id: &'r Name,
-    kind: &'r Name,
-    log: i64,
-    seq: i64,
-    opened: i64,
-    expires: Option<i64>,
-}
+    /// Resolves a pending request.
+    fn resolve_pending(&mut self, id: &Name) -> rusqlite::Result<()> {
+        let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
+        let (tenant, now) = (self.segment.tenant, self.now);
+        let row = params![tenant, id, now];
+        self.change_row(&PENDING, id, |db| db.prepare_cached(take)?.execute(row))
+    }
 
-impl PendingRow<'_> {
-    fn fields(&self, tenant: i64, taken: Option<i64>) -> [Field<'_>; 8] {
-        [
-            tenant.into(),
-            (&**self.id).into(),
-            (&**self.kind).into(),
-            self.log.into(),
-            self.seq.into(),
-            self.opened.into(),
-            self.expires.into(),
-            taken.into(),
-        ]
+    /// Adds or revokes an API key.
+    fn change_key(&mut self, change: &KeyChange) -> rusqlite::Result<()> {
+        let (db, tenant, created) = (self.hot.db, self.segment.tenant, self.now);
+        match change {
+            KeyChange::Add(row) => {
+                let ApiKeyRow { id, label, limits, hash, revoked, mac, .. } = row;
+                let add =
+                    "INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked, mac)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+                let values = params![tenant, id, label, limits, hash, created, revoked, mac];
+                db.prepare_cached(add)?.execute(values)?;
+                self.add_row(&API_KEYS, &row.fields(tenant));
+                Ok(())
+            }
+            KeyChange::Revoke { id, at, mac } => {
+                let revoke =
+                    "UPDATE api_keys SET revoked = ?3, mac = ?4 WHERE tenant = ?1 AND id = ?2";
+                let row = params![tenant, id, at, mac];
+                self.change_row(&API_KEYS, id, |db| db.prepare_cached(revoke)?.execute(row))
+            }
+        }
+    }
+
+    /// Changes the row with this id and its part of the sums.
+    fn change_row(
+        &mut self,
+        table: &IndexTable,
+        id: &Name,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<usize>,
+    ) -> rusqlite::Result<()> {
+        let (db, tenant) = (self.hot.db, self.segment.tenant);
+        let IndexTable { name, columns, .. } = table;
+        let find = format!("SELECT {columns} FROM {name} WHERE tenant = ?1 AND id = ?2");
+        let row = || db.prepare_cached(&find)?.query_row(params![tenant, id], sql_row);
+        self.segment.sums().remove(table, row()?.mac(&self.key, table));
+        change(db)?;
+        self.segment.sums().add(table, row()?.mac(&self.key, table));
+        Ok(())
+    }
+
+    fn capture(&mut self, node: &SealedTurn, plan: &LogPlan) -> rusqlite::Result<()> {
+        let (tenant, log) = (self.segment.tenant, plan.id);
+        let (name, parent) = (&*node.id.0, node.parent.as_ref().map(|parent| &*parent.0));
+        let (first, last, prefix) = (number(plan.first), number(plan.last), node.prefix.as_ref());
+        self.hot.add_turn.execute(params![tenant, name, parent, log, first, last, prefix])?;
+        let turn = self.hot.db.last_insert_rowid();
+        self.add_row(&TURNS, &fields![turn, tenant, name, parent, log, first, last, prefix]);
+        for SealedKey { kind, hash } in &node.keys {
+            let (kind, hash) = (kind.number(), hash.as_slice());
+            // A turn may have the same key twice.
+            if self.hot.add_key.execute(params![tenant, kind, hash, turn])? > 0 {
+                self.add_row(&TURN_KEYS, &fields![tenant, kind, hash, turn]);
+            }
+        }
+        Ok(())
     }
 }
 
 /// Checks that an API key can be added or revoked.
 fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), CommitError> {
     let find = "SELECT revoked IS NULL FROM api_keys WHERE tenant = ?1 AND id = ?2";
-    let find = |id: &Name| {
-        let found = db.prepare_cached(find)?.query_row(params![tenant, id], |row| row.get(0));
-        found.optional()
-    };
+    let find = |id: &Name| query_first(db, find, params![tenant, id], |row| row.get(0));
     match change {
         KeyChange::Add(row) if find(&row.id)?.is_none() => Ok(()),
         KeyChange::Add(row) => Err(rejection::key_exists(&row.id).into()),
@@ -328,146 +347,12 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Com
     }
 }
 
-/// Adds or revokes an API key.
-fn change_key(
-    db: &Connection,
-    key: &RowKey,
-    segment: &mut ChainSegment,
-    change: &KeyChange,
-    now: i64,
-) -> Result<(), rusqlite::Error> {
-    let tenant = segment.tenant;
-    match change {
-        KeyChange::Add(row) => {
-            let add =
-                "INSERT INTO api_keys (tenant, id, label, limits, hash, created, revoked, mac)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-            db.prepare_cached(add)?.execute(params![
-                tenant,
-                row.id,
-                row.label,
-                row.limits,
-                row.hash,
-                now,
-                row.revoked,
-                row.mac
-            ])?;
-            segment.add_row(key, &API_KEYS, &row.fields(tenant));
-        }
-        KeyChange::Revoke { id, at, mac } => {
-            let find = format!("{KEY} WHERE k.tenant = ?1 AND k.id = ?2");
-            let row = db.prepare_cached(&find)?.query_row(params![tenant, id], key_row)?;
-            let revoke = "UPDATE api_keys SET revoked = ?3, mac = ?4 WHERE tenant = ?1 AND id = ?2";
-            db.prepare_cached(revoke)?.execute(params![tenant, id, at, mac])?;
-            segment.remove_row(key, &API_KEYS, &row.fields(tenant));
-            let row = ApiKeyRow { revoked: Some(*at), mac: Some(*mac), ..row };
-            segment.add_row(key, &API_KEYS, &row.fields(tenant));
-        }
-    }
-    Ok(())
-}
-
-/// Inserts the log's row.
-fn open_log(
-    hot: &mut Statements<'_>,
-    tenant: i64,
-    append: &SealedAppend,
-    plan: &mut LogPlan,
-    now: i64,
-) -> Result<(), rusqlite::Error> {
-    let Some(opening) = &append.opening else { return Ok(()) };
-    // An imported log began at the time of its first record.
-    let began = append.records.first().and_then(|record| record.at).unwrap_or(now);
-    let row = params![
-        tenant,
-        append.log.0,
-        kind_number(opening.kind),
-        opening.of.as_ref().map(|of| &of.0),
-        plan.parent,
-        opening.fork.as_ref().map(|fork| number(fork.at)),
-        number(plan.last),
-        began
-    ];
-    (plan.id, plan.of) = hot.add_log.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(())
-}
-
-fn capture(
-    hot: &mut Statements<'_>,
-    key: &RowKey,
-    segment: &mut ChainSegment,
-    node: &SealedTurn,
-    plan: &LogPlan,
-) -> Result<(), rusqlite::Error> {
-    let tenant = segment.tenant;
-    hot.add_turn.execute(params![
-        tenant,
-        node.id.0,
-        node.parent.as_ref().map(|parent| &parent.0),
-        plan.id,
-        number(plan.first),
-        number(plan.last),
-        node.prefix
-    ])?;
-    let turn = hot.db.last_insert_rowid();
-    let row = [
-        turn.into(),
-        tenant.into(),
-        (&*node.id.0).into(),
-        node.parent.as_ref().map(|parent| &*parent.0).into(),
-        plan.id.into(),
-        number(plan.first).into(),
-        number(plan.last).into(),
-        node.prefix.as_ref().map(<[u8; 32]>::as_slice).into(),
-    ];
-    segment.add_row(key, &TURNS, &row);
-    for SealedKey { kind, hash } in &node.keys {
-        // A turn may have the same key twice.
-        if hot.add_key.execute(params![tenant, kind.number(), hash, turn])? > 0 {
-            let kind = i64::from(kind.number());
-            let row = [tenant.into(), kind.into(), hash.as_slice().into(), turn.into()];
-            segment.add_row(key, &TURN_KEYS, &row);
-        }
-    }
-    Ok(())
-}
-
 /// Returns the stored form of a receipt, without its name: one line per log.
 fn print(receipt: &Receipt) -> String {
     let line = |WrittenRange { log, first, last, events }: &WrittenRange| {
         format!("{log}\t{first}\t{last}\t{events}\n")
     };
     receipt.written.iter().map(line).collect()
-}
-
-pub(super) fn read(receipt: &str) -> Receipt {
-    let line = |line: &str| {
-        let mut words = line.split('\t');
-        Some(WrittenRange {
-            log: LogId::from(words.next()?),
-            first: words.next()?.parse().ok()?,
-            last: words.next()?.parse().ok()?,
-            events: words.next()?.parse().ok()?,
-        })
-    };
-    Receipt { written: receipt.lines().filter_map(line).collect(), repeated: false }
-}
-
-/// Returns the stored number of a log kind.
-pub(super) fn kind_number(kind: LogKind) -> i16 {
-    match kind {
-        LogKind::Thread => 1,
-        LogKind::Run => 2,
-    }
-}
-
-/// Parses the stored number of a log kind.
-pub(super) fn kind_of(number: i16) -> Result<LogKind, rusqlite::Error> {
-    match number {
-        1 => Ok(LogKind::Thread),
-        2 => Ok(LogKind::Run),
-        other => Err(rusqlite::Error::IntegralValueOutOfRange(1, other.into())),
-    }
 }
 
 /// Converts a number to SQLite's integer type.

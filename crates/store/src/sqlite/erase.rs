@@ -1,13 +1,15 @@
 //! Destroys contents: salts, sealed bytes, and large contents without further references.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use throughline_core::{StoreError, kind};
 
-use crate::row_mac::{IndexTable, LOGS, RowKey, RowMac, SegmentSums, TENANTS};
+use crate::row_mac::{IndexTable, LOGS, RowKey, Sum, TENANTS};
 use crate::sealed_batch::Erasure;
 use crate::sqlite::chains::ChainSegment;
 use crate::sqlite::commit::{CommitError, number, unsigned};
-use crate::sqlite::{rows, tally};
+use crate::sqlite::statements::{query_all, query_first};
+use crate::sqlite::tally;
+use crate::sqlite::values::sql_row;
 
 /// A record that loses its content: its row id, its blob, and its content bytes.
 type ErasedRow = (i64, Option<i64>, i64);
@@ -22,54 +24,46 @@ pub(super) fn check_family_size(
     let count = "SELECT (SELECT count(*) FROM logs WHERE tenant = ?1 AND of = l.id)
                  + (SELECT count(*) FROM logs WHERE tenant = ?1 AND fork = l.id)
                  FROM logs l WHERE l.tenant = ?1 AND l.name = ?2";
-    let found = db.prepare_cached(count)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
-    let found = unsigned(found.optional()?.unwrap_or(0));
+    let found = query_first(db, count, params![tenant, erase.log.0], |row| row.get(0))?;
+    let found = unsigned(found.unwrap_or(0));
     if found == expected {
         return Ok(());
     }
     Err(StoreError::Conflict { log: erase.log.clone(), expected, found }.into())
 }
 
-/// Destroys contents. Erase records stay.
+/// Destroys contents, and increments the tenant's erasure epoch. Erasure records stay.
 pub(super) fn destroy(
     db: &Connection,
     key: &RowKey,
     segment: &mut ChainSegment,
     erase: &Erasure,
-) -> Result<(), rusqlite::Error> {
+) -> rusqlite::Result<()> {
     let tenant = segment.tenant;
     let log = "SELECT id FROM logs WHERE tenant = ?1 AND name = ?2";
-    let log = db.prepare_cached(log)?.query_row(params![tenant, erase.log.0], |row| row.get(0));
-    let Some(log) = log.optional()? else { return Ok(()) };
-    let log: i64 = log;
-    let find = format!(
-        "SELECT id, blob, size FROM records WHERE tenant = ?1 AND log = ?2 AND erased IS NULL
-         AND kind NOT IN ('{}', '{}')",
-        kind::FORGOTTEN,
-        kind::EXPIRED
-    );
-    let doomed = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let mut rows: Vec<ErasedRow> = Vec::new();
+    let log = query_first(db, log, params![tenant, erase.log.0], |row| row.get::<_, i64>(0))?;
+    let Some(log) = log else { return Ok(()) };
+    let find = |condition: &str, seq: i64| -> rusqlite::Result<Vec<ErasedRow>> {
+        let find = format!(
+            "SELECT id, blob, size FROM records WHERE tenant = ?1 AND log = ?2 AND erased IS NULL
+             AND kind NOT IN ('{}', '{}') AND {condition}",
+            kind::FORGOTTEN,
+            kind::EXPIRED
+        );
+        let erased = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        query_all(db, &find, params![tenant, log, seq], erased)
+    };
+    let mut rows = Vec::new();
     match &erase.seqs {
-        None => {
-            let mut find = db.prepare_cached(&find)?;
-            for row in find.query_map(params![tenant, log], doomed)? {
-                rows.push(row?);
-            }
-        }
+        None => rows = find("seq >= ?3", i64::MIN)?,
         Some(seqs) => {
-            let mut find = db.prepare_cached(&format!("{find} AND seq = ?3"))?;
             for seq in seqs {
-                let row = find.query_row(params![tenant, log, number(*seq)], doomed);
-                rows.extend(row.optional()?);
+                rows.extend(find("seq = ?3", number(*seq))?);
             }
         }
     }
     if erase.checkpoints {
-        let mut find = db.prepare_cached(&format!("{find} AND kind = '{}'", kind::CHECKPOINT))?;
-        for row in find.query_map(params![tenant, log], doomed)? {
-            rows.push(row?);
-        }
+        rows.extend(find("kind = 'checkpoint' AND seq >= ?3", i64::MIN)?);
         rows.sort_unstable();
         rows.dedup();
     }
@@ -85,44 +79,22 @@ pub(super) fn destroy(
     }
     let bytes: i64 = rows.iter().map(|(_, _, size)| size).sum();
     let gone = erase.seqs.is_none().then(|| erase.why.number());
-    update_log_sum(db, key, segment, log, SegmentSums::remove)?;
+    let log_mac = || row_mac(db, key, &LOGS, log);
+    segment.sums().remove(&LOGS, log_mac()?);
     let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";
     db.prepare_cached(mark)?.execute(params![log, bytes, gone])?;
-    update_log_sum(db, key, segment, log, SegmentSums::add)?;
-    increment_erasure_epoch(db, key, tenant)
-}
-
-/// Adds the log's row to the sums, or removes it.
-fn update_log_sum(
-    db: &Connection,
-    key: &RowKey,
-    segment: &mut ChainSegment,
-    log: i64,
-    count: impl FnOnce(&mut SegmentSums, &'static IndexTable, RowMac),
-) -> Result<(), rusqlite::Error> {
-    let find = format!("SELECT {} FROM logs WHERE id = ?1", LOGS.columns);
-    let mut find = db.prepare_cached(&find)?;
-    let mac = find.query_row([log], |row| rows::mac(row, key, &LOGS))?;
-    count(segment.sums(), &LOGS, mac);
-    Ok(())
-}
-
-/// Increments the tenant's erasure epoch.
-fn increment_erasure_epoch(
-    db: &Connection,
-    key: &RowKey,
-    tenant: i64,
-) -> Result<(), rusqlite::Error> {
-    let find = format!("SELECT {} FROM tenants WHERE id = ?1", TENANTS.columns);
-    let mac = || {
-        let mut find = db.prepare_cached(&find)?;
-        find.query_row([tenant], |row| rows::mac(row, key, &TENANTS))
-    };
-    let before = mac()?;
+    segment.sums().add(&LOGS, log_mac()?);
+    let before = row_mac(db, key, &TENANTS, tenant)?;
     db.prepare_cached("UPDATE tenants SET era = era + 1 WHERE id = ?1")?.execute([tenant])?;
-    let after = mac()?;
+    let after = row_mac(db, key, &TENANTS, tenant)?;
     tally::change(db, key, |sums| {
         sums.remove(&TENANTS, before);
         sums.add(&TENANTS, after);
     })
+}
+
+/// Returns the sum of the row with this id.
+fn row_mac(db: &Connection, key: &RowKey, table: &IndexTable, id: i64) -> rusqlite::Result<Sum> {
+    let find = format!("SELECT {} FROM {} WHERE id = ?1", table.columns, table.name);
+    db.prepare_cached(&find)?.query_row([id], sql_row).map(|row| row.mac(key, table))
 }

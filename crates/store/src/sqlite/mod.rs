@@ -4,19 +4,20 @@
 //! Several processes may open the same file; each has its own writer and its own segment of the
 //! chains.
 
-mod admin;
 mod backup;
 mod backup_writer;
 mod chains;
 mod commit;
+mod driver;
 mod erase;
 mod plan;
+mod protect;
 mod read;
 mod reserve;
-mod rows;
 mod schema;
 mod statements;
 mod tally;
+mod values;
 mod wait;
 mod writer;
 
@@ -37,8 +38,7 @@ use crate::sqlite::wait::Waiters;
 use crate::sqlite::writer::WriterHandle;
 use crate::sync::blocking;
 
-pub(crate) use crate::sqlite::backup::{assemble, count_restored};
-pub(crate) use crate::sqlite::backup_writer::PendingBackup;
+pub(crate) use crate::sqlite::backup::{assemble, backup, count_restored};
 
 /// Whether a reserve file beside the database holds space for a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Sqlite {
         act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         match self.writer() {
-            Ok(writer) => writer.act(act),
+            Ok(writer) => writer.run(move |writer| writer.act(act)),
             Err(error) => Box::pin(async move { Err(error) }),
         }
     }

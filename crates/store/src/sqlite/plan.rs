@@ -9,22 +9,24 @@ use throughline_core::{LogId, LogKind, PendingStatus, Receipt, StoreError};
 use throughline_json::Name;
 
 use crate::chain::nature;
-use crate::rejection;
-use crate::row::fork_of;
-use crate::row_mac::Field;
+use crate::rejection::{self, Result};
+use crate::row::{fork_of, parse_written};
+use crate::row_mac::{Field, fields};
 use crate::sealed_batch::{Guard, SealedAppend, SealedBatch};
-use crate::sqlite::admin::{is_lease_active, name_of};
-use crate::sqlite::commit::{CommitError, kind_number, kind_of, number, read, unsigned};
+use crate::sql::{SqlRow, decode, kind_number};
+use crate::sqlite::commit::{CommitError, number, unsigned};
+use crate::sqlite::driver::{is_lease_active, name_of};
 use crate::sqlite::statements::{Statements, query_first};
+use crate::sqlite::values::{own_error, sql_row};
 
 /// A log's state before and after the batch.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct LogPlan {
     /// The row id; unset for a log that the batch opens.
     pub(super) id: i64,
     /// The row id of the parent of a fork; `fork_at` is the fork point.
     pub(super) parent: Option<i64>,
-    fork_at: Option<u64>,
+    pub(super) fork_at: Option<u64>,
     /// The row id of a run's Thread.
     pub(super) of: Option<i64>,
     pub(super) status: Option<Name>,
@@ -43,18 +45,9 @@ pub(super) struct LogPlan {
 impl LogPlan {
     /// Returns the fields of the log's row that its MAC covers.
     pub(super) fn row<'r>(&'r self, tenant: i64, log: &'r LogId) -> [Field<'r>; 9] {
-        let kind = if self.is_thread { LogKind::Thread } else { LogKind::Run };
-        [
-            self.id.into(),
-            tenant.into(),
-            (&*log.0).into(),
-            i64::from(kind_number(kind)).into(),
-            self.of.into(),
-            self.parent.into(),
-            self.fork_at.map(number).into(),
-            self.status.as_deref().into(),
-            self.gone.map(i64::from).into(),
-        ]
+        let kind = kind_number(if self.is_thread { LogKind::Thread } else { LogKind::Run });
+        let (fork_at, status) = (self.fork_at.map(number), self.status.as_deref());
+        fields![self.id, tenant, &*log.0, kind, self.of, self.parent, fork_at, status, self.gone]
     }
 }
 
@@ -80,8 +73,11 @@ pub(super) fn repeated(
     {
         return Err(StoreError::MixedOnce { name: Name::clone(used) }.into());
     }
-    let receipt = first.as_deref().map(|receipt| Receipt { repeated: true, ..read(receipt) });
-    Ok(receipt)
+    // The first line is the name of the batch.
+    Ok(first.as_ref().map(|receipt| {
+        let written = receipt.lines().filter_map(parse_written).collect();
+        Receipt { written, repeated: true }
+    }))
 }
 
 /// Computes the log's state after the append, or rejects the append.
@@ -124,21 +120,8 @@ pub(super) fn plan(
                     None => {}
                 }
             }
-            let new = LogPlan {
-                id: 0,
-                parent: None,
-                fork_at: None,
-                of: None,
-                status: None,
-                first: 0,
-                last: 0,
-                events: 0,
-                rewinds: String::new(),
-                nature,
-                is_thread: opening.kind == LogKind::Thread,
-                gone: None,
-                lease,
-            };
+            let is_thread = opening.kind == LogKind::Thread;
+            let new = LogPlan { nature, is_thread, lease, ..LogPlan::default() };
             match &opening.fork {
                 None => new,
                 Some(fork) => {
@@ -183,7 +166,7 @@ pub(super) struct LogCache {
 
 impl LogCache {
     /// Invalidates the cache at the start of a transaction if another process wrote.
-    pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> Result<(), rusqlite::Error> {
+    pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
         let version = hot.version()?;
         if version != self.version || self.logs.len() > MAX_CACHED_LOGS {
             self.clear();
@@ -206,7 +189,7 @@ impl LogCache {
         hot: &mut Statements<'_>,
         tenant: i64,
         log: &LogId,
-    ) -> Result<Option<&LogPlan>, rusqlite::Error> {
+    ) -> rusqlite::Result<Option<&LogPlan>> {
         match self.logs.entry((tenant, log.clone())) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
             Entry::Vacant(place) => {
@@ -221,37 +204,27 @@ fn find_log(
     hot: &mut Statements<'_>,
     tenant: i64,
     log: &LogId,
-) -> Result<Option<LogPlan>, rusqlite::Error> {
-    let found = hot.find_log.query_row(params![tenant, log.0], |row| {
-        let of = row.get::<_, Option<Name>>(6)?.map(LogId);
-        let fork_at = row.get::<_, Option<i64>>(8)?.map(unsigned);
-        let fork = fork_of(row.get::<_, Option<Name>>(7)?.map(LogId), fork_at);
-        let kind = kind_of(row.get(5)?)?;
-        Ok(LogPlan {
-            id: row.get(0)?,
-            parent: row.get(10)?,
-            fork_at,
-            of: row.get(9)?,
-            status: row.get(11)?,
-            first: 0,
-            last: unsigned(row.get(1)?),
-            events: unsigned(row.get(2)?),
-            rewinds: row.get(3)?,
-            nature: nature(kind, of.as_ref(), fork.as_ref()).into(),
-            is_thread: kind == LogKind::Thread,
-            gone: row.get(4)?,
-            lease: None,
-        })
-    });
-    let Some(found) = found.optional()? else { return Ok(None) };
+) -> rusqlite::Result<Option<LogPlan>> {
+    let found = hot.find_log.query_row(params![tenant, log.0], sql_row).optional()?;
+    let Some(found) = found else { return Ok(None) };
+    let found = decode_log(&found).map_err(own_error)?;
     Ok(Some(LogPlan { lease: find_lease(hot, tenant, log)?, ..found }))
+}
+
+fn decode_log(row: &SqlRow) -> Result<LogPlan> {
+    let (kind, of, fork_at): (_, Option<LogId>, _) = (row.get(9)?, row.get(10)?, row.get(2)?);
+    let fork = fork_of(row.get(11)?, fork_at);
+    let nature = nature(kind, of.as_ref(), fork.as_ref()).into();
+    Ok(decode!(row, 0, LogPlan { id, parent, fork_at, of, status, last, events, rewinds, gone } {
+        nature, is_thread: kind == LogKind::Thread, ..LogPlan::default()
+    }))
 }
 
 fn find_lease(
     hot: &mut Statements<'_>,
     tenant: i64,
     log: &LogId,
-) -> Result<Option<LeaseRow>, rusqlite::Error> {
+) -> rusqlite::Result<Option<LeaseRow>> {
     let found = hot.find_lease.query_row(params![tenant, log.0], |row| {
         Ok((row.get::<_, Name>(0)?, unsigned(row.get(1)?), row.get::<_, i64>(2)?))
     });
@@ -268,7 +241,7 @@ fn rewinds_until(rewinds: &str, at: u64) -> String {
 }
 
 /// Checks that a log can have runs and forks: it is a Thread and was not forgotten.
-fn check_parent(parent: &LogPlan, log: &LogId, append: &SealedAppend) -> Result<(), StoreError> {
+fn check_parent(parent: &LogPlan, log: &LogId, append: &SealedAppend) -> Result<()> {
     if !parent.is_thread {
         return Err(rejection::no_thread(log));
     }
@@ -278,11 +251,7 @@ fn check_parent(parent: &LogPlan, log: &LogId, append: &SealedAppend) -> Result<
     Ok(())
 }
 
-fn check_guard(
-    append: &SealedAppend,
-    lease: Option<&LeaseRow>,
-    now: i64,
-) -> Result<(), StoreError> {
+fn check_guard(append: &SealedAppend, lease: Option<&LeaseRow>, now: i64) -> Result<()> {
     match (append.guard, lease) {
         (Guard::Free, Some((owner, _, until))) if is_lease_active(owner, *until, now) => {
             let (log, left_ms) = (append.log.clone(), unsigned(until - now));
@@ -299,7 +268,11 @@ fn check_guard(
 }
 
 /// Rejects a pending request whose id was used before.
-pub(super) fn check_not_asked(db: &Connection, tenant: i64, id: &Name) -> Result<(), CommitError> {
+pub(super) fn check_new_request(
+    db: &Connection,
+    tenant: i64,
+    id: &Name,
+) -> Result<(), CommitError> {
     let taken = "SELECT 1 FROM pending WHERE tenant = ?1 AND id = ?2";
     if db.prepare_cached(taken)?.exists(params![tenant, id])? {
         return Err(rejection::pending_exists(id).into());
@@ -327,7 +300,7 @@ pub(super) fn check_open(
 }
 
 /// Returns the index of the batch's append to the log.
-pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize, StoreError> {
+pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize> {
     let place = batch.appends.iter().position(|append| append.log == *log);
-    place.ok_or_else(|| StoreError::invalid(format!("the batch contains no append to {log}")))
+    place.ok_or_else(|| rejection::no_append(log))
 }

@@ -9,36 +9,20 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use throughline_core::StoreError;
 use throughline_json::Name;
 
-use crate::files::{beside, create_private};
-use crate::sqlite::backup::{BACKUP, keys_of_backup};
+use crate::files::{self, beside, create_private};
+use crate::rejection::{Result, corrupt, invalid};
+use crate::sql::TABLES;
+use crate::sqlite::backup::{BACKUP, KEYS, stored_text};
 
 /// The application id "Thru" of SQLite files that are stores.
 pub(super) const STORE_APPLICATION_ID: i32 = 0x5468_7275;
 
 /// The migrations, oldest first. A file's version is the number of applied migrations. The second
-/// one needs the store's keys and runs once they are loaded: see `rows.rs`.
+/// one needs the store's keys and runs once they are loaded: see `protect.rs`.
 pub(super) const MIGRATIONS: [&str; 2] =
     [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 /// The version that this program writes.
 pub(super) const KNOWN: i64 = 2;
-
-/// The tables of every version.
-const TABLES: [&str; 14] = [
-    "tenants",
-    "logs",
-    "records",
-    "salts",
-    "blobs",
-    "segments",
-    "manifests",
-    "once",
-    "leases",
-    "pending",
-    "turns",
-    "turn_keys",
-    "api_keys",
-    "kept",
-];
 
 thread_local! {
     /// Milliseconds that connections on this thread wait for another process.
@@ -51,11 +35,7 @@ pub(crate) fn wait_for(patience: Duration) {
 }
 
 /// Opens the file for the writer and migrates its tables.
-pub(crate) fn open(
-    path: &Path,
-    create: bool,
-    patience: Duration,
-) -> Result<Connection, StoreError> {
+pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Connection> {
     wait_for(patience);
     let shown = display_name(path);
     if !create && !path.exists() {
@@ -83,7 +63,7 @@ pub(crate) fn open(
 
 /// Checks a file for reading and returns how to open it. Without a writer, no file is created
 /// beside it.
-pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
+pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: display_name(path) });
     }
@@ -100,7 +80,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access, StoreError> {
 }
 
 /// Checks that a file is a readable store.
-fn check(path: &Path, access: Access) -> Result<(), StoreError> {
+fn check(path: &Path, access: Access) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let db = plain(path, access).map_err(sqlite)?;
     check_owner(&db, path)?;
@@ -121,14 +101,6 @@ pub(super) fn has_wal(path: &Path) -> bool {
     std::fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
-/// Creates the tables in a new file, for a backup of another database.
-pub(crate) fn create_for_backup(path: &Path) -> Result<Connection, StoreError> {
-    if path.exists() {
-        return Err(crate::rejection::backup_exists(path));
-    }
-    open(path, true, Duration::from_secs(30))
-}
-
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -141,7 +113,7 @@ pub(crate) enum Access {
 }
 
 /// Opens a connection with the settings of the store.
-pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
+pub(crate) fn connect(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     let db = plain(path, access)?;
     if access == Access::Write {
         write_ahead(&db)?;
@@ -150,7 +122,7 @@ pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlit
 }
 
 /// Opens a connection without changing the file.
-fn plain(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
+fn plain(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     let flags = match access {
         Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
         Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -183,7 +155,7 @@ fn immutable(path: &Path) -> std::path::PathBuf {
 }
 
 /// Only WAL allows reads during a write. FULL syncs to disk on each commit.
-fn write_ahead(db: &Connection) -> Result<(), rusqlite::Error> {
+fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
     // Checkpoints every 16 MB, so that pages changed by many commits are written to the file once.
@@ -204,28 +176,22 @@ fn wait_a_little(tries: i32) -> bool {
 /// Finds out why SQLite cannot create a file. An existing file must not be opened here: closing it
 /// would release the locks of other connections in this process.
 fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
-    use std::io::ErrorKind;
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return failure(error, path);
     }
     match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => failure(error, path),
-        Err(problem) => match problem.kind() {
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly(display_name(path))
-            }
-            ErrorKind::StorageFull => StoreError::Full,
-            ErrorKind::AlreadyExists => failure(error, path),
-            _ => StoreError::Unreachable(display_name(path), problem.to_string().into()),
-        },
+        Err(problem) if problem.kind() != std::io::ErrorKind::AlreadyExists => {
+            files::failed(path, &problem)
+        }
+        Ok(_) | Err(_) => failure(error, path),
     }
 }
 
 /// Retries a change of the journal mode, because SQLite does not wait for a concurrent change.
 fn patiently(
     patience: Duration,
-    mut work: impl FnMut() -> Result<(), rusqlite::Error>,
-) -> Result<(), rusqlite::Error> {
+    mut work: impl FnMut() -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let began = instant();
     loop {
         match work() {
@@ -246,32 +212,31 @@ pub(super) fn instant() -> Instant {
 }
 
 /// Rejects files of other programs without changing them.
-fn check_owner(db: &Connection, path: &Path) -> Result<(), StoreError> {
+fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let find = "SELECT (SELECT count(*) FROM sqlite_schema), application_id
                 FROM pragma_application_id";
     let found = db.query_row(find, [], |row| Ok((row.get(0)?, row.get(1)?)));
     let (tables, application): (i64, i32) = found.map_err(sqlite)?;
     if application == BACKUP {
-        let (file, keys) = (path.display(), keys_of_backup(db).map_err(sqlite)?);
-        return Err(StoreError::invalid(format!(
+        let (file, keys) = (path.display(), stored_text(db, KEYS).map_err(sqlite)?);
+        return Err(invalid!(
             "{file} is a backup, which opens only with its key file {keys}: restore a store from both \
              with `throughline restore {file} --to NEW.db`"
-        )));
+        ));
     }
     if tables > 0 && application != STORE_APPLICATION_ID {
-        let problem = format!(
+        return Err(invalid!(
             "{} is a database of another program: choose another file for the store",
             path.display()
-        );
-        return Err(StoreError::invalid(problem));
+        ));
     }
     Ok(())
 }
 
 /// Creates the tables in a new file, and checks those of an existing one. A store of version 1
 /// keeps its version until its keys are loaded.
-fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
+fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     if version(db).map_err(sqlite)? != 0 {
         return check_tables(db, path);
@@ -291,7 +256,7 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// Checks that the file has a supported version and all tables.
-fn check_tables(db: &Connection, path: &Path) -> Result<(), StoreError> {
+fn check_tables(db: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let place = path.display();
     let found = version(db).map_err(sqlite)?;
@@ -300,34 +265,29 @@ fn check_tables(db: &Connection, path: &Path) -> Result<(), StoreError> {
         return Err(StoreError::NewerSchema { found: narrow(found), known: narrow(KNOWN) });
     }
     if found < 1 {
-        let problem = format!(
+        return Err(corrupt!(
             "{place} contains the tables of a store and schema version {found}, which no version of \
              Throughline writes: restore a backup"
-        );
-        return Err(StoreError::Corrupt(problem.into()));
+        ));
     }
-    for table in TABLES {
+    for (table, _) in TABLES {
         let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if !db.prepare(find).and_then(|mut find| find.exists([table])).map_err(sqlite)? {
-            let problem = format!("{place} has no table {table}: restore a backup");
-            return Err(StoreError::Corrupt(problem.into()));
+            return Err(corrupt!("{place} has no table {table}: restore a backup"));
         }
     }
     Ok(())
 }
 
-fn is_empty(db: &Connection) -> Result<bool, rusqlite::Error> {
+fn is_empty(db: &Connection) -> rusqlite::Result<bool> {
     db.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
 }
 
 fn empty_file(path: &Path) -> StoreError {
-    StoreError::invalid(format!(
-        "{} is empty and contains no store: check its name",
-        path.display()
-    ))
+    invalid!("{} is empty and contains no store: check its name", path.display())
 }
 
-pub(super) fn version(db: &Connection) -> Result<i64, rusqlite::Error> {
+pub(super) fn version(db: &Connection) -> rusqlite::Result<i64> {
     db.query_row("SELECT user_version FROM pragma_user_version", [], |row| row.get(0))
 }
 
@@ -352,14 +312,10 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
             StoreError::Locked(display_name(path))
         }
         Some(ErrorCode::NotADatabase) => {
-            let problem = format!("{place} is not a database: choose another file for the store");
-            StoreError::invalid(problem)
+            invalid!("{place} is not a database: choose another file for the store")
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            let problem = format!(
-                "a page of {place} cannot be read: open a backup, or export what can be read"
-            );
-            StoreError::Corrupt(problem.into())
+            corrupt!("a page of {place} cannot be read: open a backup, or export what can be read")
         }
         Some(ErrorCode::CannotOpen) => {
             StoreError::Unreachable(display_name(path), error.to_string().into())
@@ -380,4 +336,36 @@ pub(super) fn runtime_failure(error: rusqlite::Error, path: &Path) -> StoreError
 
 fn display_name(path: &Path) -> Name {
     Name::from(path.display().to_string())
+}
+
+/// Truncates the WAL. SQLite overwrites deleted bytes in the file, but the WAL keeps older pages
+/// until it is truncated.
+pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
+    // An earlier reader blocks the truncation. Truncating blocks writers, so each attempt is short.
+    const PAUSE: Duration = Duration::from_millis(5);
+    wait_for(PAUSE);
+    let failed = |error| failure(error, path);
+    let db = connect(path, Access::Write).map_err(failed)?;
+    for _ in 0..=patience.as_millis() / PAUSE.as_millis() {
+        let cut = "PRAGMA wal_checkpoint(TRUNCATE)";
+        match db.query_row(cut, [], |row| row.get::<_, i64>(0)) {
+            // The empty WAL must also reach the disk, or a power loss restores its old content.
+            // SQLite does not sync it, but the next commit does.
+            Ok(0) => {
+                wait_for(patience);
+                return touch(&db).map_err(failed);
+            }
+            Ok(_) => {}
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(StoreError::Locked(path.display().to_string().into()))
+}
+
+/// Commits a write that changes nothing: the file header is rewritten.
+pub(super) fn touch(db: &Connection) -> rusqlite::Result<()> {
+    let version = version(db)?;
+    db.pragma_update(None, "user_version", version)
 }

@@ -3,78 +3,59 @@
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 
-/// Prepared statements, named after their subject or effect.
-pub(super) struct Statements<'db> {
-    pub(super) db: &'db Connection,
-    pub(super) begin: CachedStatement<'db>,
-    pub(super) commit: CachedStatement<'db>,
-    pub(super) find_log: CachedStatement<'db>,
-    pub(super) find_lease: CachedStatement<'db>,
-    pub(super) find_turn: CachedStatement<'db>,
-    pub(super) add_log: CachedStatement<'db>,
-    pub(super) add_record: CachedStatement<'db>,
-    pub(super) add_salt: CachedStatement<'db>,
-    pub(super) update_log: CachedStatement<'db>,
-    pub(super) add_turn: CachedStatement<'db>,
-    pub(super) add_key: CachedStatement<'db>,
-    pub(super) move_head: CachedStatement<'db>,
-    now: CachedStatement<'db>,
-    version: CachedStatement<'db>,
+/// Declares the statements with their names, and prepares them.
+macro_rules! statements {
+    ($($name:ident: $sql:expr,)*) => {
+        /// Prepared statements, named after their subject or effect.
+        pub(super) struct Statements<'db> {
+            pub(super) db: &'db Connection,
+            $(pub(super) $name: CachedStatement<'db>,)*
+        }
+
+        impl<'db> Statements<'db> {
+            pub(super) fn prepare(db: &'db Connection) -> rusqlite::Result<Self> {
+                Ok(Self { db, $($name: db.prepare_cached($sql)?,)* })
+            }
+        }
+    };
 }
 
-impl<'db> Statements<'db> {
-    pub(super) fn of(db: &'db Connection) -> Result<Self, rusqlite::Error> {
-        Ok(Self {
-            db,
-            begin: db.prepare_cached("BEGIN IMMEDIATE")?,
-            commit: db.prepare_cached("COMMIT")?,
-            find_log: db.prepare_cached(
-                "SELECT l.id, l.last, l.events, coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name,
-                 l.fork_at, l.of, l.fork, l.status FROM logs l LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
-                 WHERE l.tenant = ?1 AND l.name = ?2",
-            )?,
-            find_lease: db.prepare_cached(
-                "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2",
-            )?,
-            find_turn: db.prepare_cached("SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2")?,
-            add_log: db.prepare_cached(
-                "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes, created,
-                 updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4), ?5,
-                 ?6, ?7, 0, 0, ?8, ?8) RETURNING id, of",
-            )?,
-            add_record: db.prepare_cached(
-                "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
-                 segment, position, commitment, link, blob, content)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-            )?,
-            add_salt: db.prepare_cached("INSERT INTO salts VALUES (?1, ?2, ?3, ?4)")?,
-            update_log: db.prepare_cached(
-                "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
-                 updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
-                 WHERE id = ?1",
-            )?,
-            add_turn: db.prepare_cached(
-                "INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?,
-            add_key: db
-                .prepare_cached("INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)")?,
-            move_head: db.prepare_cached(
-                "UPDATE segments SET position = ?2, link = ?3, changes = ?4, sums = ?5, mac = ?6
-                 WHERE id = ?1",
-            )?,
-            now: db.prepare_cached(NOW)?,
-            version: db.prepare_cached("PRAGMA data_version")?,
-        })
-    }
+statements! {
+    begin: "BEGIN IMMEDIATE",
+    commit: "COMMIT",
+    find_log: "SELECT l.id, l.fork, l.fork_at, l.of, l.status, l.last, l.events,
+        coalesce(l.rewinds, ''), l.gone, l.kind, o.name, f.name FROM logs l
+        LEFT JOIN logs o ON o.id = l.of LEFT JOIN logs f ON f.id = l.fork
+        WHERE l.tenant = ?1 AND l.name = ?2",
+    find_lease: "SELECT owner, fence, until FROM leases WHERE tenant = ?1 AND log = ?2",
+    find_turn: "SELECT 1 FROM turns WHERE tenant = ?1 AND name = ?2",
+    add_log: "INSERT INTO logs (tenant, name, kind, of, fork, fork_at, last, events, bytes,
+        created, updated) VALUES (?1, ?2, ?3, (SELECT id FROM logs WHERE tenant = ?1 AND name = ?4),
+        ?5, ?6, ?7, 0, 0, ?8, ?8) RETURNING id, of",
+    add_record: "INSERT INTO records (tenant, log, seq, kind, at, events, last_event, about, size,
+        segment, position, commitment, link, blob, content)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+    add_salt: "INSERT INTO salts VALUES (?1, ?2, ?3, ?4)",
+    update_log: "UPDATE logs SET last = ?2, events = ?3, bytes = bytes + ?4,
+        updated = max(iif(last = ?8, 0, updated), ?5), rewinds = ?6, status = coalesce(?7, status)
+        WHERE id = ?1",
+    add_turn: "INSERT INTO turns (tenant, name, parent, log, first, last, prefix)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    add_key: "INSERT OR IGNORE INTO turn_keys VALUES (?1, ?2, ?3, ?4)",
+    move_head: "UPDATE segments SET position = ?2, link = ?3, changes = ?4, sums = ?5, mac = ?6
+        WHERE id = ?1",
+    now: NOW,
+    version: "PRAGMA data_version",
+}
 
+impl Statements<'_> {
     /// Returns the database's time in milliseconds.
-    pub(super) fn now(&mut self) -> Result<i64, rusqlite::Error> {
+    pub(super) fn now(&mut self) -> rusqlite::Result<i64> {
         self.now.query_row([], |row| row.get(0))
     }
 
     /// Returns the file's data version, which changes when another connection writes.
-    pub(super) fn version(&mut self) -> Result<i64, rusqlite::Error> {
+    pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
         self.version.query_row([], |row| row.get(0))
     }
 }
@@ -82,7 +63,7 @@ impl<'db> Statements<'db> {
 const NOW: &str = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
 /// Returns the database's time in milliseconds, for infrequent callers.
-pub(super) fn now(db: &Connection) -> Result<i64, rusqlite::Error> {
+pub(super) fn now(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached(NOW)?.query_row([], |row| row.get(0))
 }
 
@@ -91,8 +72,8 @@ pub(super) fn query_all<T>(
     db: &Connection,
     sql: &str,
     values: impl Params,
-    decode: impl FnMut(&Row<'_>) -> Result<T, rusqlite::Error>,
-) -> Result<Vec<T>, rusqlite::Error> {
+    decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
     db.prepare_cached(sql)?.query_map(values, decode)?.collect()
 }
 
@@ -101,7 +82,7 @@ pub(super) fn query_first<T>(
     db: &Connection,
     sql: &str,
     values: impl Params,
-    decode: impl FnOnce(&Row<'_>) -> Result<T, rusqlite::Error>,
-) -> Result<Option<T>, rusqlite::Error> {
+    decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
     db.prepare_cached(sql)?.query_row(values, decode).optional()
 }

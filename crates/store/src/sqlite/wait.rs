@@ -1,21 +1,21 @@
 //! Waits for new records from any process.
 //!
-//! A commit of this process wakes the tasks that wait for its logs. A commit of another process
-//! changes the file's data version, which is polled while a task waits.
+//! A commit of this process reports the ends of its logs. A commit of another process changes the
+//! file's data version, which is polled while a task waits.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use throughline_core::{LogId, StoreError, Tenant};
-use tokio::sync::Notify;
+use throughline_core::{Receipt, Tenant};
 
+use crate::rejection::Result;
 use crate::sqlite::read::{self, Readers};
 use crate::sqlite::schema::{Access, connect};
-use crate::sync::lock;
+use crate::sync::blocking;
+use crate::waits::{LogKey, WaitRegistry};
 
 /// The polling interval of the file.
 const LOOK: Duration = Duration::from_millis(20);
@@ -23,85 +23,40 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The waiting tasks.
 pub(super) struct Waiters {
     path: PathBuf,
-    waiting: Mutex<HashMap<(Tenant, LogId), Arc<Notify>>>,
+    pub(super) registry: WaitRegistry,
     watched: AtomicBool,
-    closed: AtomicBool,
 }
 
 impl Waiters {
     pub(super) fn new(path: &Path) -> Self {
-        Self {
-            path: path.to_owned(),
-            waiting: Mutex::default(),
-            watched: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-        }
+        let (registry, watched) = (WaitRegistry::default(), AtomicBool::new(false));
+        Self { path: path.to_owned(), registry, watched }
     }
 
     /// Waits until the log has a record after `after`.
     pub(super) async fn wait(
         self: &Arc<Self>,
         readers: &Readers,
-        key: (Tenant, LogId),
+        key: LogKey,
         after: u64,
-    ) -> Result<(), StoreError> {
-        loop {
-            if self.closed.load(Ordering::Acquire) {
-                return Err(StoreError::Closed);
-            }
-            let notify = Arc::clone(lock(&self.waiting).entry(key.clone()).or_default());
-            // Registers before the read, so that a write between the read and the wait still wakes
-            // this task.
-            let notified = notify.notified();
-            tokio::pin!(notified);
-            notified.as_mut().enable();
-            // A close before the registration does not wake this task.
-            if self.closed.load(Ordering::Acquire) {
-                return Err(StoreError::Closed);
-            }
+    ) -> Result<()> {
+        let read = async {
             self.watch();
             let (tenant, log) = key.clone();
             let last = readers.read(move |db| read::last(db, &tenant, &log)).await?;
-            if last > after {
-                let mut waiting = lock(&self.waiting);
-                // One reference is the map's, the other is this one.
-                if Arc::strong_count(&notify) <= 2 {
-                    waiting.remove(&key);
-                }
-                return Ok(());
-            }
-            notified.await;
-        }
+            self.registry.saw(&key, 0, last);
+            Ok(())
+        };
+        self.registry.wait(key.clone(), after, read).await
     }
 
-    /// Wakes the tasks that wait for these logs.
-    pub(super) fn wake<'l>(&self, tenant: &Tenant, logs: impl Iterator<Item = &'l LogId>) {
-        let waiting = lock(&self.waiting);
-        if waiting.is_empty() {
-            return;
-        }
-        for log in logs {
-            if let Some(notify) = waiting.get(&(tenant.clone(), log.clone())) {
-                notify.notify_waiters();
+    /// Wakes the tasks that wait for the written logs.
+    pub(super) fn wrote(&self, tenant: &Tenant, receipt: &Receipt) {
+        if !self.registry.is_empty() {
+            for written in &receipt.written {
+                self.registry.saw(&(tenant.clone(), written.log.clone()), 0, written.last);
             }
         }
-    }
-
-    /// Closes and wakes all tasks.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.wake_all();
-    }
-
-    fn wake_all(&self) {
-        lock(&self.waiting).values().for_each(|notify| notify.notify_waiters());
-    }
-
-    /// Removes cancelled tasks. Returns whether any task still waits.
-    fn has_waiters(&self) -> bool {
-        let mut waiting = lock(&self.waiting);
-        waiting.retain(|_, notify| Arc::strong_count(notify) > 1);
-        !waiting.is_empty()
     }
 
     /// Polls the file while a task waits.
@@ -112,33 +67,37 @@ impl Waiters {
         let waiters = Arc::clone(self);
         tokio::spawn(async move {
             let (mut db, mut seen) = (None, None);
-            while !waiters.closed.load(Ordering::Acquire) {
-                if db.is_none() {
-                    let path = waiters.path.clone();
-                    let opened = tokio::task::spawn_blocking(move || connect(&path, Access::Read));
-                    db = opened.await.ok().and_then(Result::ok);
-                }
+            while !waiters.registry.is_closed() && !waiters.registry.is_empty() {
                 let found = db.as_ref().and_then(version);
-                // The first poll has no baseline, and a failed poll has no result. Wake all tasks
-                // in both cases.
+                // The first poll has no baseline, and a failed poll has no result.
                 if found.is_none() || found != seen {
-                    waiters.wake_all();
-                }
-                if found.is_none() {
-                    db = None;
-                }
-                seen = found;
-                if !waiters.has_waiters() {
-                    break;
+                    (db, seen) = waiters.read_logs(db.filter(|_| found.is_some())).await.unzip();
                 }
                 tokio::time::sleep(LOOK).await;
             }
             waiters.watched.store(false, Ordering::Release);
             // A task may have registered while the polling ended.
-            if waiters.has_waiters() && !waiters.closed.load(Ordering::Acquire) {
-                waiters.wake_all();
+            if !waiters.registry.is_closed() && !waiters.registry.is_empty() {
+                waiters.watch();
             }
         });
+    }
+
+    /// Reads the ends of the logs that tasks wait for. Returns the connection and the data version
+    /// before the read.
+    async fn read_logs(self: &Arc<Self>, db: Option<Connection>) -> Option<(Connection, i64)> {
+        let waiters = Arc::clone(self);
+        let read = blocking(move || {
+            let db = db.map_or_else(|| connect(&waiters.path, Access::Read), Ok);
+            let Ok(db) = db else { return Ok(None) };
+            let Some(version) = version(&db) else { return Ok(None) };
+            for key in waiters.registry.waited(None) {
+                let Ok(last) = read::last(&db, &key.0, &key.1) else { return Ok(None) };
+                waiters.registry.saw(&key, 0, last);
+            }
+            Ok(Some((db, version)))
+        });
+        read.await.ok().flatten()
     }
 }
 

@@ -14,16 +14,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::manifest::{Manifest, Series, Signer};
 use crate::options::{Durability, Options};
 use crate::protection::Protection;
+use crate::rejection::{Result, invalid};
 use crate::row_mac::{RowKey, RowState};
 use crate::sealed_batch::{SealedBatch, SealedRecord};
-use crate::sqlite::admin::touch;
 use crate::sqlite::chains::{Chains, write_manifest};
 use crate::sqlite::commit::CommitError;
 use crate::sqlite::reserve;
-use crate::sqlite::schema::{instant, runtime_failure, wait_for};
+use crate::sqlite::schema::{instant, runtime_failure, touch, wait_for};
 use crate::sqlite::statements::{Statements, now};
 use crate::sqlite::wait::Waiters;
-use crate::sqlite::{rows, tally};
+use crate::sqlite::{protect, tally};
 use crate::sync::lock;
 
 /// Maximum number of batches per transaction, which limits the wait of the first one.
@@ -47,11 +47,10 @@ pub(super) struct WriterHandle {
 enum SqliteJob {
     Commit(QueuedBatch),
     Act(Box<dyn FnOnce(&mut SqliteWriter<'_>) + Send>),
-    Sign(Arc<Signer>),
     Close(Reply<()>),
 }
 
-type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+type Reply<T> = oneshot::Sender<Result<T>>;
 
 /// A batch and the channel of its caller.
 struct QueuedBatch {
@@ -129,7 +128,7 @@ impl Queue {
     }
 
     /// Updates the estimate of the available space from a result.
-    fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt, StoreError>) {
+    fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt>) {
         let bytes = weight(batch);
         match result {
             // An erasing batch writes more than its size.
@@ -146,19 +145,7 @@ impl Queue {
     }
 }
 
-/// The batches of one transaction.
-trait Batches {
-    /// Returns the batch with this index, if there is one.
-    fn get(&mut self, place: usize) -> Option<&SealedBatch>;
-}
-
-impl Batches for &SealedBatch {
-    fn get(&mut self, place: usize) -> Option<&SealedBatch> {
-        (place == 0).then_some(*self)
-    }
-}
-
-/// Batches of several callers. It grows while earlier batches are written.
+/// The batches of one transaction. It grows while earlier batches are written.
 struct BatchGroup<'q> {
     batches: Vec<QueuedBatch>,
     bytes: usize,
@@ -169,9 +156,8 @@ impl<'q> BatchGroup<'q> {
     fn new(first: QueuedBatch, queue: &'q mut Queue) -> Self {
         Self { bytes: weight(&first.batch), batches: vec![first], queue }
     }
-}
 
-impl Batches for BatchGroup<'_> {
+    /// Returns the batch with this index, if there is one.
     fn get(&mut self, place: usize) -> Option<&SealedBatch> {
         let has_room = self.batches.len() < GROUP && self.bytes < MAX_GROUP_BYTES;
         if place == self.batches.len()
@@ -192,7 +178,7 @@ impl WriterHandle {
         options: &Options,
         name: Name,
         waiters: Arc<Waiters>,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let mut queue = Queue::new(queue);
         let (path, chains) = (path.to_owned(), Chains::new(name));
@@ -214,14 +200,12 @@ impl WriterHandle {
             };
             writer.run(&mut queue);
         });
-        let thread = thread.map_err(|error| {
-            StoreError::invalid(format!("cannot start the writer thread: {error}"))
-        })?;
+        let thread = thread.map_err(|error| invalid!("cannot start the writer thread: {error}"))?;
         let room = Arc::new(Semaphore::new(options.queue.max(1)));
         Ok(Self { jobs, room, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt, StoreError> {
+    pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt> {
         let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, receipt) = oneshot::channel();
         let job = SqliteJob::Commit(QueuedBatch { batch, reply, room });
@@ -232,23 +216,16 @@ impl WriterHandle {
     /// Gives the writer the key of row MACs, and adds sums to the store if it has none.
     pub(super) fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         self.run(move |writer| {
-            writer.act(|db, _| rows::protect(db, &protection))?;
+            writer.act(|db, _| protect::protect(db, &protection))?;
             writer.chains.key = Some(protection.key);
             Ok(())
         })
     }
 
-    /// Runs a closure on the writer's connection, in a separate transaction.
-    pub(super) fn act<T: Send + 'static>(
+    /// Runs a closure on the writer thread.
+    pub(super) fn run<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError> + Send + 'static,
-    ) -> StoreFuture<'_, T> {
-        self.run(move |writer| writer.act(act))
-    }
-
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut SqliteWriter<'_>) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut SqliteWriter<'_>) -> Result<T> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         let (reply, answer) = oneshot::channel();
         let job = SqliteJob::Act(Box::new(move |writer: &mut SqliteWriter<'_>| {
@@ -263,11 +240,14 @@ impl WriterHandle {
     }
 
     pub(super) fn sign_with(&self, signer: Arc<Signer>) {
+        let sign = move |writer: &mut SqliteWriter<'_>| {
+            writer.series = Some(Series::new(signer, writer.chains.writer.clone()));
+        };
         // A thread that has ended signs nothing.
-        drop(self.jobs.send(SqliteJob::Sign(signer)));
+        drop(self.jobs.send(SqliteJob::Act(Box::new(sign))));
     }
 
-    pub(super) async fn close(&self) -> Result<(), StoreError> {
+    pub(super) async fn close(&self) -> Result<()> {
         let (reply, closed) = oneshot::channel();
         if self.jobs.send(SqliteJob::Close(reply)).is_err() {
             return Ok(());
@@ -316,9 +296,6 @@ impl SqliteWriter<'_> {
                     }
                 }
                 Ok(SqliteJob::Act(act)) => act(self),
-                Ok(SqliteJob::Sign(signer)) => {
-                    self.series = Some(Series::new(signer, self.chains.writer.clone()));
-                }
                 Ok(SqliteJob::Close(reply)) => {
                     let settled = self.try_sign_and_flush(Duration::ZERO);
                     let settled = settled.map_err(|error| runtime_failure(error, &self.path));
@@ -353,49 +330,45 @@ impl SqliteWriter<'_> {
     fn commit(&mut self, mut group: BatchGroup<'_>) {
         let results = self.transaction(&mut group);
         let BatchGroup { batches, queue, .. } = group;
-        // A locked or damaged file affects all batches.
-        let is_one_batchs = matches!(results, Err(StoreError::Full | StoreError::Database(_)));
-        let results = match results {
-            Err(_) if is_one_batchs && batches.len() > 1 => {
-                batches.iter().map(|QueuedBatch { batch, .. }| self.alone(batch, queue)).collect()
-            }
-            results => {
-                let results = results.unwrap_or_else(|error| vec![Err(error); batches.len()]);
-                for (QueuedBatch { batch, .. }, result) in batches.iter().zip(&results) {
-                    queue.learn(batch, result);
+        match results {
+            // A locked or damaged file affects all batches.
+            Err(StoreError::Full | StoreError::Database(_)) if batches.len() > 1 => {
+                for waiting in batches {
+                    // A batch of at most this size may recently not have fit.
+                    let Some(waiting) = queue.admit(waiting) else { continue };
+                    // Full, so that it does not grow.
+                    let bytes = MAX_GROUP_BYTES;
+                    let batches = vec![waiting];
+                    let mut alone = BatchGroup { batches, bytes, queue: &mut *queue };
+                    let results = self.transaction(&mut alone);
+                    self.reply(alone.batches, results, queue);
                 }
-                results
             }
-        };
+            results => self.reply(batches, results, queue),
+        }
+    }
+
+    /// Sends the results to the callers, and wakes the tasks that wait for the written logs.
+    fn reply(
+        &mut self,
+        batches: Vec<QueuedBatch>,
+        results: Result<Vec<Result<Receipt>>>,
+        queue: &mut Queue,
+    ) {
+        let results = results.unwrap_or_else(|error| vec![Err(error); batches.len()]);
         for (QueuedBatch { batch, reply, room }, result) in batches.into_iter().zip(results) {
-            let has_written = matches!(&result, Ok(receipt) if !receipt.repeated);
+            queue.learn(&batch, &result);
+            if let Ok(receipt) = &result {
+                self.waiters.wrote(&batch.tenant, receipt);
+            }
             // The caller may be cancelled.
             drop(reply.send(result));
             drop(room);
-            if has_written {
-                let logs = batch.appends.iter().map(|append| &append.log);
-                self.waiters.wake(&batch.tenant, logs);
-            }
         }
-    }
-
-    /// Commits a batch in a separate transaction, unless a batch of at most its size recently did
-    /// not fit.
-    fn alone(&mut self, batch: &SealedBatch, queue: &mut Queue) -> Result<Receipt, StoreError> {
-        if queue.refuses(batch) {
-            return Err(StoreError::Full);
-        }
-        let done = self.transaction(&mut &*batch);
-        let result = done.and_then(|mut done| done.pop().unwrap_or(Err(StoreError::Closed)));
-        queue.learn(batch, &result);
-        result
     }
 
     /// Writes batches in one transaction until there is no next one.
-    fn transaction(
-        &mut self,
-        batches: &mut impl Batches,
-    ) -> Result<Vec<Result<Receipt, StoreError>>, StoreError> {
+    fn transaction(&mut self, batches: &mut BatchGroup<'_>) -> Result<Vec<Result<Receipt>>> {
         let outcome = self.try_transaction(batches);
         outcome.map_err(|error| {
             self.chains.roll_back();
@@ -407,39 +380,28 @@ impl SqliteWriter<'_> {
 
     fn try_transaction(
         &mut self,
-        batches: &mut impl Batches,
-    ) -> Result<Vec<Result<Receipt, StoreError>>, rusqlite::Error> {
+        batches: &mut BatchGroup<'_>,
+    ) -> rusqlite::Result<Vec<Result<Receipt>>> {
         self.set_synchronous(self.durability == Durability::Durable)?;
-        let hot = match &mut self.hot {
-            Some(hot) => hot,
-            none => none.insert(Statements::of(self.db)?),
-        };
+        let mut hot = self.hot.take().map_or_else(|| Statements::prepare(self.db), Ok)?;
         hot.begin.execute([])?;
         let now = hot.now()?;
-        self.chains.known.begin(hot)?;
+        self.chains.known.begin(&mut hot)?;
         let mut results = Vec::new();
         while let Some(batch) = batches.get(results.len()) {
-            results.push(match self.chains.apply(hot, batch, now) {
+            results.push(match self.chains.apply(&mut hot, batch, now) {
                 Ok(receipt) => Ok(receipt),
                 Err(CommitError::Rejected(error)) => Err(error),
                 Err(CommitError::Failed(error)) => return Err(error),
             });
         }
-        let key = self.chains.key.clone();
-        if let Some(key) = &key {
-            self.chains.write_heads(hot, key)?;
-        }
-        let manifest = match (&self.series, &key) {
-            (Some(series), Some(key)) if self.chains.is_manifest_due(now) => {
-                sign(self.db, key, series, &self.chains, now)?
-            }
-            (_, _) => None,
-        };
+        self.chains.write_heads(&mut hot)?;
+        let manifest = if self.chains.is_manifest_due(now) { self.sign(now)? } else { None };
         hot.commit.execute([])?;
+        self.hot = Some(hot);
         self.chains.committed();
-        if let (Some(manifest), Some(series)) = (manifest, &mut self.series) {
-            series.wrote(&manifest);
-            self.chains.signed(now);
+        if let Some(manifest) = manifest {
+            self.signed(&manifest, now);
         }
         let is_unsigned = self.series.is_some() && self.chains.have_moved();
         self.unsigned = is_unsigned.then(|| self.unsigned.unwrap_or_else(instant));
@@ -461,7 +423,7 @@ impl SqliteWriter<'_> {
         }
     }
 
-    fn try_sign_and_flush(&mut self, unsigned: Duration) -> Result<(), rusqlite::Error> {
+    fn try_sign_and_flush(&mut self, unsigned: Duration) -> rusqlite::Result<()> {
         let is_due = |since| instant().saturating_duration_since(since) >= unsigned;
         let wanted =
             self.series.is_some() && self.chains.have_moved() && self.unsigned.is_none_or(is_due);
@@ -471,29 +433,47 @@ impl SqliteWriter<'_> {
         self.set_synchronous(true)?;
         let signed = self.in_transaction(|writer| {
             let now = now(writer.db)?;
-            let (series, key) = (writer.series.as_ref(), writer.chains.key.as_ref());
-            let (Some(series), Some(key), true) = (series, key, wanted) else {
+            let manifest = if wanted { writer.sign(now)? } else { None };
+            if manifest.is_none() {
                 // Any synchronous commit also flushes earlier ones.
                 touch(writer.db)?;
-                return Ok::<_, rusqlite::Error>(None);
-            };
-            let manifest = sign(writer.db, key, series, &writer.chains, now)?;
-            Ok(manifest.map(|manifest| (now, manifest)))
+            }
+            Ok::<_, rusqlite::Error>(manifest.map(|manifest| (now, manifest)))
         })?;
-        // The series advances only after the manifest is stored.
-        if let (Some((now, manifest)), Some(series)) = (signed, &mut self.series) {
-            series.wrote(&manifest);
-            self.chains.signed(now);
+        if let Some((now, manifest)) = signed {
+            self.signed(&manifest, now);
             self.unsigned = None;
         }
         self.unflushed = None;
         Ok(())
     }
 
-    fn act<T>(
+    /// Signs and stores a manifest of the changes, if there are any.
+    fn sign(&self, now: i64) -> rusqlite::Result<Option<Manifest>> {
+        let (Some(series), Some(key)) = (&self.series, &self.chains.key) else { return Ok(None) };
+        let (heads, mut rows) = self.chains.moved();
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        rows.extend(tally::stored(self.db)?.and_then(|stored| RowState::of_store(&stored)));
+        let manifest = series.next(now, heads, rows);
+        write_manifest(self.db, key, &manifest)?;
+        Ok(Some(manifest))
+    }
+
+    /// Advances the series, after the manifest is stored.
+    fn signed(&mut self, manifest: &Manifest, now: i64) {
+        if let Some(series) = &mut self.series {
+            series.wrote(manifest);
+        }
+        self.chains.signed(now);
+    }
+
+    /// Runs a closure on the writer's connection, in a separate transaction.
+    pub(super) fn act<T>(
         &mut self,
         act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T> {
         let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
         let ready = self.set_synchronous(true).map_err(CommitError::Failed);
         let done = ready.and_then(|()| self.in_transaction(work));
@@ -525,7 +505,7 @@ impl SqliteWriter<'_> {
         done
     }
 
-    fn set_synchronous(&mut self, full: bool) -> Result<(), rusqlite::Error> {
+    fn set_synchronous(&mut self, full: bool) -> rusqlite::Result<()> {
         if self.is_synchronous == full {
             return Ok(());
         }
@@ -533,24 +513,6 @@ impl SqliteWriter<'_> {
         self.is_synchronous = full;
         Ok(())
     }
-}
-
-/// Signs and stores a manifest of the changes, if there are any.
-fn sign(
-    db: &Connection,
-    key: &RowKey,
-    series: &Series,
-    chains: &Chains,
-    now: i64,
-) -> Result<Option<Manifest>, rusqlite::Error> {
-    let (heads, mut rows) = chains.moved();
-    if rows.is_empty() {
-        return Ok(None);
-    }
-    rows.extend(tally::stored(db)?.and_then(|stored| RowState::of_store(&stored)));
-    let manifest = series.next(now, heads, rows);
-    write_manifest(db, key, &manifest)?;
-    Ok(Some(manifest))
 }
 
 fn weight(batch: &SealedBatch) -> usize {

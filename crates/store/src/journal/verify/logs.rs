@@ -236,11 +236,11 @@ impl Journal {
             };
             // Only an erasure between the two reads explains the difference; its record follows the
             // row's end.
-            let anew = self.current_summary(tenant, &now).await?;
-            if anew.erasures.last <= head.last {
+            let again = self.current_summary(tenant, &now).await?;
+            if again.erasures.last <= head.last {
                 return fail(place, problem);
             }
-            (head, summary) = (now, anew);
+            (head, summary) = (now, again);
         }
         // Another process erases continuously; the next verification covers this log.
         Ok(())

@@ -179,7 +179,7 @@ async fn waiting_task_is_woken_by_other_nodes() {
     timeout(Duration::from_mins(1), wait).await.expect("polling finds it").unwrap().unwrap();
     let wait = waiting(&there, "a", 4);
     waited_for(&there, "a").await;
-    AdminBackend::close(&*there).await.unwrap();
+    Driver::close(&*there).await.unwrap();
     assert!(matches!(wait.await.unwrap(), Err(StoreError::Closed)));
 }
 

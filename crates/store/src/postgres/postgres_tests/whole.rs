@@ -17,7 +17,7 @@ async fn heads_are_signed_during_writes_and_on_close() {
     // The node signs by itself after a short time.
     until(async || other.manifests(0, 9).await.unwrap().len() == 1).await;
     commit(&node, adding([append("a", [record("y")])])).await.unwrap();
-    AdminBackend::close(&*node).await.unwrap();
+    Driver::close(&*node).await.unwrap();
     assert!(matches!(commit(&node, adding([append("a", [])])).await, Err(StoreError::Closed)));
     let kept = other.manifests(0, 9).await.unwrap();
     let statements: Vec<_> = kept
@@ -111,10 +111,12 @@ async fn backup_is_a_complete_sqlite_file() {
     let keys = crate::key_file_of(&to);
     let owner = BackupOwner { backup: "1f".into(), store: "2f".into() };
     let plan = NewBackup { file: to.clone(), keys: keys.clone(), owner };
-    node.backup(plan.clone(), &progress).await.unwrap();
+    crate::sqlite::backup(&*node, plan.clone(), &progress).await.unwrap();
     let heard = heard.into_inner().unwrap();
     assert!(heard.is_sorted() && heard.last() == Some(&1.0));
-    assert!(said(node.backup(plan, &|_| {}).await).contains("choose another name"));
+    assert!(
+        said(crate::sqlite::backup(&*node, plan, &|_| {}).await).contains("choose another name")
+    );
     let file = rusqlite::Connection::open(&to).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM records"), 201);

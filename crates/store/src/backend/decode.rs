@@ -1,0 +1,51 @@
+//! Decodes the rows that both databases return, with the columns in the order of these decoders.
+
+use throughline_core::{LogHead, VaultTurn};
+
+use crate::rejection::Result;
+use crate::row::{ApiKeyRow, Row, Salt, fork_of};
+use crate::row_mac::SegmentRow;
+use crate::sql::{SqlRow, decode};
+
+/// The columns of a log `l`, its Thread `o` and its parent `f`.
+pub(super) const LOG_COLUMNS: &str = "l.name, l.kind, o.name, l.rewinds, l.status, l.last, \
+    l.events, l.bytes, l.created, l.updated, l.gone, f.name, l.fork_at";
+
+/// The columns of a record `r`, its segment `g` and its salt `s`.
+pub(super) const RECORD_COLUMNS: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, \
+    r.size, r.commitment, r.link, g.writer, r.position, r.blob, r.content, r.erased, s.epoch, \
+    s.salt";
+
+/// The columns of an API key `k` and its tenant `t`.
+pub(super) const API_KEY_COLUMNS: &str =
+    "t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked, k.mac";
+
+pub(super) fn log_head(row: &SqlRow) -> Result<LogHead> {
+    let fork = fork_of(row.get(11)?, row.get(12)?);
+    Ok(decode!(row, 0, LogHead {
+        log, kind, of, rewinds, status, last, events, bytes, created, updated, gone
+    } { fork }))
+}
+
+pub(super) fn record(row: &SqlRow) -> Result<Row> {
+    let (epoch, bytes): (Option<u32>, _) = (row.get(14)?, row.get::<Option<_>>(15)?);
+    let salt = epoch.zip(bytes).map(|(epoch, bytes)| Salt { epoch, bytes });
+    Ok(decode!(row, 0, Row {
+        seq, kind, at, events, last_event, about, size, commitment, link, writer, position, blob,
+        content, erased
+    } { salt }))
+}
+
+pub(super) fn api_key(row: &SqlRow) -> Result<ApiKeyRow> {
+    Ok(decode!(row, 0, ApiKeyRow { tenant, id, label, limits, hash, created, revoked, mac }))
+}
+
+/// Decodes a captured turn, whose columns begin at `first`.
+pub(crate) fn vault_turn(row: &SqlRow, first: usize) -> Result<VaultTurn> {
+    Ok(decode!(row, first, VaultTurn { id, parent, log, first, last, prefix, gone }))
+}
+
+/// Decodes the columns of `segments`; see [`TABLES`](crate::sql::TABLES).
+pub(super) fn segment(row: &SqlRow) -> Result<SegmentRow> {
+    Ok(decode!(row, 0, SegmentRow { id, tenant, writer, position, link, changes, sums }))
+}
