@@ -5,7 +5,6 @@
 //! that needs no database access is implemented once, above this trait: sealing and opening,
 //! reading through forks, forgetting, exporting, verifying.
 
-pub(crate) mod consistency;
 pub(crate) mod decode;
 mod driver;
 pub(crate) mod row_sums;
@@ -29,6 +28,9 @@ use crate::row_mac::{RowKey, RowSnapshot, RowState, TALLY_NAME};
 use crate::sql::{SqlRow, decode, kind_number, values};
 
 pub(crate) use crate::backend::driver::{Dialect, Driver, SnapshotWork};
+
+/// Queries that must return no rows, each after a comment with the problem that a row indicates.
+const CONSISTENCY_CHECKS: &str = include_str!("backend/consistency.sql");
 
 /// The number of the tenant `$1`.
 const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
@@ -303,7 +305,9 @@ pub(crate) trait Backend: Driver {
     fn check(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move {
             let mut problems = self.check_files().await?;
-            for (sql, problem) in consistency::CHECKS {
+            let checks = CONSISTENCY_CHECKS.split("\n\n").skip(1);
+            for (problem, sql) in checks.filter_map(|check| check.split_once('\n')) {
+                let problem = problem.trim_start_matches("-- ");
                 let rows = self.query(&format!("{sql} LIMIT 20"), &[]);
                 let place = |row: &SqlRow| Ok(format!("{} {problem}.", row.get::<String>(0)?));
                 problems.extend(decoded(rows, place).await?);
@@ -394,7 +398,8 @@ pub(crate) trait Backend: Driver {
     /// Lists tenants that have a log or an API key. A tenant whose first batch was rejected has
     /// only a number.
     fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
-        let sql = "SELECT name FROM tenants t WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
+        let sql = "SELECT name FROM tenants t \
+                   WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
                    OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = t.id) ORDER BY name";
         decoded(self.query(sql, &[]), |row| row.get(0))
     }

@@ -75,49 +75,46 @@ impl Keys {
             return Err(refused);
         }
         // Change nothing until the keys are known to open the store.
-        let opened = match &kept {
-            None => None,
-            Some((_, kept)) => match opened_secret(&epochs, kept) {
-                Err(StoreError::WrongKey) => return Err(refused),
-                Err(error) => return Err(error),
-                Ok(opened) => Some((opened, epoch_of(kept))),
-            },
+        let opened = match kept.as_ref().map(|(_, kept)| opened_secret(&epochs, kept)).transpose() {
+            Err(StoreError::WrongKey) => return Err(refused),
+            opened => opened?,
         };
         if latest == 0 && kept.is_some() && master.is_some() {
             return Err(StoreError::invalid(
-                "this store has no master key yet: open it without one, or give it this one with `throughline rotate`",
+                "this store has no master key yet: open it without one, or give it this one with \
+                 `throughline rotate`",
             ));
         }
         if options.read_only {
             let problem = "the database contains no store: check its name";
-            let (opened, _) = opened.ok_or_else(|| StoreError::invalid(problem))?;
+            let opened = opened.ok_or_else(|| StoreError::invalid(problem))?;
             let latest = epochs.keys().copied().max().unwrap_or(0);
             return Ok(Self::with(opened.secret, epochs, latest));
         }
-        if let Some((opened, epoch)) = &opened {
-            backend.protect(opened.protection(&epochs, *epoch)?).await?;
+        if let Some(opened) = &opened {
+            backend.protect(opened.protection(&epochs)?).await?;
         }
         let current = match master {
             // Without a master key in the options, use the latest epoch whose key is available.
             None => epochs.keys().copied().max().unwrap_or(0),
-            Some(MasterKey(key)) => match epoch_with(&epochs, key) {
-                Some(number) => number,
-                None => {
-                    let number = latest + 1;
+            Some(MasterKey(key)) => {
+                let known = epoch_with(&epochs, key);
+                let number = known.unwrap_or(latest + 1);
+                if known.is_none() {
                     register_epoch(backend, number, key).await?;
                     epochs.insert(number, key.clone());
-                    number
                 }
-            },
+                number
+            }
         };
         let fresh = Secret::new(cipher::random()?);
         let kept = backend.keep(SECRET, wrapped(&epochs, current, &*fresh)?).await?;
         let made = opened_secret(&epochs, &kept)?;
         if opened.is_none() {
-            backend.protect(made.protection(&epochs, epoch_of(&kept))?).await?;
+            backend.protect(made.protection(&epochs)?).await?;
         }
         let keys = Self::with(made.secret, epochs, current);
-        if epoch_of(&kept) != keys.epoch() {
+        if made.epoch != current {
             backend.replace(SECRET, keys.wrapped()?).await?;
         }
         Ok(keys)
@@ -288,27 +285,23 @@ async fn register_epoch(backend: &dyn Backend, number: u32, key: &Secret) -> Res
 /// The decrypted secret of a store.
 struct OpenedSecret {
     secret: Secret,
+    /// The epoch under which the secret is wrapped.
+    epoch: u32,
     /// Whether it carries the mark that the index rows have MACs.
     is_marked: bool,
 }
 
 impl OpenedSecret {
-    fn protection(&self, epochs: &BTreeMap<u32, Secret>, epoch: u32) -> Result<Protection> {
-        Ok(Protection {
-            key: row_key(&self.secret),
-            api_keys: ApiKeyMac::new(&self.secret),
-            is_marked: self.is_marked,
-            marked: Some(wrapped(epochs, epoch, &marked(&self.secret))?),
-        })
+    fn protection(&self, epochs: &BTreeMap<u32, Secret>) -> Result<Protection> {
+        let Self { secret, epoch, is_marked } = self;
+        let (key, api_keys) = (row_key(secret), ApiKeyMac::new(secret));
+        let marked = Some(wrapped(epochs, *epoch, &marked(secret))?);
+        Ok(Protection { key, api_keys, is_marked: *is_marked, marked })
     }
 }
 
 fn marked(secret: &Secret) -> Zeroizing<Vec<u8>> {
     Zeroizing::new([secret.as_slice(), &[MARK]].concat())
-}
-
-fn epoch_of(kept: &[u8]) -> u32 {
-    kept.first_chunk().map_or(0, |epoch| u32::from_be_bytes(*epoch))
 }
 
 fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<Bytes> {
@@ -342,7 +335,7 @@ fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSe
         [MARK] => true,
         _ => return Err(damaged()),
     };
-    Ok(OpenedSecret { secret: Secret::new(*secret), is_marked })
+    Ok(OpenedSecret { secret: Secret::new(*secret), epoch, is_marked })
 }
 
 /// Returns the first bytes of a hash.

@@ -45,7 +45,9 @@ impl WaitRegistry {
         let mut closed = self.closed.subscribe();
         read.await?;
         tokio::select! {
-            seen = last.wait_for(|last| *last > after) => seen.map(drop).map_err(|_| StoreError::Closed),
+            seen = last.wait_for(|last| *last > after) => {
+                seen.map(drop).map_err(|_| StoreError::Closed)
+            }
             _ = closed.wait_for(|closed| *closed) => Err(StoreError::Closed),
         }
     }

@@ -18,6 +18,7 @@ use crate::journal::seal::seal_as_operator;
 use crate::rejection::{Result, check_name, corrupt};
 use crate::row::ApiKeyRow;
 use crate::sealed_batch::KeyChange;
+use crate::sql::timestamp;
 
 #[cfg(test)]
 #[path = "api_keys_tests.rs"]
@@ -288,16 +289,10 @@ fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
 
 impl ApiKey {
     fn from_row(row: ApiKeyRow) -> Result<Self> {
-        let instant = |at| Timestamp::from_millisecond(at).unwrap_or(Timestamp::MIN);
         let limits = KeyLimits::read(&row.limits)
             .ok_or_else(|| corrupt!("the stored limits of API key {} are invalid", row.id))?;
-        Ok(Self {
-            tenant: row.tenant,
-            id: row.id,
-            label: row.label,
-            limits,
-            created: instant(row.created),
-            revoked: row.revoked.map(instant),
-        })
+        let ApiKeyRow { tenant, id, label, created, revoked, .. } = row;
+        let (created, revoked) = (timestamp(created), revoked.map(timestamp));
+        Ok(Self { tenant, id, label, limits, created, revoked })
     }
 }

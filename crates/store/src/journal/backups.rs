@@ -122,8 +122,7 @@ impl Journal {
             return Err(crate::rejection::backup_exists(path));
         }
         if file == keys {
-            let problem = "the key file and the backup must be different files";
-            return Err(StoreError::invalid(problem));
+            return Err(invalid!("the key file and the backup must be different files"));
         }
         let backup = Name::from(hex(&cipher::random::<16>()?));
         let owner = BackupOwner { backup, store: self.signer.store().into() };
@@ -308,9 +307,7 @@ impl Journal {
             // A different store may now be at this path; nothing in it may be destroyed.
             let first = backup.manifests(i64::MIN, 1).await?;
             if !first.iter().all(|(_, manifest)| manifest.is_signed_by(&self.signer.store())) {
-                return Err(StoreError::invalid(
-                    "the file at this path is a backup of another store",
-                ));
+                return Err(invalid!("the file at this path is a backup of another store"));
             }
             backup.protect(self.keys.backup_protection()).await?;
             // The backup may use other master key epochs. The fact that something was destroyed is

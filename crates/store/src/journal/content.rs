@@ -1,7 +1,6 @@
 //! Reads records through forks and opens their contents.
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use throughline_core::{Content, LogId, Record, StoreError, Tenant};
 
 use crate::cipher::{self, SaltBytes};
@@ -9,6 +8,7 @@ use crate::journal::Journal;
 use crate::query::Span;
 use crate::rejection::{Result, corrupt, no_log};
 use crate::row::{ErasureReason, Row};
+use crate::sql::timestamp;
 
 impl Journal {
     /// Returns the records of a log in `span`, including those shared through forks.
@@ -61,16 +61,10 @@ impl Journal {
             Ok((content, _)) => Content::Here(content),
             Err(erased) => Content::Gone(erased.to_elision_reason()),
         };
-        let events = row
-            .last_event
-            .map(|last| (last.saturating_sub(u64::from(row.events)).saturating_add(1), last));
-        Ok(Record {
-            seq: row.seq,
-            kind: row.kind.clone(),
-            at: Timestamp::from_millisecond(row.at).unwrap_or(Timestamp::MIN),
-            events,
-            content,
-        })
+        let first = |last: u64| last.saturating_sub(row.events.into()).saturating_add(1);
+        let events = row.last_event.map(|last| (first(last), last));
+        let (seq, kind, at) = (row.seq, row.kind.clone(), timestamp(row.at));
+        Ok(Record { seq, kind, at, events, content })
     }
 
     /// Returns the content of a row with its salt, or the reason for its erasure. The content may

@@ -84,15 +84,9 @@ impl Journal {
         progress: Progress<'_>,
     ) -> Result<ExportSummary> {
         let chosen = self.threads_of(tenant, threads).await?;
-        let mut export = Export {
-            journal: self,
-            tenant,
-            redaction,
-            out,
-            chunk: Vec::with_capacity(CHUNK),
-            hash: Sha256::new(),
-            done: ExportSummary::default(),
-        };
+        let (chunk, hash) = (Vec::with_capacity(CHUNK), Sha256::new());
+        let done = ExportSummary::default();
+        let mut export = Export { journal: self, tenant, redaction, out, chunk, hash, done };
         export.signed_line(&json::object(|line| {
             line.string("format", FORMAT).number("version", VERSION);
             line.string("store", &self.signer.store()).string("tenant", &tenant.0);
@@ -334,8 +328,8 @@ fn write_content(line: &mut json::Object<'_>, content: &[u8]) {
 }
 
 impl Manifest {
-    /// Returns the manifest as a JSON line: the last line of an export, or the content of a manifest
-    /// file.
+    /// Returns the manifest as a JSON line: the last line of an export, or the content of a
+    /// manifest file.
     pub fn json(&self) -> Json {
         json::object(|line| {
             line.object("manifest", |inner| {

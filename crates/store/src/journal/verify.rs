@@ -57,30 +57,33 @@ pub enum Warning {
 impl Warning {
     /// Returns the machine-readable name.
     pub fn code(self) -> &'static str {
+        self.code_and_text().0
+    }
+
+    fn code_and_text(self) -> (&'static str, &'static str) {
         match self {
-            Warning::KeyBesideData => "key-beside-data",
-            Warning::NoManifest => "no-manifest",
-            Warning::RowsWithoutMacs => "rows-without-macs",
+            Warning::KeyBesideData => (
+                "key-beside-data",
+                "the signing key is stored beside the data: anyone who can write to the store can \
+                 sign changes. Use a master key, or keep a manifest elsewhere",
+            ),
+            Warning::NoManifest => (
+                "no-manifest",
+                "there is no signed manifest: truncation at the end is not detected. Keep a \
+                 manifest elsewhere, with --write-manifest",
+            ),
+            Warning::RowsWithoutMacs => (
+                "rows-without-macs",
+                "the store has schema version 1: only records and what they prove are covered. \
+                 Open it once for writing, which adds the MACs of the other tables",
+            ),
         }
     }
 }
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Warning::KeyBesideData => {
-                "the signing key is stored beside the data: anyone who can write to the store can \
-                 sign changes. Use a master key, or keep a manifest elsewhere"
-            }
-            Warning::NoManifest => {
-                "there is no signed manifest: truncation at the end is not detected. \
-                 Keep a manifest elsewhere, with --write-manifest"
-            }
-            Warning::RowsWithoutMacs => {
-                "the store has schema version 1: only records and what they prove are covered. Open \
-                 it once for writing, which adds the MACs of the other tables"
-            }
-        })
+        f.write_str(self.code_and_text().1)
     }
 }
 

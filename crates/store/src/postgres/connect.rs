@@ -40,9 +40,7 @@ impl Server {
     /// Parses the URL without connecting.
     pub(super) fn at(url: &str, readers: usize) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(StoreError::invalid(
-                "the URL of a PostgreSQL database must start with postgres://",
-            ));
+            return Err(invalid!("the URL of a PostgreSQL database must start with postgres://"));
         }
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(ToString::to_string);

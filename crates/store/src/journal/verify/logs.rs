@@ -15,6 +15,7 @@ use crate::query::{Order, Span};
 use crate::row::{ErasureReason, Row};
 
 /// The state of a log according to its records.
+#[derive(Default)]
 pub(super) struct LogSummary {
     /// The kind and lineage according to the row, which each record proves.
     pub(super) nature: String,
@@ -55,11 +56,7 @@ impl LogSummary {
         Self {
             nature: nature(head.kind, head.of.as_ref(), head.fork.as_ref()),
             last: head.fork.as_ref().map_or(0, |fork| fork.at),
-            events: 0,
-            bytes: 0,
-            rewinds: Vec::new(),
-            missing: Vec::new(),
-            erasures: RecordedErasures::default(),
+            ..Self::default()
         }
     }
 
