@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{Append, Batch, LogHead, StoreError, Tenant};
+use throughline_core::{Append, Batch, LogHead, Tenant};
 use throughline_json::Name;
 use tokio::runtime::Handle;
 
