@@ -39,7 +39,7 @@ fn runner(store: &Journal, models: EndpointModels) -> Runner {
 async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
     let store = place.store().await?;
     let runner = runner(&store, place.models()?);
-    let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
+    let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let begun = runner.start(RunRequest::new("us", config, "Write to Ann.")).await?;
     let status = runner.drive(&Tenant::from("us"), &begun.run).await?;
     println!("{status}");

@@ -16,7 +16,7 @@ use throughline::{Call, Wire};
 
 /// A response from Claude with a signed Thought and a tool call.
 const ANSWER: &[u8] =
-    br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5",
+    br#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-5-5",
   "content":[{"type":"thinking","thinking":"I need the weather.","signature":"c2lnbmVk"},
              {"type":"tool_use","id":"toolu_1","name":"weather","input":{"city":"Paris"}}],
   "stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":20}}"#;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Replays a Thought unchanged.
 fn replay_thought(body: &Bytes) -> Result<String, Box<dyn Error>> {
-    let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "work")?;
+    let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-5-5", "work")?;
     let wire = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;
     let reply = wire.decode_reply(body, &DecodeContext::of(target.clone()))?;
     let mut call = Call::new(target);

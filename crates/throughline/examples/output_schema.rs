@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let place = support::ExampleEnv::scripted("output-schema", SCRIPT).await?;
     let store = place.store().await?;
     let runner = agent::runner(&store, place.models()?);
-    let mut config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
+    let mut config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let schema =
         r#"{"type":"object","properties":{"degrees":{"type":"number"}},"required":["degrees"]}"#;
     let schema = Json::parse(schema.to_owned())?;

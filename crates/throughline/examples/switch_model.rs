@@ -34,13 +34,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let runner = agent::runner(&store, place.models()?).with_tool(look);
     let us = Tenant::from("us");
-    let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
+    let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let begun = runner.start(RunRequest::new("us", config, "Is it so?")).await?;
     println!("{}", runner.drive(&us, &begun.run).await?);
 
     let state = runner.state(&us, &begun.run).await?;
     let asked = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
-    runner.send_command(&us, &begun.run, RunCommand::Switch("openai/gpt-5.2".into())).await?;
+    runner.send_command(&us, &begun.run, RunCommand::Switch("openai/gpt-5.6-sol".into())).await?;
     let yes = ToolApprovalResolution::new(asked.id.clone(), true);
     runner.send_command(&us, &begun.run, RunCommand::Decide(yes)).await?;
     println!("{}", runner.drive(&us, &begun.run).await?);

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let runner = agent::runner(&store, place.models()?).with_tool(weather);
 
     let us = Tenant::from("us");
-    let config = AgentConfig::minimal("anthropic/claude-sonnet-4-5");
+    let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let begun =
         runner.start(RunRequest::new("us", config, "What is the weather in Paris?")).await?;
     let status = runner.drive(&us, &begun.run).await?;

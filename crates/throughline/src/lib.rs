@@ -27,9 +27,9 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // A response from Claude: a signed Thought and a tool call.
-//! let claude = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "work")?;
+//! let claude = Catalog::builtin().target_for("anthropic", "claude-sonnet-5-5", "work")?;
 //! let answer = Bytes::from_static(br#"{"id":"msg_1","type":"message","role":"assistant",
-//!   "model":"claude-sonnet-4-5",
+//!   "model":"claude-sonnet-5-5",
 //!   "content":[{"type":"thinking","thinking":"I need the weather.","signature":"c2lnbmVk"},
 //!              {"type":"tool_use","id":"toolu_1","name":"weather","input":{"city":"Paris"}}],
 //!   "stop_reason":"tool_use","usage":{"input_tokens":9,"output_tokens":20}}"#);
@@ -45,7 +45,7 @@
 //! assert!(String::from_utf8_lossy(&request.request.body).contains("c2lnbmVk"));
 //!
 //! // A request to Gemini omits the Thought, and the Fate reports it. The Thread keeps the Thought.
-//! call.target = Catalog::builtin().target_for("gemini", "gemini-3-pro-preview", "work")?;
+//! call.target = Catalog::builtin().target_for("gemini", "gemini-3.8-flash", "work")?;
 //! let request = codec(&Wire::GEMINI).ok_or("built in")?.encode(&call)?;
 //! assert!(!String::from_utf8_lossy(&request.request.body).contains("c2lnbmVk"));
 //! assert!(matches!(request.fates[1].visible, Disposition::Elided(_)));

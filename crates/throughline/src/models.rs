@@ -16,14 +16,14 @@ pub use throughline_provider::{
 };
 
 /// Returns the models of all providers whose API keys are set in their usual variables, with names
-/// such as `anthropic/claude-sonnet-4-5`. The caller supplies the lookup: `from_env(&|name|
+/// such as `anthropic/claude-sonnet-5-5`. The caller supplies the lookup: `from_env(&|name|
 /// std::env::var(name).ok())`.
 pub fn from_env(variables: EnvLookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
     EndpointModels::from_env(variables, Arc::new(now))
 }
 
 /// Returns the models of these endpoints with the entries of a catalog, with names such as
-/// `anthropic/claude-sonnet-4-5`.
+/// `anthropic/claude-sonnet-5-5`.
 pub fn with_endpoints(
     catalog: Catalog,
     endpoints: impl IntoIterator<Item = Endpoint>,

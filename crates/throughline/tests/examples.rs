@@ -29,7 +29,7 @@ fn tool_loop_replays_every_seal() {
 fn model_can_be_switched_during_a_run() {
     let said = said("switch_model", &[]);
     assert!(said.starts_with("waiting\ncompleted\n"), "{said}");
-    for wanted in ["anthropic/claude-sonnet-4-5", "openai/gpt-5.2", "answered: gpt-5.2"] {
+    for wanted in ["anthropic/claude-sonnet-5-5", "openai/gpt-5.6-sol", "answered: gpt-5.6-sol"] {
         assert!(said.contains(wanted), "{said}");
     }
     assert!(said.ends_with("no request was refused: true\n"), "{said}");

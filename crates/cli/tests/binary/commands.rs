@@ -15,7 +15,7 @@ fn show_prints_messages_and_seals() {
     let ran = throughline(&["show", EXAMPLE], b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     for said in [
-        "anthropic-messages request  claude-sonnet-4-5",
+        "anthropic-messages request  claude-sonnet-4-6",
         "thought, text",
         "sealed by anthropic: 92 B (anthropic.signature)",
         "calls weather",

@@ -42,7 +42,7 @@ fn audit_accepts_a_valid_request() {
     let lines: Vec<&str> = ran.out.lines().collect();
     let [verdict, unproved] = lines[..] else { panic!("{}", ran.out) };
     assert!(verdict.starts_with("✓ accept:"), "{verdict}");
-    assert!(verdict.ends_with("claude-sonnet-4-5 at anthropic"), "{verdict}");
+    assert!(verdict.ends_with("claude-sonnet-4-6 at anthropic"), "{verdict}");
     assert!(unproved.contains("without --prior, seals are not compared"), "{unproved}");
 }
 
@@ -101,7 +101,7 @@ fn audit_json_has_exactly_the_documented_members() {
     let summary = ["item_count", "signed_count", "formats", "violations"];
     assert_eq!(keys(&audit["summary"]), summary, "without a violation there is no first one");
     assert_eq!(audit["wire"], "anthropic-messages");
-    assert_eq!(audit["model"], "claude-sonnet-4-5");
+    assert_eq!(audit["model"], "claude-sonnet-4-6");
     assert_eq!(audit["verdict"], "accept");
     for rule in rules() {
         let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
