@@ -5,7 +5,6 @@ mod declaration;
 mod event_printer;
 mod follow;
 mod hint;
-mod ports;
 mod program;
 mod prompts;
 mod stream_redactor;
@@ -14,35 +13,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use throughline_agent::{Ports, RunError, Runner, Watcher};
+use throughline_agent::{Ports, RunCommand, RunError, Runner, State, Watcher};
 use throughline_codec::Catalog;
-use throughline_core::{ModelError, ModelErrorKind, ModelRegistry, Tenant, Upstream};
-use throughline_json::Name;
+use throughline_core::{
+    CostEstimator, LogId, Model, ModelError, ModelErrorKind, ModelRegistry, Record, Store as _,
+    Tenant, Upstream, Usage,
+};
 use throughline_provider::{EndpointModels, Http};
-use throughline_server::ModelRouter as _;
+use throughline_server::{ModelRouter as _, Prices as _, RouteTarget};
 use throughline_sim::Simulator;
 use throughline_spec::RedactionPolicy;
 use throughline_store::{Journal, open};
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 
 pub(crate) use self::declaration::{Tools, run_spec};
-pub(crate) use self::event_printer::EventPrinter;
-pub(crate) use self::follow::{FollowOutcome, events_of, follow, last_event};
+pub(crate) use self::event_printer::{EventPrinter, plan_mark, tool_mark};
+pub(crate) use self::follow::{FollowedRun, events_of, last_event};
 pub(crate) use self::hint::CommandHints;
 pub(crate) use self::prompts::{
     REJECT_EFFECT, UNKNOWN_OUTCOME, approvals, parse_answers, prompt_decisions, questions,
 };
 
 use crate::args::StoreArgs;
-use crate::config;
 use crate::config::prices::PriceTable;
-use crate::print::failure::Failure;
+use crate::config::{self, Config};
+use crate::print::failure::{Failure, Result};
 use crate::router::{ConfigRouter, endpoints};
-use crate::store::{IfMissing, open_failure, open_options, store_failure};
+use crate::store::{IfMissing, open_failure, open_options, runtime, store_failure};
 use crate::tracing::ProcessTraces;
 
 /// Grace period for blocking threads at shutdown: one may still wait for keyboard input.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
+
+/// Number of records per read.
+const PAGE: u32 = 512;
 
 /// Store, runner and settings that agent commands use.
 pub(crate) struct AgentContext {
@@ -53,14 +57,13 @@ pub(crate) struct AgentContext {
     pub(crate) policy: RedactionPolicy,
     /// Stops the simulators when dropped.
     _simulator: Option<Simulator>,
-    traced: Option<Arc<ProcessTraces>>,
+    traces: Option<Arc<ProcessTraces>>,
 }
 
 /// Models that an agent command can reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModelAccess {
-    /// The configured models and the simulators.
-    Models,
+    /// The configured models and the simulators, with these tools.
+    Models(Tools),
     /// None: the command only sends commands to runs.
     NoModels,
 }
@@ -68,61 +71,89 @@ pub(crate) enum ModelAccess {
 /// Opens the store, calls `work`, and closes the store on every outcome.
 pub(crate) fn with<T>(
     at: &StoreArgs,
-    asks: ModelAccess,
-    tools: Tools,
-    work: impl AsyncFnOnce(&mut AgentContext) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("the async runtime cannot be started")?;
-    let worked = runtime.block_on(async {
-        let mut house = AgentContext::open(at, asks, tools).await?;
-        let worked = work(&mut house).await;
-        if let Some(traced) = &house.traced {
-            traced.finish().await;
+    access: ModelAccess,
+    work: impl AsyncFnOnce(&mut AgentContext) -> Result<T>,
+) -> Result<T> {
+    let runtime = runtime(Builder::new_multi_thread())?;
+    let result = runtime.block_on(async {
+        let mut context = AgentContext::open(at, access).await?;
+        let result = work(&mut context).await;
+        if let Some(traces) = &context.traces {
+            traces.finish().await;
         }
-        let closed = house.journal.close().await;
-        worked
-            .and_then(|done| closed.map(|()| done).map_err(|error| house.to_failure(error.into())))
+        let closed = context.run(context.journal.close()).await;
+        result.and_then(|value| closed.map(|()| value))
     });
-    close(runtime);
-    worked
-}
-
-fn close(runtime: Runtime) {
-    runtime.shutdown_timeout(PATIENCE);
+    runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    result
 }
 
 impl AgentContext {
-    async fn open(at: &StoreArgs, asks: ModelAccess, tools: Tools) -> Result<Self, Failure> {
-        let missing =
-            if asks == ModelAccess::Models { IfMissing::IsMade } else { IfMissing::Fails };
+    async fn open(at: &StoreArgs, access: ModelAccess) -> Result<Self> {
+        let missing = match access {
+            ModelAccess::Models(_) => IfMissing::IsMade,
+            ModelAccess::NoModels => IfMissing::Fails,
+        };
         let (url, options) = open_options(at, missing)?;
         let journal = open(&url, &options).await.map_err(|error| open_failure(error, &url))?;
-        let mut traced = None;
-        let (mut runner, simulator) = match asks {
+        let config = config::load(at.config.as_deref())?;
+        let policy = config.redaction.clone().unwrap_or_default();
+        let (mut runner, simulator, traces) = match access {
             ModelAccess::NoModels => {
                 let store = Arc::new(journal.clone());
-                (Runner::new(store, Arc::new(NoModels), store_ports(&journal)), None)
+                (Runner::new(store, Arc::new(NoModels), store_ports(&journal)), None, None)
             }
-            ModelAccess::Models => {
-                let config = config::load(at.config.as_deref())?;
-                let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
-                let simulator = simulator.context("the simulators cannot be started")?;
-                let upstream = upstream(&config, &simulator)?;
-                let policy = config.redaction.clone().unwrap_or_default();
-                traced = ProcessTraces::new(&config.tracing, policy, &journal)?;
-                (self::runner(&config, &journal, Arc::new(upstream)), Some(simulator))
+            ModelAccess::Models(tools) => {
+                let simulator = simulator().await?;
+                let upstream = Arc::new(upstream(&config, &simulator)?);
+                let traces = ProcessTraces::new(&config.tracing, policy.clone(), &journal)?;
+                let runner = self::runner(&config, &journal, upstream);
+                (runner.with_tools(tools.open().await?), Some(simulator), traces)
             }
         };
-        runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
-        let runner = runner.with_tools(tools.open().await?);
+        runner.watcher = traces.clone().map(|traces| traces as Arc<dyn Watcher>);
         let tenant = Tenant::from(at.tenant.as_str());
-        let policy = config::redaction(at.config.as_deref())?;
-        Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traced })
+        Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traces })
+    }
+
+    /// Waits for a result of the runner or of the store.
+    pub(crate) async fn run<T, E: Into<RunError>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T> {
+        work.await.map_err(|error| self.to_failure(error.into()))
+    }
+
+    /// Returns the state of a run.
+    pub(crate) async fn state(&self, run: &LogId) -> Result<State> {
+        self.run(self.runner.state(&self.tenant, run)).await
+    }
+
+    /// Sends a command to the process that owns a run.
+    pub(crate) async fn send(&self, run: &LogId, command: RunCommand) -> Result<()> {
+        self.run(self.runner.send_command(&self.tenant, run, command)).await
+    }
+
+    /// Returns a page of the records of a log after `seen`; empty at the end.
+    pub(crate) async fn records_after(&self, log: &LogId, seen: u64) -> Result<Vec<Record>> {
+        self.run(self.journal.read(&self.tenant, log, seen, PAGE)).await
+    }
+
+    /// Returns all records of a log.
+    pub(crate) async fn records(&self, log: &LogId) -> Result<Vec<Record>> {
+        let mut records = self.records_after(log, 0).await?;
+        while let Some(last) = records.last() {
+            let page = self.records_after(log, last.seq).await?;
+            if page.is_empty() {
+                break;
+            }
+            records.extend(page);
+        }
+        Ok(records)
     }
 
     /// Maps a run error to the failure and exit code of this program.
-    pub(crate) fn to_failure(&self, error: RunError) -> Failure {
+    fn to_failure(&self, error: RunError) -> Failure {
         match error {
             RunError::Store(error) => store_failure(error, &self.tenant),
             RunError::Config(error) => {
@@ -138,16 +169,21 @@ impl AgentContext {
     }
 }
 
-fn config_router(config: &config::Config) -> ConfigRouter {
-    ConfigRouter::new(config.routes.clone(), Arc::new(Catalog::builtin().clone()))
+/// Starts the simulators with default options.
+pub(crate) async fn simulator() -> Result<Simulator> {
+    let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
+    Ok(simulator.context("the simulators cannot be started")?)
+}
+
+fn config_router(config: &Config) -> ConfigRouter {
+    let catalog = Arc::new(Catalog::builtin().clone());
+    ConfigRouter { routes: config.routes.clone(), catalog }
 }
 
 /// Builds the HTTP client for the configured and the simulated endpoints.
-pub(crate) fn upstream(config: &config::Config, simulator: &Simulator) -> Result<Http, Failure> {
-    let catalog = Catalog::builtin();
-    let lines = endpoints(&config.routes, &config.gateway.timeouts, catalog, &simulator.url());
-    let lines = lines.map_err(|error| Failure::BadData(error.to_string()))?;
-    let http = Http::new(lines, Arc::new(crate::clock::now));
+pub(crate) fn upstream(config: &Config, simulator: &Simulator) -> Result<Http> {
+    let http = endpoints(config, &simulator.url())
+        .and_then(|all| Http::new(all, Arc::new(crate::clock::now)));
     http.map_err(|error| Failure::BadData(error.to_string()))
 }
 
@@ -157,36 +193,47 @@ fn store_ports(journal: &Journal) -> Ports {
 }
 
 /// Creates a runner over a store with the configured models and prices.
-pub(crate) fn runner(
-    config: &config::Config,
-    journal: &Journal,
-    upstream: Arc<dyn Upstream>,
-) -> Runner {
+pub(crate) fn runner(config: &Config, journal: &Journal, upstream: Arc<dyn Upstream>) -> Runner {
     let models = models(config, upstream);
     let mut runner = Runner::new(Arc::new(journal.clone()), Arc::new(models), store_ports(journal));
-    let table = PriceTable::with(config.prices.clone());
-    runner.costs = Some(Arc::new(ports::PriceEstimator { table, book: config_router(config) }));
+    let prices = PriceTable::with(config.prices.clone());
+    runner.costs = Some(Arc::new(PriceEstimator { prices, router: config_router(config) }));
     runner
 }
 
+/// Estimates costs with the price table.
+struct PriceEstimator {
+    prices: PriceTable,
+    router: ConfigRouter,
+}
+
+impl CostEstimator for PriceEstimator {
+    fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        let target = self.router.reach(model).ok()?.into_iter().next()?;
+        let price = self.prices.price(&target.account, &target.model)?;
+        // Prices are counted in millionths of a micro-dollar.
+        #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]
+        let cost = price.of(usage) as f64;
+        Some(cost / 1e12)
+    }
+}
+
 /// Resolves model names with the configured routes.
-fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
-    let (book, catalog) = (config_router(config), Catalog::builtin());
+fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
+    let (router, catalog) = (config_router(config), Catalog::builtin());
     EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
-        let reached = book.reach(model).map_err(unknown)?;
         // No callers exist here, so endpoints that need a caller's key cannot be used.
-        let (without, with): (Vec<_>, Vec<_>) = reached.into_iter().partition(|one| one.is_callers);
-        if let (Some(missing), true) = (without.first(), with.is_empty()) {
+        let (unusable, usable): (Vec<_>, Vec<_>) =
+            router.reach(model).map_err(unknown)?.into_iter().partition(|target| target.is_callers);
+        if let (Some(missing), true) = (unusable.first(), usable.is_empty()) {
             let variable = missing.provider.key_env.as_deref().map(|name| format!("set {name}"));
             let advice = variable.unwrap_or_else(|| "configure one in throughline.toml".to_owned());
             return Err(unknown(format!("no API key for {}; {advice}", missing.endpoint)));
         }
-        let found = with.into_iter().map(|one| {
-            let target = catalog.target(&one.provider, &one.model, &one.account);
-            (one.endpoint, target)
-        });
-        Ok(found.collect())
+        let target =
+            |to: RouteTarget| (to.endpoint, catalog.target(&to.provider, &to.model, &to.account));
+        Ok(usable.into_iter().map(target).collect())
     })
 }
 
@@ -194,9 +241,8 @@ fn models(config: &config::Config, upstream: Arc<dyn Upstream>) -> EndpointModel
 struct NoModels;
 
 impl ModelRegistry for NoModels {
-    fn model(&self, name: &str) -> Result<Arc<dyn throughline_core::Model>, ModelError> {
-        let message =
-            Name::from(format!("this command does not call models, so `{name}` is unavailable"));
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        let message = format!("this command does not call models, so `{name}` is unavailable");
         Err(ModelError::new(ModelErrorKind::Other, message))
     }
 }

@@ -1,11 +1,9 @@
 //! Command-line options.
 
 mod agent;
-mod demo;
 mod doctor;
 mod gateway;
 mod store;
-mod traces;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,20 +15,10 @@ use throughline_codec::CODECS;
 use throughline_core::Wire;
 use throughline_sim::Fault;
 
-pub(crate) use crate::args::agent::{
-    AgentArgs, Answer, Approve, Cancel, DecisionArgs, Inbox, Narrate, Reject, Resume, Run,
-};
-pub(crate) use crate::args::demo::Demo;
-pub(crate) use crate::args::doctor::{Audit, Doctor, Explain, Repair, RequestArgs, Rules};
-pub(crate) use crate::args::gateway::{
-    ConfigCheck, ConfigCommand, ConfigShow, Keys, KeysCreate, KeysList, KeysRevoke, LOG_LEVELS,
-    LogLevel, Serve, Usage, UsageBy,
-};
-pub(crate) use crate::args::store::{
-    Backup, Export, Forget, Fork, Import, Items, OutputArgs, PageArgs, Prune, Restore, Rotate,
-    Runs, Stats, StoreArgs, Threads, Verify,
-};
-pub(crate) use crate::args::traces::{TraceFormat, Traces, TracesExport};
+pub(crate) use self::agent::*;
+pub(crate) use self::doctor::*;
+pub(crate) use self::gateway::*;
+pub(crate) use self::store::*;
 
 /// Keep the reasoning state of language models intact: capture, verify and replay it
 #[derive(Debug, Parser)]
@@ -38,15 +26,7 @@ pub(crate) use crate::args::traces::{TraceFormat, Traces, TracesExport};
     name = "throughline",
     version,
     arg_required_else_help = true,
-    after_help = "Exit codes:\n  \
-                  0   success\n  \
-                  1   external failure; audit, repair: the request would be refused; verify: broken;\n      \
-                    forget, prune: a key file was unreachable; config check: the file has errors\n  \
-                  2   usage error\n  \
-                  65  invalid input\n  \
-                  69  the store cannot be opened or reached\n  \
-                  130 interrupted, or not confirmed\n\n\
-                  Colours are used on a terminal only; NO_COLOR=1 disables them."
+    after_help = include_str!("args/help/throughline.md")
 )]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -85,7 +65,8 @@ pub(crate) enum Command {
     /// Approve a pending tool call
     Approve(Approve),
     /// Reject a pending tool call
-    Reject(Reject),
+    #[command(after_help = include_str!("args/help/reject.md"))]
+    Reject(DecisionArgs),
     /// Stop a run
     Cancel(Cancel),
     /// Print the timeline of a run with the reason for each step
@@ -113,7 +94,8 @@ pub(crate) enum Command {
     /// Create a store from a backup and its key file
     Restore(Restore),
     /// Print counts and sizes of a store
-    Stats(Stats),
+    #[command(after_help = include_str!("args/help/stats.md"))]
+    Stats(CommonArgs),
     /// Replace the master key of a store while it is in use
     Rotate(Rotate),
     /// Check or show the configuration of the gateway
@@ -128,12 +110,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Traces(Traces),
     /// Print environment details for a bug report, without secrets
-    Doctor(Doctor),
+    #[command(after_help = include_str!("args/help/doctor.md"))]
+    Doctor(CommonArgs),
     /// Write man pages
     Man(Man),
     /// Print a completion script for a shell
     #[command(
-        after_help = "Example:\n  throughline completions bash \\\n      > ~/.local/share/bash-completion/completions/throughline"
+        after_help = include_str!("args/help/completions.md")
     )]
     Completions {
         /// Shell to generate the script for
@@ -142,23 +125,20 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline show request.json\n  \
-    throughline show - < stream.sse\n  \
-    throughline show --wire gemini --provider vertex --format json response.json\n\n\
-    Seals are shown by length and owner; their bytes are never printed.")]
+#[command(after_help = include_str!("args/help/show.md"))]
 pub(crate) struct Show {
     /// Wire of the document; detected when omitted
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
     /// Provider that receives or sent the document; defaults to the first provider of the wire
-    #[arg(long, value_name = "ROW")]
+    #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
     /// Model, if the document does not name it
-    #[arg(long, value_parser = model())]
+    #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
     /// Show long texts in full
     #[arg(long)]
     pub(crate) full: bool,
@@ -168,16 +148,7 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline translate --from anthropic-messages --to openai-responses \\\n      \
-        --model gpt-5.2 request.json\n  \
-    throughline translate --from openai-chat --from-provider deepseek \\\n      \
-        --to gemini --model gemini-3-pro-preview - < request.json\n  \
-    throughline translate --from openai-chat --to openai-chat \\\n      \
-        --to-provider mistral --fates fates.json request.json\n\n\
-    The translated request is written to standard output; the fate of each part is written to\n\
-    standard error or to --fates. On the same wire and owner the request is passed through\n\
-    unchanged.")]
+#[command(after_help = include_str!("args/help/translate.md"))]
 pub(crate) struct Translate {
     /// Wire of the input request
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
@@ -186,14 +157,14 @@ pub(crate) struct Translate {
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) to: Wire,
     /// Target model; defaults to the model in the request
-    #[arg(long, value_parser = model())]
+    #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Provider that issued the seals in the request; defaults to the first provider of the wire
-    #[arg(long, value_name = "ROW")]
+    #[arg(long, value_name = "PROVIDER")]
     pub(crate) from_provider: Option<String>,
     /// Target provider; defaults to the source provider on the same wire, else to the first
     /// provider of the target wire
-    #[arg(long, value_name = "ROW")]
+    #[arg(long, value_name = "PROVIDER")]
     pub(crate) to_provider: Option<String>,
     /// Write fates and warnings as JSON to this file; `-` for standard error
     #[arg(long, value_name = "FILE")]
@@ -204,13 +175,7 @@ pub(crate) struct Translate {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline sim\n  \
-    throughline sim --listen 127.0.0.1:0 --seed 7 --parallel\n  \
-    throughline sim --script turns.toml --fault 429:2#1 --fault cut@400#3\n\n\
-    Faults: cut@BYTE, 429[:SECONDS], 500, 503, 529, stall, drip, garbage@BYTE, duplicate;\n\
-    append #N to apply a fault to the N-th request only. A client requests a fault for one\n\
-    request with the header x-sim-fault. Ctrl-C stops the simulator.")]
+#[command(after_help = include_str!("args/help/sim.md"))]
 pub(crate) struct Sim {
     /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8127")]
@@ -233,9 +198,7 @@ pub(crate) struct Sim {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline man | man -l -\n  \
-    throughline man --output /usr/local/share/man/man1")]
+#[command(after_help = include_str!("args/help/man.md"))]
 pub(crate) struct Man {
     /// Write one page per command into this folder; without it, print the main page
     #[arg(long, value_name = "FOLDER")]
@@ -257,6 +220,6 @@ fn wire() -> impl TypedValueParser<Value = Wire> {
     PossibleValuesParser::new(names.collect::<Vec<_>>()).map(Wire::new)
 }
 
-fn model() -> NonEmptyStringValueParser {
+fn non_empty() -> NonEmptyStringValueParser {
     NonEmptyStringValueParser::new()
 }

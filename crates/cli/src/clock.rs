@@ -1,5 +1,7 @@
 //! The system clock.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
 use throughline_core::Clock;
 
@@ -7,6 +9,12 @@ use throughline_core::Clock;
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
+}
+
+/// Returns the time of the monotonic clock, for intervals.
+#[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
+pub(crate) fn instant() -> Instant {
+    Instant::now()
 }
 
 /// The system clock.

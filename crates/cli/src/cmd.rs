@@ -1,4 +1,4 @@
-//! The subcommands, one file each.
+//! The subcommands.
 
 pub(crate) mod audit;
 pub(crate) mod backup;
@@ -7,30 +7,27 @@ pub(crate) mod config_show;
 pub(crate) mod decide;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod erase;
 pub(crate) mod explain;
 pub(crate) mod export;
-pub(crate) mod forget;
 pub(crate) mod fork;
 pub(crate) mod import;
 pub(crate) mod inbox;
 pub(crate) mod items;
 pub(crate) mod keys;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod narrate;
-pub(crate) mod prune;
 pub(crate) mod record;
 pub(crate) mod repair;
 pub(crate) mod report;
-pub(crate) mod restore;
 pub(crate) mod rotate;
 pub(crate) mod rules;
 pub(crate) mod run;
-pub(crate) mod runs;
 pub(crate) mod serve;
 pub(crate) mod show;
 pub(crate) mod sim;
 pub(crate) mod stats;
-pub(crate) mod threads;
 pub(crate) mod traces;
 pub(crate) mod translate;
 pub(crate) mod usage;

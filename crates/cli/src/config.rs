@@ -1,6 +1,6 @@
 //! The configuration of the gateway, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes`, `builtin` and `secret` are plain data without I/O; `file`, `provider` and
+//! `settings`, `routes` and `builtin` are plain data without I/O; `file`, `provider` and
 //! `tracing` parse the text; this module reads the file and the environment variables.
 
 mod builtin;
@@ -9,27 +9,25 @@ pub(crate) mod file;
 pub(crate) mod prices;
 mod provider;
 pub(crate) mod routes;
-pub(crate) mod secret;
 pub(crate) mod settings;
-pub(crate) mod store_url;
 mod tracing;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use throughline_codec::Catalog;
 use throughline_spec::RedactionPolicy;
 use throughline_tools::ToolDeclarations;
 
-use crate::config::environment::{folder, variable};
-use crate::print::failure::Failure;
+use crate::config::environment::{folder, readable_variable};
+use crate::print::failure::{Failure, Result};
 
 pub(crate) use self::file::price_table;
 pub(crate) use self::provider::shown_variable;
 pub(crate) use self::routes::{Credential, Endpoint, Routes};
 pub(crate) use self::settings::{
-    AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings, Timeouts,
+    AgentSettings, GatewaySettings, Price, Prices, ServerSettings, StoreSettings,
 };
 pub(crate) use self::tracing::TracingSettings;
 
@@ -44,7 +42,7 @@ mod routes_tests;
 const NAME: &str = "throughline.toml";
 
 /// Maximum number of problems that other commands than `config check` print.
-const TOLD: usize = 5;
+const PRINTED: usize = 5;
 
 /// The effective configuration.
 #[derive(Clone, Debug, Default)]
@@ -73,32 +71,25 @@ pub(crate) struct Config {
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// Returns the configured redaction policy, or the default one for common secrets.
-pub(crate) fn redaction(file: Option<&Path>) -> Result<RedactionPolicy, Failure> {
-    Ok(load(file)?.redaction.unwrap_or_default())
-}
-
 /// Loads the given file, or the first one found; returns the defaults if there is none.
-pub(crate) fn load(file: Option<&Path>) -> Result<Config, Failure> {
+pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     let file::ParsedConfig { config, errors, .. } = read_config(file)?;
     if errors.is_empty() {
         return Ok(config);
     }
     let name = config.file.unwrap_or_default();
     let name = name.display();
-    let told = errors.iter().take(TOLD).map(|problem| format!("{name}:{problem}"));
-    let mut told: Vec<String> = told.collect();
-    if errors.len() > TOLD {
-        told.push(format!(
-            "and {} more: `throughline config check --config {name}` lists them",
-            errors.len() - TOLD
-        ));
+    let lines = errors.iter().take(PRINTED).map(|problem| format!("{name}:{problem}"));
+    let mut lines: Vec<String> = lines.collect();
+    if let more @ 1.. = errors.len().saturating_sub(PRINTED) {
+        let check = format!("`throughline config check --config {name}`");
+        lines.push(format!("and {more} more: {check} lists them"));
     }
-    Err(Failure::BadData(told.join("\n")))
+    Err(Failure::BadData(lines.join("\n")))
 }
 
 /// Reads the same file and returns all its problems.
-pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig, Failure> {
+pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     let found = match file {
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?;
@@ -106,10 +97,9 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig, Fai
         }
         None => find_config_file()?,
     };
-    let (path, text) = found.map_or((None, String::new()), |(path, text)| (Some(path), text));
-    // A variable that is not valid UTF-8 counts as unset.
-    let variable = |name: &str| variable(name).ok().flatten();
-    let mut reading = file::read(&text, Catalog::builtin(), &variable);
+    let (path, text) = found.unzip();
+    let text = text.unwrap_or_default();
+    let mut reading = file::read(&text, Catalog::builtin(), &readable_variable);
     reading.config.file = path;
     Ok(reading)
 }
@@ -120,22 +110,21 @@ fn unreadable(file: &Path, error: io::Error) -> Failure {
 }
 
 /// Returns the file in the working directory, or else the user's file.
-fn find_config_file() -> Result<Option<(PathBuf, String)>, Failure> {
+fn find_config_file() -> Result<Option<(PathBuf, String)>> {
     let own = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
     for file in [Some(PathBuf::from(NAME)), own].into_iter().flatten() {
         match std::fs::read_to_string(&file) {
             Ok(text) => return Ok(Some((file, text))),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-                _ => return Err(unreadable(&file, error)),
-            },
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(unreadable(&file, error)),
         }
     }
     Ok(None)
 }
 
 /// Returns the user's configuration directory; `None` if there is no home directory.
-fn config_folder() -> Result<Option<PathBuf>, Failure> {
+fn config_folder() -> Result<Option<PathBuf>> {
     if let Some(folder) = folder("XDG_CONFIG_HOME")? {
         return Ok(Some(folder));
     }

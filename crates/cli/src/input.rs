@@ -7,19 +7,18 @@ pub(crate) mod rows;
 pub(crate) mod session;
 pub(crate) mod subject;
 
+use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use throughline_codec::{
-    Catalog, Codec, CodecError, DecodeContext, Document, Framing, codec, detect,
-};
+use throughline_codec::{Codec, CodecError, DecodeContext, Document, Framing, codec, detect};
 use throughline_core::{Request, Wire};
 use throughline_json::{Measure, Name, Node, SizeLimits, SyntaxError, Tree};
 
-use crate::print::failure::Failure;
+use crate::input::rows::{RequestCatalog, UNKNOWN};
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 /// Size limits of a document: ten times those of the gateway.
@@ -41,37 +40,33 @@ pub(crate) struct DocumentKind {
 
 impl Input {
     /// Reads a file, or standard input for `-`.
-    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(file: &Path) -> Result<Self> {
         let is_stdin = file.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
         let mut bytes = Vec::new();
-        if is_stdin {
-            std::io::stdin().read_to_end(&mut bytes).context("standard input cannot be read")?;
-        } else if file.is_dir() {
+        if file.is_dir() {
             return Err(anyhow::anyhow!("{name} is a directory; name a file in it").into());
+        }
+        let (read, verb) = if is_stdin {
+            (std::io::stdin().read_to_end(&mut bytes), "read")
         } else {
-            let mut opened =
-                std::fs::File::open(file).with_context(|| format!("{name} cannot be opened"))?;
-            opened.read_to_end(&mut bytes).with_context(|| format!("{name} cannot be read"))?;
-        }
-        if bytes.starts_with(b"\xef\xbb\xbf{") {
-            let message =
-                "begins with a byte order mark, which providers refuse; save it without one";
-            return Err(Failure::BadData(format!("{name} {message}")));
-        }
-        if bytes.trim_ascii().is_empty() {
-            return Err(Failure::BadData(format!(
-                "{name} is empty; expected a request, response or stream"
-            )));
-        }
-        if let Err(error) = Measure::count(&bytes, &LIMITS) {
-            return Err(Failure::BadData(format!("{name} is too large to be read: {error}")));
-        }
-        Ok(Self { name, bytes: Bytes::from(bytes) })
+            (File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)), "opened")
+        };
+        read.with_context(|| format!("{name} cannot be {verb}"))?;
+        let problem = if bytes.starts_with(b"\xef\xbb\xbf{") {
+            "begins with a byte order mark, which providers refuse; save it without one".to_owned()
+        } else if bytes.trim_ascii().is_empty() {
+            "is empty; expected a request, response or stream".to_owned()
+        } else if let Err(error) = Measure::count(&bytes, &LIMITS) {
+            format!("is too large to be read: {error}")
+        } else {
+            return Ok(Self { name, bytes: Bytes::from(bytes) });
+        };
+        Err(Failure::BadData(format!("{name} {problem}")))
     }
 
     /// Detects the kind of the document, on the given wire or on the detected one.
-    pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<DocumentKind, Failure> {
+    pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
         let guessed = detect(&self.bytes);
         let tree = Tree::parse(self.bytes.clone());
         if let (Some(codec), Ok(tree)) = (wire.and_then(codec), &tree)
@@ -107,17 +102,13 @@ impl Input {
         }))
     }
 
-    /// Detects the kind on a wire that the user specified. A request without wire-specific members
-    /// counts as a request of that wire.
-    pub(crate) fn kind_on(&self, wire: &Wire) -> Result<DocumentKind, Failure> {
-        self.kind(Some(wire)).or_else(|failure| {
-            let named = codec(wire).filter(|codec| self.is_plain_request_of(*codec));
-            let kind = named.map(|codec| DocumentKind {
-                codec,
-                document: Document::Request,
-                framing: None,
-            });
-            kind.ok_or(failure)
+    /// Detects the kind. A request without wire-specific members counts as a request of the given
+    /// wire.
+    pub(crate) fn kind_or_request(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
+        self.kind(wire).or_else(|failure| {
+            let codec = wire.and_then(codec).filter(|codec| self.is_plain_request_of(*codec));
+            let codec = codec.ok_or(failure)?;
+            Ok(DocumentKind { codec, document: Document::Request, framing: None })
         })
     }
 
@@ -145,10 +136,8 @@ impl Input {
     }
 
     fn bad_json(&self, error: &SyntaxError) -> Failure {
-        Failure::BadData(format!(
-            "{}:{}:{}: not JSON: {}",
-            self.name, error.line, error.column, error.what
-        ))
+        let SyntaxError { line, column, what, .. } = error;
+        Failure::BadData(format!("{}:{line}:{column}: not JSON: {what}", self.name))
     }
 
     /// Returns the document as a request to that target.
@@ -177,37 +166,21 @@ pub(crate) fn decode_context(
     wire: &Wire,
     provider: Option<&str>,
     model: &str,
-) -> Result<DecodeContext, Failure> {
-    let catalog = Catalog::builtin();
+) -> Result<DecodeContext> {
+    let rows = RequestCatalog::read(None)?;
     let row = match provider {
-        Some(name) => {
-            let row = catalog.provider_on_wire(name, wire);
-            row.ok_or_else(|| unknown_provider(catalog, name, wire))?
-        }
-        None => catalog
-            .default_provider(wire)
-            .ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))?,
+        Some(name) => rows.named(wire, name)?,
+        None => rows.default(wire)?,
     };
-    Ok(DecodeContext::of(catalog.target(&row, model, "default")))
-}
-
-pub(crate) fn unknown_provider(catalog: &Catalog, name: &str, wire: &Wire) -> Failure {
-    let rows = catalog.providers().iter().filter(|row| row.wire == *wire);
-    let names: Vec<Arc<str>> = rows.map(|row| Arc::clone(&row.name)).collect();
-    Failure::Usage(format!(
-        "provider `{name}` does not support {wire}; these do: {}",
-        names.join(", ")
-    ))
+    Ok(DecodeContext::of(rows.catalog().target(&row, model, "default")))
 }
 
 /// Prints a note if the catalog does not contain the model.
 pub(crate) fn note_unknown_model(asked: &DecodeContext) {
     let model = asked.target.model();
-    if asked.target.profile.name == "unknown" && model != "unknown" {
-        let message = format!(
-            "unknown model `{model}`; it is treated as a model without special requirements"
-        );
-        text::note(&message);
+    if asked.target.profile.name == UNKNOWN && model != UNKNOWN {
+        let treated = "it is treated as a model without special requirements";
+        text::note(&format!("unknown model `{model}`; {treated}"));
     }
 }
 

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Command, ConfigCommand, Options, Traces};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 fn main() -> ExitCode {
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
+fn dispatch(options: &Options) -> Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match &options.command {
         Command::Demo(options) => cmd::demo::run(options).map(done),
@@ -49,17 +49,17 @@ fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
         Command::Reject(reject) => cmd::decide::reject(reject).map(done),
         Command::Cancel(cancel) => cmd::decide::cancel(cancel).map(done),
         Command::Narrate(narrate) => cmd::narrate::run(narrate).map(done),
-        Command::Threads(threads) => cmd::threads::run(threads).map(done),
-        Command::Runs(runs) => cmd::runs::run(runs).map(done),
+        Command::Threads(threads) => cmd::logs::threads(threads).map(done),
+        Command::Runs(runs) => cmd::logs::runs(runs).map(done),
         Command::Items(items) => cmd::items::run(items).map(done),
         Command::Export(export) => cmd::export::run(export).map(done),
         Command::Import(import) => cmd::import::run(import).map(done),
         Command::Fork(fork) => cmd::fork::run(fork).map(done),
         Command::Verify(verify) => cmd::verify::run(verify).map_err(Failure::into_usage),
-        Command::Forget(forget) => cmd::forget::run(forget).map_err(Failure::into_usage),
-        Command::Prune(prune) => cmd::prune::run(prune).map_err(Failure::into_usage),
-        Command::Backup(backup) => cmd::backup::run(backup).map(done),
-        Command::Restore(restore) => cmd::restore::run(restore).map_err(Failure::into_usage),
+        Command::Forget(forget) => cmd::erase::forget(forget).map_err(Failure::into_usage),
+        Command::Prune(prune) => cmd::erase::prune(prune).map_err(Failure::into_usage),
+        Command::Backup(backup) => cmd::backup::backup(backup).map(done),
+        Command::Restore(restore) => cmd::backup::restore(restore).map_err(Failure::into_usage),
         Command::Stats(stats) => cmd::stats::run(stats).map(done),
         Command::Rotate(rotate) => cmd::rotate::run(rotate).map_err(Failure::into_usage),
         Command::Config(ConfigCommand::Check(check)) => {
@@ -72,9 +72,8 @@ fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
         Command::Doctor(options) => cmd::doctor::run(options).map(done),
         Command::Man(options) => cmd::man::run(options).map(done),
         Command::Completions { shell } => {
-            let mut command = Options::command();
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command, "throughline", &mut script);
+            clap_complete::generate(*shell, &mut Options::command(), "throughline", &mut script);
             text::write_out(&script).map(done)
         }
     }

@@ -5,26 +5,24 @@ use std::sync::Arc;
 use throughline_codec::Catalog;
 use throughline_core::{Provider, Wire};
 use throughline_json::Name;
-use throughline_provider::{CredentialSource, Endpoint as Line, EndpointOptions, InvalidEndpoint};
+use throughline_provider::{
+    CredentialSource, Endpoint as ProviderEndpoint, EndpointOptions, InvalidEndpoint,
+};
 use throughline_server::{ModelRouter, RouteTarget};
 
-use crate::config::{Credential, Endpoint, Routes, Timeouts, shown_variable};
+use crate::config::{Config, Credential, Endpoint, Routes, shown_variable};
 
 /// The most common simulated models.
 const SIMULATED: &[&str] =
-    &["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
+    &["sim/claude-sonnet-5-5", "sim/gpt-5.6-sol", "sim/gemini-3.8-flash", "sim/deepseek-v4-pro"];
 
 /// Resolves model names with the configured routes.
 pub(crate) struct ConfigRouter {
-    routes: Routes,
-    catalog: Arc<Catalog>,
+    pub(crate) routes: Routes,
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 impl ConfigRouter {
-    pub(crate) fn new(routes: Routes, catalog: Arc<Catalog>) -> Self {
-        Self { routes, catalog }
-    }
-
     fn route_target(&self, provider: &str, model: &str) -> Option<RouteTarget> {
         let settings = self.routes.provider(provider)?;
         let row = settings.row_for(model, &self.catalog)?;
@@ -42,20 +40,20 @@ impl ConfigRouter {
 impl ModelRouter for ConfigRouter {
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
         let found = self.routes.resolve(model).map_err(|error| error.to_string())?;
-        let reached = found.iter().filter_map(|to| self.route_target(&to.provider, &to.model));
-        let reached: Vec<RouteTarget> = reached.collect();
-        if reached.is_empty() {
+        let targets = found.iter().filter_map(|to| self.route_target(&to.provider, &to.model));
+        let targets: Vec<RouteTarget> = targets.collect();
+        if targets.is_empty() {
             let known = SIMULATED.join(", ");
             return Err(format!("there is no model `{model}`: the simulators have {known}"));
         }
-        Ok(reached)
+        Ok(targets)
     }
 
     fn of_wire(&self, wire: &Wire) -> Option<RouteTarget> {
         // OpenAI uses the same paths for both of its wires.
-        let wires = match wire.as_str() {
-            "openai-chat" | "openai-responses" => vec![Wire::OPENAI_RESPONSES, Wire::OPENAI_CHAT],
-            _ => vec![wire.clone()],
+        let wires: &[Wire] = match wire.as_str() {
+            "openai-chat" | "openai-responses" => &[Wire::OPENAI_RESPONSES, Wire::OPENAI_CHAT],
+            _ => std::slice::from_ref(wire),
         };
         let rows = wires.iter().filter_map(|wire| self.catalog.default_provider(wire));
         let rows: Vec<Arc<Provider>> = rows.collect();
@@ -83,41 +81,38 @@ fn simulated(row: &Provider) -> Name {
 
 /// Builds the configured endpoints and the simulated ones at that address.
 pub(crate) fn endpoints(
-    routes: &Routes,
-    timeouts: &Timeouts,
-    catalog: &Catalog,
+    config: &Config,
     simulators: &str,
-) -> Result<Vec<Line>, InvalidEndpoint> {
+) -> Result<Vec<ProviderEndpoint>, InvalidEndpoint> {
+    let timeouts = &config.gateway.timeouts;
     let options = EndpointOptions {
         connect: timeouts.connect,
         first_byte: timeouts.first_byte,
         between_bytes: timeouts.idle,
         ..EndpointOptions::default()
     };
-    let mut lines = Vec::new();
-    for settings in routes.providers() {
+    let mut endpoints = Vec::new();
+    let mut add = |name: Name, row: &Arc<Provider>, address: &str, source| {
+        let endpoint = ProviderEndpoint::new(name, Arc::clone(row), address, source)?;
+        endpoints.push(endpoint.with_options(options));
+        Ok(())
+    };
+    for settings in config.routes.providers() {
         match &settings.endpoint {
             Endpoint::Remote(row) => {
                 let (name, source) = (Arc::clone(&settings.name), source(&settings.credential));
-                let line = Line::new(name, Arc::clone(row), &row.base_url, source)?;
-                lines.push(line.with_options(options));
+                add(name, row, &row.base_url, source)?;
             }
             Endpoint::Simulators => {
-                for row in catalog.providers() {
-                    let at = format!("{simulators}/at/{}", row.name);
+                for row in Catalog::builtin().providers() {
+                    let address = format!("{simulators}/at/{}", row.name);
                     let key = throughline_core::Credential::new("throughline");
-                    let line = Line::new(
-                        simulated(row),
-                        Arc::clone(row),
-                        &at,
-                        CredentialSource::Key(key),
-                    )?;
-                    lines.push(line.with_options(options));
+                    add(simulated(row), row, &address, CredentialSource::Key(key))?;
                 }
             }
         }
     }
-    Ok(lines)
+    Ok(endpoints)
 }
 
 /// Converts a credential for an endpoint.
@@ -125,9 +120,7 @@ fn source(credential: &Credential) -> CredentialSource {
     match credential {
         Credential::Callers => CredentialSource::Caller,
         Credential::Open => CredentialSource::Open,
-        Credential::Own { key, .. } => {
-            CredentialSource::Key(throughline_core::Credential::new(key.reveal()))
-        }
+        Credential::Own { key, .. } => CredentialSource::Key(key.clone()),
         Credential::Aws(keys) => CredentialSource::Aws(keys.clone()),
         Credential::Missing { variable } => {
             let variable = shown_variable(variable);

@@ -1,30 +1,28 @@
 //! Opens a store: its location, its keys, and the mapping of its errors to failures.
 
 use std::future::Future;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use owo_colors::OwoColorize as _;
 use throughline_core::{LogHead, LogId, LogKind, Store as _, StoreError, Tenant};
 use throughline_json::Name;
 pub(crate) use throughline_store::without_password;
 use throughline_store::{Journal, MasterKey, Options, Page, open};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use zeroize::Zeroizing;
 
 use crate::args::StoreArgs;
-use crate::config::environment::variable;
-use crate::config::store_url::{default_url, is_address};
+use crate::config::environment::{default_url, is_address, variable};
 use crate::config::{self, StoreSettings};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::progress::Progress;
 use crate::print::text::{self, plain, push_line};
-use owo_colors::OwoColorize as _;
 
 /// Grace period for threads at shutdown.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Behaviour if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,26 +46,26 @@ pub(crate) struct OpenStore {
 pub(crate) fn with<T>(
     at: &StoreArgs,
     missing: IfMissing,
-    work: impl FnOnce(&OpenStore) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let opened = OpenStore::open(at, missing)?;
-    let worked = work(&opened);
-    let closed = opened.run(opened.journal.close());
+    work: impl FnOnce(&OpenStore) -> Result<T>,
+) -> Result<T> {
+    let (url, options) = open_options(at, missing)?;
+    let runtime = runtime(Builder::new_current_thread())?;
+    let journal = runtime.block_on(open(&url, &options));
+    let journal = journal.map_err(|error| open_failure(error, &url))?;
+    let store = OpenStore { runtime, journal, tenant: Tenant::from(at.tenant.as_str()) };
+    let result = work(&store);
+    let closed = store.run(store.journal.close());
     // A thread that still runs after an interruption rolls back its work.
-    opened.runtime.shutdown_timeout(PATIENCE);
-    worked.and_then(|done| closed.map(|()| done))
+    store.runtime.shutdown_timeout(SHUTDOWN_LIMIT);
+    result.and_then(|value| closed.map(|()| value))
+}
+
+/// Creates the runtime of a command.
+pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime> {
+    Ok(builder.enable_all().build().context("the async runtime cannot be started")?)
 }
 
 impl OpenStore {
-    fn open(at: &StoreArgs, missing: IfMissing) -> Result<Self, Failure> {
-        let (url, options) = open_options(at, missing)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("the async runtime cannot be started")?;
-        let opened = runtime.block_on(open(&url, &options));
-        let journal = opened.map_err(|error| open_failure(error, &url))?;
-        Ok(Self { runtime, journal, tenant: Tenant::from(at.tenant.as_str()) })
-    }
-
     /// Waits for a future. Ctrl-C ends the program at once, so use this only for work that leaves
     /// nothing half done.
     pub(crate) fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
@@ -75,17 +73,13 @@ impl OpenStore {
     }
 
     /// Waits for a result of the store.
-    pub(crate) fn run<T>(
-        &self,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, Failure> {
-        self.wait_for(work).map_err(|error| self.to_failure(error))
+    pub(crate) fn run<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T> {
+        self.wait_for(work).map_err(self.to_failure())
     }
 
     /// Installs signal handlers, so that started work can be rolled back.
-    pub(crate) fn signals(&self) -> Result<Signals, Failure> {
-        let _inside = self.runtime.enter();
-        Ok(Signals::new().context("signal handlers cannot be installed")?)
+    pub(crate) fn signals(&self) -> Result<Signals> {
+        self.wait_for(async { Signals::new() })
     }
 
     /// Waits for work that must not stop half-way; only a second signal interrupts it.
@@ -93,17 +87,18 @@ impl OpenStore {
         &self,
         what: &str,
         work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<Result<T, StoreError>, Failure> {
+        to_failure: impl FnOnce(StoreError) -> Failure,
+    ) -> Result<T> {
         let mut signals = self.signals()?;
-        self.runtime.block_on(async {
+        self.wait_for(async {
             let mut work = std::pin::pin!(work);
             tokio::select! {
-                done = &mut work => return Ok(done),
+                result = &mut work => return result.map_err(to_failure),
                 () = signals.wait_for_stop() => {}
             }
             text::note(&format!("finishing {what}; interrupt again to abort half-way"));
             tokio::select! {
-                done = &mut work => Ok(done),
+                result = &mut work => result.map_err(to_failure),
                 () = signals.wait_for_stop() => {
                     Err(Failure::Interrupted(format!("interrupted: {what} was aborted half-way")))
                 }
@@ -111,32 +106,85 @@ impl OpenStore {
         })
     }
 
+    /// Waits for a result unless a signal arrives; the work is then dropped, if it is not almost
+    /// done.
+    pub(crate) fn run_until_interrupted<T>(
+        &self,
+        mut signals: Signals,
+        progress: &Progress,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<Result<T, StoreError>> {
+        self.wait_for(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                tokio::select! {
+                    result = &mut work => return Ok(result),
+                    () = signals.wait_for_stop() => {}
+                }
+                if !progress.is_full() {
+                    let message = "interrupted: nothing was written";
+                    return Err(Failure::Interrupted(message.to_owned()));
+                }
+            }
+        })
+    }
+
     /// Returns a log that must exist.
-    pub(crate) fn log(&self, log: &LogId) -> Result<LogHead, Failure> {
-        let head = self.run(self.journal.log(&self.tenant, log))?;
-        let missing = StoreError::NotFound { what: "log", name: log.0.clone() };
-        head.ok_or_else(|| self.to_failure(missing))
+    pub(crate) fn log(&self, log: &LogId) -> Result<LogHead> {
+        self.existing_log(log, "log")
     }
 
     /// Returns a thread that must exist.
-    pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead, Failure> {
-        let head = self.run(self.journal.log(&self.tenant, thread))?;
-        match head {
-            Some(head) if head.kind == LogKind::Thread => Ok(head),
-            Some(head) => {
-                let of = head.of.map(|of| format!(" of the thread {of}")).unwrap_or_default();
-                Err(Failure::Usage(format!("{thread} is a run{of}, not a thread")))
-            }
-            None => {
-                let name = thread.0.clone();
-                Err(self.to_failure(StoreError::NotFound { what: "thread", name }))
+    pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead> {
+        let head = self.existing_log(thread, "thread")?;
+        if head.kind == LogKind::Thread {
+            return Ok(head);
+        }
+        let of = head.of.map(|of| format!(" of the thread {of}")).unwrap_or_default();
+        Err(Failure::Usage(format!("{thread} is a run{of}, not a thread")))
+    }
+
+    fn existing_log(&self, log: &LogId, what: &'static str) -> Result<LogHead> {
+        let head = self.run(self.journal.log(&self.tenant, log))?;
+        let missing = || StoreError::NotFound { what, name: log.0.clone() };
+        head.ok_or_else(|| store_failure(missing(), &self.tenant))
+    }
+
+    /// Returns the runs of a tenant or thread. Other logs of a thread, such as run commands and
+    /// stored responses, have no status and are skipped.
+    pub(crate) fn runs(&self, thread: Option<&LogId>, mut page: Page) -> Result<Vec<LogHead>> {
+        const LOOKED_AT: u32 = 256;
+        let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        page.limit = page.limit.max(LOOKED_AT);
+        let mut runs = Vec::new();
+        loop {
+            let logs = self.run(self.journal.runs(&self.tenant, thread, page.clone()))?;
+            page.after = logs.last().map(|head| head.log.clone());
+            runs.extend(logs.into_iter().filter(|head| head.status.is_some()));
+            if page.after.is_none() || runs.len() >= wanted {
+                runs.truncate(wanted);
+                return Ok(runs);
             }
         }
     }
 
-    /// Maps an error of the open store to a failure.
-    pub(crate) fn to_failure(&self, error: StoreError) -> Failure {
-        store_failure(error, &self.tenant)
+    /// Returns the message for an empty list.
+    pub(crate) fn empty_message(&self, what: &str) -> Result<String> {
+        let tenant = &self.tenant;
+        let mut others = self.run(self.journal.tenants())?;
+        others.retain(|other| other != tenant);
+        let mut message = format!("the tenant {} has no {what}\n", plain(&tenant.0));
+        if !others.is_empty() {
+            let names: Vec<String> = others.iter().map(|other| plain(&other.0)).collect();
+            let (label, names) = ("other tenants of this store:".dimmed(), names.join(", "));
+            push_line(&mut message, &format!("{label} {names}"));
+        }
+        Ok(message)
+    }
+
+    /// Returns the mapping of errors of the open store to failures.
+    pub(crate) fn to_failure(&self) -> impl Fn(StoreError) -> Failure {
+        move |error| store_failure(error, &self.tenant)
     }
 }
 
@@ -164,24 +212,14 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
         | StoreError::Held { .. }
         | StoreError::Taken { .. }
         | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
-        StoreError::Full
-        | StoreError::ReadOnly(_)
-        | StoreError::Locked(_)
-        | StoreError::WrongKey
-        | StoreError::KeyMissing
-        | StoreError::NewerSchema { .. }
-        | StoreError::Unreachable(_, _)
-        | StoreError::Closed
-        | StoreError::Database(_) => Failure::NoStore(message),
+        // All other errors are about the store as a whole: it is full, locked or unreachable.
+        _ => Failure::NoStore(message),
     }
 }
 
 /// Returns the URL of the store and the options to open it.
-pub(crate) fn open_options(
-    at: &StoreArgs,
-    missing: IfMissing,
-) -> Result<(String, Options), Failure> {
-    let StoreLocation { url, master_key_env } = locate_store(at)?;
+pub(crate) fn open_options(at: &StoreArgs, missing: IfMissing) -> Result<(String, Options)> {
+    let (url, master_key_env) = locate_store(at)?;
     let retired_keys = at.retired_key_file.iter().map(|file| key(file));
     let options = Options {
         master_key: master_key(at, master_key_env.as_deref())?,
@@ -214,72 +252,49 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
         StoreError::NewerSchema { found, known } => Failure::NoStore(format!(
             "{shown} has schema {found}, but this version supports at most {known}; use a newer version"
         )),
-        error @ (StoreError::Full
-        | StoreError::ReadOnly(_)
-        | StoreError::Locked(_)
-        | StoreError::Unreachable(_, _)
-        | StoreError::Conflict { .. }
-        | StoreError::Fenced { .. }
-        | StoreError::Held { .. }
-        | StoreError::Taken { .. }
-        | StoreError::MixedOnce { .. }
-        | StoreError::Closed
-        | StoreError::Database(_)) => {
-            Failure::NoStore(format!("{shown} cannot be opened: {error}"))
-        }
+        error => Failure::NoStore(format!("{shown} cannot be opened: {error}")),
     }
 }
 
-/// URL of a store, and the variable with its master key.
-struct StoreLocation {
-    url: String,
-    /// Set if the configuration names the store.
-    master_key_env: Option<Name>,
-}
-
 /// Locates the store: the option, the environment, the configuration, or the user's data directory.
-fn locate_store(at: &StoreArgs) -> Result<StoreLocation, Failure> {
+/// Also returns the variable with its master key, if the configuration names the store.
+fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
     let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
-    let place = match given? {
-        Some(url) => StoreLocation { url, master_key_env: None },
+    let (url, master_key_env) = match given? {
+        Some(url) => (url, None),
         None => {
             let StoreSettings { url, master_key_env } = config::load(at.config.as_deref())?.store;
-            let url = url.map_or_else(default_url, Ok)?;
-            StoreLocation { url, master_key_env }
+            (url.map_or_else(default_url, Ok)?, master_key_env)
         }
     };
-    if !is_address(&place.url) {
+    if !is_address(&url) {
         // An invalid URL may contain a secret, so the message does not repeat it.
         return Err(Failure::Usage(
             "the store URL has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE".to_owned(),
         ));
     }
-    Ok(place)
+    Ok((url, master_key_env))
 }
 
 /// Returns the file of an SQLite store.
 pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
-    let url = locate_store(at).ok()?.url;
+    let (url, _) = locate_store(at).ok()?;
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 
 /// Returns the master key: from the option, the environment, or the variable in the configuration.
-fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>, Failure> {
-    const USUAL: &str = "THROUGHLINE_MASTER_KEY";
+fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> {
+    const DEFAULT: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {
         return key(file).map(Some);
     }
-    let read = |name: &str, text: String| {
-        let read = MasterKey::parse(&Zeroizing::new(text));
-        read.map(Some).map_err(|error| Failure::Usage(format!("{name}: {error}")))
-    };
-    if let Some(text) = variable(USUAL)? {
-        return read(USUAL, text);
+    if let Some(text) = variable(DEFAULT)? {
+        return parse_key(DEFAULT, text).map(Some);
     }
     let Some(name) = named else { return Ok(None) };
     let shown = config::shown_variable(name);
     match variable(name)? {
-        Some(text) => read(&shown, text),
+        Some(text) => parse_key(&shown, text).map(Some),
         None => Err(Failure::Usage(format!(
             "{shown} is not set, but `master_key_env` in the configuration names it: set it, \
              or pass the key with --master-key-file"
@@ -288,11 +303,16 @@ fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>, 
 }
 
 /// Reads the master key from a file.
-pub(crate) fn key(file: &Path) -> Result<MasterKey, Failure> {
+pub(crate) fn key(file: &Path) -> Result<MasterKey> {
     let name = file.display();
-    let text = std::fs::read_to_string(file).map(Zeroizing::new);
+    let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("the key file {name} cannot be read"))?;
-    MasterKey::parse(&text).map_err(|error| Failure::Usage(format!("{name}: {error}")))
+    parse_key(&name.to_string(), text)
+}
+
+fn parse_key(source: &str, text: String) -> Result<MasterKey> {
+    let key = MasterKey::parse(&Zeroizing::new(text));
+    key.map_err(|error| Failure::Usage(format!("{source}: {error}")))
 }
 
 /// Receives SIGINT and SIGTERM.
@@ -303,9 +323,10 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Installs the handlers; requires a runtime.
-    pub(crate) fn new() -> io::Result<Self> {
-        let interrupted = signal(SignalKind::interrupt())?;
-        Ok(Self { interrupted, terminated: signal(SignalKind::terminate())? })
+    pub(crate) fn new() -> Result<Self> {
+        let install = |kind| signal(kind).context("signal handlers cannot be installed");
+        let interrupted = install(SignalKind::interrupt())?;
+        Ok(Self { interrupted, terminated: install(SignalKind::terminate())? })
     }
 
     /// Waits for a signal, or returns at once if one was received.
@@ -314,66 +335,5 @@ impl Signals {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}
         }
-    }
-
-    /// Waits for a result unless a signal arrives; the work is then dropped, if it is not almost
-    /// done.
-    pub(crate) fn run_until_interrupted<T>(
-        mut self,
-        opened: &OpenStore,
-        progress: &Progress,
-        work: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<Result<T, StoreError>, Failure> {
-        opened.wait_for(async {
-            let mut work = std::pin::pin!(work);
-            loop {
-                tokio::select! {
-                    done = &mut work => return Ok(done),
-                    () = self.wait_for_stop() => {}
-                }
-                if !progress.is_full() {
-                    let message = "interrupted: nothing was written";
-                    return Err(Failure::Interrupted(message.to_owned()));
-                }
-            }
-        })
-    }
-}
-
-impl OpenStore {
-    /// Returns the runs of a tenant or thread. Other logs of a thread, such as run commands and
-    /// stored responses, have no status and are skipped.
-    pub(crate) fn runs(
-        &self,
-        thread: Option<&LogId>,
-        mut page: Page,
-    ) -> Result<Vec<LogHead>, Failure> {
-        const LOOKED_AT: u32 = 256;
-        let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        page.limit = page.limit.max(LOOKED_AT);
-        let mut runs = Vec::new();
-        loop {
-            let logs = self.run(self.journal.runs(&self.tenant, thread, page.clone()))?;
-            page.after = logs.last().map(|head| head.log.clone());
-            runs.extend(logs.into_iter().filter(|head| head.status.is_some()));
-            if page.after.is_none() || runs.len() >= wanted {
-                runs.truncate(wanted);
-                return Ok(runs);
-            }
-        }
-    }
-
-    /// Returns the message for an empty list.
-    pub(crate) fn empty_message(&self, what: &str) -> Result<String, Failure> {
-        let tenant = &self.tenant;
-        let mut others = self.run(self.journal.tenants())?;
-        others.retain(|other| other != tenant);
-        let mut said = format!("the tenant {} has no {what}\n", plain(&tenant.0));
-        if !others.is_empty() {
-            let names: Vec<String> = others.iter().map(|other| plain(&other.0)).collect();
-            let names = names.join(", ");
-            push_line(&mut said, &format!("{} {names}", "other tenants of this store:".dimmed()));
-        }
-        Ok(said)
     }
 }

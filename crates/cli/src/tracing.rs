@@ -4,32 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throughline_agent::Watcher;
-use throughline_core::{CompletedCall, Credential, LogId, StoreFuture, Tenant};
+use throughline_core::{CompletedCall, LogId, StoreFuture, Tenant};
 use throughline_json::Json;
 use throughline_server::{CallTraces, RunTraces};
 use throughline_spec::RedactionPolicy;
 use throughline_store::Journal;
 use throughline_trace::{
-    CallTracer, DeliveryReport, Sink, SinkOptions, Status, TraceOptions, Tracer, TracerOptions,
-    load_session,
+    CallTracer, Sink, SinkOptions, Status, TraceOptions, Tracer, TracerOptions, load_session,
 };
 
 use crate::clock::{SystemClock, now};
 use crate::config::TracingSettings;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 /// Creates the configured sinks.
-pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>, Failure> {
+pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
     let open = settings.sinks.iter().map(|sink| {
-        let header = sink.header.iter();
         let options = SinkOptions {
             kind: sink.kind,
             name: Some(sink.name.clone()),
             to: sink.to.clone(),
-            headers: header
-                .map(|(name, value)| (name.clone(), Credential::new(value.reveal())))
-                .collect(),
+            headers: sink.header.clone().into_iter().collect(),
         };
         let opened = options.open().map(Arc::from);
         opened.map_err(|problem| {
@@ -58,7 +54,7 @@ impl ProcessTraces {
         settings: &TracingSettings,
         policy: RedactionPolicy,
         journal: &Journal,
-    ) -> Result<Option<Arc<Self>>, Failure> {
+    ) -> Result<Option<Arc<Self>>> {
         if !settings.is_on() {
             return Ok(None);
         }
@@ -77,28 +73,18 @@ impl ProcessTraces {
 
     /// Waits until all traces are sent, and prints what was lost.
     pub(crate) async fn finish(&self) {
-        for delivered in self.tracer.finish().await {
-            print_delivery(&delivered);
+        let reports = self.tracer.finish().await.into_iter();
+        for report in reports.filter(|report| report.status == Status::Partial) {
+            let (session, errors) = (&report.session, report.errors.join("; "));
+            text::note(&format!(
+                "the trace {session} is partial: {errors}; `throughline traces export` exports it again"
+            ));
         }
         self.calls.finish(self.patience).await;
-        match self.calls.dropped() {
-            0 => {}
-            dropped => text::note(&format!("{dropped} calls are missing from the traces")),
+        if let dropped @ 1.. = self.calls.dropped() {
+            text::note(&format!("{dropped} calls are missing from the traces"));
         }
     }
-}
-
-/// Prints a note if a trace is incomplete.
-fn print_delivery(delivered: &DeliveryReport) {
-    if delivered.status != Status::Partial {
-        return;
-    }
-    let errors: Vec<&str> = delivered.errors.iter().map(|error| &**error).collect();
-    text::note(&format!(
-        "the trace {} is partial: {}; `throughline traces export` exports it again",
-        delivered.session,
-        errors.join("; ")
-    ));
 }
 
 impl Watcher for ProcessTraces {
@@ -123,9 +109,9 @@ impl RunTraces for ConsoleTraces {
         run: &'a LogId,
         redaction: RedactionPolicy,
     ) -> StoreFuture<'a, Json> {
-        let telling = TraceOptions { thread_id: None, log_data: true, redaction };
+        let content = TraceOptions { thread_id: None, log_data: true, redaction };
         Box::pin(async move {
-            Ok(load_session(&self.0, tenant, run, telling, &SystemClock).await?.to_json())
+            Ok(load_session(&self.0, tenant, run, content, &SystemClock).await?.to_json())
         })
     }
 }

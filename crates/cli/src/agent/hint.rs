@@ -11,20 +11,15 @@ pub(crate) struct CommandHints {
 
 impl CommandHints {
     pub(crate) fn new(at: &StoreArgs, using: Option<&AgentArgs>) -> Self {
-        let mut of_store = Vec::new();
-        if let Some(store) = &at.store {
-            of_store.push(("--store", without_password(store)));
-        }
-        if at.tenant != "default" {
-            of_store.push(("--tenant", at.tenant.clone()));
-        }
+        let url = at.store.as_deref().map(without_password);
+        let tenant = Some(at.tenant.clone()).filter(|tenant| tenant != "default");
         let file = using.and_then(|using| using.agent.as_ref());
-        let mut of_tools: Vec<(&str, String)> =
-            file.map(|file| ("--agent", file.display().to_string())).into_iter().collect();
-        let tools = using.into_iter().flat_map(|using| &using.tool);
-        of_tools.extend(tools.map(|tool| ("--tool", tool.clone())));
-        let (of_store, of_tools) = (format_options(&of_store), format_options(&of_tools));
-        Self { of_store, of_tools }
+        let file = file.map(|file| file.display().to_string());
+        let tools = using.into_iter().flat_map(|using| using.tool.clone());
+        Self {
+            of_store: format_options("--store", url) + &format_options("--tenant", tenant),
+            of_tools: format_options("--agent", file) + &format_options("--tool", tools),
+        }
     }
 
     /// Returns the command that resumes a run.
@@ -38,10 +33,9 @@ impl CommandHints {
     }
 }
 
-/// Formats options for a shell, each with a leading space.
-fn format_options(options: &[(&str, String)]) -> String {
-    let words = options.iter().map(|(name, value)| format!(" {name} {}", shell_quote(value)));
-    words.collect::<Vec<_>>().concat()
+/// Formats an option for a shell, once per value, each with a leading space.
+fn format_options(name: &str, values: impl IntoIterator<Item = String>) -> String {
+    values.into_iter().map(|value| format!(" {name} {}", shell_quote(&value))).collect()
 }
 
 /// Quotes a value for a shell.

@@ -8,20 +8,15 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 /// Maximum size of a result in bytes.
-const LONGEST: usize = 256 << 10;
+const MAX_RESULT: usize = 256 << 10;
 
 /// A tool that runs a shell command.
 pub(crate) struct ShellTool {
-    spec: ToolSpec,
-    command: String,
+    pub(super) spec: ToolSpec,
+    pub(super) command: String,
 }
 
 impl ShellTool {
-    /// Creates a tool with the given specification and shell command.
-    pub(crate) fn new(spec: ToolSpec, command: impl Into<String>) -> Self {
-        Self { spec, command: command.into() }
-    }
-
     async fn execute(&self, args: &Json, about: &ToolContext) -> std::io::Result<ToolAnswer> {
         let mut child = Command::new("sh")
             .arg("-c")
@@ -38,12 +33,12 @@ impl ShellTool {
             drop(input.write_all(args.as_str().as_bytes()).await);
         }
         let ended = child.wait_with_output().await?;
-        let said = truncate_output(&ended.stdout);
+        let output = truncate_output(&ended.stdout);
         if ended.status.success() {
-            return Ok(ToolAnswer::text(said));
+            return Ok(ToolAnswer::text(output));
         }
-        let errors = truncate_output(&ended.stderr);
-        Ok(ToolAnswer::error(format!("{} ({})\n{errors}{said}", self.spec.name, ended.status)))
+        let (name, errors) = (&self.spec.name, truncate_output(&ended.stderr));
+        Ok(ToolAnswer::error(format!("{name} ({})\n{errors}{output}", ended.status)))
     }
 }
 
@@ -62,10 +57,10 @@ impl Tool for ShellTool {
     }
 }
 
-fn truncate_output(said: &[u8]) -> String {
-    let mut text = String::from_utf8_lossy(said).into_owned();
-    if text.len() > LONGEST {
-        text.truncate(text.floor_char_boundary(LONGEST));
+fn truncate_output(output: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(output).into_owned();
+    if text.len() > MAX_RESULT {
+        text.truncate(text.floor_char_boundary(MAX_RESULT));
         text.push_str("\n… (truncated)");
     }
     text

@@ -1,7 +1,5 @@
 //! Pending approvals and questions: listing, prompting and parsing of answers.
 
-use std::io::Write as _;
-
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use throughline_agent::{RunCommand, State};
@@ -12,8 +10,8 @@ use throughline_spec::{
     UserQuestionResolution, UserQuestionStatus,
 };
 
-use crate::print::failure::Failure;
-use crate::print::text::{one_line, plain};
+use crate::print::failure::{Failure, Result};
+use crate::print::text::{self, one_line, plain};
 
 /// Maximum length of displayed arguments.
 const LONGEST: usize = 400;
@@ -39,40 +37,37 @@ pub(crate) fn questions(state: &State) -> impl Iterator<Item = &PendingUserQuest
 pub(crate) async fn prompt_decisions(
     state: &State,
     policy: &RedactionPolicy,
-) -> Result<Option<Vec<RunCommand>>, Failure> {
-    let mut words = Vec::new();
+) -> Result<Option<Vec<RunCommand>>> {
+    let mut commands = Vec::new();
     for approval in approvals(state) {
-        let Some(word) = decide(approval, state.is_lost(&approval.id), policy).await? else {
-            return Ok(None);
-        };
-        words.push(word);
+        let command = decide(approval, state.is_lost(&approval.id), policy).await?;
+        let Some(command) = command else { return Ok(None) };
+        commands.push(command);
     }
     for question in questions(state) {
-        let Some(word) = ask(question).await? else { return Ok(None) };
-        words.push(word);
+        let Some(command) = ask(question).await? else { return Ok(None) };
+        commands.push(command);
     }
-    Ok(Some(words))
+    Ok(Some(commands))
 }
 
 async fn decide(
     approval: &PendingToolApproval,
     is_lost: bool,
     policy: &RedactionPolicy,
-) -> Result<Option<RunCommand>, Failure> {
-    let args = policy.redact_text(approval.args.as_str()).into_owned();
-    let tool = plain(&approval.tool_name);
-    let question = format!("{} {}", tool.bold(), one_line(&plain(&args), LONGEST));
-    let ask = if is_lost {
+) -> Result<Option<RunCommand>> {
+    let args = one_line(&plain(&policy.redact_text(approval.args.as_str())), LONGEST);
+    let question = if is_lost {
         format!(
             "{UNKNOWN_OUTCOME}. Run it AGAIN? [y/n, or n and a reason; n reports an unknown outcome to the model]"
         )
     } else {
         "Approve this call? [y/n, or n and a reason]".to_owned()
     };
+    let prompt = format!("{} {args} {question} ", plain(&approval.tool_name).bold());
     loop {
-        let prompt = format!("{question} {ask} ");
-        let Some(said) = line(&prompt).await? else { return Ok(None) };
-        let (word, rest) = said.split_once(char::is_whitespace).unwrap_or((&said, ""));
+        let Some(line) = read_line(&prompt).await? else { return Ok(None) };
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
         let approved = match word.to_ascii_lowercase().as_str() {
             "y" | "yes" => true,
             "n" | "no" => false,
@@ -85,8 +80,8 @@ async fn decide(
     }
 }
 
-async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>, Failure> {
-    let mut said = Vec::new();
+async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
+    let mut answers = Vec::new();
     for item in &question.questions {
         let options = item.options.iter().flatten().enumerate().map(|(number, option)| {
             let about = option.description.as_deref().map(|about| format!(": {about}"));
@@ -95,67 +90,54 @@ async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>, Failu
         });
         let options: String = options.collect();
         let prompt = format!("{}\n{options}> ", plain(&item.question).bold());
-        let Some(answer) = line(&prompt).await? else { return Ok(None) };
-        said.push(answer);
+        let Some(answer) = read_line(&prompt).await? else { return Ok(None) };
+        answers.push(answer);
     }
     let mut resolution = UserQuestionResolution::new(question.id.clone());
-    resolution.answers = Some(parse_answers(question, &said)?);
+    resolution.answers = Some(parse_answers(question, &answers)?);
     Ok(Some(RunCommand::Answer(resolution)))
 }
 
 /// Matches answers to the questions in order.
 pub(crate) fn parse_answers(
     question: &PendingUserQuestion,
-    said: &[String],
-) -> Result<UserQuestionAnswerSet, Failure> {
-    let asked = &question.questions;
-    if said.len() != asked.len() {
+    answers: &[String],
+) -> Result<UserQuestionAnswerSet> {
+    let items = &question.questions;
+    let (expected, given) = (items.len(), answers.len());
+    if expected != given {
         return Err(Failure::Usage(format!(
-            "there are {} questions but {} answers; give one answer per question, in order",
-            asked.len(),
-            said.len()
+            "there are {expected} questions but {given} answers; give one answer per question, in order"
         )));
     }
-    let each = asked.iter().zip(said);
-    let each = each.map(|(asked, said)| (asked.question.clone(), answer(asked, said)));
-    Ok(UserQuestionAnswerSet(each.collect()))
+    let answers = items.iter().zip(answers);
+    let answers = answers.map(|(item, text)| (item.question.clone(), parse_answer(item, text)));
+    Ok(UserQuestionAnswerSet(answers.collect()))
 }
 
 /// Parses an answer: options by number, name or value, else free text.
-fn answer(asked: &UserQuestionItem, said: &str) -> UserQuestionAnswer {
-    let options = asked.options.as_deref().unwrap_or_default();
+fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
+    let options = item.options.as_deref().unwrap_or_default();
     let find = |word: &str| {
         let word = word.trim();
         let number = word.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let by_number = number.and_then(|place| options.get(place));
-        let is_it = |text: &str| text.eq_ignore_ascii_case(word);
-        let by_name = || options.iter().find(|o| is_it(&o.label) || is_it(o.answer()));
+        let is_same = |text: &str| text.eq_ignore_ascii_case(word);
+        let by_name = || options.iter().find(|o| is_same(&o.label) || is_same(o.answer()));
         by_number.or_else(by_name).map(|option| option.answer().clone())
     };
     let parts: Vec<&str> =
-        if asked.is_multi_select() { said.split(',').collect() } else { vec![said] };
+        if item.is_multi_select() { text.split(',').collect() } else { vec![text] };
     let chosen: Option<Vec<Name>> = parts.into_iter().map(find).collect();
-    match chosen {
-        Some(values) => UserQuestionAnswer::new(values),
-        None => {
-            let mut answer = UserQuestionAnswer::new(Vec::new());
-            let said = said.trim();
-            answer.free_text = (!said.is_empty()).then(|| Name::from(said));
-            answer
-        }
-    }
+    let free_text = chosen.is_none().then(|| text.trim()).filter(|text| !text.is_empty());
+    let mut answer = UserQuestionAnswer::new(chosen.unwrap_or_default());
+    answer.free_text = free_text.map(Name::from);
+    answer
 }
 
 /// Reads a line from the terminal; `None` at end of input.
-async fn line(prompt: &str) -> Result<Option<String>, Failure> {
-    let mut out = anstream::stderr();
-    let asked = out.write_all(prompt.as_bytes()).and_then(|()| out.flush());
-    asked.context("the question cannot be printed")?;
-    let read = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line).map(|bytes| (bytes > 0).then_some(line))
-    });
-    let line = read.await.context("the answer cannot be read")?;
-    let line = line.context("the answer cannot be read")?;
-    Ok(line.map(|line| line.trim().to_owned()))
+async fn read_line(prompt: &str) -> Result<Option<String>> {
+    let prompt = prompt.to_owned();
+    let line = tokio::task::spawn_blocking(move || text::prompt(&prompt)).await;
+    line.context("the answer cannot be read")?
 }

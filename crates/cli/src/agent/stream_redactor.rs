@@ -46,15 +46,11 @@ impl StreamRedactor {
 
     /// Returns the start of the words that are held back.
     fn held_back_start(&self) -> usize {
-        let mut starts = Vec::new();
-        let mut is_inside = false;
-        for (at, c) in self.line.char_indices() {
-            if !c.is_whitespace() && !is_inside {
-                starts.push(at);
-            }
-            is_inside = !c.is_whitespace();
+        let mut head = self.line.as_str();
+        for _ in 0..HELD {
+            head = head.trim_end().trim_end_matches(|c: char| !c.is_whitespace());
         }
-        starts.len().checked_sub(HELD).and_then(|at| starts.get(at)).copied().unwrap_or(0)
+        head.len()
     }
 }
 

@@ -1,13 +1,11 @@
-//! Options of the agent commands: `run`, `resume`, `inbox`, `answer`, `approve`, `reject`, `cancel`
-//! and `narrate`.
+//! Options of the agent commands: `demo`, `run`, `resume`, `inbox`, `answer`, `approve`, `reject`,
+//! `cancel`, `narrate` and `traces`.
 
 use std::path::PathBuf;
 
-use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::store::{OutputArgs, StoreArgs};
-use super::{Format, model};
+use super::{CommonArgs, Format, StoreArgs, non_empty};
 
 /// Options that select the agent, its tools, its prompts and its output.
 #[derive(Debug, Args)]
@@ -17,7 +15,7 @@ pub(crate) struct AgentArgs {
     pub(crate) agent: Option<PathBuf>,
     /// Tool: `NAME=COMMAND`, a program that reads its arguments as JSON and prints its result; or
     /// `mcp:…` or `http:…`, see docs/tools.md; repeatable
-    #[arg(long, value_name = "TOOL", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TOOL", value_parser = non_empty())]
     pub(crate) tool: Vec<String>,
     /// Prompt for questions and approvals even if standard input is not a terminal
     #[arg(long, conflicts_with = "no_ask")]
@@ -34,28 +32,16 @@ pub(crate) struct AgentArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline run \"What is the time?\" --model sim/claude-sonnet-4-5 --tool now=date\n  \
-    throughline run \"Fix the build\" --agent agent.toml --detach\n  \
-    throughline run \"And then?\" --thread thread_01k8 --model openai/gpt-5.2\n  \
-    echo \"A long question\" | throughline run - --model claude-sonnet-5\n\n\
-    The model's text is written to standard output, its thoughts and tool calls to standard error.\n\
-    Questions and approvals are prompted for at the terminal. Ctrl-C leaves a resumable run.\n\n\
-    Exit codes:\n  \
-    0   answered, or waiting for an answer or approval\n  \
-    1   the run failed\n  \
-    2   usage error: for example an unknown model or an invalid tool\n  \
-    65  the agent declaration is invalid\n  \
-    130 interrupted; the run can be resumed")]
+#[command(after_help = include_str!("help/run.md"))]
 pub(crate) struct Run {
-    /// Model to use instead of the agent's: `sim/claude-sonnet-4-5`, `openai/gpt-5.2`
-    #[arg(long, value_parser = model())]
+    /// Model to use instead of the agent's: `sim/claude-sonnet-5-5`, `openai/gpt-5.6-sol`
+    #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Continue this thread; a new thread is created when omitted
-    #[arg(long, value_name = "THREAD", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Option<String>,
     /// Require approval for each call of the matching tools; `*` matches any text
-    #[arg(long, value_name = "PATTERN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "PATTERN", value_parser = non_empty())]
     pub(crate) approve: Vec<String>,
     /// Run in the background and print only the run id
     #[arg(long, conflicts_with = "ask")]
@@ -63,55 +49,39 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) using: AgentArgs,
     /// Message for the agent, or `-` for standard input
-    #[arg(value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "TEXT", value_parser = non_empty())]
     pub(crate) text: String,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline resume run_01k8\n  \
-    throughline resume run_01k8 --model sim/gpt-5.2\n  \
-    throughline resume run_01k8 --tool now=date\n\n\
-    Follows a run owned by another process and takes it over if that process exits. Pass the\n\
-    tools again. Exit codes: as for `throughline run`")]
+#[command(after_help = include_str!("help/resume.md"))]
 pub(crate) struct Resume {
     /// Use this model from now on
-    #[arg(long, value_parser = model())]
+    #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) using: AgentArgs,
     /// Run to resume
-    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline inbox\n  \
-    throughline inbox --run run_01k8 --format json\n\n\
-    JSON: `waiting`, a list of `id`, `kind` (approval, question or client_tool), `run`, `opened`,\n\
-    `expires`, and `tool` and `args`, or `questions`.")]
+#[command(after_help = include_str!("help/inbox.md"))]
 pub(crate) struct Inbox {
     /// Show only the requests of this run
-    #[arg(long, value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: Option<String>,
     #[command(flatten)]
-    pub(crate) printing: OutputArgs,
-    #[command(flatten)]
-    pub(crate) at: StoreArgs,
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline answer question_01k8 Blue\n  \
-    throughline answer question_01k8 2 \"as soon as you can\"\n  \
-    throughline answer question_01k8 --cancel --notes \"not now\"\n\n\
-    Give one answer per question, in order: an option's number, name or value; several options\n\
-    separated by commas where the question allows it; or free text where the question allows it.")]
+#[command(after_help = include_str!("help/answer.md"))]
 pub(crate) struct Answer {
     /// Decline to answer
     #[arg(long, conflicts_with = "answers")]
@@ -123,7 +93,7 @@ pub(crate) struct Answer {
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "ID", value_parser = non_empty())]
     pub(crate) id: String,
     /// Answers, one per question
     #[arg(value_name = "ANSWER", required_unless_present = "cancel")]
@@ -133,22 +103,11 @@ pub(crate) struct Answer {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline approve approval_01k8\n  \
-    throughline approve approval_01k8 --args '{\"path\": \"/srv/new\"}' --by ann\n\n\
-    Approves one call of the tool with exactly these arguments.")]
+#[command(after_help = include_str!("help/approve.md"))]
 pub(crate) struct Approve {
     /// Arguments to run with instead of the model's, as JSON
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
-    #[command(flatten)]
-    pub(crate) deciding: DecisionArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
-    throughline reject approval_01k8 --comment \"too expensive\"")]
-pub(crate) struct Reject {
     #[command(flatten)]
     pub(crate) deciding: DecisionArgs,
 }
@@ -163,32 +122,27 @@ pub(crate) struct DecisionArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "ID", value_parser = non_empty())]
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
-    throughline cancel run_01k8 --reason \"asked for the wrong thing\"\n\n\
-    The process that owns the run stops it. A new run can continue the thread.")]
+#[command(after_help = include_str!("help/cancel.md"))]
 pub(crate) struct Cancel {
     /// Reason for the cancellation
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// Run to cancel
-    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline narrate run_01k8\n  \
-    throughline narrate run_01k8 --redaction policy.json\n\n\
-    Messages that reached the model but are not part of the thread are marked as ephemeral.")]
+#[command(after_help = include_str!("help/narrate.md"))]
 pub(crate) struct Narrate {
     /// Redaction policy as JSON: `keys`, `patterns`, `thinkingPatterns`, …
     #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
@@ -197,8 +151,61 @@ pub(crate) struct Narrate {
     #[arg(long)]
     pub(crate) no_redaction: bool,
     /// Run to print
-    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) at: StoreArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Traces {
+    /// Write the trace of a run, or send it to the configured sinks
+    Export(TracesExport),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/traces-export.md"))]
+pub(crate) struct TracesExport {
+    /// Trace format: the session as one JSON document, or OpenTelemetry protobuf
+    #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) trace_format: TraceFormat,
+    /// Output file; `-` for standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "send")]
+    pub(crate) output: Option<PathBuf>,
+    /// Send the trace to the sinks of throughline.toml instead
+    #[arg(long)]
+    pub(crate) send: bool,
+    /// Omit message contents; record only that a message was sent
+    #[arg(long)]
+    pub(crate) no_data: bool,
+    /// Run to export
+    #[arg(value_name = "RUN", value_parser = non_empty())]
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Output format of a trace.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// One JSON document
+    #[default]
+    Session,
+    /// OpenTelemetry protobuf
+    Otlp,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = include_str!("help/demo.md"))]
+pub(crate) struct Demo {
+    /// Answer the question and decide on the approval yourself
+    #[arg(long)]
+    pub(crate) interactive: bool,
+    /// Exit after the last step instead of keeping the gateway open on the demo's thread
+    #[arg(long)]
+    pub(crate) no_serve: bool,
+    /// Keep the store, the configuration and the agent in this folder, which must be empty or
+    /// absent; without it they are deleted after the demo
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) home: Option<PathBuf>,
 }

@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use throughline_core::Wire;
 use throughline_spec::RawInstant;
 
-use super::store::{OutputArgs, StoreArgs};
-use super::{model, wire};
+use super::{Format, non_empty, wire};
 
 /// Target of a request, and the known conversation before it.
 #[derive(Debug, Args)]
@@ -17,10 +16,10 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
     /// Model, if the request does not name it
-    #[arg(long, value_parser = model())]
+    #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Provider that receives the request; defaults to the first provider of the wire
-    #[arg(long, value_name = "ROW")]
+    #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
     /// Your label for the sending account; seals may be bound to an account
     #[arg(long, value_name = "ID", default_value = "default", hide_default_value = true)]
@@ -38,49 +37,26 @@ pub(crate) struct RequestArgs {
     /// Header that will be sent, such as `anthropic-beta: …`; never a credential
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
-    /// File with your own model family rows, which extend or replace the built-in ones
+    /// File with model families that extend or replace the built-in ones
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) profiles: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline audit request.json\n  \
-    throughline audit --prior turn-1.json --prior turn-1.sse turn-2.json\n  \
-    throughline audit --provider deepseek --model deepseek-reasoner - < request.json\n  \
-    throughline audit --header 'anthropic-beta: interleaved-thinking-2025-05-14' request.json\n  \
-    throughline audit --format json recording.json\n\n\
-    For a recording, the last request is audited; earlier exchanges count as --prior.\n\
-    Seals are shown by length; their bytes are never printed.\n\n\
-    Exit codes:\n  \
-    0   the request would be accepted, possibly degraded\n  \
-    1   the request would be refused\n  \
-    2   usage error, or a file cannot be read\n  \
-    65  the input is malformed")]
+#[command(after_help = include_str!("help/audit.md"))]
 pub(crate) struct Audit {
     #[command(flatten)]
     pub(crate) about: RequestArgs,
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
     /// Request or recording, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline repair request.json > fixed.json\n  \
-    throughline repair --prior turn-1.json --prior turn-1.sse turn-2.json > fixed.json\n  \
-    throughline repair --report changes.json - < request.json\n  \
-    throughline repair --session wedged.jsonl --model claude-sonnet-4-5 > fixed.jsonl\n\n\
-    The request is written to standard output; each change and its rule are written to standard\n\
-    error or to --report. An acceptable request is passed through byte for byte. Repair never\n\
-    invents signatures and never turns thoughts into text.\n\n\
-    Exit codes:\n  \
-    0   the repaired request would be accepted\n  \
-    1   a problem could not be repaired\n  \
-    2   usage error, or a file cannot be read or written\n  \
-    65  the input is malformed")]
+#[command(after_help = include_str!("help/repair.md"))]
 pub(crate) struct Repair {
     #[command(flatten)]
     pub(crate) about: RequestArgs,
@@ -99,10 +75,7 @@ pub(crate) struct Repair {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline rules\n  \
-    throughline rules --wire gemini --format json\n\n\
-    `throughline explain RULE` explains one of them.")]
+#[command(after_help = include_str!("help/rules.md"))]
 pub(crate) struct Rules {
     /// List only the rules of this wire
     #[arg(long, value_parser = wire())]
@@ -110,15 +83,13 @@ pub(crate) struct Rules {
     /// Print a documentation page instead: all error messages, or with --wire the page of that wire
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline explain anthropic/tool-loop-needs-thinking\n  \
-    throughline explain details-fragmented\n\n\
-    `throughline rules` lists them all.")]
+#[command(after_help = include_str!("help/explain.md"))]
 pub(crate) struct Explain {
     /// Rule id; the part before the slash is optional
     #[arg(value_name = "RULE")]
@@ -131,16 +102,4 @@ pub(super) fn instant(text: &str) -> Result<Timestamp, String> {
     read.map_err(|_| {
         "expected a date such as 2026-08-31, or a time such as 2026-08-31T12:00:00Z".to_owned()
     })
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline doctor\n  \
-    throughline doctor --format json\n\n\
-    No key, address or path is printed. To check a request, use `throughline audit`.")]
-pub(crate) struct Doctor {
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
-    #[command(flatten)]
-    pub(crate) at: StoreArgs,
 }

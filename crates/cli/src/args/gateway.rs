@@ -3,23 +3,14 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use throughline_server::Level;
 
-use super::model;
-use super::store::{OutputArgs, StoreArgs};
+use super::{CommonArgs, Format, StoreArgs, non_empty};
 use crate::amount;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline serve\n  \
-    throughline serve --listen 127.0.0.1:0\n  \
-    throughline serve --config staging.toml --store postgres://app@db/throughline\n\n\
-    Without a configuration and without any key the gateway serves `sim/claude-sonnet-4-5`,\n\
-    `sim/gpt-5.2`, `sim/gemini-3-pro-preview` and `sim/deepseek-v4-pro`. Real providers are available\n\
-    when their usual key variables are set or the caller sends a provider key. Ctrl-C drains open\n\
-    streams and stops the gateway.")]
+#[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
     /// Address to listen on; overrides the configuration; port 0 picks a free port
     #[arg(long, value_name = "ADDR")]
@@ -44,43 +35,30 @@ pub(crate) enum ConfigCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline config check\n  \
-    throughline config check --config staging.toml\n\n\
-    JSON: `verdict` (ok or wrong), `file` or null, `errors` and `warnings` (`line`, `column`,\n\
-    `message`).\n\n\
-    Exit codes:\n  \
-    0   the configuration is valid\n  \
-    1   the configuration has errors\n  \
-    2   usage error, or a file cannot be read")]
+#[command(after_help = include_str!("help/config-check.md"))]
 pub(crate) struct ConfigCheck {
     /// Configuration file; defaults to ./throughline.toml, else to the one in your configuration
     /// directory
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline config show\n  \
-    throughline config show --model fast\n  \
-    throughline config show --config staging.toml --format json\n\n\
-    Secrets are replaced by … and never printed, not even in part.\n\n\
-    JSON: `file` or null, `values` (`key`, `value`, `from`), `providers` (`name`, `wire`, `address`,\n\
-    `key`, `models`, `from`), `routes` (`model`, `targets`, `from`) and `prices`; with --model\n\
-    `targets`, in the order they are tried.")]
+#[command(after_help = include_str!("help/config-show.md"))]
 pub(crate) struct ConfigShow {
     /// Configuration file; defaults to ./throughline.toml, else to the one in your configuration
     /// directory
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Show only the targets that this model name routes to
-    #[arg(long, value_name = "NAME", value_parser = model())]
+    #[arg(long, value_name = "NAME", value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
+    /// Output format: text or json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,26 +66,20 @@ pub(crate) enum Keys {
     /// Create a key and print it once
     Create(KeysCreate),
     /// List the keys of a tenant, oldest first
-    List(KeysList),
+    #[command(after_help = include_str!("help/keys-list.md"))]
+    List(CommonArgs),
     /// Revoke a key permanently
     Revoke(KeysRevoke),
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline keys create --label laptop\n  \
-    throughline keys create --tenant acme --label ci --models 'claude-*' --models fast \\\n      \
-        --budget-usd 20 --budget-tokens 5000000 --rate 60/min\n\n\
-    The key is printed once: the store contains only a keyed hash. Omitted limits are unlimited.\n\
-    A missing store is created.\n\n\
-    JSON: `id`, `tenant`, `label`, `limits` (`models`, `budget_micro_usd`, `budget_tokens`,\n\
-    `requests_per_minute`, each only if set) and `key`.")]
+#[command(after_help = include_str!("help/keys-create.md"))]
 pub(crate) struct KeysCreate {
     /// Label for the key
-    #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = non_empty())]
     pub(crate) label: String,
     /// Allow only models that match this pattern, where `*` matches any text; repeatable
-    #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = non_empty())]
     pub(crate) models: Vec<String>,
     /// Budget in US dollars
     #[arg(long, value_name = "USD", value_parser = dollars)]
@@ -119,56 +91,27 @@ pub(crate) struct KeysCreate {
     #[arg(long, value_name = "N/min", value_parser = rate)]
     pub(crate) rate: Option<u32>,
     #[command(flatten)]
-    pub(crate) printing: OutputArgs,
-    #[command(flatten)]
-    pub(crate) at: StoreArgs,
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline keys list\n  \
-    throughline keys list --tenant acme --format json\n\n\
-    JSON: `keys`, a list of `id`, `label`, `limits`, `created` and `revoked`, which is null for a\n\
-    valid key.")]
-pub(crate) struct KeysList {
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
-    #[command(flatten)]
-    pub(crate) at: StoreArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
-    throughline keys revoke key_0123456789ab\n\n\
-    JSON: `revoked`, the id.")]
+#[command(after_help = include_str!("help/keys-revoke.md"))]
 pub(crate) struct KeysRevoke {
-    #[command(flatten)]
-    pub(crate) printing: OutputArgs,
     /// Id of the key, as shown by `throughline keys list`
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "ID", value_parser = non_empty())]
     pub(crate) id: String,
     #[command(flatten)]
-    pub(crate) at: StoreArgs,
+    pub(crate) common: CommonArgs,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    throughline usage\n  \
-    throughline usage --by day\n  \
-    throughline usage --tenant acme --by key,model --format json\n\n\
-    Usage is recorded within about a second. Calls to models without a price have no cost: add the\n\
-    price to throughline.toml, under [prices].\n\n\
-    JSON: `tenant` and `usage`, a list with the fields of --by (`key` is null if the gateway was open),\n\
-    `calls`, `unpriced` (number of calls without a price), `input`, `cached`, `written`, `output`,\n\
-    `thought` and `micro_usd` (millionths of a dollar).")]
+#[command(after_help = include_str!("help/usage.md"))]
 pub(crate) struct Usage {
     /// Fields to group by: key, provider, model, day
-    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_values_t = [UsageBy::Key, UsageBy::Provider, UsageBy::Model], hide_possible_values = true)]
+    #[arg(long, value_name = "FIELD", value_enum, value_delimiter = ',', default_values_t = [UsageBy::Key, UsageBy::Provider, UsageBy::Model], hide_possible_values = true)]
     pub(crate) by: Vec<UsageBy>,
     #[command(flatten)]
-    pub(crate) printing: OutputArgs,
-    #[command(flatten)]
-    pub(crate) at: StoreArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// A field that usage is grouped by.

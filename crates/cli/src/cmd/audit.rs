@@ -8,14 +8,14 @@ use throughline_json::Tree;
 use crate::args::{Audit, Format};
 use crate::cmd::report;
 use crate::input::subject::Subject;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-pub(crate) fn run(options: &Audit) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Audit) -> Result<ExitCode> {
     let subject = Subject::read(&options.about, &options.file)?;
     let audited =
         audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad_data(error))?;
-    match options.printing.format {
+    match options.format {
         Format::Json => {
             text::write_json(&audit_json(&audited)).or_else(Failure::ignore_closed_pipe)?;
         }

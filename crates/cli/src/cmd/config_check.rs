@@ -2,24 +2,25 @@
 
 use std::process::ExitCode;
 
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
+use throughline_provider::EnvWarning;
 use throughline_tools::Problem;
 
 use crate::args::ConfigCheck;
 use crate::config::file::ParsedConfig;
 use crate::config::read_config;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, count, plain, push_line};
 
-pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode> {
     let reading = read_config(options.config.as_deref())?;
-    let answered = text::answer(&options.printing, || told(&reading), || json_of(&reading));
-    answered.or_else(Failure::ignore_closed_pipe)?;
+    let printed = options.format.print(|| text_of(&reading), || json_of(&reading));
+    printed.or_else(Failure::ignore_closed_pipe)?;
     Ok(if reading.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn told(reading: &ParsedConfig) -> String {
+fn text_of(reading: &ParsedConfig) -> String {
     let ParsedConfig { config, errors, warnings, env_warnings } = reading;
     let mut out = String::new();
     for warning in env_warnings {
@@ -32,15 +33,13 @@ fn told(reading: &ParsedConfig) -> String {
         return out;
     };
     let name = plain(&file.display().to_string());
-    let mut tell = |word: String, problem: &Problem| {
-        let Problem { line, column, message } = problem;
-        push_line(&mut out, &format!("{word} {name}:{line}:{column}: {}", plain(message)));
-    };
-    for problem in warnings {
-        tell("warning:".yellow().bold().to_string(), problem);
-    }
-    for problem in errors {
-        tell("error:".red().bold().to_string(), problem);
+    for (label, style, problems) in
+        [("warning:", Style::new().yellow(), warnings), ("error:", Style::new().red(), errors)]
+    {
+        for problem in problems {
+            let label = label.style(style.bold()).to_string();
+            push_line(&mut out, &format!("{label} {name}:{}", plain(&problem.to_string())));
+        }
     }
     let verdict = match errors.len() {
         0 => format!("{} {name} is valid", text::mark(true)),
@@ -56,14 +55,13 @@ fn json_of(reading: &ParsedConfig) -> Value {
         let problem = |Problem { line, column, message }: &Problem| json!({ "line": line, "column": column, "message": message });
         problems.iter().map(problem).collect()
     };
-    let variables = env_warnings
-        .iter()
-        .map(|warning| json!({ "variable": warning.variable, "message": warning.problem }));
+    let variable =
+        |warning: &EnvWarning| json!({ "variable": warning.variable, "message": warning.problem });
     json!({
         "verdict": if errors.is_empty() { "ok" } else { "wrong" },
         "file": config.file.as_ref().map(|file| file.display().to_string()),
         "errors": problems(errors),
         "warnings": problems(warnings),
-        "unheard": variables.collect::<Vec<_>>(),
+        "unheard": env_warnings.iter().map(variable).collect::<Vec<_>>(),
     })
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use comfy_table::Cell;
 use owo_colors::OwoColorize as _;
+use serde::Serialize;
 use serde_json::{Value, json};
 use throughline_codec::Catalog;
 use throughline_json::Name;
@@ -12,33 +12,35 @@ use throughline_provider::{AWS_ACCESS_KEY_ID, AwsKeys};
 
 use crate::amount::{dollars, exact_bytes};
 use crate::args::{ConfigShow, LOG_LEVELS};
-use crate::config::environment::variable;
+use crate::config::environment::{default_url, variable};
 use crate::config::prices::PriceTable;
 use crate::config::routes::{Credential, Destination, Endpoint, ProviderSettings, Route};
-use crate::config::secret::MASK;
 use crate::config::settings::{
-    CAPTURE_MODES, PREFIX_POLICIES, Price, REPLAY_MODES, STORE_FAILURES, Timeouts, config_name,
+    CAPTURE_MODES, PREFIX_POLICIES, Price, REPLAY_MODES, STORE_FAILURES, config_name,
 };
-use crate::config::store_url::default_url;
 use crate::config::{Config, load, shown_variable};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain, push_line, wrapped};
 use throughline_store::without_password;
 
-pub(crate) fn run(options: &ConfigShow) -> Result<(), Failure> {
+/// Placeholder that is printed instead of a secret.
+const MASK: &str = "…";
+
+pub(crate) fn run(options: &ConfigShow) -> Result<()> {
     let config = load(options.config.as_deref())?;
     if let Some(model) = &options.model {
         let found = config.routes.resolve(model);
         let found = found.map_err(|error| Failure::Usage(error.to_string()))?;
-        let all: Vec<_> = found.iter().filter_map(|one| reached(&config, one)).collect();
-        return text::answer(&options.printing, || targets_text(&all), || targets_json(&all));
+        let all: Vec<_> = found.iter().filter_map(|to| TargetRow::new(&config, to)).collect();
+        return options.format.print(|| targets_text(&all), || targets_json(&all));
     }
     let values = values(&config)?;
-    text::answer(&options.printing, || told(&config, &values), || json_of(&config, &values))
+    options.format.print(|| text_of(&config, &values), || json_of(&config, &values))
 }
 
 /// A value and its source.
+#[derive(Serialize)]
 struct ConfigValue {
     key: String,
     value: String,
@@ -46,14 +48,12 @@ struct ConfigValue {
 }
 
 /// Returns all single values in the order of the file.
-fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
+fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     let Config { server, gateway, store, .. } = config;
     let mut values = Vec::new();
     let mut put = |key: &str, value: String| {
-        let from = config
-            .lines
-            .get(key)
-            .map_or_else(|| "default".to_owned(), |line| format!("line {line}"));
+        let line = config.lines.get(key).copied();
+        let from = line.map_or_else(|| "default".to_owned(), from);
         values.push(ConfigValue { key: key.to_owned(), value, from });
     };
     put("server.listen", server.listen.to_string());
@@ -79,12 +79,10 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
     put("gateway.max_streams", gateway.max_streams.to_string());
     put("gateway.max_request_memory", exact_bytes(gateway.max_request_memory));
     put("gateway.passthrough", shown_list(&gateway.passthrough));
-    put(
-        "gateway.on_store_failure",
-        config_name(STORE_FAILURES, &gateway.store.on_failure).to_owned(),
-    );
+    let on_failure = config_name(STORE_FAILURES, &gateway.store.on_failure);
+    put("gateway.on_store_failure", on_failure.to_owned());
     put("gateway.key_grace", shown_time(gateway.store.key_grace));
-    let mut timeouts: Timeouts = gateway.timeouts;
+    let mut timeouts = gateway.timeouts;
     for (name, time) in timeouts.by_name() {
         put(&format!("gateway.timeouts.{name}"), shown_time(*time));
     }
@@ -95,16 +93,15 @@ fn values(config: &Config) -> Result<Vec<ConfigValue>, Failure> {
         put("tracing.redact", tracing.redact.to_string());
         for sink in &tracing.sinks {
             let header = sink.header.as_ref().map(|(name, _)| format!(", {name}: {MASK}"));
-            let told =
-                format!("{} to {}{}", sink.kind.as_str(), sink.to, header.unwrap_or_default());
-            put(&format!("tracing.sinks.{}", sink.name), told);
+            let (kind, header) = (sink.kind.as_str(), header.unwrap_or_default());
+            put(&format!("tracing.sinks.{}", sink.name), format!("{kind} to {}{header}", sink.to));
         }
     }
     for (key, name) in
         [("store.url", "THROUGHLINE_STORE"), ("store.master_key", "THROUGHLINE_MASTER_KEY")]
     {
-        let Some(said) = variable(name)? else { continue };
-        let value = if key == "store.url" { without_password(&said) } else { MASK.to_owned() };
+        let Some(value) = variable(name)? else { continue };
+        let value = if key == "store.url" { without_password(&value) } else { MASK.to_owned() };
         let value = ConfigValue { key: key.to_owned(), value, from: format!("${name}") };
         match values.iter_mut().find(|known| known.key == key) {
             Some(known) => *known = value,
@@ -125,60 +122,55 @@ fn shown_time(time: Duration) -> String {
     }
 }
 
-fn told(config: &Config, values: &[ConfigValue]) -> String {
+fn text_of(config: &Config, values: &[ConfigValue]) -> String {
     let mut out = String::new();
     let file = config.file.as_ref().map(|file| plain(&file.display().to_string()));
     let none = || "no throughline.toml: all values are defaults".to_owned();
     push_line(&mut out, &format!("{}\n", file.unwrap_or_else(none).bold()));
     out.push_str(&table(vec![
-        Column::new("key", values.iter().map(|entry| Cell::new(&entry.key))),
-        Column::new("value", values.iter().map(|entry| Cell::new(plain(&entry.value)))),
-        Column::new("from", values.iter().map(|entry| Cell::new(&entry.from))),
+        Column::new("key", values.iter().map(|entry| &entry.key)),
+        Column::new("value", values.iter().map(|entry| plain(&entry.value))),
+        Column::new("from", values.iter().map(|entry| &entry.from)),
     ]));
     out.push_str(&providers_text(config.routes.providers()));
     let routes = config.routes.routes();
-    if !routes.is_empty() {
-        let targets = |route: &Route| {
-            let all: Vec<String> = route.targets.iter().map(ToString::to_string).collect();
-            Cell::new(plain(&all.join(", ")))
-        };
-        push_line(&mut out, "");
-        out.push_str(&table(vec![
-            Column::new("route", routes.iter().map(|route| Cell::new(plain(&route.model)))),
-            Column::new("from", routes.iter().map(|route| Cell::new(from(route.line)))),
-            Column::new("targets", routes.iter().map(targets)),
-        ]));
-    }
-    out.push_str(&tools_text(config));
+    let targets = |route: &Route| plain(&route_targets(route).join(", "));
+    // Tools are listed by name only: their addresses and commands may contain secrets.
+    let servers = config.tools.mcp.iter().map(|server| ("mcp server", &server.name));
+    let own = config.tools.http.iter().map(|tool| ("http tool", &tool.spec.name));
+    let tools: Vec<_> = servers.chain(own).collect();
     let prices = &config.prices.0;
-    if !prices.is_empty() {
-        let sum = |sum: Option<u64>| sum.map(dollars).unwrap_or_default();
-        push_line(&mut out, "");
-        out.push_str(&table(vec![
-            Column::new("price of", prices.iter().map(|(model, _)| Cell::new(plain(model)))),
-            Column::numbers("input", prices.iter().map(|(_, price)| sum(price.input))),
-            Column::numbers("output", prices.iter().map(|(_, price)| sum(price.output))),
-            Column::numbers("cached", prices.iter().map(|(_, price)| sum(price.cached))),
-            Column::numbers("written", prices.iter().map(|(_, price)| sum(price.written))),
-        ]));
+    let sums = |head, sum: fn(&Price) -> Option<u64>| {
+        let shown = |(_, price): &(_, Price)| sum(price).map(dollars).unwrap_or_default();
+        Column::numbers(head, prices.iter().map(shown))
+    };
+    for columns in [
+        vec![
+            Column::new("route", routes.iter().map(|route| plain(&route.model))),
+            Column::new("from", routes.iter().map(|route| from(route.line))),
+            Column::new("targets", routes.iter().map(targets)),
+        ],
+        vec![
+            Column::new("for agents", tools.iter().map(|(kind, _)| *kind)),
+            Column::new("name", tools.iter().map(|(_, name)| plain(name))),
+        ],
+        vec![
+            Column::new("price of", prices.iter().map(|(model, _)| plain(model))),
+            sums("input", |price| price.input),
+            sums("output", |price| price.output),
+            sums("cached", |price| price.cached),
+            sums("written", |price| price.written),
+        ],
+    ] {
+        if columns.iter().any(|column| !column.is_empty()) {
+            out.extend(["\n", &table(columns)]);
+        }
     }
     out
 }
 
-/// Lists the tools of agents by kind and name. Their addresses and commands may contain secrets.
-fn tools_text(config: &Config) -> String {
-    let servers = config.tools.mcp.iter().map(|server| ("mcp server", &server.name));
-    let own = config.tools.http.iter().map(|tool| ("http tool", &tool.spec.name));
-    let all: Vec<_> = servers.chain(own).collect();
-    if all.is_empty() {
-        return String::new();
-    }
-    let mut out = String::from("\n");
-    out.push_str(&table(vec![
-        Column::new("for agents", all.iter().map(|(what, _)| Cell::new(what))),
-        Column::new("name", all.iter().map(|(_, name)| Cell::new(plain(name)))),
-    ]));
-    out
+fn route_targets(route: &Route) -> Vec<String> {
+    route.targets.iter().map(ToString::to_string).collect()
 }
 
 /// Lists the providers that are configured or have a key, and the names of the others.
@@ -191,20 +183,20 @@ fn providers_text(all: &[ProviderSettings]) -> String {
     let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
     let mut out = String::from("\n");
     out.push_str(&table(vec![
-        Column::new("provider", own.iter().map(|one| Cell::new(plain(&one.name)))),
-        Column::new("wire", own.iter().map(|one| Cell::new(address(one).0))).droppable(),
-        Column::new("address", own.iter().map(|one| Cell::new(plain(address(one).1)))),
-        Column::new("key", own.iter().map(|one| Cell::new(shown_key(one)))),
-        Column::new("from", own.iter().map(|one| Cell::new(provider_source(one)))).droppable(),
-        Column::new("models", own.iter().map(|one| Cell::new(plain(&one.models.join(" "))))),
+        Column::new("provider", own.iter().map(|one| plain(&one.name))),
+        Column::new("wire", own.iter().map(|one| address(one).0)).droppable(),
+        Column::new("address", own.iter().map(|one| plain(address(one).1))),
+        Column::new("key", own.iter().map(|one| shown_key(one))),
+        Column::new("from", own.iter().map(|one| provider_source(one))).droppable(),
+        Column::new("models", own.iter().map(|one| plain(&one.models.join(" ")))),
     ]));
     let is_open = |one: &&ProviderSettings| one.credential == Credential::Open;
     let (open, callers): (Vec<_>, Vec<_>) = others.into_iter().partition(is_open);
     push_line(&mut out, "");
     for (who, all) in [("for callers with their own key", callers), ("for all callers", open)] {
         let names: Vec<&str> = all.iter().map(|one| &*one.name).collect();
-        let told = format!("built in, {who}: {}", names.join(", "));
-        for line in wrapped(&told, text::width(std::io::stdout())) {
+        let line = format!("built in, {who}: {}", names.join(", "));
+        for line in wrapped(&line, text::width(std::io::stdout())) {
             push_line(&mut out, &line.dimmed().to_string());
         }
     }
@@ -248,7 +240,6 @@ fn from(line: usize) -> String {
 }
 
 fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
-    let value = |ConfigValue { key, value, from }: &ConfigValue| json!({ "key": key, "value": value, "from": from });
     let provider = |provider: &ProviderSettings| {
         let (wire, address) = address(provider);
         json!({
@@ -261,21 +252,13 @@ fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
         })
     };
     let route = |route: &Route| {
-        let targets: Vec<String> = route.targets.iter().map(ToString::to_string).collect();
+        let targets = route_targets(route);
         json!({ "model": route.model, "targets": targets, "from": from(route.line) })
     };
-    let price = |(model, price): &(Name, Price)| {
-        json!({
-            "model": model,
-            "input_micro_usd": price.input,
-            "output_micro_usd": price.output,
-            "cached_micro_usd": price.cached,
-            "written_micro_usd": price.written,
-        })
-    };
+    let price = |(model, price): &(Name, Price)| with_price(json!({ "model": model }), price);
     json!({
         "file": config.file.as_ref().map(|file| file.display().to_string()),
-        "values": values.iter().map(value).collect::<Vec<_>>(),
+        "values": values,
         "providers": config.routes.providers().iter().map(provider).collect::<Vec<_>>(),
         "routes": config.routes.routes().iter().map(route).collect::<Vec<_>>(),
         "prices": config.prices.0.iter().map(price).collect::<Vec<_>>(),
@@ -291,45 +274,44 @@ struct TargetRow<'r> {
     price: Price,
 }
 
-fn reached<'r>(config: &'r Config, destination: &'r Destination) -> Option<TargetRow<'r>> {
-    let provider = config.routes.provider(&destination.provider)?;
-    let row = provider.row_for(&destination.model, Catalog::builtin())?;
-    Some(TargetRow {
-        destination,
-        wire: row.wire.to_string(),
-        address: address(provider).1,
-        key: shown_key(provider),
-        price: PriceTable::with(config.prices.clone())
-            .known_price(&destination.provider, &destination.model),
-    })
+impl<'r> TargetRow<'r> {
+    fn new(config: &'r Config, destination: &'r Destination) -> Option<Self> {
+        let provider = config.routes.provider(&destination.provider)?;
+        let wire = provider.row_for(&destination.model, Catalog::builtin())?.wire.to_string();
+        let prices = PriceTable::with(config.prices.clone());
+        let price = prices.known_price(&destination.provider, &destination.model);
+        let (address, key) = (address(provider).1, shown_key(provider));
+        Some(Self { destination, wire, address, key, price })
+    }
+}
+
+/// Adds the prices to a JSON object.
+fn with_price(mut object: Value, price: &Price) -> Value {
+    object["input_micro_usd"] = json!(price.input);
+    object["output_micro_usd"] = json!(price.output);
+    object["cached_micro_usd"] = json!(price.cached);
+    object["written_micro_usd"] = json!(price.written);
+    object
 }
 
 fn targets_text(all: &[TargetRow<'_>]) -> String {
     let mut out = String::new();
     for (number, TargetRow { destination, wire, address, key, price }) in (1..).zip(all) {
-        let mut told = format!("{wire} at {address}, key: {key}");
+        let mut about = format!("{wire} at {address}, key: {key}");
         if let Price { input: Some(input), output: Some(output), .. } = price {
-            told.extend([", ", &dollars(*input), " in and ", &dollars(*output), " out"]);
+            about.extend([", ", &dollars(*input), " in and ", &dollars(*output), " out"]);
         }
         let name = plain(&destination.to_string());
-        push_line(&mut out, &format!("{number}. {}  {}", name.bold(), plain(&told).dimmed()));
+        push_line(&mut out, &format!("{number}. {}  {}", name.bold(), plain(&about).dimmed()));
     }
     out
 }
 
 fn targets_json(all: &[TargetRow<'_>]) -> Value {
     let targets = all.iter().map(|TargetRow { destination, wire, address, key, price }| {
-        json!({
-            "provider": destination.provider,
-            "model": destination.model,
-            "wire": wire,
-            "address": address,
-            "key": key,
-            "input_micro_usd": price.input,
-            "output_micro_usd": price.output,
-            "cached_micro_usd": price.cached,
-            "written_micro_usd": price.written,
-        })
+        let Destination { provider, model } = destination;
+        let target = json!({ "provider": provider, "model": model, "wire": wire, "address": address, "key": key });
+        with_price(target, price)
     });
     json!({ "targets": targets.collect::<Vec<_>>() })
 }

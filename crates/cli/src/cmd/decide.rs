@@ -9,28 +9,23 @@ use throughline_spec::{
 };
 
 use crate::agent::{
-    self, AgentContext, CommandHints, ModelAccess, Tools, last_event, parse_answers, questions,
+    self, AgentContext, CommandHints, ModelAccess, last_event, parse_answers, questions,
 };
-use crate::args::{Answer, Approve, Cancel, DecisionArgs, Reject, StoreArgs};
-use crate::print::failure::Failure;
+use crate::args::{Answer, Approve, Cancel, DecisionArgs, StoreArgs};
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, mark, plain};
 
-pub(crate) fn approve(options: &Approve) -> Result<(), Failure> {
-    let args = match &options.args {
-        None => None,
-        Some(text) => Some(
-            Json::parse(text.clone())
-                .map_err(|error| Failure::Usage(format!("--args is not JSON: {error}")))?,
-        ),
-    };
+pub(crate) fn approve(options: &Approve) -> Result<()> {
+    let args = options.args.clone().map(Json::parse).transpose();
+    let args = args.map_err(|error| Failure::Usage(format!("--args is not JSON: {error}")))?;
     decide(&options.deciding, true, args)
 }
 
-pub(crate) fn reject(options: &Reject) -> Result<(), Failure> {
-    decide(&options.deciding, false, None)
+pub(crate) fn reject(options: &DecisionArgs) -> Result<()> {
+    decide(options, false, None)
 }
 
-fn decide(options: &DecisionArgs, approved: bool, args: Option<Json>) -> Result<(), Failure> {
+fn decide(options: &DecisionArgs, approved: bool, args: Option<Json>) -> Result<()> {
     let id = options.id.as_str();
     send_decision(&options.at, id, "approval", |_, _| {
         let mut resolution = ToolApprovalResolution::new(id.into(), approved);
@@ -41,7 +36,7 @@ fn decide(options: &DecisionArgs, approved: bool, args: Option<Json>) -> Result<
     })
 }
 
-pub(crate) fn answer(options: &Answer) -> Result<(), Failure> {
+pub(crate) fn answer(options: &Answer) -> Result<()> {
     let id = options.id.as_str();
     send_decision(&options.at, id, "question", |state, id| {
         let mut resolution = UserQuestionResolution::new(id.clone());
@@ -56,12 +51,11 @@ pub(crate) fn answer(options: &Answer) -> Result<(), Failure> {
     })
 }
 
-pub(crate) fn cancel(options: &Cancel) -> Result<(), Failure> {
-    agent::with(&options.at, ModelAccess::NoModels, Tools::default(), async |house| {
+pub(crate) fn cancel(options: &Cancel) -> Result<()> {
+    agent::with(&options.at, ModelAccess::NoModels, async |context| {
         let run = LogId::from(options.run.as_str());
-        let word = RunCommand::Cancel(options.reason.as_deref().map(Name::from));
-        let told = house.runner.send_command(&house.tenant, &run, word).await;
-        told.map_err(|error| house.to_failure(error))?;
+        let reason = options.reason.as_deref().map(Name::from);
+        context.send(&run, RunCommand::Cancel(reason)).await?;
         text::write_styled(&format!("{} {} is cancelled\n", mark(true), plain(&run.0)))
     })
 }
@@ -71,63 +65,48 @@ fn send_decision(
     at: &StoreArgs,
     id: &str,
     kind: &str,
-    make: impl FnOnce(&State, &Name) -> Result<RunCommand, Failure>,
-) -> Result<(), Failure> {
-    agent::with(at, ModelAccess::NoModels, Tools::default(), async |house| {
-        let run = waiting(house, id, kind).await?;
-        let state = house.runner.state(&house.tenant, &run).await;
-        let state = state.map_err(|error| house.to_failure(error))?;
-        let word = make(&state, &Name::from(id))?;
-        let told = house.runner.send_command(&house.tenant, &run, word).await;
-        told.map_err(|error| house.to_failure(error))?;
-        let hint = CommandHints::new(at, None).resume(&run.0);
-        text::write_styled(&format!(
-            "{} sent to {}; `{hint}` continues the run\n",
-            mark(true),
-            plain(&run.0)
-        ))
+    make: impl FnOnce(&State, &Name) -> Result<RunCommand>,
+) -> Result<()> {
+    agent::with(at, ModelAccess::NoModels, async |context| {
+        let run = run_of_pending(context, id, kind).await?;
+        let command = make(&context.state(&run).await?, &Name::from(id))?;
+        context.send(&run, command).await?;
+        let (hint, run) = (CommandHints::new(at, None).resume(&run.0), plain(&run.0));
+        text::write_styled(&format!("{} sent to {run}; `{hint}` continues the run\n", mark(true)))
     })
 }
 
 /// Returns the run that owns the pending request `id`, or an error if `kind` does not match.
-async fn waiting(house: &AgentContext, id: &str, kind: &str) -> Result<LogId, Failure> {
-    let pending = house.journal.pending(&house.tenant, None).await;
-    let pending = pending.map_err(|error| house.to_failure(error.into()))?;
-    let found = pending.into_iter().find(|pending| *pending.id == *id);
-    let before = if found.is_none() { decided(house, id).await? } else { None };
-    let id = plain(id);
+async fn run_of_pending(context: &AgentContext, id: &str, kind: &str) -> Result<LogId> {
+    let pending = context.run(context.journal.pending(&context.tenant, None)).await?;
+    let shown = plain(id);
     let inbox = "`throughline inbox` lists the pending requests";
-    match found {
-        None => Err(Failure::Usage(match before {
-            Some(told) => format!("{id} is already decided: {}", plain(&told)),
-            None => format!("there is no pending request {id}; {inbox}"),
-        })),
+    Err(Failure::Usage(match pending.into_iter().find(|pending| *pending.id == *id) {
+        None => match decided(context, id).await? {
+            Some(decision) => format!("{shown} is already decided: {}", plain(&decision)),
+            None => format!("there is no pending request {shown}; {inbox}"),
+        },
         Some(found) if *found.kind != *kind => {
             let (is, command) = match &*found.kind {
                 "approval" => ("an approval", "`throughline approve` or `throughline reject`"),
                 "question" => ("a question", "`throughline answer`"),
                 _ => ("a call of a client tool", "a result from the client that runs the tool"),
             };
-            Err(Failure::Usage(format!("{id} is {is}; it needs {command}")))
+            format!("{shown} is {is}; it needs {command}")
         }
         Some(found) => match found.status {
-            PendingStatus::Open => Ok(found.log),
-            PendingStatus::Taken => {
-                Err(Failure::Usage(format!("{id} is already decided; {inbox}")))
-            }
-            PendingStatus::Expired => {
-                Err(Failure::Usage(format!("{id} has expired and can no longer be decided")))
-            }
+            PendingStatus::Open => return Ok(found.log),
+            PendingStatus::Taken => format!("{shown} is already decided; {inbox}"),
+            PendingStatus::Expired => format!("{shown} has expired and can no longer be decided"),
         },
-    }
+    }))
 }
 
 /// Describes the decision on a closed request. Request ids start with the id of their run.
-async fn decided(house: &AgentContext, id: &str) -> Result<Option<String>, Failure> {
+async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
     let Some((run, _)) = id.rsplit_once('.') else { return Ok(None) };
     let run = LogId::from(run);
-    let head = house.journal.log(&house.tenant, &run).await;
-    if head.map_err(|error| house.to_failure(error.into()))?.is_none() {
+    if context.run(context.journal.log(&context.tenant, &run)).await?.is_none() {
         return Ok(None);
     }
     let is_it = |event: &RunEvent| match event {
@@ -139,6 +118,6 @@ async fn decided(house: &AgentContext, id: &str) -> Result<Option<String>, Failu
         }
         _ => false,
     };
-    let event = last_event(house, &run, is_it).await?;
-    Ok(event.and_then(|event| sentence(&event, &house.policy)))
+    let event = last_event(context, &run, is_it).await?;
+    Ok(event.and_then(|event| sentence(&event, &context.policy)))
 }

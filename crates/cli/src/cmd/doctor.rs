@@ -1,28 +1,26 @@
 //! `throughline doctor`: environment details for bug reports. Contains no secret, address or path,
 //! not even in part.
 
-use std::path::Path;
-
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
 use throughline_codec::{CODECS, Catalog};
 
-use crate::args::Doctor;
+use crate::args::CommonArgs;
 use crate::config::environment::variable;
 use crate::config::{self, Config, Credential};
-use crate::print::failure::Failure;
-use crate::print::text::{self, count, push_line, stored_size};
+use crate::print::failure::Result;
+use crate::print::text::{count, stored_size};
 use crate::store::sqlite_file;
 
-pub(crate) fn run(options: &Doctor) -> Result<(), Failure> {
+pub(crate) fn run(options: &CommonArgs) -> Result<()> {
     let facts = facts(options);
-    text::answer(&options.printing, || told(&facts), || json_of(&facts))
+    options.format.print(|| text_of(&facts), || json_of(&facts))
 }
 
 /// Labels and values in output order.
 type ReportLines = Vec<(&'static str, String)>;
 
-fn facts(options: &Doctor) -> ReportLines {
+fn facts(options: &CommonArgs) -> ReportLines {
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (system, machine) = (std::env::consts::OS, std::env::consts::ARCH);
@@ -48,7 +46,7 @@ fn facts(options: &Doctor) -> ReportLines {
     facts
 }
 
-fn configuration(read: &Result<Config, Failure>) -> String {
+fn configuration(read: &Result<Config>) -> String {
     match read {
         Ok(config) if config.file.is_some() => "a valid file".to_owned(),
         Ok(_) => "none; all values are defaults".to_owned(),
@@ -57,48 +55,39 @@ fn configuration(read: &Result<Config, Failure>) -> String {
 }
 
 /// Describes the kind and size of the store.
-fn store(options: &Doctor) -> String {
-    let Some(file) = sqlite_file(&options.at) else {
-        return "PostgreSQL, or unknown".to_owned();
-    };
-    let size = |file: &Path| std::fs::metadata(file).ok().map(|about| about.len());
-    match size(&file) {
-        Some(bytes) => format!("SQLite, {}", stored_size(bytes)),
-        None => "SQLite, not created yet".to_owned(),
+fn store(options: &CommonArgs) -> String {
+    match sqlite_file(&options.at).map(std::fs::metadata) {
+        None => "PostgreSQL, or unknown".to_owned(),
+        Some(Ok(file)) => format!("SQLite, {}", stored_size(file.len())),
+        Some(Err(_)) => "SQLite, not created yet".to_owned(),
     }
 }
 
 /// Lists the providers that work without a caller's key, and the sources of their keys.
 fn providers(config: &Config) -> String {
     let ready = config.routes.providers().iter().filter_map(|provider| {
-        let name = if Catalog::builtin().provider(&provider.name).is_some() {
-            provider.name.to_string()
-        } else {
-            "a custom provider".to_owned()
+        let is_known = Catalog::builtin().provider(&provider.name).is_some();
+        let name = if is_known { &*provider.name } else { "a custom provider" };
+        let source = match &provider.credential {
+            Credential::Own { variable: Some(_), .. } => "variable",
+            Credential::Own { variable: None, .. } => "file",
+            Credential::Aws(_) => "AWS",
+            Credential::Missing { .. } => "key missing",
+            Credential::Callers | Credential::Open => return None,
         };
-        match &provider.credential {
-            Credential::Own { variable: Some(_), .. } => Some(format!("{name} (variable)")),
-            Credential::Own { variable: None, .. } => Some(format!("{name} (file)")),
-            Credential::Aws(_) => Some(format!("{name} (AWS)")),
-            Credential::Missing { .. } => Some(format!("{name} (key missing)")),
-            Credential::Callers | Credential::Open => None,
-        }
+        Some(format!("{name} ({source})"))
     });
     let ready: Vec<String> = ready.collect();
     if ready.is_empty() { "the simulators only".to_owned() } else { ready.join(", ") }
 }
 
-fn told(facts: &ReportLines) -> String {
-    let mut out = String::new();
-    push_line(&mut out, &"throughline doctor".bold().to_string());
-    for (what, value) in facts {
-        push_line(&mut out, &format!("  {} {value}", format!("{what:<14}").dimmed()));
-    }
-    push_line(
-        &mut out,
-        "\nThis output contains no key, address or path. Paste it into a bug report.",
-    );
-    out
+fn text_of(facts: &ReportLines) -> String {
+    let fact = |(label, value): &(&str, String)| {
+        format!("  {} {value}\n", format!("{label:<14}").dimmed())
+    };
+    let (title, facts) = ("throughline doctor".bold(), facts.iter().map(fact).collect::<String>());
+    let end = "This output contains no key, address or path. Paste it into a bug report.";
+    format!("{title}\n{facts}\n{end}\n")
 }
 
 fn json_of(facts: &ReportLines) -> Map<String, Value> {

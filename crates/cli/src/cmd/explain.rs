@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use owo_colors::OwoColorize as _;
 use similar::{ChangeTag, TextDiff};
-use throughline_codec::{Audit, Catalog, Document, Finding, Rule, Transcript, audit, codec};
+use strsim::normalized_damerau_levenshtein;
+use throughline_codec::{Audit, Catalog, Document, Rule, Transcript, audit, codec};
 use throughline_core::Request;
 use throughline_json::{Name, Tree};
 use throughline_tools::suggest::did_you_mean;
@@ -15,21 +16,20 @@ use crate::input::Input;
 use crate::input::past::PriorBuilder;
 use crate::input::rows::RequestCatalog;
 use crate::print::excerpt::{Annotation, SourceText};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::mask::masked;
 use crate::print::text::{self, continued, plain, wrapped};
 
 /// Maximum number of suggestions for an unknown rule.
 const SUGGESTIONS: usize = 3;
 
-pub(crate) fn run(options: &Explain) -> Result<(), Failure> {
+pub(crate) fn run(options: &Explain) -> Result<()> {
     let rule = find(options.rule.trim())?;
-    let width = text::width(std::io::stdout());
-    text::write_styled(&explanation(rule, width))
+    text::write_styled(&explanation(rule, text::width(std::io::stdout())))
 }
 
 /// Finds a rule by its full id, or by the unambiguous part after the slash.
-fn find(name: &str) -> Result<&'static Rule, Failure> {
+fn find(name: &str) -> Result<&'static Rule> {
     if let Some(rule) = all().find(|rule| rule.id.eq_ignore_ascii_case(name)) {
         return Ok(rule);
     }
@@ -51,27 +51,25 @@ fn find(name: &str) -> Result<&'static Rule, Failure> {
 /// Returns the rules with the most similar names.
 fn nearest(name: &str) -> Vec<&'static Rule> {
     let name = name.to_ascii_lowercase();
-    let mut scored: Vec<(f64, &'static Rule)> = all()
-        .map(|rule| {
-            let short = rule.id.split_once('/').map_or(rule.id, |(_, short)| short);
-            let likeness = strsim::normalized_damerau_levenshtein(&name, rule.id)
-                .max(strsim::normalized_damerau_levenshtein(&name, short));
-            let is_part = name.len() > 3 && rule.id.contains(&name);
-            (if is_part { 1.0 } else { likeness }, rule)
-        })
-        .filter(|(likeness, _)| *likeness > 0.3)
-        .collect();
+    let score = |rule: &'static Rule| {
+        let short = rule.id.split_once('/').map_or(rule.id, |(_, short)| short);
+        let likeness = normalized_damerau_levenshtein(&name, rule.id)
+            .max(normalized_damerau_levenshtein(&name, short));
+        let is_part = name.len() > 3 && rule.id.contains(&name);
+        (if is_part { 1.0 } else { likeness }, rule)
+    };
+    let mut scored: Vec<_> = all().map(score).filter(|(score, _)| *score > 0.3).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(SUGGESTIONS).map(|(_, rule)| rule).collect()
 }
 
 fn explanation(rule: &Rule, width: usize) -> String {
     let mut page = ExplainPage { out: String::new(), width };
-    let severity = rule.severity.as_str();
-    page.line(
-        &format!("{}[{}]", severity, rule.id).style(style_of(rule.severity).bold()).to_string(),
-    );
-    page.title(rule.title);
+    let head = format!("{}[{}]", rule.severity.as_str(), rule.id);
+    page.line(&head.style(style_of(rule.severity).bold()).to_string());
+    for line in wrapped(rule.title, width) {
+        page.line(&line.bold().to_string());
+    }
     let applies = format!("On {}, for {}.", rule.wire, Scope::for_rule(rule).phrase(rule));
     page.paragraph("", &applies);
     page.section("Why", rule.why);
@@ -107,12 +105,6 @@ impl ExplainPage {
         self.line(&heading.bold().to_string());
     }
 
-    fn title(&mut self, title: &str) {
-        for line in wrapped(title, self.width) {
-            self.line(&line.bold().to_string());
-        }
-    }
-
     fn paragraph(&mut self, indent: &str, text: &str) {
         for line in wrapped(text, self.width.saturating_sub(indent.len())) {
             self.line(&format!("{indent}{line}"));
@@ -130,22 +122,20 @@ impl ExplainPage {
     fn example(&mut self, rule: &Rule) {
         let example = &rule.example;
         for document in example.prior {
-            let tree = Tree::parse(*document).ok();
-            let codec = codec(&rule.wire);
-            let kind = tree.zip(codec).and_then(|(tree, codec)| codec.recognise(tree.root()));
-            self.heading(match kind {
-                Some(Document::Request) => "Earlier request",
-                Some(Document::Response | Document::Event) | None => "Earlier response",
-            });
+            let tree = Tree::parse(*document).ok().zip(codec(&rule.wire));
+            let kind = tree.and_then(|(tree, codec)| codec.recognise(tree.root()));
+            let is_request = kind == Some(Document::Request);
+            self.heading(if is_request { "Earlier request" } else { "Earlier response" });
             self.text(document);
         }
         self.heading("A request that breaks it");
         self.line(&format!("  {}", format!("{} · {}", example.provider, example.model).dimmed()));
         let body = Bytes::from_static(example.failing.as_bytes());
         let Ok(tree) = Tree::parse(body) else { return self.text(example.failing) };
-        let found = audit_example(rule);
-        let marks = found.as_ref().and_then(|audit| place(audit, rule));
-        let mark = marks.map(|finding| Annotation {
+        let audit = audit_example(rule);
+        let mut findings = audit.iter().flat_map(|audit| &audit.findings);
+        let finding = findings.find(|finding| finding.rule.id == rule.id);
+        let mark = finding.map(|finding| Annotation {
             place: finding.range.clone(),
             label: &finding.message,
             style: style_of(finding.severity).bold(),
@@ -201,16 +191,10 @@ fn audit_example(rule: &Rule) -> Option<Audit> {
         let bytes = Bytes::from_static(document.as_bytes());
         past.add(&Input { name: rule.id.to_owned(), bytes }).ok()?;
     }
-    let prior = past.finish();
     let failing = Request {
         path: Name::from(codec.path(&target, false)),
         headers: Vec::new(),
         body: Bytes::from_static(example.failing.as_bytes()),
     };
-    audit(&Transcript::new(codec, &failing).with_prior(&prior), &target).ok()
-}
-
-/// Returns the finding that breaks the rule in the example.
-fn place<'a>(audit: &'a Audit, rule: &Rule) -> Option<&'a Finding> {
-    audit.findings.iter().find(|finding| finding.rule.id == rule.id)
+    audit(&Transcript::new(codec, &failing).with_prior(&past.prior), &target).ok()
 }

@@ -1,7 +1,7 @@
 //! `throughline export`: writes threads as verifiable JSON lines, redacted, or exact with `--full`.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -12,97 +12,102 @@ use throughline_store::ExportSummary;
 
 use crate::args::{Export, Format};
 use crate::cmd::record;
-use crate::config;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::progress::Progress;
 use crate::print::text::{self, count, plain};
 use crate::store::{self, IfMissing, OpenStore, Signals};
 
-pub(crate) fn run(options: &Export) -> Result<(), Failure> {
-    let policy = match &options.redaction {
-        Some(file) => Some(record::policy(file)?),
-        None if options.full => None,
-        None => Some(config::redaction(options.at.config.as_deref())?),
-    };
+pub(crate) fn run(options: &Export) -> Result<()> {
+    let policy = (!options.full)
+        .then(|| record::policy(options.redaction.as_ref(), options.common.at.config.as_deref()))
+        .transpose()?;
     let is_stdout = options.output.as_os_str() == "-";
     if !is_stdout {
         refuse_store(options)?;
     }
-    store::with(&options.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
         for thread in &options.thread {
             opened.thread(&LogId::from(thread.as_str()))?;
         }
         if is_stdout {
-            let mut out = ExportWriter::new(io::BufWriter::new(io::stdout()));
-            let done = written(opened, options, policy.as_ref(), &mut out, None)?;
-            print_summary(options, &done);
+            let mut out = ExportWriter { to: io::BufWriter::new(io::stdout()), failed: None };
+            let done = write(opened, options, policy.as_ref(), &mut out, None)?;
+            let summary = sentence(&done, &options.output, options.full);
+            // Standard output carries the export.
+            match options.common.format {
+                Format::Text => text::note(&summary),
+                Format::Json => anstream::eprintln!("{}", json_of(&done, &options.output)),
+            }
             return Ok(());
         }
-        let file = &real_file(&options.output)?;
-        let folder = folder_of(file);
-        let name = file.display();
-        let beside = || format!("{name} cannot be written");
         let signals = opened.signals()?;
-        // Written to a temporary name first, so readers find either the whole file or the previous
-        // one.
-        let part = NamedTempFile::new_in(folder).with_context(beside)?;
-        let mut out = ExportWriter::new(io::BufWriter::new(part));
-        let done = written(opened, options, policy.as_ref(), &mut out, Some(signals))?;
-        let part = out.to.into_inner().map_err(io::IntoInnerError::into_error);
-        let part = part.with_context(beside)?;
-        part.as_file().sync_all().with_context(beside)?;
-        part.persist(file).map_err(|error| error.error).with_context(beside)?;
-        text::answer(
-            &options.printing,
-            || format!("{} {}\n", text::mark(true), sentence(&done, &options.output, options.full)),
-            || json_of(&done, &options.output),
-        )
+        let done = replace_file(&options.output, |part| {
+            let mut out = ExportWriter { to: io::BufWriter::new(part), failed: None };
+            let done = write(opened, options, policy.as_ref(), &mut out, Some(signals))?;
+            out.to.flush().with_context(|| cannot_write(&options.output))?;
+            Ok(done)
+        })?;
+        let summary = || sentence(&done, &options.output, options.full);
+        let text = || format!("{} {}\n", text::mark(true), summary());
+        options.common.format.print(text, || json_of(&done, &options.output))
     })
 }
 
-/// Resolves links to the file that is to be replaced; fails for devices and pipes.
-pub(crate) fn real_file(file: &Path) -> Result<PathBuf, Failure> {
-    match std::fs::metadata(file) {
-        Ok(found) if !found.is_file() => Err(Failure::Usage(format!(
-            "{} is not a regular file; name another file, or use `-` for standard output",
-            file.display()
-        ))),
-        Ok(_) => Ok(file.canonicalize().unwrap_or_else(|_| file.to_owned())),
-        Err(_) => Ok(file.to_owned()),
+fn cannot_write(file: &Path) -> String {
+    match file.to_str() {
+        Some("-") => "standard output cannot be written".to_owned(),
+        _ => format!("{} cannot be written", file.display()),
     }
 }
 
-/// Returns the parent folder of a file.
-pub(crate) fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// Writes a file under a temporary name and renames it, so that readers find either the whole file
+/// or the previous one. Links are resolved; devices and pipes are refused.
+pub(crate) fn replace_file<T>(
+    file: &Path,
+    write: impl FnOnce(&mut NamedTempFile) -> Result<T>,
+) -> Result<T> {
+    let cannot = || cannot_write(file);
+    if std::fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(Failure::Usage(format!(
+            "{} is not a regular file; name another file, or use `-` for standard output",
+            file.display()
+        )));
+    }
+    let real = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let folder = real.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut part = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).with_context(cannot)?;
+    let done = write(&mut part)?;
+    part.as_file().sync_all().with_context(cannot)?;
+    part.persist(&real).map_err(|error| error.error).with_context(cannot)?;
+    Ok(done)
 }
 
-fn refuse_store(options: &Export) -> Result<(), Failure> {
+fn refuse_store(options: &Export) -> Result<()> {
     let name = options.output.display();
     if options.output.is_dir() {
         return Err(Failure::Usage(format!("--output {name} is a directory; name a file in it")));
     }
-    let store = store::sqlite_file(&options.at).and_then(|file| file.canonicalize().ok());
+    let store = store::sqlite_file(&options.common.at).and_then(|file| file.canonicalize().ok());
     if store.is_some() && options.output.canonicalize().ok() == store {
         return Err(Failure::Usage(format!("--output {name} would overwrite the store")));
     }
     Ok(())
 }
 
-fn written<W: Write + Send>(
+fn write<W: Write + Send>(
     opened: &OpenStore,
     options: &Export,
     policy: Option<&RedactionPolicy>,
     out: &mut ExportWriter<W>,
     signals: Option<Signals>,
-) -> Result<ExportSummary, Failure> {
+) -> Result<ExportSummary> {
     let threads: Vec<LogId> =
         options.thread.iter().map(|thread| LogId::from(thread.as_str())).collect();
-    let progress = Progress::new("exporting", &options.printing);
+    let progress = Progress::new("exporting", options.common.format);
     let share = |done| progress.set_fraction(done);
     let export = opened.journal.export(&opened.tenant, &threads, policy, out, &share);
     let done = match signals {
-        Some(signals) => signals.run_until_interrupted(opened, &progress, export)?,
+        Some(signals) => opened.run_until_interrupted(signals, &progress, export)?,
         // The reader of a pipe may be slow. Interrupting the program leaves no partial file.
         None => opened.wait_for(export),
     };
@@ -113,15 +118,9 @@ fn written<W: Write + Send>(
             Err(Failure::ReaderGone)
         }
         (Err(_), Some(error)) => {
-            let name = options.output.display();
-            let what = if options.output.as_os_str() == "-" {
-                "standard output cannot be written".to_owned()
-            } else {
-                format!("{name} cannot be written")
-            };
-            Err(anyhow::Error::new(error).context(what).into())
+            Err(anyhow::Error::new(error).context(cannot_write(&options.output)).into())
         }
-        (Err(error), None) => Err(opened.to_failure(error)),
+        (Err(error), None) => Err(opened.to_failure()(error)),
     }
 }
 
@@ -132,10 +131,6 @@ struct ExportWriter<W> {
 }
 
 impl<W: Write> ExportWriter<W> {
-    fn new(to: W) -> Self {
-        Self { to, failed: None }
-    }
-
     fn record_error<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let kind = error.kind();
@@ -157,14 +152,6 @@ impl<W: Write> Write for ExportWriter<W> {
     }
 }
 
-/// Prints the summary to standard error, because standard output carries the export.
-fn print_summary(options: &Export, done: &ExportSummary) {
-    match options.printing.format {
-        Format::Text => text::note(&sentence(done, &options.output, options.full)),
-        Format::Json => anstream::eprintln!("{}", json_of(done, &options.output)),
-    }
-}
-
 fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
     let redacted = match (is_full, done.redacted) {
         (true, _) => " (full)".to_owned(),
@@ -176,12 +163,8 @@ fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
     } else {
         format!(" to {}", plain(&output.display().to_string()))
     };
-    format!(
-        "exported{to}: {}, {}, {}{redacted}",
-        count(done.threads, "thread"),
-        count(done.runs, "run"),
-        count(done.records, "record")
-    )
+    let (threads, runs) = (count(done.threads, "thread"), count(done.runs, "run"));
+    format!("exported{to}: {threads}, {runs}, {}{redacted}", count(done.records, "record"))
 }
 
 fn json_of(done: &ExportSummary, output: &Path) -> Value {

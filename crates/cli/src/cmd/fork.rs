@@ -4,12 +4,12 @@ use serde_json::json;
 use throughline_core::{LogId, Store as _, StoreError};
 
 use crate::args::Fork;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
-pub(crate) fn run(options: &Fork) -> Result<(), Failure> {
-    store::with(&options.at, IfMissing::Fails, |opened| {
+pub(crate) fn run(options: &Fork) -> Result<()> {
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
         let thread = LogId::from(options.thread.as_str());
         let head = opened.thread(&thread)?;
         let at = options.up_to.unwrap_or(head.last);
@@ -18,31 +18,29 @@ pub(crate) fn run(options: &Fork) -> Result<(), Failure> {
             None => free_name(opened, &thread)?,
         };
         let forked = opened.journal.fork(&opened.tenant, &thread, Some(at), &new);
-        let forked = opened.run_uninterrupted("the fork", forked)?;
-        forked.map_err(|error| match error {
+        opened.run_uninterrupted("the fork", forked, |error| match error {
             StoreError::Conflict { log, .. } => Failure::Usage(format!(
                 "a thread or run {log} already exists; choose another id with --as"
             )),
-            error => opened.to_failure(error),
+            error => opened.to_failure()(error),
         })?;
-        text::answer(
-            &options.printing,
-            || {
-                let (new, thread) = (plain(&new.0), plain(&thread.0));
-                format!("{} {new} continues from record {at} of {thread}\n", text::mark(true))
-            },
-            || json!({ "id": new.0, "forked_from": { "thread": thread.0, "at": at }, "records": at }),
-        )
+        let text = || {
+            let (new, thread) = (plain(&new.0), plain(&thread.0));
+            format!("{} {new} continues from record {at} of {thread}\n", text::mark(true))
+        };
+        let json = || json!({ "id": new.0, "forked_from": { "thread": thread.0, "at": at }, "records": at });
+        options.common.format.print(text, json)
     })
 }
 
 /// Returns the first free id derived from the thread.
-fn free_name(opened: &OpenStore, thread: &LogId) -> Result<LogId, Failure> {
-    for number in 1_u32.. {
+fn free_name(opened: &OpenStore, thread: &LogId) -> Result<LogId> {
+    let mut number = 1;
+    loop {
         let name = LogId::from(format!("{thread}-fork-{number}"));
         if opened.run(opened.journal.log(&opened.tenant, &name))?.is_none() {
             return Ok(name);
         }
+        number += 1;
     }
-    Err(Failure::Usage("choose an id for the new thread with --as".to_owned()))
 }

@@ -1,7 +1,7 @@
 //! `throughline import`: imports exported threads into a store.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek as _};
+use std::io::{self, BufReader, Read, Seek as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -9,32 +9,34 @@ use serde_json::{Value, json};
 use throughline_core::StoreError;
 use throughline_store::{ImportSummary, verify_export};
 
-use crate::args::{Import, OutputArgs};
-use crate::print::failure::Failure;
+use crate::args::{Format, Import};
+use crate::print::failure::{Failure, Result};
 use crate::print::progress::{Meter, Progress};
 use crate::print::text::{self, count, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
-pub(crate) fn run(options: &Import) -> Result<(), Failure> {
+pub(crate) fn run(options: &Import) -> Result<()> {
     let source = ExportSource::open(&options.file)?;
-    let file = store::sqlite_file(&options.at);
+    let file = store::sqlite_file(&options.common.at);
     if file.is_some_and(|file| !file.exists()) {
         // Verify first, so that no store is created for an invalid export.
-        source.verify(&options.printing)?;
+        let proof = source.verify(options.common.format)?.and_then(|proof| proof.must_be_full());
+        proof.map_err(|error| source.invalid(&error.to_string()))?;
     }
-    store::with(&options.at, IfMissing::IsMade, |opened| {
-        let progress = Progress::new("importing", &options.printing);
+    store::with(&options.common.at, IfMissing::IsMade, |opened| {
+        let progress = Progress::new("importing", options.common.format);
         // The export is read twice: once to verify it and once to import it.
         let meter = Meter::new(&progress, source.bytes.saturating_mul(2));
         let open = || {
             let cannot = |error| StoreError::invalid(format!("line 1 cannot be read: {error}"));
             source.reader(&meter).map_err(cannot)
         };
-        let brought = opened.journal.import(&opened.tenant, open);
-        let brought = opened.run_uninterrupted("the import", brought)?;
+        let import = opened.journal.import(&opened.tenant, open);
+        let to_failure = |error| import_failure(opened, &source, error);
+        let done = opened.run_uninterrupted("the import", import, to_failure);
         drop(progress);
-        let done = brought.map_err(|error| import_failure(opened, &source, error))?;
-        text::answer(&options.printing, || told(opened, &done), || json_of(&done))
+        let done = done?;
+        options.common.format.print(|| text_of(opened, &done), || json_of(&done))
     })
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct ExportSource {
 impl ExportSource {
     /// Opens a file. Standard input and other sources that can be read only once are copied to an
     /// unnamed temporary file.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let is_stdin = path.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { path.display().to_string() };
         if path.is_dir() {
@@ -71,26 +73,19 @@ impl ExportSource {
     }
 
     /// Returns a reader from the start.
-    pub(crate) fn reader<'m>(&self, meter: &'m Meter<'m>) -> io::Result<MeteredReader<'m>> {
+    fn reader<'m>(&self, meter: &'m Meter<'m>) -> io::Result<BufReader<MeteredFile<'m>>> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;
-        Ok(MeteredReader { from: BufReader::with_capacity(1 << 16, file), meter })
+        Ok(BufReader::with_capacity(1 << 16, MeteredFile { file, meter }))
     }
 
-    /// Returns the size in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Fails if the export cannot be imported.
-    fn verify(&self, printing: &OutputArgs) -> Result<(), Failure> {
-        let progress = Progress::new("verifying", printing);
+    /// Verifies the export without a store.
+    pub(crate) fn verify(&self, format: Format) -> Result<Result<ImportSummary, StoreError>> {
+        let progress = Progress::new("verifying", format);
         let meter = Meter::new(&progress, self.bytes);
-        let from = self.reader(&meter);
-        let mut from = from.with_context(|| format!("{} cannot be read", self.name))?;
-        let proven = verify_export(&mut from);
-        let proven = proven.and_then(|proven| proven.must_be_full());
-        proven.map_err(|error| self.invalid(&error.to_string()))
+        let reader = self.reader(&meter);
+        let mut reader = reader.with_context(|| format!("{} cannot be read", self.name))?;
+        Ok(verify_export(&mut reader))
     }
 
     /// Builds the error for an invalid export.
@@ -99,35 +94,24 @@ impl ExportSource {
     }
 }
 
-fn copy_to_temp_file(from: &mut dyn Read, name: &str) -> Result<File, Failure> {
+fn copy_to_temp_file(from: &mut dyn Read, name: &str) -> Result<File> {
     let file = tempfile::tempfile().context("a temporary file cannot be created")?;
     let copied = io::copy(from, &mut &file);
     copied.with_context(|| format!("{name} cannot be copied to a temporary file"))?;
     Ok(file)
 }
 
-/// A reader that reports its progress.
-pub(crate) struct MeteredReader<'m> {
-    from: BufReader<File>,
+/// A file that reports its progress.
+struct MeteredFile<'m> {
+    file: File,
     meter: &'m Meter<'m>,
 }
 
-impl Read for MeteredReader<'_> {
+impl Read for MeteredFile<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.from.read(into)?;
+        let read = self.file.read(into)?;
         self.meter.add(read);
         Ok(read)
-    }
-}
-
-impl BufRead for MeteredReader<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.from.fill_buf()
-    }
-
-    fn consume(&mut self, bytes: usize) {
-        self.meter.add(bytes);
-        self.from.consume(bytes);
     }
 }
 
@@ -143,19 +127,16 @@ fn import_failure(opened: &OpenStore, source: &ExportSource, error: StoreError) 
             opened.tenant
         )),
         StoreError::Invalid(problem) => source.invalid(&problem),
-        error => opened.to_failure(error),
+        error => opened.to_failure()(error),
     }
 }
 
-fn told(opened: &OpenStore, done: &ImportSummary) -> String {
-    let mut out = format!(
-        "{} imported for the tenant {}: {}, {}, {}\n",
-        text::mark(true),
-        plain(&opened.tenant.0),
-        count(done.threads.len(), "thread"),
-        count(done.runs, "run"),
-        count(done.records, "record")
-    );
+fn text_of(opened: &OpenStore, done: &ImportSummary) -> String {
+    let (mark, tenant) = (text::mark(true), plain(&opened.tenant.0));
+    let (threads, runs) = (count(done.threads.len(), "thread"), count(done.runs, "run"));
+    let records = count(done.records, "record");
+    let mut out =
+        format!("{mark} imported for the tenant {tenant}: {threads}, {runs}, {records}\n");
     if done.without_content > 0 {
         let some = count(done.without_content, "record");
         text::push_line(

@@ -9,30 +9,27 @@ use throughline_json::{self as json, Json, Name};
 use throughline_spec::{RedactionPolicy, ThoughtRedaction};
 
 use crate::agent::{
-    self, AgentContext, CommandHints, ModelAccess, REJECT_EFFECT, Tools, UNKNOWN_OUTCOME,
-    approvals, questions,
+    self, AgentContext, CommandHints, ModelAccess, REJECT_EFFECT, UNKNOWN_OUTCOME, approvals,
+    questions,
 };
 use crate::args::{Inbox, StoreArgs};
-use crate::print::failure::Failure;
-use crate::print::text::{self, minute, one_line, plain, push_line, width};
+use crate::print::failure::Result;
+use crate::print::text::{minute, one_line, plain, push_line, width};
 
-pub(crate) fn run(options: &Inbox) -> Result<(), Failure> {
-    agent::with(&options.at, ModelAccess::NoModels, Tools::default(), async |house| {
+pub(crate) fn run(options: &Inbox) -> Result<()> {
+    agent::with(&options.common.at, ModelAccess::NoModels, async |context| {
         let run = options.run.as_deref().map(LogId::from);
-        let waiting = waiting(house, run.as_ref()).await?;
-        text::answer(
-            &options.printing,
-            || page_of(&waiting, &options.at),
-            || {
-                json::object(|o| {
-                    o.array("waiting", |list| {
-                        for one in &waiting {
-                            list.object(|o| one.put(o));
-                        }
-                    });
-                })
-            },
-        )
+        let entries = entries(context, run.as_ref()).await?;
+        let json = || {
+            json::object(|o| {
+                o.array("waiting", |list| {
+                    for entry in &entries {
+                        list.object(|o| entry.put(o));
+                    }
+                });
+            })
+        };
+        options.common.format.print(|| page_of(&entries, &options.common.at), json)
     })
 }
 
@@ -46,29 +43,26 @@ struct InboxEntry {
     questions: Vec<Json>,
 }
 
-async fn waiting(house: &AgentContext, run: Option<&LogId>) -> Result<Vec<InboxEntry>, Failure> {
+async fn entries(context: &AgentContext, run: Option<&LogId>) -> Result<Vec<InboxEntry>> {
     if let Some(run) = run {
-        house.runner.status(&house.tenant, run).await.map_err(|error| house.to_failure(error))?;
+        context.run(context.runner.status(&context.tenant, run)).await?;
     }
-    let pending = house.journal.pending(&house.tenant, run).await;
-    let pending = pending.map_err(|error| house.to_failure(error.into()))?;
+    let pending = context.run(context.journal.pending(&context.tenant, run)).await?;
     let mut states: BTreeMap<LogId, Option<State>> = BTreeMap::new();
-    let mut waiting = Vec::new();
-    for pending in pending.into_iter().filter(|one| one.status == PendingStatus::Open) {
-        let log = pending.log.clone();
-        let state = match states.remove(&log) {
-            Some(state) => state,
+    let mut entries = Vec::new();
+    for pending in pending.into_iter().filter(|pending| pending.status == PendingStatus::Open) {
+        if !states.contains_key(&pending.log) {
             // A log that is not a run is listed by name only.
-            None => house.runner.state(&house.tenant, &log).await.ok(),
-        };
-        waiting.push(InboxEntry::of(pending, state.as_ref(), &house.policy));
-        states.insert(log, state);
+            states.insert(pending.log.clone(), context.state(&pending.log).await.ok());
+        }
+        let state = states.get(&pending.log).and_then(Option::as_ref);
+        entries.push(InboxEntry::new(pending, state, &context.policy));
     }
-    Ok(waiting)
+    Ok(entries)
 }
 
 impl InboxEntry {
-    fn of(pending: PendingEntry, state: Option<&State>, policy: &RedactionPolicy) -> Self {
+    fn new(pending: PendingEntry, state: Option<&State>, policy: &RedactionPolicy) -> Self {
         let shown = |value: &Json| policy.redact_json(value, ThoughtRedaction::Redact).into_owned();
         let approval = state.and_then(|state| approvals(state).find(|one| one.id == pending.id));
         let call = approval.map(|one| (one.tool_name.clone(), shown(&one.args)));
@@ -112,24 +106,22 @@ impl InboxEntry {
     }
 }
 
-fn page_of(waiting: &[InboxEntry], at: &StoreArgs) -> String {
-    if waiting.is_empty() {
+fn page_of(entries: &[InboxEntry], at: &StoreArgs) -> String {
+    if entries.is_empty() {
         return "there are no pending requests\n".to_owned();
     }
-    let (hint, wide) = (CommandHints::new(at, None), width(std::io::stdout()));
+    let (hint, width) = (CommandHints::new(at, None), width(std::io::stdout()));
     let mut page = String::new();
-    for one in waiting {
-        let PendingEntry { id, kind, log, opened, expires, .. } = &one.pending;
+    for entry in entries {
+        let PendingEntry { id, kind, log, opened, expires, .. } = &entry.pending;
         let until = expires.map(|at| format!(", until {}", minute(at))).unwrap_or_default();
         let head =
             format!("{} of {}, since {}{until}", plain(kind), plain(&log.0), minute(*opened));
         push_line(&mut page, &format!("{}  {head}", plain(id).bold()));
-        push_line(&mut page, &format!("  {}", one_line(&plain(&one.describe()), wide - 2)));
-        if one.is_lost {
-            push_line(
-                &mut page,
-                &format!("  {UNKNOWN_OUTCOME}: approving runs it again, {REJECT_EFFECT}"),
-            );
+        push_line(&mut page, &format!("  {}", one_line(&plain(&entry.describe()), width - 2)));
+        if entry.is_lost {
+            let effects = format!("approving runs it again, {REJECT_EFFECT}");
+            push_line(&mut page, &format!("  {UNKNOWN_OUTCOME}: {effects}"));
         }
         let command = match &**kind {
             "approval" => format!("{} or reject", hint.command("approve", id)),

@@ -1,24 +1,23 @@
 //! `throughline keys`: API keys of the gateway. A key is printed once; the store contains a keyed
 //! hash.
 
-use comfy_table::{Attribute, Cell, Color};
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
 use throughline_json::Name;
 use throughline_replay::Claims;
 use throughline_store::{ApiKey, KeyLimits, NewApiKey};
 
 use crate::amount::dollars;
-use crate::args::{Keys, KeysCreate, KeysList, KeysRevoke};
-use crate::print::failure::Failure;
-use crate::print::listing::{Column, table};
+use crate::args::{CommonArgs, Keys, KeysCreate, KeysRevoke};
+use crate::print::failure::{Failure, Result};
+use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing};
 
 /// Reserved prefixes of tenant names: the usage log, and callers with their own provider key.
 const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
 
-pub(crate) fn run(keys: &Keys) -> Result<(), Failure> {
+pub(crate) fn run(keys: &Keys) -> Result<()> {
     match keys {
         Keys::Create(options) => create(options),
         Keys::List(options) => list(options),
@@ -26,14 +25,14 @@ pub(crate) fn run(keys: &Keys) -> Result<(), Failure> {
     }
 }
 
-fn create(options: &KeysCreate) -> Result<(), Failure> {
+fn create(options: &KeysCreate) -> Result<()> {
     let limits = KeyLimits {
         models: options.models.iter().map(|pattern| Name::from(pattern.as_str())).collect(),
         budget_micro_usd: options.budget_usd,
         budget_tokens: options.budget_tokens,
         requests_per_minute: options.rate,
     };
-    store::with(&options.at, IfMissing::IsMade, |opened| {
+    store::with(&options.common.at, IfMissing::IsMade, |opened| {
         if let Some(prefix) = RESERVED.iter().find(|prefix| opened.tenant.0.starts_with(**prefix)) {
             return Err(Failure::Usage(format!(
                 "tenant names that start with `{prefix}` are reserved; choose another --tenant"
@@ -42,59 +41,50 @@ fn create(options: &KeysCreate) -> Result<(), Failure> {
         let work = opened.journal.create_api_key(&opened.tenant, &options.label, &limits);
         let NewApiKey { id, secret } = opened.run(work)?;
         let tenant = &opened.tenant.0;
-        text::answer(
-            &options.printing,
-            || {
-                let mark = text::mark(true);
-                let told = describe_limits(&limits);
-                let told = if told.is_empty() { "no limits".to_owned() } else { told.join(", ") };
-                format!(
-                    "{mark} {} for the tenant {}: {}\n\n  {}\n\n{}\n",
-                    id.bold(),
-                    plain(tenant),
-                    plain(&told),
-                    secret.bold(),
-                    "This key is shown only once. Store it now.".dimmed()
-                )
-            },
-            || {
-                json!({
-                    "id": id,
-                    "tenant": tenant,
-                    "label": options.label,
-                    "limits": limits.json(),
-                    "key": secret,
-                })
-            },
-        )
+        let text = || {
+            let described = describe_limits(&limits);
+            let limits = if described.is_empty() { "no limits" } else { &described };
+            let (mark, id, secret) = (text::mark(true), id.bold(), secret.bold());
+            let (tenant, limits) = (plain(tenant), plain(limits));
+            let once = "This key is shown only once. Store it now.".dimmed();
+            format!("{mark} {id} for the tenant {tenant}: {limits}\n\n  {secret}\n\n{once}\n")
+        };
+        let json = || {
+            json!({
+                "id": id,
+                "tenant": tenant,
+                "label": options.label,
+                "limits": limits.json(),
+                "key": secret,
+            })
+        };
+        options.common.format.print(text, json)
     })
 }
 
-fn list(options: &KeysList) -> Result<(), Failure> {
+fn list(options: &CommonArgs) -> Result<()> {
     store::with(&options.at, IfMissing::Fails, |opened| {
         let keys = opened.run(opened.journal.api_keys(&opened.tenant))?;
-        let told = if keys.is_empty() { opened.empty_message("keys")? } else { keys_table(&keys) };
-        text::answer(&options.printing, || told, || json_of(&keys))
+        let text = if keys.is_empty() { opened.empty_message("keys")? } else { keys_table(&keys) };
+        options.format.print(|| text, || json_of(&keys))
     })
 }
 
 fn keys_table(keys: &[ApiKey]) -> String {
-    let limits = |key: &ApiKey| Cell::new(plain(&describe_limits(&key.limits).join(", ")));
+    let limits = |key: &ApiKey| plain(&describe_limits(&key.limits));
     let mut columns = vec![
-        Column::new("id", keys.iter().map(|key| Cell::new(plain(&key.id)))),
-        Column::new("label", keys.iter().map(|key| Cell::new(plain(&key.label)))),
+        Column::new("id", keys.iter().map(|key| plain(&key.id))),
+        Column::new("label", keys.iter().map(|key| plain(&key.label))),
     ];
     if keys.iter().any(|key| key.revoked.is_some()) {
-        columns.push(Column::new(
-            "status",
-            keys.iter().map(|key| match key.revoked {
-                Some(at) => Cell::new(format!("revoked {}", text::day(at))).fg(Color::Red),
-                None => Cell::new("good"),
-            }),
-        ));
+        let status = |key: &ApiKey| match key.revoked {
+            Some(at) => Cell::styled(format!("revoked {}", text::day(at)), Style::new().red()),
+            None => "good".into(),
+        };
+        columns.push(Column::new("status", keys.iter().map(status)));
     }
-    let created = |key: &ApiKey| Cell::new(text::day(key.created)).add_attribute(Attribute::Dim);
-    columns.push(Column::new("created", keys.iter().map(created)).droppable());
+    let created = keys.iter().map(|key| text::day(key.created));
+    columns.push(Column::new("created", created).droppable().dimmed());
     columns.push(Column::new("limits", keys.iter().map(limits)));
     table(columns)
 }
@@ -113,19 +103,17 @@ fn json_of(keys: &[ApiKey]) -> Value {
 }
 
 /// Describes limits for people; empty if there are none.
-fn describe_limits(limits: &KeyLimits) -> Vec<String> {
-    let mut told = Vec::new();
-    if !limits.models.is_empty() {
-        told.push(limits.models.join(" "));
-    }
-    told.extend(limits.budget_micro_usd.map(dollars));
-    told.extend(limits.budget_tokens.map(|tokens| format!("{tokens} tokens")));
-    told.extend(limits.requests_per_minute.map(|rate| format!("{rate}/min")));
-    told
+fn describe_limits(limits: &KeyLimits) -> String {
+    let mut parts = Vec::new();
+    parts.extend((!limits.models.is_empty()).then(|| limits.models.join(" ")));
+    parts.extend(limits.budget_micro_usd.map(dollars));
+    parts.extend(limits.budget_tokens.map(|tokens| format!("{tokens} tokens")));
+    parts.extend(limits.requests_per_minute.map(|rate| format!("{rate}/min")));
+    parts.join(", ")
 }
 
-fn revoke(options: &KeysRevoke) -> Result<(), Failure> {
-    store::with(&options.at, IfMissing::Fails, |opened| {
+fn revoke(options: &KeysRevoke) -> Result<()> {
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
         let id = &options.id;
         if !opened.run(opened.journal.revoke_api_key(&opened.tenant, id))? {
             // The argument may be the key itself, so the message does not repeat it.
@@ -134,10 +122,8 @@ fn revoke(options: &KeysRevoke) -> Result<(), Failure> {
                 opened.tenant
             )));
         }
-        text::answer(
-            &options.printing,
-            || format!("{} {} is revoked and no longer accepted\n", text::mark(true), plain(id)),
-            || json!({ "revoked": id }),
-        )
+        let (mark, shown) = (text::mark(true), plain(id));
+        let text = || format!("{mark} {shown} is revoked and no longer accepted\n");
+        options.common.format.print(text, || json!({ "revoked": id }))
     })
 }

@@ -6,16 +6,13 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 
 use crate::args::{Man, Options};
-use crate::print::failure::Failure;
+use crate::print::failure::Result;
 use crate::print::text;
 
-pub(crate) fn run(options: &Man) -> Result<(), Failure> {
+pub(crate) fn run(options: &Man) -> Result<()> {
     let mut command = Options::command();
     let Some(folder) = &options.output else {
-        let mut page = Vec::new();
-        let written = clap_mangen::Man::new(command).render(&mut page);
-        written.context("the page cannot be written")?;
-        return text::write_out(&page);
+        return text::write_out(&page(command)?);
     };
     let shown = folder.display();
     std::fs::create_dir_all(folder).with_context(|| format!("{shown} cannot be created"))?;
@@ -25,14 +22,16 @@ pub(crate) fn run(options: &Man) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the page of a command and of its subcommands; returns the number of pages.
-fn write(folder: &Path, command: &clap::Command, name: &str) -> Result<usize, Failure> {
-    let file = folder.join(format!("{name}.1"));
-    let shown = file.display();
+fn page(command: clap::Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page).context("the page cannot be written")?;
+    Ok(page)
+}
+
+/// Writes the page of a command and of its subcommands; returns the number of pages.
+fn write(folder: &Path, command: &clap::Command, name: &str) -> Result<usize> {
     let titled = command.clone().name(name.to_owned()).display_name(name.to_owned());
-    clap_mangen::Man::new(titled).render(&mut page).context("the page cannot be written")?;
-    std::fs::write(&file, page).with_context(|| format!("{shown} cannot be written"))?;
+    text::write_file(&folder.join(format!("{name}.1")), &page(titled)?)?;
     let mut pages = 1;
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
         pages += write(folder, inner, &format!("{name}-{}", inner.get_name()))?;

@@ -7,19 +7,18 @@ use throughline_spec::RedactionPolicy;
 use crate::agent::events_of;
 use crate::args::Narrate;
 use crate::cmd::record;
-use crate::config;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, plain, push_line};
 use crate::store::{self, IfMissing};
 
 /// Number of records per read.
 const PAGE: u32 = 512;
 
-pub(crate) fn run(options: &Narrate) -> Result<(), Failure> {
-    let policy = match &options.redaction {
-        Some(file) => record::policy(file)?,
-        None if options.no_redaction => RedactionPolicy::nothing(),
-        None => config::redaction(options.at.config.as_deref())?,
+pub(crate) fn run(options: &Narrate) -> Result<()> {
+    let policy = if options.no_redaction {
+        RedactionPolicy::nothing()
+    } else {
+        record::policy(options.redaction.as_ref(), options.at.config.as_deref())?
     };
     store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
         let run = LogId::from(options.run.as_str());

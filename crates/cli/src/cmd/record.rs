@@ -1,17 +1,19 @@
 //! Formats log records for display: seals by size, secrets redacted.
 
-use std::borrow::Cow;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bytes::Bytes;
 use throughline_codec::shorten_opaque_words;
-use throughline_core::{Body, Item, Part, Record, Role, Seal, kind, restore_items, unpack_events};
-use throughline_json::{self as json, Json, Node, Tree};
+use throughline_core::{Body, Item, Part, Record, Seal, kind, restore_items, unpack_events};
+use throughline_json::{self as json, Json, Node, SyntaxError, Tree};
 use throughline_spec::RedactionPolicy;
 
-use crate::print::failure::Failure;
-use crate::print::mask::masks;
+use crate::cmd::show::role_word;
+use crate::config;
+use crate::print::failure::{Failure, Result};
+use crate::print::mask::{masks, replace_ranges};
 use crate::print::text::{compact, size};
 
 /// Members with readable text.
@@ -46,6 +48,16 @@ enum DisplayContent {
     Binary,
 }
 
+impl DisplayContent {
+    fn into_json(self) -> Json {
+        match self {
+            Self::Json(document) => document,
+            Self::Text(text) => json::string(&text),
+            Self::Binary => Json::null(),
+        }
+    }
+}
+
 /// Describes a record that still has its content. JSON is described by its well-known members.
 pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSummary {
     if *record.kind == *kind::EVENTS {
@@ -66,16 +78,14 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSumma
         (DisplayContent::Json(document), seals) => {
             let tree = document.tree();
             let root = tree.root();
-            let words =
-                [root.text_of("role"), root.text_of("kind").or_else(|| root.text_of("type"))];
-            let words: Vec<Cow<'_, str>> = words.into_iter().flatten().collect();
+            let kind = root.text_of("kind").or_else(|| root.text_of("type"));
+            let words: Vec<_> = [root.text_of("role"), kind].into_iter().flatten().collect();
             let is_item = *record.kind == *kind::ITEM;
             let id = root.text_of("id").filter(|_| is_item).unwrap_or_default().into_owned();
-            let text = readable(root);
-            let text = match (text.is_empty(), root.get("role")) {
-                (false, _) => text,
-                (true, Some(_)) => remaining_members(root),
-                (true, None) => compact(document.as_str()),
+            let text = match (readable(root), root.get("role")) {
+                (text, _) if !text.is_empty() => text,
+                (_, Some(_)) => remaining_members(root),
+                (_, None) => compact(document.as_str()),
             };
             RecordSummary { id, what: words.join(" "), text, seals }
         }
@@ -88,26 +98,20 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSumma
 
 /// Describes an Item.
 fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
-    let role = match item.role {
-        Role::System => "system",
-        Role::Developer => "developer",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    };
+    let role = role_word(item.role);
     let (kind, text) = match &item.body {
         Body::Text(text) => ("", text.to_string()),
         Body::Thought(thought) => ("thought", policy.redact_thought(&thought.content).into_owned()),
         Body::Media(_) => ("media", String::new()),
         Body::Call(call) => ("call", format!("{} {}", call.name, call.args.as_str())),
         Body::Result(result) => {
-            let said = result.parts.iter().map(|part| match part {
-                Part::Text(text) => text.to_string(),
-                Part::Value(value) => value.as_str().to_owned(),
-                Part::Media(_) => "media".to_owned(),
-                Part::Unknown(..) => "…".to_owned(),
+            let parts = result.parts.iter().map(|part| match part {
+                Part::Text(text) => text,
+                Part::Value(value) => value.as_str(),
+                Part::Media(_) => "media",
+                Part::Unknown(..) => "…",
             });
-            ("result", said.collect::<Vec<_>>().join(" "))
+            ("result", parts.collect::<Vec<&str>>().join(" "))
         }
         Body::Hosted(hosted) => ("hosted", format!("{} {}", hosted.name, hosted.visible)),
         Body::Compaction => ("compaction", String::new()),
@@ -150,20 +154,12 @@ pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &Re
                     Ok(json) => policy.redact_stored_event(&json).bytes().clone(),
                     Err(_) => policy.redact_record("", &event).unwrap_or(event),
                 };
-                match masked(&event).0 {
-                    DisplayContent::Json(document) => list.raw(&document),
-                    DisplayContent::Text(text) => list.string(&text),
-                    DisplayContent::Binary => list.raw(&Json::null()),
-                };
+                list.raw(&masked(&event).0.into_json());
             }
         });
         return;
     }
-    match shown(&record.kind, content, policy).0 {
-        DisplayContent::Json(document) => o.raw("content", &document),
-        DisplayContent::Text(text) => o.string("content", &text),
-        DisplayContent::Binary => o.null("content"),
-    };
+    o.raw("content", &shown(&record.kind, content, policy).0.into_json());
 }
 
 /// Masks seals and unreadable values in a document, also in JSON documents inside strings.
@@ -171,8 +167,8 @@ fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Jso
     let tree = document.tree();
     let masks = masks(&tree);
     seals.extend(masks.iter().filter_map(|mask| mask.sealed));
-    let mut edits: Vec<(usize, usize, String)> =
-        masks.iter().map(|mask| (mask.place.start, mask.place.end, mask.shown.clone())).collect();
+    let edits = masks.iter().map(|mask| (mask.place.clone(), mask.shown.clone()));
+    let mut edits: Vec<(Range<usize>, String)> = edits.collect();
     let mut waiting = vec![tree.root()];
     while let Some(node) = waiting.pop() {
         waiting.extend(node.elements());
@@ -183,22 +179,15 @@ fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Jso
         if let Some(text) = node.text().filter(|_| !is_masked())
             && let Some(shown) = mask_text(&text, deepest, seals)
         {
-            edits.push((place.start, place.end, json::string(&shown).as_str().to_owned()));
+            edits.push((place, json::string(&shown).as_str().to_owned()));
         }
     }
     if edits.is_empty() {
         return document.clone();
     }
-    edits.sort_by_key(|(start, _, _)| *start);
-    let (whole, mut out, mut copied) = (document.as_str(), String::new(), 0);
-    for (start, end, shown) in edits {
-        out.push_str(whole.get(copied..start).unwrap_or_default());
-        out.push_str(&shown);
-        copied = end;
-    }
-    out.push_str(whole.get(copied..).unwrap_or_default());
+    edits.sort_by_key(|(place, _)| place.start);
     // Each edit replaces a string by a string, so the result is still JSON.
-    Json::parse(out).unwrap_or_else(|_| Json::null())
+    Json::parse(replace_ranges(document.as_str(), edits)).unwrap_or_else(|_| Json::null())
 }
 
 /// Returns the replacement for a string value, or `None` if it can be shown unchanged.
@@ -224,18 +213,14 @@ fn readable(root: Node<'_>) -> String {
         if text.len() > ENOUGH {
             break;
         }
-        if let Some(said) = node.text().filter(|said| is_read && !said.trim().is_empty()) {
-            if !text.is_empty() {
-                text.push(' ');
-            }
-            text.push_str(&said);
+        if let Some(value) = node.text().filter(|value| is_read && !value.trim().is_empty()) {
+            text.push_str(if text.is_empty() { "" } else { " " });
+            text.push_str(&value);
         }
-        let mut inner: Vec<(Node<'_>, bool)> =
-            node.elements().map(|element| (element, is_read)).collect();
-        inner.extend(
-            node.members()
-                .map(|(name, value)| (value, READABLE.iter().any(|known| name.is(known)))),
-        );
+        let elements = node.elements().map(|element| (element, is_read));
+        let is_readable = |name: Node<'_>| READABLE.iter().any(|known| name.is(known));
+        let members = node.members().map(|(name, value)| (value, is_readable(name)));
+        let inner: Vec<(Node<'_>, bool)> = elements.chain(members).collect();
         waiting.extend(inner.into_iter().rev());
     }
     text
@@ -243,8 +228,8 @@ fn readable(root: Node<'_>) -> String {
 
 /// Lists the members of an Item without text, except those that are already described.
 fn remaining_members(root: Node<'_>) -> String {
-    const SAID: [&str; 4] = ["id", "role", "kind", "type"];
-    let others = root.members().filter(|(name, _)| !SAID.iter().any(|said| name.is(said)));
+    const DESCRIBED: [&str; 4] = ["id", "role", "kind", "type"];
+    let others = root.members().filter(|(name, _)| !DESCRIBED.iter().any(|known| name.is(known)));
     let values = others.map(|(_, value)| match value.text() {
         Some(text) => text.into_owned(),
         None => compact(value.json().as_str()),
@@ -252,15 +237,16 @@ fn remaining_members(root: Node<'_>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// Reads a redaction policy from a file.
-pub(crate) fn policy(file: &Path) -> Result<RedactionPolicy, Failure> {
+/// Returns the policy of a file, or else of the configuration.
+pub(crate) fn policy(file: Option<&PathBuf>, config: Option<&Path>) -> Result<RedactionPolicy> {
+    let Some(file) = file else {
+        return Ok(config::load(config)?.redaction.unwrap_or_default());
+    };
     let name = file.display();
     let bytes = std::fs::read(file).with_context(|| format!("{name} cannot be read"))?;
     let tree = Tree::parse(bytes).map_err(|error| {
-        Failure::BadData(format!(
-            "{name}:{}:{}: not JSON: {}",
-            error.line, error.column, error.what
-        ))
+        let SyntaxError { line, column, what, .. } = error;
+        Failure::BadData(format!("{name}:{line}:{column}: not JSON: {what}"))
     })?;
     RedactionPolicy::parse(&tree.root().json())
         .map_err(|error| Failure::BadData(format!("{name}: {error}")))

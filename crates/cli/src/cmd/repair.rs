@@ -3,10 +3,9 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use comfy_table::{Attribute, Cell, Color};
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{
-    Finding, Repair as Repaired, RepairLevel, Severity, applied_fixes_json, repair,
+    AppliedFix, Finding, Repair as Repaired, RepairLevel, Severity, applied_fixes_json, repair,
     shorten_opaque_words,
 };
 use throughline_json::Tree;
@@ -15,83 +14,67 @@ use crate::args::Repair;
 use crate::cmd::report;
 use crate::input::session;
 use crate::input::subject::Subject;
-use crate::print::failure::Failure;
-use crate::print::listing::{borderless_table, keep_whole};
-use crate::print::text;
+use crate::print::failure::{Failure, Result};
+use crate::print::listing::{Cell, Column, table_in};
+use crate::print::text::{self, Report};
 
-pub(crate) fn run(options: &Repair) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
     let (subject, lines) = match (&options.session, &options.file) {
         (Some(file), _) => {
-            let (subject, lines) = Subject::session(&options.about, file)?;
-            (subject, Some(lines))
+            Subject::session(&options.about, file).map(|(subject, lines)| (subject, Some(lines)))?
         }
         (None, Some(file)) => (Subject::read(&options.about, file)?, None),
         (None, None) => return Err(Failure::Usage("name the request to repair".to_owned())),
     };
-    let reach = if options.degraded { RepairLevel::Degraded } else { RepairLevel::Refused };
-    let repaired = repair(&subject.transcript(), &subject.target, reach)
-        .map_err(|error| subject.bad_data(error))?;
-    if let Some(file) = options.report.as_deref().filter(|file| file.as_os_str() != "-") {
-        let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
-        let mut report = applied_fixes_json(&repaired.fixes).bytes().to_vec();
-        report.push(b'\n');
-        text::write_report("--report", file, read, &report)?;
-    }
-    match &lines {
-        Some(lines) => {
-            let lines = session::unwrap(lines, subject.codec, &repaired.request.body)?;
-            text::write_out(&lines).or_else(Failure::ignore_closed_pipe)?;
-        }
-        None => {
-            text::write_out(&repaired.request.body).or_else(Failure::ignore_closed_pipe)?;
-        }
-    }
-    if lines.is_none() && std::io::stdout().is_terminal() {
-        text::write_out(b"\n")?;
-    }
-    let least = if options.degraded { Severity::Degrade } else { Severity::Refuse };
+    let (level, least) = if options.degraded {
+        (RepairLevel::Degraded, Severity::Degrade)
+    } else {
+        (RepairLevel::Refused, Severity::Refuse)
+    };
+    let repaired = repair(&subject.transcript(), &subject.target, level);
+    let repaired = repaired.map_err(|error| subject.bad_data(error))?;
+    let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
+    let fixes = applied_fixes_json(&repaired.fixes);
+    let report = Report { option: "--report", file: options.report.as_deref(), json: &fixes };
+    report.write_file(read)?;
+    let body = &repaired.request.body;
+    let written = match &lines {
+        Some(lines) => text::write_out(&session::unwrap(lines, subject.codec, body)?),
+        None => text::write_document(body),
+    };
+    written.or_else(Failure::ignore_closed_pipe)?;
     let left = repaired.audit.findings.iter().filter(|finding| finding.severity >= least);
     let left: Vec<&Finding> = left.collect();
-    match &options.report {
-        Some(file) if file.as_os_str() == "-" => {
-            anstream::eprintln!("{}", applied_fixes_json(&repaired.fixes).as_str());
-        }
-        Some(_) => {}
-        None => tell(&subject, &repaired, &left)?,
-    }
-    if options.report.is_some() {
-        for finding in left.iter().filter(|finding| finding.severity == Severity::Refuse) {
+    let refused: Vec<_> =
+        left.iter().filter(|finding| finding.severity == Severity::Refuse).collect();
+    if report.print() {
+        for finding in &refused {
             let (rule, path, message) = (finding.rule.id, &finding.path, &finding.message);
-            text::notice(
-                "not fixed:",
-                report::style_of(finding.severity),
-                &format!("{rule} at {path}: {message}"),
-            );
+            let message = format!("{rule} at {path}: {message}");
+            text::notice("not fixed:", report::style_of(finding.severity), &message);
         }
+    } else {
+        print_changes(&subject, &repaired, &left)?;
     }
-    let is_refused = left.iter().any(|finding| finding.severity == Severity::Refuse);
-    Ok(if is_refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Prints the changes and the remaining problems.
-fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(), Failure> {
+fn print_changes(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<()> {
     let width = text::width(std::io::stderr());
     let changes = &repaired.fixes;
     if std::io::stdout().is_terminal() {
         anstream::eprintln!();
     }
     if !changes.is_empty() {
-        let mut table = borderless_table(width);
-        for change in changes {
-            table.add_row([
-                Cell::new("~").fg(Color::Green),
-                Cell::new(change.rule.id),
-                Cell::new(text::plain(&change.path)).add_attribute(Attribute::Dim),
-                Cell::new(text::plain(&shorten_opaque_words(&change.what))),
-            ]);
-        }
-        keep_whole(&mut table, 1);
-        anstream::eprintln!("{}", table.trim_fmt());
+        let what = |change: &AppliedFix| text::plain(&shorten_opaque_words(&change.what));
+        let columns = vec![
+            Column::new("", changes.iter().map(|_| Cell::styled("~", Style::new().green()))),
+            Column::new("", changes.iter().map(|change| change.rule.id)).whole(),
+            Column::new("", changes.iter().map(|change| text::plain(&change.path))).dimmed(),
+            Column::new("", changes.iter().map(what)),
+        ];
+        anstream::eprint!("{}", table_in(columns, width));
     }
     if !left.is_empty() {
         let tree = Tree::parse(repaired.request.body.clone());
@@ -103,24 +86,17 @@ fn tell(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<(),
     let refused = left.iter().filter(|finding| finding.severity == Severity::Refuse).count();
     let provider = text::plain(&subject.target.origin.provider);
     let made = text::count(changes.len(), "change");
-    match (changes.len(), refused) {
-        (0, 0) => {
-            anstream::eprintln!(
-                "{} unchanged: no rule of {provider} is violated",
-                text::mark(true)
-            );
+    let verdict = match (changes.len(), refused) {
+        (0, 0) => format!("unchanged: no rule of {provider} is violated"),
+        (_, 0) => {
+            let repaired = "repaired".green().bold().to_string();
+            format!("{repaired}: {made}; no rule of {provider} is violated now")
         }
-        (_, 0) => anstream::eprintln!(
-            "{} {}: {made}; no rule of {provider} is violated now",
-            text::mark(true),
-            "repaired".green().bold()
-        ),
-        (_, refused) => anstream::eprintln!(
-            "{} {}: {made}; {} could not be repaired",
-            text::mark(false),
-            "not fixed".red().bold(),
-            text::count(refused, "refusal")
-        ),
-    }
+        (_, refused) => {
+            let (not_fixed, refused) = ("not fixed".red(), text::count(refused, "refusal"));
+            format!("{}: {made}; {refused} could not be repaired", not_fixed.bold())
+        }
+    };
+    anstream::eprintln!("{} {verdict}", text::mark(refused == 0));
     Ok(())
 }

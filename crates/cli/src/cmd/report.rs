@@ -14,12 +14,12 @@ use crate::print::text::{count, plain, push_line, wrapped};
 /// Formats the findings of an audit of `tree` in `width` columns.
 pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: usize) -> String {
     let source = SourceText::new(tree);
-    let mut taught = HashSet::new();
-    let told = findings.iter().map(|finding| {
-        let is_new = taught.insert(finding.rule.id);
+    let mut explained = HashSet::new();
+    let findings = findings.iter().map(|finding| {
+        let is_new = explained.insert(finding.rule.id);
         one(name, &source, finding, is_new, width)
     });
-    told.collect::<Vec<_>>().join("\n")
+    findings.collect::<Vec<_>>().join("\n")
 }
 
 /// Formats the verdict in one line.
@@ -30,30 +30,26 @@ pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
         Verdict::Degrade => ("!", style_of(Severity::Degrade)),
         Verdict::Refuse => ("✗", style_of(Severity::Refuse)),
     };
-    let found = |severity: Severity, noun: &str| {
+    let mut found = Vec::new();
+    for (severity, noun) in [
+        (Severity::Refuse, "refusal"),
+        (Severity::Degrade, "degradation"),
+        (Severity::Note, "note"),
+    ] {
         let findings = audit.findings.iter().filter(|finding| finding.severity == severity);
-        Some(findings.count()).filter(|number| *number > 0).map(|number| count(number, noun))
-    };
-    let found: Vec<String> = [
-        found(Severity::Refuse, "refusal"),
-        found(Severity::Degrade, "degradation"),
-        found(Severity::Note, "note"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+        found.extend(Some(findings.count()).filter(|n| *n > 0).map(|n| count(n, noun)));
+    }
     let found = if found.is_empty() { "no violations".to_owned() } else { found.join(", ") };
+    let sealed = audit.summary.signed_count;
     let carried = match audit.summary.item_count {
         0 => "no reasoning".to_owned(),
-        items => {
-            format!("{}, {} sealed", count(items, "reasoning item"), audit.summary.signed_count)
-        }
+        items => format!("{}, {sealed} sealed", count(items, "reasoning item")),
     };
     let target = &subject.target;
     let to = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
     let word = format!("{mark} {}:", verdict.as_str());
     let mut line = format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed());
-    if audit.summary.signed_count > 0 && subject.prior.is_empty() {
+    if sealed > 0 && subject.prior.is_empty() {
         let message = "  without --prior, seals are not compared with the issued ones";
         push_line(&mut line, &message.dimmed().to_string());
     }
@@ -91,11 +87,8 @@ fn one(
     push_line(&mut out, &format!("{:digits$}{} {place} {path}", "", "-->".blue().bold()));
     let message = shorten_opaque_words(&sentence(&finding.message));
     let label = if message == title { "" } else { &message };
-    out.push_str(&source.draw(
-        &Annotation { place: finding.range.clone(), label, style },
-        digits,
-        width,
-    ));
+    let mark = Annotation { place: finding.range.clone(), label, style };
+    out.push_str(&source.draw(&mark, digits, width));
     push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
     let mut footer = |word: &str, text: &str| {
         let indent = digits + word.width() + 5;
@@ -104,9 +97,8 @@ fn one(
         let is_address = text.contains("://") && text.split_whitespace().count() <= 2;
         let room = if is_address { usize::MAX } else { width.saturating_sub(indent) };
         let lines = wrapped(&plain(text), room).join(&format!("\n{:indent$}", ""));
-        let word = format!("{word}:").bold().to_string();
-        let sign = "=".blue().bold().to_string();
-        push_line(&mut out, &format!("{:digits$} {sign} {word} {lines}", ""));
+        let (sign, word) = ("=".blue().bold().to_string(), format!("{word}:"));
+        push_line(&mut out, &format!("{:digits$} {sign} {} {lines}", "", word.bold()));
     };
     if let Some(error) = &finding.provider_error {
         footer("provider says", &shorten_opaque_words(error));

@@ -7,43 +7,36 @@ use serde_json::json;
 use throughline_store::RotationReport;
 
 use crate::args::Rotate;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::progress::Progress;
 use crate::print::text::{self, count};
 use crate::store::{self, IfMissing};
 
-pub(crate) fn run(options: &Rotate) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Rotate) -> Result<ExitCode> {
     let key = store::key(&options.new_key_file)?;
-    store::with(&options.at, IfMissing::Fails, |opened| {
-        let progress = Progress::new("rotating", &options.printing);
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
+        let progress = Progress::new("rotating", options.common.format);
         let share = |done| progress.set_fraction(done);
         let work = opened.journal.rotate(&key, &share);
-        let rotated = opened.run_uninterrupted("rotating", work)?;
+        let rotated = opened.run_uninterrupted("rotating", work, opened.to_failure());
         drop(progress);
-        let RotationReport { wrapped, is_behind } =
-            rotated.map_err(|error| opened.to_failure(error))?;
-        text::answer(
-            &options.printing,
-            || {
-                let contents = count(wrapped, "content");
-                let mark = text::mark(!is_behind);
-                format!(
-                    "{mark} {contents} wrapped under the new key\n  \
-                     from now on use the new key, and pass the old one with --retired-key-file\n  \
-                     existing backups still need the key that they were made with\n"
-                )
-            },
-            || json!({ "rotated": wrapped, "behind": is_behind }),
-        )
-        .or_else(Failure::ignore_closed_pipe)?;
-        Ok(if is_behind { behind() } else { ExitCode::SUCCESS })
+        let RotationReport { wrapped, is_behind } = rotated?;
+        let text = || {
+            let (mark, contents) = (text::mark(!is_behind), count(wrapped, "content"));
+            format!(
+                "{mark} {contents} wrapped under the new key\n  \
+                 from now on use the new key, and pass the old one with --retired-key-file\n  \
+                 existing backups still need the key that they were made with\n"
+            )
+        };
+        let json = || json!({ "rotated": wrapped, "behind": is_behind });
+        options.common.format.print(text, json).or_else(Failure::ignore_closed_pipe)?;
+        if !is_behind {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let message = "some contents are wrapped under another key: a process wrote without the new key. \
+                       Restart that process with both keys and rotate again: see `throughline rotate --help`";
+        text::notice("incomplete:", Style::new().red(), message);
+        Ok(ExitCode::from(1))
     })
-}
-
-/// Reports that the old key is still in use; the exit code is then 1.
-fn behind() -> ExitCode {
-    let message = "some contents are wrapped under another key: a process wrote without the new key. \
-                   Restart that process with both keys and rotate again: see `throughline rotate --help`";
-    text::notice("incomplete:", Style::new().red(), message);
-    ExitCode::from(1)
 }

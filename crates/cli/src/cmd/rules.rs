@@ -5,25 +5,22 @@ mod page;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, Width};
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use throughline_codec::{CODECS, Catalog, Rule, Severity, put_evidence};
-use throughline_core::{Origin, Profile, Provider, Target};
+use throughline_codec::{CODECS, Catalog, Rule, put_evidence};
+use throughline_core::{Origin, Profile, Provider, Target, Wire};
 use throughline_json::{self as json, Name};
 
 use crate::args::Rules;
-use crate::cmd::report::sentence;
-use crate::print::failure::Failure;
-use crate::print::listing::{borderless_table, keep_whole};
+use crate::cmd::report::{sentence, style_of};
+use crate::print::failure::Result;
+use crate::print::listing::{Cell, Column, table_in};
 use crate::print::text;
 
-pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
-    let wires: Vec<&[&'static Rule]> = CODECS
-        .iter()
-        .filter(|codec| options.wire.as_ref().is_none_or(|wire| codec.wire() == *wire))
-        .map(|codec| codec.rules())
-        .collect();
+pub(crate) fn run(options: &Rules) -> Result<()> {
+    let is_wanted = |wire: &Wire| options.wire.as_ref().is_none_or(|wanted| wire == wanted);
+    let codecs = CODECS.iter().filter(|codec| is_wanted(&codec.wire()));
+    let wires: Vec<&[&'static Rule]> = codecs.map(|codec| codec.rules()).collect();
     if options.markdown {
         let page = match (&options.wire, wires.first()) {
             (Some(_), Some(rules)) => page::wire(rules),
@@ -31,7 +28,7 @@ pub(crate) fn run(options: &Rules) -> Result<(), Failure> {
         };
         return text::write_out(page.as_bytes());
     }
-    text::answer(&options.printing, || tables(&wires), || json_of(&wires))
+    options.format.print(|| tables(&wires), || json_of(&wires))
 }
 
 /// Returns all rules of all wires.
@@ -136,42 +133,23 @@ fn tables(wires: &[&[&'static Rule]]) -> String {
         let count = text::count(rules.len(), "rule");
         let wire = first.wire.as_str().bold().to_string();
         text::push_line(&mut out, &format!("{wire}  {}", count.dimmed()));
-        let mut table = borderless_table(width);
-        for rule in *rules {
-            table.add_row([
-                Cell::new(rule.severity.as_str())
-                    .fg(color_of(rule.severity))
-                    .set_alignment(CellAlignment::Right),
-                Cell::new(rule.id),
-                Cell::new(sentence(rule.title)),
-                Cell::new(Scope::for_rule(rule).phrase(rule)).add_attribute(Attribute::Dim),
-            ]);
-        }
-        // Rule ids are never broken, so that they can be copied.
-        keep_whole(&mut table, 0);
-        keep_whole(&mut table, 1);
-        // The scope is often one word, the title a sentence.
-        if let Some(column) = table.column_mut(3) {
-            let quarter = u16::try_from(width / 4).unwrap_or(u16::MAX);
-            column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(quarter)));
-        }
-        text::push_line(&mut out, &format!("{table}\n"));
+        let severity = |rule: &&Rule| Cell::styled(rule.severity.as_str(), style_of(rule.severity));
+        let scope = |rule: &&Rule| Scope::for_rule(rule).phrase(rule);
+        let columns = vec![
+            Column::numbers("", rules.iter().map(severity)).whole(),
+            Column::new("", rules.iter().map(|rule| rule.id)).whole(),
+            Column::new("", rules.iter().map(|rule| sentence(rule.title))),
+            Column::new("", rules.iter().map(scope)).dimmed(),
+        ];
+        text::push_line(&mut out, &table_in(columns, width));
     }
     let hint = "throughline explain RULE".bold().to_string();
     if out.is_empty() {
         out.push_str("there are no rules for this wire\n");
     } else {
-        text::push_line(&mut out, &format!("{hint} explains one of them"));
+        text::push_line(&mut out, &format!("{hint} explains a rule"));
     }
     out
-}
-
-fn color_of(severity: Severity) -> Color {
-    match severity {
-        Severity::Refuse => Color::Red,
-        Severity::Degrade => Color::Yellow,
-        Severity::Note => Color::Cyan,
-    }
 }
 
 fn json_of(wires: &[&[&'static Rule]]) -> Vec<Value> {

@@ -9,85 +9,89 @@ use std::time::Duration;
 use anyhow::Context as _;
 use owo_colors::Style;
 use serde_json::json;
-use throughline_agent::{Phase, RunCommand, RunRequest, RunStatus, State};
-use throughline_core::{Body, LogId};
+use throughline_agent::{Phase, RunCommand, RunRequest, RunStatus, StartedRun, State};
+use throughline_core::{Body, LogId, Store as _};
 use throughline_spec::RunEvent;
 
 use crate::agent::{
-    self, AgentContext, CommandHints, EventPrinter, FollowOutcome, ModelAccess, Tools,
-    UNKNOWN_OUTCOME, approvals, follow, last_event, prompt_decisions, questions, run_spec,
+    self, AgentContext, CommandHints, EventPrinter, FollowedRun, ModelAccess, Tools,
+    UNKNOWN_OUTCOME, approvals, last_event, prompt_decisions, questions, run_spec,
 };
 use crate::args::{AgentArgs, Format, Resume, Run, StoreArgs};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 use crate::store::Signals;
 
-pub(crate) fn run(options: &Run) -> Result<(), Failure> {
+pub(crate) fn run(options: &Run) -> Result<()> {
     let using = &options.using;
     let casting = run_spec(using, options.model.as_deref(), &options.approve)?;
-    let text = said(&options.text)?;
-    agent::with(&options.at, ModelAccess::Models, Tools::of(using)?, async |house| {
-        apply_lease(house, using);
+    let text = message(&options.text)?;
+    let access = ModelAccess::Models(Tools::declared(using)?);
+    agent::with(&options.at, access, async |context| {
+        apply_lease(context, using);
         let start = RunRequest {
-            tenant: house.tenant.clone(),
+            tenant: context.tenant.clone(),
             thread: options.thread.as_deref().map(LogId::from),
             casting,
             said: vec![Body::Text(text.as_str().into())],
             once: Vec::new(),
         };
-        let begun = house.runner.start(start).await.map_err(|error| house.to_failure(error))?;
+        let StartedRun { run, thread, .. } = context.run(context.runner.start(start)).await?;
         let hint = CommandHints::new(&options.at, Some(using));
         if options.detach {
-            detach(&options.at, using, &begun.run)?;
-            return print_detached(using.format, &begun.run, &begun.thread, &hint);
+            detach(&options.at, using, &run)?;
+            let json = || json!({ "run": run.0, "thread": thread.0 });
+            using.format.print(|| format!("{run}\n"), json)?;
+            if matches!(using.format, Format::Text) {
+                let resume = hint.resume(&run.0);
+                text::note(&format!("running in the background; follow the run with `{resume}`"));
+            }
+            return Ok(());
         }
-        let style = Style::new().cyan();
-        let mut live = EventPrinter::new(using.format, house.policy.clone());
-        live.print_note("▸", style, &format!("{} of {}", begun.run, begun.thread))?;
-        RunFollower { house, using, hint, run: begun.run, seen: 0, live }.run().await
+        let mut printer = EventPrinter::new(using.format, context.policy.clone());
+        printer.print_note("▸", Style::new().cyan(), &format!("{run} of {thread}"))?;
+        let followed = FollowedRun { context, run, seen: 0, printer };
+        InteractiveRun { followed, using, hint }.drive().await
     })
 }
 
-pub(crate) fn resume(options: &Resume) -> Result<(), Failure> {
+pub(crate) fn resume(options: &Resume) -> Result<()> {
     let using = &options.using;
-    agent::with(&options.at, ModelAccess::Models, Tools::of(using)?, async |house| {
-        apply_lease(house, using);
+    let access = ModelAccess::Models(Tools::declared(using)?);
+    agent::with(&options.at, access, async |context| {
+        apply_lease(context, using);
         let run = LogId::from(options.run.as_str());
-        let state = house.runner.state(&house.tenant, &run).await;
-        let state = state.map_err(|error| house.to_failure(error))?;
-        check_tools(house, &state)?;
+        let state = context.state(&run).await?;
+        check_tools(context, &state)?;
         if let Some(model) = &options.model {
-            let word = RunCommand::Switch(model.as_str().into());
-            let told = house.runner.send_command(&house.tenant, &run, word).await;
-            told.map_err(|error| house.to_failure(error))?;
+            context.send(&run, RunCommand::Switch(model.as_str().into())).await?;
         }
-        let head = throughline_core::Store::log(&house.journal, &house.tenant, &run).await;
-        let seen =
-            head.map_err(|error| house.to_failure(error.into()))?.map_or(0, |head| head.last);
+        let head = context.run(context.journal.log(&context.tenant, &run)).await?;
+        let seen = head.map_or(0, |head| head.last);
         let hint = CommandHints::new(&options.at, Some(using));
-        let mut live = EventPrinter::new(using.format, house.policy.clone());
+        let printer = EventPrinter::new(using.format, context.policy.clone());
+        let mut followed = FollowedRun { context, run, seen, printer };
         if matches!(state.progress.phase, Phase::Ended { .. }) {
-            print_finished_run(house, &run, using.format, state.status(), &mut live).await?;
+            print_finished_run(&mut followed, using.format, state.status()).await?;
         }
-        RunFollower { house, using, hint, run, seen, live }.run().await
+        InteractiveRun { followed, using, hint }.drive().await
     })
 }
 
 /// Prints the result of a finished run: its answer as text, or its last event as JSON.
 async fn print_finished_run(
-    house: &AgentContext,
-    run: &LogId,
+    followed: &mut FollowedRun<'_>,
     format: Format,
     status: RunStatus,
-    live: &mut EventPrinter,
-) -> Result<(), Failure> {
-    let last = last_event(house, run, |event| match format {
+) -> Result<()> {
+    let FollowedRun { context, run, printer, .. } = followed;
+    let last = last_event(context, run, |event| match format {
         Format::Json => matches!(event, RunEvent::Run(_)),
         Format::Text => matches!(event, RunEvent::FinalAnswer(_)),
     });
     if let Some(event) = last.await? {
-        live.tell(&event)?;
-        live.end()?;
+        printer.print(&event)?;
+        printer.end()?;
     }
     if matches!(format, Format::Text) {
         text::note(&format!("{run} has ended with status {status}"));
@@ -96,37 +100,36 @@ async fn print_finished_run(
 }
 
 /// Applies the `--lease` option.
-fn apply_lease(house: &mut AgentContext, using: &AgentArgs) {
-    house.runner.lease = using.lease.map_or(house.runner.lease, Duration::from_secs);
+fn apply_lease(context: &mut AgentContext, using: &AgentArgs) {
+    context.runner.lease = using.lease.map_or(context.runner.lease, Duration::from_secs);
 }
 
 /// Returns the message for the agent.
-fn said(text: &str) -> Result<String, Failure> {
+fn message(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Err(Failure::Usage("the message for the agent is empty".to_owned()));
     }
     if text != "-" {
         return Ok(text.to_owned());
     }
-    let mut said = String::new();
-    std::io::stdin().read_to_string(&mut said).context("standard input cannot be read")?;
-    if said.trim().is_empty() {
-        return Err(Failure::Usage(
-            "standard input is empty; expected a message for the agent".to_owned(),
-        ));
+    let mut input = String::new();
+    std::io::stdin().read_to_string(&mut input).context("standard input cannot be read")?;
+    if input.trim().is_empty() {
+        let message = "standard input is empty; expected a message for the agent";
+        return Err(Failure::Usage(message.to_owned()));
     }
-    Ok(said.trim_end().to_owned())
+    Ok(input.trim_end().to_owned())
 }
 
 /// Fails if the run uses tools that were not passed: the model would be informed that they are
 /// gone.
-fn check_tools(house: &AgentContext, state: &State) -> Result<(), Failure> {
+fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
     if matches!(state.progress.phase, Phase::Ended { .. }) {
         return Ok(());
     }
     let tools = state.cast.casting.tools.iter().filter(|spec| !spec.client);
     let missing: Vec<&str> = tools
-        .filter(|spec| !house.runner.tools.contains_key(&spec.name))
+        .filter(|spec| !context.runner.tools.contains_key(&spec.name))
         .map(|spec| &*spec.name)
         .collect();
     if missing.is_empty() {
@@ -139,7 +142,7 @@ fn check_tools(house: &AgentContext, state: &State) -> Result<(), Failure> {
 }
 
 /// Continues the run in a background process without prompts.
-fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<(), Failure> {
+fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<()> {
     let program = std::env::current_exe().context("this program cannot be found")?;
     let mut command = Command::new(program);
     command.arg("resume").arg(&*run.0).arg("--no-ask").args(["--tenant", &at.tenant]);
@@ -159,57 +162,34 @@ fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<(), Failure>
     spawned.map(drop).context("the background process cannot be started").map_err(Failure::from)
 }
 
-fn print_detached(
-    format: Format,
-    run: &LogId,
-    thread: &LogId,
-    hint: &CommandHints,
-) -> Result<(), Failure> {
-    match format {
-        Format::Json => text::write_json(&json!({ "run": run.0, "thread": thread.0 })),
-        Format::Text => {
-            text::write_out(format!("{run}\n").as_bytes())?;
-            text::note(&format!(
-                "running in the background; follow the run with `{}`",
-                hint.resume(&run.0)
-            ));
-            Ok(())
-        }
-    }
-}
-
-/// Follows a run and prompts for decisions.
-struct RunFollower<'h> {
-    house: &'h AgentContext,
+/// A followed run with prompts for decisions.
+struct InteractiveRun<'h> {
+    followed: FollowedRun<'h>,
     using: &'h AgentArgs,
     hint: CommandHints,
-    run: LogId,
-    seen: u64,
-    live: EventPrinter,
 }
 
-impl RunFollower<'_> {
+impl InteractiveRun<'_> {
     /// Drives the run until it ends, waits for a decision elsewhere, or is interrupted.
-    async fn run(mut self) -> Result<(), Failure> {
+    async fn drive(mut self) -> Result<()> {
         loop {
-            let rest = follow(self.house, &self.run, &mut self.seen, &mut self.live).await?;
-            let FollowOutcome::At(status) = rest else { return Err(self.paused()) };
-            let state = self.house.runner.state(&self.house.tenant, &self.run).await;
-            let state = state.map_err(|error| self.house.to_failure(error))?;
+            let Some(status) = self.followed.follow().await? else { return Err(self.paused()) };
+            let run = &self.followed.run;
+            let state = self.followed.context.state(run).await?;
             match status {
                 RunStatus::Completed => return Ok(()),
                 RunStatus::Failed => {
-                    let message = format!("{} failed: {}", self.run, reason(&state));
+                    let message = format!("{run} failed: {}", reason(&state));
                     return Err(Failure::Outside(anyhow::anyhow!(message)));
                 }
                 RunStatus::Cancelled => {
-                    let message = format!("{} was cancelled: {}", self.run, reason(&state));
+                    let message = format!("{run} was cancelled: {}", reason(&state));
                     return Err(Failure::Interrupted(message));
                 }
                 RunStatus::Running => return Err(self.paused()),
                 RunStatus::Waiting => {
-                    if !self.asks() || !self.decide(&state).await? {
-                        self.wait(&state);
+                    if !self.prompts() || !self.decide(&state).await? {
+                        self.print_pending(&state);
                         return Ok(());
                     }
                 }
@@ -218,37 +198,35 @@ impl RunFollower<'_> {
     }
 
     /// Returns whether questions are prompted for here.
-    fn asks(&self) -> bool {
+    fn prompts(&self) -> bool {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         self.using.ask || (is_terminal && !self.using.no_ask)
     }
 
     /// Prompts for pending decisions and sends them to the run; returns false at end of input.
-    async fn decide(&mut self, state: &State) -> Result<bool, Failure> {
-        let mut signals = Signals::new().context("signal handlers cannot be installed")?;
-        let words = tokio::select! {
-            words = prompt_decisions(state, &self.house.policy) => words?,
+    async fn decide(&mut self, state: &State) -> Result<bool> {
+        let FollowedRun { context, run, .. } = &self.followed;
+        let mut signals = Signals::new()?;
+        let commands = tokio::select! {
+            commands = prompt_decisions(state, &context.policy) => commands?.unwrap_or_default(),
             () = signals.wait_for_stop() => return Err(self.paused()),
         };
-        let Some(words) = words.filter(|words| !words.is_empty()) else { return Ok(false) };
-        for word in words {
-            let told = self.house.runner.send_command(&self.house.tenant, &self.run, word).await;
-            match told.map_err(|error| self.house.to_failure(error)) {
+        let has_decided = !commands.is_empty();
+        for command in commands {
+            match context.send(run, command).await {
                 // The prompt is repeated.
                 Err(Failure::Usage(problem)) => text::note(&problem),
-                told => told?,
+                sent => sent?,
             }
         }
-        Ok(true)
+        Ok(has_decided)
     }
 
     /// Prints how to answer the pending requests.
-    fn wait(&self, state: &State) {
+    fn print_pending(&self, state: &State) {
         for approval in approvals(state) {
-            let (approve, reject) = (
-                self.hint.command("approve", &approval.id),
-                self.hint.command("reject", &approval.id),
-            );
+            let command = |verb: &str| self.hint.command(verb, &approval.id);
+            let (approve, reject) = (command("approve"), command("reject"));
             let tool = &approval.tool_name;
             text::note(&if state.is_lost(&approval.id) {
                 format!(
@@ -260,16 +238,18 @@ impl RunFollower<'_> {
         }
         for question in questions(state) {
             let answer = self.hint.command("answer", &question.id);
-            let asked: Vec<&str> =
-                question.questions.iter().map(|asked| &*asked.question).collect();
-            text::note(&format!("{} `{answer} ANSWER`", asked.join(" ")));
+            let texts = question.questions.iter().map(|item| &*item.question);
+            let texts = texts.collect::<Vec<_>>().join(" ");
+            text::note(&format!("{texts} `{answer} ANSWER`"));
         }
-        text::note(&format!("then continue with `{}`", self.hint.resume(&self.run.0)));
+        let resume = self.hint.resume(&self.followed.run.0);
+        text::note(&format!("then continue with `{resume}`"));
     }
 
     fn paused(&self) -> Failure {
-        let resume = self.hint.resume(&self.run.0);
-        Failure::Interrupted(format!("{} is paused; `{resume}` continues it", self.run))
+        let run = &self.followed.run;
+        let resume = self.hint.resume(&run.0);
+        Failure::Interrupted(format!("{run} is paused; `{resume}` continues it"))
     }
 }
 

@@ -12,16 +12,19 @@ use throughline_codec::Catalog;
 use throughline_core::Upstream;
 use throughline_json::SizeLimits;
 use throughline_replay::{Claims, Replay};
-use throughline_server::{AgentApi, CallTraces, Gateway, Limits, Passthrough, RunCaps, Telemetry};
+use throughline_server::{
+    AgentApi, CallTraces, Gateway, Limits, Log, Passthrough, RunCaps, Telemetry,
+};
 use throughline_store::{Durability, Journal, open};
 use tokio::net::TcpListener;
+use tokio::runtime::Builder;
 
 use crate::args::Serve;
 use crate::config::prices::PriceTable;
 use crate::config::{self, Config, ServerSettings};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
-use crate::store::{IfMissing, Signals, open_failure, open_options, without_password};
+use crate::store::{IfMissing, Signals, open_failure, open_options, runtime, without_password};
 use crate::tracing::{ConsoleTraces, ProcessTraces};
 
 use self::keyring::StoreKeys;
@@ -29,13 +32,12 @@ use self::lines::JsonLog;
 use self::welcome::AccessMode;
 use crate::router::ConfigRouter;
 
-pub(crate) fn run(options: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(options: &Serve) -> Result<()> {
     let config = config::load(options.at.config.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the gateway cannot be started")?.block_on(serve(options, config))
+    runtime(Builder::new_multi_thread())?.block_on(serve(options, config))
 }
 
-async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
+async fn serve(options: &Serve, mut config: Config) -> Result<()> {
     config.server.listen = options.listen.unwrap_or(config.server.listen);
     config.server.allow_open |= options.allow_open;
     config.server.log = options.log.unwrap_or(config.server.log);
@@ -47,7 +49,7 @@ async fn serve(options: &Serve, mut config: Config) -> Result<(), Failure> {
     served.and(closed)
 }
 
-async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), Failure> {
+async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     let ServerSettings { listen, allow_open, log, ref hosts } = config.server;
     let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
     let passthrough = Passthrough::new(patterns);
@@ -62,22 +64,21 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| Failure::from_listen(listen, error))?;
     let address = listener.local_addr().context("the listening address cannot be read")?;
-    let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
-    let simulator = simulator.context("the simulators cannot be started")?;
+    let simulator = crate::agent::simulator().await?;
     let catalog = Arc::new(Catalog::builtin().clone());
     let upstream: Arc<dyn Upstream> = Arc::new(crate::agent::upstream(config, &simulator)?);
     let limits = limits(&config.gateway);
-    let lines = Arc::new(JsonLog::new(log));
+    let log = Arc::new(JsonLog::new(log));
+    let shared_log: Arc<dyn Log> = Arc::<JsonLog>::clone(&log);
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
-    let told = Arc::<JsonLog>::clone(&lines);
-    let keyring_log = Arc::<JsonLog>::clone(&lines);
-    let operations = Telemetry::new(Arc::new(journal.clone()), prices, told, limits);
+    let operations =
+        Telemetry::new(Arc::new(journal.clone()), prices, Arc::clone(&shared_log), limits);
     let operations = operations.context("the gateway cannot be started")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
     let policy = config.redaction.clone().unwrap_or_default();
-    let traced = ProcessTraces::new(&config.tracing, policy, journal)?;
-    if let Some(traced) = &traced {
-        operations = operations.with_traces(Arc::clone(traced) as Arc<dyn CallTraces>);
+    let traces = ProcessTraces::new(&config.tracing, policy, journal)?;
+    if let Some(traces) = &traces {
+        operations = operations.with_traces(Arc::clone(traces) as Arc<dyn CallTraces>);
     }
     let claims = Claims::new(journal.derived_key("claims"));
     let replay = Replay::new(Arc::new(journal.clone()), claims);
@@ -89,11 +90,10 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     let tools = tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?;
     let mut runner = crate::agent::runner(config, journal, Arc::clone(&upstream)).with_tools(tools);
     runner.lease = config.agents.lease;
-    runner.watcher = traced.clone().map(|traced| traced as Arc<dyn Watcher>);
+    runner.watcher = traces.clone().map(|traces| traces as Arc<dyn Watcher>);
     let caps = RunCaps {
         max_steps: config.agents.max_steps.into(),
-        max_runs_per_tenant: usize::try_from(config.agents.max_runs_per_tenant)
-            .unwrap_or(usize::MAX),
+        max_runs_per_tenant: count(config.agents.max_runs_per_tenant),
     };
     let mut agents = AgentApi::new(runner)
         .with_caps(caps)
@@ -102,14 +102,15 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
     if let Some(policy) = &config.redaction {
         agents = agents.with_redaction(policy.clone());
     }
+    let routes = config.routes.clone();
     let gateway = Gateway {
         replay: Arc::new(replay),
         upstream,
-        directory: Arc::new(ConfigRouter::new(config.routes.clone(), Arc::clone(&catalog))),
+        directory: Arc::new(ConfigRouter { routes, catalog: Arc::clone(&catalog) }),
         catalog,
         mode: config.gateway.replay,
         prefix: config.gateway.prefix,
-        keyring: Arc::new(StoreKeys::new(journal.clone(), keyring_log)),
+        keyring: Arc::new(StoreKeys::new(journal.clone(), shared_log)),
         allow_open,
         hosts: hosts.clone(),
         passthrough,
@@ -124,25 +125,28 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<(), F
         (false, true) => AccessMode::AnyMachine,
         (false, false) => AccessMode::ThisMachine,
     };
-    text::write_styled(&welcome::welcome(config, address, store, open))?;
-    let mut signals = Signals::new().context("signal handlers cannot be installed")?;
-    let mut again = Signals::new().context("signal handlers cannot be installed")?;
+    let url = format!("http://{address}");
+    text::write_styled(&welcome::welcome(config, &url, store, open))?;
+    let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
     // Open streams are drained; a second signal stops at once.
     let hurry = async {
         again.wait_for_stop().await;
         again.wait_for_stop().await;
     };
     throughline_server::serve(server, listener, signals.wait_for_stop(), hurry).await;
-    if let Some(traced) = traced {
-        traced.finish().await;
+    if let Some(traces) = traces {
+        traces.finish().await;
     }
-    lines.end();
+    log.end();
     simulator.stop().await;
     Ok(())
 }
 
+fn count(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
 fn limits(gateway: &config::GatewaySettings) -> Limits {
-    let count = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
     Limits {
         streams: count(gateway.max_streams),
         sizes: SizeLimits {

@@ -1,18 +1,19 @@
 //! `throughline show`: prints the messages, thoughts and seals of a document.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use owo_colors::OwoColorize as _;
+use owo_colors::{OwoColorize as _, Style};
 use throughline_codec::{DecodeContext, Document, StreamDecoder};
 use throughline_core::{
     Body, Call, CallId, Event, Failure as ProviderFailure, Item, Media, Outcome, Part, Reply, Role,
-    Seal, StopReason, ThoughtKind,
+    StopReason, ThoughtKind,
 };
 use throughline_json::{self as json, Json, Node};
 
 use crate::args::{Format, Show};
 use crate::input::{self, DocumentKind, Input};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, compact, count, plain, size, wrapped, write_styled};
 
 /// Maximum length of a displayed text without `--full`.
@@ -26,7 +27,7 @@ enum Shown {
     Failure(ProviderFailure, Option<Box<Reply>>),
 }
 
-pub(crate) fn run(options: &Show) -> Result<(), Failure> {
+pub(crate) fn run(options: &Show) -> Result<()> {
     let input = Input::read(&options.file)?;
     let kind = input.kind(options.wire.as_ref())?;
     let wire = kind.codec.wire();
@@ -40,7 +41,7 @@ pub(crate) fn run(options: &Show) -> Result<(), Failure> {
         asked = asked_for(&model)?;
     }
     let shown = read(&input, &kind, &asked, &request)?;
-    match options.printing.format {
+    match options.format {
         Format::Json => text::write_json(&json_of(&kind, &asked, &shown)),
         Format::Text => {
             if kind.document == Document::Request {
@@ -56,27 +57,26 @@ fn read(
     kind: &DocumentKind,
     asked: &DecodeContext,
     request: &throughline_core::Request,
-) -> Result<Shown, Failure> {
+) -> Result<Shown> {
     let codec = kind.codec;
     let read = match (kind.document, kind.framing) {
         (_, Some(framing)) => {
             let mut decoder = StreamDecoder::with_framing(codec, asked, framing);
             let mut events = decoder.push(&input.bytes).map_err(|error| input.bad_data(error))?;
             events.extend(decoder.finish().map_err(|error| input.bad_data(error))?);
-            let failed = events.iter().find_map(|event| match event {
-                Event::Failed(failure) => Some(failure.clone()),
-                _ => None,
-            });
-            let ended = events.into_iter().find_map(|event| match event {
-                Event::Ended(reply) => Some(reply),
-                _ => None,
-            });
+            let (mut failed, mut ended) = (None, None);
+            for event in events {
+                match event {
+                    Event::Failed(failure) => failed = failed.or(Some(failure)),
+                    Event::Ended(reply) => ended = ended.or(Some(reply)),
+                    _ => {}
+                }
+            }
             if let Some(failure) = failed {
                 return Ok(Shown::Failure(failure, ended.filter(|reply| !reply.items.is_empty())));
             }
-            return ended.map(Shown::Reply).ok_or_else(|| {
-                Failure::BadData(format!("{}: the stream has no content", input.name))
-            });
+            let empty = || Failure::BadData(format!("{}: the stream has no content", input.name));
+            return ended.map(Shown::Reply).ok_or_else(empty);
         }
         (Document::Request, None) => {
             codec.decode_request(request, asked).map(|call| Shown::Call(Box::new(call)))
@@ -118,9 +118,9 @@ fn timeline(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown, is_full: 
                 page.line("");
             }
             let kind = failure.kind.as_deref().map(|kind| format!("{kind}: ")).unwrap_or_default();
-            let said = plain(&format!("{kind}{}", failure.message));
-            let said = wrapped(&said, width.saturating_sub(2)).join("\n  ");
-            page.line(&format!("{} {said}", "✗".red().bold()));
+            let message = plain(&format!("{kind}{}", failure.message));
+            let message = wrapped(&message, width.saturating_sub(2)).join("\n  ");
+            page.line(&format!("{} {message}", "✗".red().bold()));
         }
     }
     page.out
@@ -147,48 +147,45 @@ impl Page {
 
     fn settings(&mut self, call: &Call) {
         let settings = &call.settings;
-        let mut said = Vec::new();
-        said.extend(settings.max_tokens.map(|count| format!("at most {count} tokens")));
+        let mut parts = Vec::new();
+        parts.extend(settings.max_tokens.map(|count| format!("at most {count} tokens")));
         if let Some(reasoning) = &settings.reasoning {
-            let mut how =
-                vec![if reasoning.is_off() { "reasoning off" } else { "reasoning" }.to_owned()];
-            how.extend(reasoning.effort.as_ref().map(|effort| format!("effort {effort}")));
-            how.extend(reasoning.budget_tokens.map(|budget| format!("budget {budget}")));
-            said.push(how.join(", "));
+            let state = if reasoning.is_off() { "reasoning off" } else { "reasoning" };
+            let mut details = vec![state.to_owned()];
+            details.extend(reasoning.effort.as_ref().map(|effort| format!("effort {effort}")));
+            details.extend(reasoning.budget_tokens.map(|budget| format!("budget {budget}")));
+            parts.push(details.join(", "));
         }
-        said.extend(call.stream.then(|| "streamed".to_owned()));
-        said.extend(call.resumes.as_ref().map(|id| format!("continues {id}")));
+        parts.extend(call.stream.then(|| "streamed".to_owned()));
+        parts.extend(call.resumes.as_ref().map(|id| format!("continues {id}")));
         if !call.tools.is_empty() {
             let names = call.tools.iter().map(|tool| &*tool.name);
             let names = names.map(|name| if name.is_empty() { "unnamed" } else { name });
-            said.push(format!("tools {}", names.collect::<Vec<_>>().join(", ")));
+            parts.push(format!("tools {}", names.collect::<Vec<_>>().join(", ")));
         }
-        for line in wrapped(&plain(&said.join(" · ")), self.width) {
+        for line in wrapped(&plain(&parts.join(" · ")), self.width) {
             self.line(&line.dimmed().to_string());
         }
     }
 
     /// Prints the Items, with a heading for each change of role.
-    fn items(&mut self, items: &[Item]) {
-        let names: HashMap<&CallId, &str> = items
-            .iter()
-            .filter_map(|item| match &item.body {
-                Body::Call(call) => Some((&call.id, &*call.name)),
-                _ => None,
-            })
-            .collect();
+    fn items<'i>(&mut self, items: &'i [Item]) {
+        let name = |item: &'i Item| match &item.body {
+            Body::Call(call) => Some((&call.id, &*call.name)),
+            _ => None,
+        };
+        let names: HashMap<&CallId, &str> = items.iter().filter_map(name).collect();
+        let is_text = |item: &Item| matches!(item.body, Body::Text(_));
         let mut last: Option<&Item> = None;
         for item in items {
-            let is_same = |last: &Item| last.role == item.role && last.ephemeral == item.ephemeral;
-            let is_text = |item: &Item| matches!(item.body, Body::Text(_));
-            match last {
+            let is_same = |last: &&Item| last.role == item.role && last.ephemeral == item.ephemeral;
+            match last.filter(is_same) {
+                None => self.heading(item),
                 // Separate two adjacent texts.
-                Some(last) if is_same(last) => {
-                    if is_text(last) && is_text(item) {
-                        self.line(&format!("  {}", "╌".dimmed()));
-                    }
+                Some(last) if is_text(last) && is_text(item) => {
+                    self.line(&format!("  {}", "╌".dimmed()));
                 }
-                Some(_) | None => self.heading(item),
+                Some(_) => {}
             }
             self.item(item, &names);
             last = Some(item);
@@ -196,15 +193,14 @@ impl Page {
     }
 
     fn heading(&mut self, item: &Item) {
-        let who = match item.role {
-            Role::System => "system".bold().to_string(),
-            Role::Developer => "developer".bold().to_string(),
-            Role::User => "user".bold().to_string(),
-            Role::Assistant => "assistant".cyan().bold().to_string(),
-            Role::Tool => "tool".magenta().bold().to_string(),
+        let style = match item.role {
+            Role::System | Role::Developer | Role::User => Style::new(),
+            Role::Assistant => Style::new().cyan(),
+            Role::Tool => Style::new().magenta(),
         };
         let flag = item.ephemeral.then(|| format!("  {}", "ephemeral".dimmed()));
-        self.line(&format!("\n{who}{}", flag.unwrap_or_default()));
+        let role = role_word(item.role).style(style.bold()).to_string();
+        self.line(&format!("\n{role}{}", flag.unwrap_or_default()));
     }
 
     /// Prints one Item: plain text, or a label with its content indented below.
@@ -219,7 +215,9 @@ impl Page {
             self.paragraph("  ", &text);
         }
         for seal in &item.seals {
-            self.line(&format!("    {} {}", "●".green(), describe_seal(seal)));
+            let (owner, bytes) = (&seal.owner.provider, size(seal.len()));
+            let mark = "●".green().to_string();
+            self.line(&format!("    {mark} sealed by {owner}: {bytes} ({})", seal.format));
         }
         if let Body::Thought(thought) = &item.body {
             if !thought.whole {
@@ -258,16 +256,16 @@ impl Page {
         let is_short =
             matches!(reply.stop, StopReason::Length | StopReason::Refused(_) | StopReason::Cut);
         let mark = if is_short { format!("{} ", "!".red().bold()) } else { String::new() };
-        let mut said = String::new();
         let part = |count: u64, word: &str| {
             if count > 0 { format!(" ({count} {word})") } else { String::new() }
         };
+        let mut tokens = String::new();
         if usage.total() > 0 {
-            let cached = part(usage.cached, "cached");
-            let thought = part(usage.thought, "thought");
-            said = format!(" · tokens in {}{cached} · out {}{thought}", usage.input, usage.output);
+            let (cached, thought) = (part(usage.cached, "cached"), part(usage.thought, "thought"));
+            let (input, output) = (usage.input, usage.output);
+            tokens = format!(" · tokens in {input}{cached} · out {output}{thought}");
         }
-        self.line(&format!("\n{mark}{}{}", plain(&stop_word(&reply.stop)), said.dimmed()));
+        self.line(&format!("\n{mark}{}{}", plain(&stop_word(&reply.stop)), tokens.dimmed()));
         if reply.stop == StopReason::Cut {
             self.line("  the stream ended early: no part of it can be replayed");
         }
@@ -277,39 +275,41 @@ impl Page {
         let thoughts = items.clone().filter(|item| matches!(item.body, Body::Thought(_))).count();
         let calls = items.clone().filter(|item| matches!(item.body, Body::Call(_))).count();
         let seals: usize = items.clone().map(|item| item.seals.len()).sum();
-        let others = [(thoughts, "thought"), (seals, "seal"), (calls, "tool call")];
-        let mut said = count(items.count(), "item");
-        for (number, noun) in others.into_iter().filter(|(number, _)| *number > 0) {
-            said.push_str(" · ");
-            said.push_str(&count(number, noun));
+        let mut totals = vec![count(items.count(), "item")];
+        for (number, noun) in [(thoughts, "thought"), (seals, "seal"), (calls, "tool call")] {
+            totals.extend((number > 0).then(|| count(number, noun)));
         }
-        self.line(&format!("\n{}", said.bold()));
+        self.line(&format!("\n{}", totals.join(" · ").bold()));
     }
 }
 
-fn describe_seal(seal: &Seal) -> String {
-    let owner = &seal.owner;
-    format!("sealed by {}: {} ({})", owner.provider, size(seal.len()), seal.format)
+fn stop_word(stop: &StopReason) -> Cow<'_, str> {
+    Cow::Borrowed(match stop {
+        StopReason::Done => "done",
+        StopReason::Tools => "waits for tools",
+        StopReason::Length => "reached the token limit",
+        StopReason::Sequence(_) => "reached a stop sequence",
+        StopReason::Paused => "paused",
+        StopReason::Refused(why) => return Cow::Owned(format!("refused: {why}")),
+        StopReason::Cut => "cut off",
+        StopReason::Other(word) => word,
+    })
 }
 
-fn stop_word(stop: &StopReason) -> String {
-    match stop {
-        StopReason::Done => "done".to_owned(),
-        StopReason::Tools => "waits for tools".to_owned(),
-        StopReason::Length => "reached the token limit".to_owned(),
-        StopReason::Sequence(_) => "reached a stop sequence".to_owned(),
-        StopReason::Paused => "paused".to_owned(),
-        StopReason::Refused(why) => format!("refused: {why}"),
-        StopReason::Cut => "cut off".to_owned(),
-        StopReason::Other(word) => word.to_string(),
+pub(crate) fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
     }
 }
 
 /// Returns the mark, the label and the text of an Item.
 fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, String) {
-    let bare = |text: &str| (String::new(), String::new(), text.to_owned());
     match &item.body {
-        Body::Text(text) => bare(text),
+        Body::Text(text) => (String::new(), String::new(), text.to_string()),
         Body::Summary { text, .. } => ("≡".to_owned(), "summary".to_owned(), text.to_string()),
         Body::Thought(thought) => {
             let kind = kind_word(thought.kind);
@@ -322,25 +322,22 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
         }
         Body::Result(result) => {
             let outcome = match result.outcome {
-                Outcome::Ok => String::new(),
-                Outcome::Error => format!(", {}", "failed".red()),
-                Outcome::Unknown => format!(", {}", "outcome unknown".red()),
-                Outcome::Denied => format!(", {}", "denied".red()),
+                Outcome::Ok => None,
+                Outcome::Error => Some("failed"),
+                Outcome::Unknown => Some("outcome unknown"),
+                Outcome::Denied => Some("denied"),
             };
+            let outcome = outcome.map(|word| format!(", {}", word.red())).unwrap_or_default();
             let name = result.name.as_deref().or_else(|| names.get(&result.call).copied());
-            let name = plain(name.unwrap_or("a call"));
-            let id = plain(&result.call.0);
+            let (name, id) = (plain(name.unwrap_or("a call")), plain(&result.call.0));
             let label = format!("answers {}{outcome}  {}", name.bold(), id.dimmed());
             let parts: Vec<String> = result.parts.iter().map(part_text).collect();
             ("◂".magenta().to_string(), label, parts.join("\n"))
         }
         Body::Hosted(hosted) => {
             let what = if hosted.is_result { "result of" } else { "provider runs" };
-            (
-                "▹".magenta().to_string(),
-                format!("{what} {}", plain(&hosted.name).bold()),
-                hosted.visible.to_string(),
-            )
+            let label = format!("{what} {}", plain(&hosted.name).bold());
+            ("▹".magenta().to_string(), label, hosted.visible.to_string())
         }
         Body::Media(media) => ("▣".to_owned(), media_word(media), String::new()),
         Body::Compaction => ("≡".cyan().to_string(), "compaction".to_owned(), String::new()),
@@ -380,15 +377,11 @@ fn part_text(part: &Part) -> String {
 fn media_word(media: &Media) -> String {
     match media {
         Media::Inline { mime, base64 } => {
-            format!("{}, {}", plain(mime), size(decoded_length(base64)))
+            let padding = base64.iter().rev().take_while(|byte| **byte == b'=').count();
+            format!("{}, {}", plain(mime), size((base64.len() - padding) * 3 / 4))
         }
         Media::Remote { uri, .. } => plain(uri),
     }
-}
-
-fn decoded_length(base64: &[u8]) -> usize {
-    let padding = base64.iter().rev().take_while(|byte| **byte == b'=').count();
-    (base64.len() - padding) * 3 / 4
 }
 
 fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
@@ -411,16 +404,8 @@ fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
                         }
                     });
                 }
-                o.array("tools", |a| {
-                    for tool in &call.tools {
-                        a.string(&tool.name);
-                    }
-                });
-                o.array("items", |a| {
-                    for item in call.system.iter().chain(&call.items) {
-                        a.object(|o| put_item(o, item));
-                    }
-                });
+                o.raw("tools", &strings(call.tools.iter().map(|tool| &*tool.name)));
+                put_items(o, call.system.iter().chain(&call.items));
             }
             Shown::Reply(reply) => {
                 o.string("document", if kind.framing.is_some() { "stream" } else { "response" });
@@ -432,11 +417,7 @@ fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
                     o.number("written", usage.written).number("output", usage.output);
                     o.number("thought", usage.thought);
                 });
-                o.array("items", |a| {
-                    for item in &reply.items {
-                        a.object(|o| put_item(o, item));
-                    }
-                });
+                put_items(o, &reply.items);
             }
             Shown::Failure(failure, _) => {
                 o.string("document", "error").maybe_string("kind", failure.kind.as_deref());
@@ -446,59 +427,44 @@ fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
     })
 }
 
+fn put_items<'i>(o: &mut json::Object<'_>, items: impl IntoIterator<Item = &'i Item>) {
+    o.array("items", |list| {
+        for item in items {
+            list.object(|o| put_item(o, item));
+        }
+    });
+}
+
 fn put_item(o: &mut json::Object<'_>, item: &Item) {
     o.string("id", &item.id.0);
     o.number("message", u64::from(item.place.message)).number("part", u64::from(item.place.part));
-    o.string(
-        "role",
-        match item.role {
-            Role::System => "system",
-            Role::Developer => "developer",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
-        },
-    );
+    o.string("role", role_word(item.role));
     match &item.body {
-        Body::Text(text) => {
-            o.string("kind", "text").string("text", text);
-        }
-        Body::Summary { text, .. } => {
-            o.string("kind", "summary").string("text", text);
-        }
-        Body::Thought(thought) => {
-            o.string("kind", "thought").string("thought", kind_word(thought.kind));
-            o.string("text", &thought.content).bool("whole", thought.whole);
-            o.string("format", thought.format.as_str());
-        }
+        Body::Text(text) => o.string("kind", "text").string("text", text),
+        Body::Summary { text, .. } => o.string("kind", "summary").string("text", text),
+        Body::Thought(thought) => o
+            .string("kind", "thought")
+            .string("thought", kind_word(thought.kind))
+            .string("text", &thought.content)
+            .bool("whole", thought.whole)
+            .string("format", thought.format.as_str()),
         Body::Call(call) => {
             o.string("kind", "call").string("call", &call.id.0).string("name", &call.name);
-            o.raw("arguments", &call.args);
+            o.raw("arguments", &call.args)
         }
         Body::Result(result) => {
             o.string("kind", "result").string("call", &result.call.0);
             o.bool("ok", result.outcome == Outcome::Ok);
-            o.array("parts", |a| {
-                for part in &result.parts {
-                    a.string(&part_text(part));
-                }
-            });
+            o.raw("parts", &strings(result.parts.iter().map(part_text)))
         }
         Body::Hosted(hosted) => {
-            o.string("kind", "hosted")
-                .string("name", &hosted.name)
-                .bool("result", hosted.is_result);
+            o.string("kind", "hosted").string("name", &hosted.name);
+            o.bool("result", hosted.is_result)
         }
-        Body::Media(media) => {
-            o.string("kind", "media").string("media", &media_word(media));
-        }
-        Body::Compaction => {
-            o.string("kind", "compaction");
-        }
-        Body::Unknown => {
-            o.string("kind", "unknown");
-        }
-    }
+        Body::Media(media) => o.string("kind", "media").string("media", &media_word(media)),
+        Body::Compaction => o.string("kind", "compaction"),
+        Body::Unknown => o.string("kind", "unknown"),
+    };
     o.array("seals", |a| {
         for seal in &item.seals {
             a.object(|o| {
@@ -507,4 +473,12 @@ fn put_item(o: &mut json::Object<'_>, item: &Item) {
             });
         }
     });
+}
+
+fn strings(texts: impl Iterator<Item = impl AsRef<str>>) -> Json {
+    json::array(|list| {
+        for text in texts {
+            list.string(text.as_ref());
+        }
+    })
 }

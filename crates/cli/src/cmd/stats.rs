@@ -2,29 +2,24 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use throughline_store::Stats as Counted;
+use throughline_store::Stats;
 
-use crate::args::Stats;
-use crate::print::failure::Failure;
-use crate::print::text::{self, plain, push_line, stored_size};
+use crate::args::CommonArgs;
+use crate::print::failure::Result;
+use crate::print::text::{plain, push_line, stored_size};
 use crate::store::{self, IfMissing};
 
-pub(crate) fn run(options: &Stats) -> Result<(), Failure> {
+pub(crate) fn run(options: &CommonArgs) -> Result<()> {
     store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
         let counted = opened.run(opened.journal.stats())?;
         let (url, key) = (opened.journal.url(), opened.journal.public_key());
-        text::answer(
-            &options.printing,
-            || told(url, &key, &counted),
-            || json_of(url, &key, &counted),
-        )
+        let (text, json) = (|| text_of(url, &key, &counted), || json_of(url, &key, &counted));
+        options.format.print(text, json)
     })
 }
 
-fn told(url: &str, key: &str, counted: &Counted) -> String {
-    let mut out = String::new();
-    push_line(&mut out, &plain(url).bold().to_string());
-    push_line(&mut out, &format!("signs as {key}").dimmed().to_string());
+fn text_of(url: &str, key: &str, counted: &Stats) -> String {
+    let mut out = format!("{}\n{}\n", plain(url).bold(), format!("signs as {key}").dimmed());
     let large = match counted.blobs {
         0 => String::new(),
         blobs => format!(", {blobs} of them large ({})", stored_size(counted.blob_bytes)),
@@ -46,7 +41,7 @@ fn told(url: &str, key: &str, counted: &Counted) -> String {
     out
 }
 
-fn json_of(url: &str, key: &str, counted: &Counted) -> Value {
+fn json_of(url: &str, key: &str, counted: &Stats) -> Value {
     json!({
         "store": url,
         "public_key": key,

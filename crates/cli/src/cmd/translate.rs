@@ -1,19 +1,16 @@
 //! `throughline translate`: translates a request to another provider's API.
 
-use std::io::IsTerminal as _;
-
-use comfy_table::{Attribute, Cell, Color};
 use owo_colors::{OwoColorize as _, Style};
-use throughline_codec::{Document, codec, fates_json};
+use throughline_codec::{Document, codec, describe, fates_json};
 use throughline_core::{Call, Disposition, EncodedRequest, Fate, Item, Wire};
 
 use crate::args::Translate;
 use crate::input::{self, Input};
-use crate::print::failure::Failure;
-use crate::print::listing::borderless_table;
-use crate::print::text;
+use crate::print::failure::{Failure, Result};
+use crate::print::listing::{Cell, Column, table_in};
+use crate::print::text::{self, Report};
 
-pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
+pub(crate) fn run(options: &Translate) -> Result<()> {
     let input = Input::read(&options.file)?;
     let missing = |wire| Failure::Usage(format!("no codec registered for wire `{wire}`"));
     let from = codec(&options.from).ok_or_else(|| missing(&options.from))?;
@@ -23,13 +20,12 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         let message = format!("{} is not a request; only requests can be translated", input.name);
         return Err(Failure::BadData(message));
     }
-    let named = options.model.as_deref().unwrap_or("unknown");
-    let asked = input::decode_context(&options.from, options.from_provider.as_deref(), named)?;
-    let request = input.request(from, &asked);
-    let said_model = from.model_of(&request).filter(|model| &**model != "unknown");
-    let source_model = said_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
-    let source =
-        input::decode_context(&options.from, options.from_provider.as_deref(), source_model)?;
+    let context =
+        |model| input::decode_context(&options.from, options.from_provider.as_deref(), model);
+    let request = input.request(from, &context(options.model.as_deref().unwrap_or("unknown"))?);
+    let named_model = from.model_of(&request).filter(|model| &**model != "unknown");
+    let source_model = named_model.as_deref().or(options.model.as_deref()).unwrap_or("unknown");
+    let source = context(source_model)?;
     let provider = match (&options.to_provider, options.from == options.to) {
         (None, true) => options.from_provider.as_deref(),
         (named, _) => named.as_deref(),
@@ -50,27 +46,18 @@ pub(crate) fn run(options: &Translate) -> Result<(), Failure> {
         let message = format!("`{model}` was not changed; specify the target model with --model");
         encoded.warnings.push(throughline_core::Warning::new("model", message));
     }
-    if let Some(file) = options.fates.as_deref().filter(|file| file.as_os_str() != "-") {
-        let mut fates = fates_json(&call, &encoded).bytes().to_vec();
-        fates.push(b'\n');
-        text::write_report("--fates", file, [&options.file], &fates)?;
-    }
-    text::write_out(&encoded.request.body)?;
-    if std::io::stdout().is_terminal() {
-        text::write_out(b"\n")?;
-    }
-    match &options.fates {
-        Some(file) if file.as_os_str() == "-" => {
-            anstream::eprintln!("{}", fates_json(&call, &encoded).as_str());
-        }
-        Some(_) => {}
-        None => report(&options.from, &call, &encoded),
+    let fates = fates_json(&call, &encoded);
+    let report = Report { option: "--fates", file: options.fates.as_deref(), json: &fates };
+    report.write_file([&options.file])?;
+    text::write_document(&encoded.request.body)?;
+    if !report.print() {
+        print_fates(&options.from, &call, &encoded);
     }
     Ok(())
 }
 
 /// Prints the fate of each part and of its seals.
-fn report(from: &Wire, call: &Call, encoded: &EncodedRequest) {
+fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     let origin = &call.target.origin;
     let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
     anstream::eprintln!();
@@ -78,18 +65,18 @@ fn report(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     anstream::eprintln!("{}  {}", wires.bold(), text::plain(call.target.model()));
     let place = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
     anstream::eprintln!("{}\n", place.dimmed());
-    let mut table = borderless_table(text::width(std::io::stderr()));
-    for (item, fate) in items() {
-        let worst = fate.seals.iter().chain([&fate.visible]).max_by_key(|did| severity(did));
-        let color = worst.map_or(Color::Reset, color_of);
-        table.add_row([
-            Cell::new(mark(&fate.visible)).fg(color).add_attribute(Attribute::Bold),
-            Cell::new(text::plain(&item.id.0)).add_attribute(Attribute::Dim),
-            Cell::new(describe(item)),
-            Cell::new(describe_fate(item, fate)),
-        ]);
-    }
-    anstream::eprintln!("{table}");
+    let mark = |(_, fate): (_, &Fate)| {
+        let all = fate.seals.iter().chain([&fate.visible]).map(display);
+        let style = all.max_by_key(|(severity, ..)| *severity).map(|(.., style)| style);
+        Cell::styled(display(&fate.visible).1, style.unwrap_or_default().bold())
+    };
+    let columns = vec![
+        Column::new("", items().map(mark)),
+        Column::new("", items().map(|(item, _)| text::plain(&item.id.0))).dimmed(),
+        Column::new("", items().map(|(item, _)| text::plain(&describe(item)))),
+        Column::new("", items().map(|(item, fate)| describe_fate(item, fate))),
+    ];
+    anstream::eprint!("{}", table_in(columns, text::width(std::io::stderr())));
     let visible = count_fates(items().map(|(_, fate)| &fate.visible));
     let seals = count_fates(items().flat_map(|(_, fate)| &fate.seals));
     let sealed = if seals.is_empty() { String::new() } else { format!("; seals: {seals}") };
@@ -135,39 +122,19 @@ fn count_fates<'d>(dids: impl Iterator<Item = &'d Disposition>) -> String {
             None => counts.push((did, 1)),
         }
     }
-    let said = counts.iter().map(|(did, count)| format!("{} {count} {}", mark(did), did.as_str()));
-    said.collect::<Vec<_>>().join(" · ")
+    let counts = counts.iter().map(|(fate, count)| {
+        let ((_, mark, _), word) = (display(fate), fate.as_str());
+        format!("{mark} {count} {word}")
+    });
+    counts.collect::<Vec<_>>().join(" · ")
 }
 
-fn mark(did: &Disposition) -> &'static str {
-    match did {
-        Disposition::Kept => "=",
-        Disposition::Restored(_) => "+",
-        Disposition::Reshaped(_) => "~",
-        Disposition::Elided(_) => "×",
+/// Returns the severity, the mark and the colour of a fate.
+fn display(fate: &Disposition) -> (u8, &'static str, Style) {
+    match fate {
+        Disposition::Kept => (0, "=", Style::new().green()),
+        Disposition::Restored(_) => (1, "+", Style::new().cyan()),
+        Disposition::Reshaped(_) => (2, "~", Style::new().yellow()),
+        Disposition::Elided(_) => (3, "×", Style::new().red()),
     }
-}
-
-fn severity(did: &Disposition) -> u8 {
-    match did {
-        Disposition::Kept => 0,
-        Disposition::Restored(_) => 1,
-        Disposition::Reshaped(_) => 2,
-        Disposition::Elided(_) => 3,
-    }
-}
-
-fn color_of(did: &Disposition) -> Color {
-    match did {
-        // The colours called dark are the standard ones, which terminals adapt to the background.
-        Disposition::Kept => Color::DarkGreen,
-        Disposition::Restored(_) => Color::DarkCyan,
-        Disposition::Reshaped(_) => Color::DarkYellow,
-        Disposition::Elided(_) => Color::DarkRed,
-    }
-}
-
-/// Describes an Item in a few words.
-pub(crate) fn describe(item: &Item) -> String {
-    text::plain(&throughline_codec::describe(item))
 }

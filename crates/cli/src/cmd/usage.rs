@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Cell;
 use serde_json::{Map, Value, json};
 use throughline_core::{Store as _, Tenant};
 use throughline_server::{UsageAmount, UsageKey, usage_log};
 
 use crate::amount::dollars;
 use crate::args::{Usage, UsageBy};
-use crate::print::failure::Failure;
+use crate::print::failure::Result;
 use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing, OpenStore};
@@ -20,16 +19,16 @@ const PAGE: u32 = 1000;
 /// Values of the grouping fields; `None` for calls without a key.
 type GroupKey = Vec<Option<String>>;
 
-pub(crate) fn run(options: &Usage) -> Result<(), Failure> {
-    store::with(&options.at, IfMissing::Fails, |opened| {
+pub(crate) fn run(options: &Usage) -> Result<()> {
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
         let sums = sums(opened, &options.by)?;
-        let told =
-            if sums.is_empty() { opened.empty_message("calls")? } else { told(&options.by, &sums) };
-        text::answer(&options.printing, || told, || json_of(&options.by, &opened.tenant, &sums))
+        let table = || usage_table(&options.by, &sums);
+        let text = if sums.is_empty() { opened.empty_message("calls")? } else { table() };
+        options.common.format.print(|| text, || json_of(&options.by, &opened.tenant, &sums))
     })
 }
 
-fn sums(opened: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAmount>, Failure> {
+fn sums(opened: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAmount>> {
     let (tenant, log) = usage_log();
     let mut sums = BTreeMap::new();
     if opened.run(opened.journal.log(&tenant, &log))?.is_none() {
@@ -60,18 +59,15 @@ fn part(by: UsageBy, line: &UsageKey, day: &str) -> Option<String> {
     }
 }
 
-fn told(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
-    let mut columns: Vec<Column> = by
-        .iter()
-        .enumerate()
-        .map(|(place, by)| {
-            let cells = sums.keys().map(|group| {
-                let part = group.get(place).cloned().flatten();
-                Cell::new(part.map_or_else(|| "none".to_owned(), |part| plain(&part)))
-            });
-            Column::new(by.as_str(), cells)
-        })
-        .collect();
+fn usage_table(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
+    let group = |(place, by): (usize, &UsageBy)| {
+        let cells = sums.keys().map(|group| match group.get(place) {
+            Some(Some(part)) => plain(part),
+            Some(None) | None => "none".to_owned(),
+        });
+        Column::new(by.as_str(), cells)
+    };
+    let mut columns: Vec<Column> = by.iter().enumerate().map(group).collect();
     let numbers =
         |head, number: fn(&UsageAmount) -> String| Column::numbers(head, sums.values().map(number));
     columns.push(numbers("calls", |used| used.calls.to_string()));
@@ -89,9 +85,9 @@ fn told(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
 
 fn json_of(by: &[UsageBy], tenant: &Tenant, sums: &BTreeMap<GroupKey, UsageAmount>) -> Value {
     let usage = sums.iter().map(|(group, used)| {
-        let group = by.iter().zip(group).map(|(by, part)| (by.as_str().to_owned(), json!(part)));
-        let mut row: Map<String, Value> = group.collect();
-        for (name, number) in [
+        let mut row: Map<String, Value> = Map::new();
+        row.extend(by.iter().zip(group).map(|(by, part)| (by.as_str().to_owned(), json!(part))));
+        let numbers = [
             ("calls", used.calls),
             ("unpriced", used.unpriced),
             ("input", used.tokens.input),
@@ -100,9 +96,8 @@ fn json_of(by: &[UsageBy], tenant: &Tenant, sums: &BTreeMap<GroupKey, UsageAmoun
             ("output", used.tokens.output),
             ("thought", used.tokens.thought),
             ("micro_usd", used.micro_usd()),
-        ] {
-            row.insert(name.to_owned(), json!(number));
-        }
+        ];
+        row.extend(numbers.map(|(name, number)| (name.to_owned(), json!(number))));
         row
     });
     json!({ "tenant": tenant.0, "usage": usage.collect::<Vec<_>>() })

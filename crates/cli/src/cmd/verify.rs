@@ -1,47 +1,52 @@
 //! `throughline verify`: verifies that a store or an export is unchanged.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 use throughline_core::StoreError;
-use throughline_store::{
-    Manifest, VerifyFailure, VerifyReport, Warning, parse_manifest, verify_export,
-};
+use throughline_store::{ImportSummary, Manifest, VerifyFailure, Warning, parse_manifest};
 
-use crate::args::{OutputArgs, Verify};
-use crate::cmd::export::{folder_of, real_file};
+use crate::args::{Format, Verify};
+use crate::cmd::export::replace_file;
 use crate::cmd::import::ExportSource;
-use crate::print::failure::Failure;
-use crate::print::progress::{Meter, Progress};
-use crate::print::text::{self, count, plain, push_line};
+use crate::print::failure::{Failure, Result};
+use crate::print::progress::Progress;
+use crate::print::text::{self, count, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
-pub(crate) fn run(options: &Verify) -> Result<ExitCode, Failure> {
+pub(crate) fn run(options: &Verify) -> Result<ExitCode> {
     if let Some(file) = &options.file {
-        return export(file, &options.printing);
+        return export(file, options.common.format);
     }
     let witness = options.manifest.as_deref().map(manifest).transpose()?;
-    store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
-        let progress = Progress::new("verifying", &options.printing);
+    store::with(&options.common.at, IfMissing::FailsReadOnly, |opened| {
+        let progress = Progress::new("verifying", options.common.format);
         let share = |done| progress.set_fraction(done);
         let proof = opened.run(opened.journal.verify(witness.as_ref(), &share))?;
         drop(progress);
-        let mut saved = None;
-        if let Some(file) = options.write_manifest.as_deref().filter(|_| proof.broken.is_none()) {
-            save_manifest(opened, file)?;
-            saved = Some(file);
-        }
-        let verdict = Verdict::from_store(opened, &proof, witness.is_some());
-        verdict.print(&options.printing, saved)
+        let saved = options.write_manifest.as_deref().filter(|_| proof.broken.is_none());
+        saved.map_or(Ok(()), |file| save_manifest(opened, file))?;
+        let verdict = Verdict {
+            subject: opened.journal.url().to_owned(),
+            store: Some(opened.journal.public_key()),
+            records: proof.records,
+            without_content: proof.gone,
+            chains: Some((proof.segments, proof.manifests)),
+            broken: proof.broken,
+            tables: proof.tables,
+            warnings: proof.warnings,
+            has_witness: witness.is_some(),
+        };
+        verdict.print(options.common.format, saved)
     })
 }
 
 /// Result of a verification.
+#[derive(Default)]
 struct Verdict {
     subject: String,
     /// Public key of the store, if a signature was verified.
@@ -59,98 +64,61 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn from_store(opened: &OpenStore, proof: &VerifyReport, has_witness: bool) -> Self {
-        Self {
-            subject: opened.journal.url().to_owned(),
-            store: Some(opened.journal.public_key()),
-            records: proof.records,
-            without_content: proof.gone,
-            chains: Some((proof.segments, proof.manifests)),
-            broken: proof.broken.clone(),
-            tables: proof.tables.clone(),
-            warnings: proof.warnings.clone(),
-            has_witness,
-        }
-    }
-
-    fn print(&self, printing: &OutputArgs, saved: Option<&Path>) -> Result<ExitCode, Failure> {
-        text::answer(printing, || self.text(saved), || self.json())
-            .or_else(Failure::ignore_closed_pipe)?;
+    fn print(&self, format: Format, saved: Option<&Path>) -> Result<ExitCode> {
+        let printed = format.print(|| self.text(saved), || self.json());
+        printed.or_else(Failure::ignore_closed_pipe)?;
         Ok(if self.broken.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
     }
 
     fn text(&self, saved: Option<&Path>) -> String {
         let subject = plain(&self.subject);
-        let mut out = String::new();
         let width = text::width(std::io::stdout()) - 2;
-        let Some(broken) = &self.broken else {
-            push_line(&mut out, &format!("{} {subject} is intact", text::mark(true)));
-            let mut proven = count(self.records, "record");
-            if let Some((segments, manifests)) = self.chains {
-                let (segments, manifests) =
-                    (count(segments, "chain"), count(manifests, "signed manifest"));
-                proven = format!("{proven} · {segments} · {manifests}");
+        let records = count(self.records, "record");
+        let mut lines = Vec::new();
+        if let Some(broken) = &self.broken {
+            let verdict = "broken".red().bold().to_string();
+            lines.push(format!("{} {subject} is {verdict}", text::mark(false)));
+            lines.extend(text::wrapped(&plain(&broken.to_string()), width));
+            if self.chains.is_some() && self.records > 0 {
+                lines.push(format!("{records} before it are intact").dimmed().to_string());
             }
-            push_line(&mut out, &format!("  {proven}"));
-            if self.without_content > 0 {
-                let some = count(self.without_content, "record");
-                let why = match self.chains {
-                    Some(_) => "forgotten or expired, as recorded in their logs",
-                    None => "redacted, forgotten or expired",
-                };
-                push_line(&mut out, &format!("  {some} without content: {why}"));
-            }
-            if !self.tables.is_empty() {
-                let tables = format!("verified tables: {}", self.tables.join(", "));
-                for line in text::wrapped(&tables, width) {
-                    push_line(&mut out, &format!("  {line}"));
-                }
-            }
-            if let Some(store) = &self.store {
-                push_line(&mut out, &format!("  {}", format!("signed by {store}").dimmed()));
-            }
-            self.push_warnings(&mut out, width);
-            if let Some(file) = saved {
-                let file = plain(&file.display().to_string());
-                push_line(&mut out, &format!("  manifest written to {file}: keep it elsewhere"));
-            }
-            return out;
-        };
-        push_line(
-            &mut out,
-            &format!("{} {subject} is {}", text::mark(false), "broken".red().bold()),
-        );
-        for line in text::wrapped(&plain(&broken.to_string()), width) {
-            push_line(&mut out, &format!("  {line}"));
+            let advice = "restore a backup, or get the file again from its source";
+            lines.push(advice.dimmed().to_string());
+            return lines.join("\n  ") + "\n";
         }
-        if self.chains.is_some() && self.records > 0 {
-            let before = count(self.records, "record");
-            push_line(
-                &mut out,
-                &format!("  {}", format!("{before} before it are intact").dimmed()),
-            );
+        lines.push(format!("{} {subject} is intact", text::mark(true)));
+        let mut why = "redacted, forgotten or expired";
+        if let Some((segments, manifests)) = self.chains {
+            let manifests = count(manifests, "signed manifest");
+            lines.push(format!("{records} · {} · {manifests}", count(segments, "chain")));
+            why = "forgotten or expired, as recorded in their logs";
+        } else {
+            lines.push(records);
         }
-        push_line(
-            &mut out,
-            &format!("  {}", "restore a backup, or get the file again from its source".dimmed()),
-        );
-        out
-    }
-
-    /// Prints the limits of the verification.
-    fn push_warnings(&self, out: &mut String, width: usize) {
+        if self.without_content > 0 {
+            lines.push(format!("{} without content: {why}", count(self.without_content, "record")));
+        }
+        if !self.tables.is_empty() {
+            let tables = format!("verified tables: {}", self.tables.join(", "));
+            lines.extend(text::wrapped(&tables, width));
+        }
+        lines
+            .extend(self.store.as_ref().map(|key| format!("signed by {key}").dimmed().to_string()));
         for warning in &self.warnings {
-            for line in text::wrapped(&format!("warning: {warning}"), width) {
-                push_line(out, &format!("  {}", line.yellow()));
-            }
+            let warning = text::wrapped(&format!("warning: {warning}"), width);
+            lines.extend(warning.iter().map(|line| line.yellow().to_string()));
         }
         if self.chains.is_some() && !self.has_witness {
             let note = "a rollback of the whole store to an earlier state is only detected with a \
                         manifest that was kept elsewhere: --manifest FILE";
-            for line in text::wrapped(note, width) {
-                push_line(out, &format!("  {}", line.dimmed()));
-            }
+            let note = text::wrapped(note, width);
+            lines.extend(note.iter().map(|line| line.dimmed().to_string()));
         }
+        if let Some(file) = saved {
+            let file = plain(&file.display().to_string());
+            lines.push(format!("manifest written to {file}: keep it elsewhere"));
+        }
+        lines.join("\n  ") + "\n"
     }
 
     fn json(&self) -> Value {
@@ -162,43 +130,26 @@ impl Verdict {
             "records": self.records,
             "without_content": self.without_content,
         });
-        if let (Some(out), Some((segments, manifests))) = (out.as_object_mut(), self.chains) {
-            let warnings = self
-                .warnings
-                .iter()
-                .map(|warning| json!({ "code": warning.code(), "text": warning.to_string() }));
-            out.insert("segments".to_owned(), json!(segments));
-            out.insert("manifests".to_owned(), json!(manifests));
-            out.insert("tables".to_owned(), json!(self.tables));
-            out.insert("warnings".to_owned(), warnings.collect());
+        if let Some((segments, manifests)) = self.chains {
+            let warning =
+                |warning: &Warning| json!({ "code": warning.code(), "text": warning.to_string() });
+            out["segments"] = json!(segments);
+            out["manifests"] = json!(manifests);
+            out["tables"] = json!(self.tables);
+            out["warnings"] = self.warnings.iter().map(warning).collect();
         }
         out
     }
 }
 
 /// Verifies an export without a store.
-fn export(file: &Path, printing: &OutputArgs) -> Result<ExitCode, Failure> {
+fn export(file: &Path, format: Format) -> Result<ExitCode> {
     let source = ExportSource::open(file)?;
-    let progress = Progress::new("verifying", printing);
-    let meter = Meter::new(&progress, source.bytes());
-    let from = source.reader(&meter);
-    let mut from = from.with_context(|| format!("{} cannot be read", source.name))?;
-    let proven = verify_export(&mut from);
-    drop(from);
-    drop(progress);
-    let verdict = |store, records, without_content, broken| Verdict {
-        subject: source.name.clone(),
-        store,
-        records,
-        without_content,
-        chains: None,
-        broken,
-        tables: Vec::new(),
-        warnings: Vec::new(),
-        has_witness: false,
-    };
-    let verdict = match proven {
-        Ok(seen) => verdict(Some(seen.store), seen.records, seen.without_content, None),
+    let subject = source.name.clone();
+    let verdict = match source.verify(format)? {
+        Ok(ImportSummary { store, records, without_content, .. }) => {
+            Verdict { subject, store: Some(store), records, without_content, ..Verdict::default() }
+        }
         Err(StoreError::Invalid(problem)) => {
             let (place, what) = split(&problem);
             // A file with an invalid first line is not an export at all.
@@ -206,11 +157,11 @@ fn export(file: &Path, printing: &OutputArgs) -> Result<ExitCode, Failure> {
                 return Err(source.invalid(&problem));
             }
             let broken = VerifyFailure { place: place.to_owned(), problem: what.to_owned() };
-            verdict(None, 0, 0, Some(broken))
+            Verdict { subject, broken: Some(broken), ..Verdict::default() }
         }
         Err(error) => return Err(source.invalid(&error.to_string())),
     };
-    verdict.print(printing, None)
+    verdict.print(format, None)
 }
 
 /// Splits a problem into its place, such as `line 7`, and its description.
@@ -221,11 +172,10 @@ fn split(problem: &str) -> (&str, &str) {
 }
 
 /// Reads a manifest from its own file or from the end of an export.
-fn manifest(file: &Path) -> Result<Manifest, Failure> {
+fn manifest(file: &Path) -> Result<Manifest> {
     let name = file.display();
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.with_context(|| format!("--manifest {name} cannot be read"))?;
+    let bytes = std::fs::read(file);
+    let bytes = bytes.with_context(|| format!("--manifest {name} cannot be read"))?;
     let line = bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     parse_manifest(line).ok_or_else(|| {
         Failure::BadData(format!(
@@ -234,14 +184,10 @@ fn manifest(file: &Path) -> Result<Manifest, Failure> {
     })
 }
 
-fn save_manifest(opened: &OpenStore, file: &Path) -> Result<(), Failure> {
+fn save_manifest(opened: &OpenStore, file: &Path) -> Result<()> {
     let manifest = opened.run(opened.journal.manifest(&opened.tenant))?;
-    let cannot = || format!("{} cannot be written", file.display());
-    let file = &real_file(file)?;
-    let mut part = NamedTempFile::new_in(folder_of(file)).with_context(cannot)?;
-    let line = manifest.json();
-    part.write_all(line.bytes()).and_then(|()| part.write_all(b"\n")).with_context(cannot)?;
-    part.as_file().sync_all().with_context(cannot)?;
-    part.persist(file).map_err(|error| error.error).with_context(cannot)?;
-    Ok(())
+    replace_file(file, |part| {
+        let written = writeln!(part, "{}", manifest.json().as_str());
+        Ok(written.with_context(|| format!("{} cannot be written", file.display()))?)
+    })
 }

@@ -15,7 +15,6 @@ use throughline_provider::{
 };
 
 use super::routes::{Credential, Endpoint, ProviderSettings};
-use super::secret::Secret;
 
 /// Provider name of the simulators.
 pub(crate) const SIMULATORS: &str = "sim";
@@ -65,17 +64,17 @@ pub(crate) fn providers(
         variable: None,
     };
     let rows = catalog.providers().iter().filter_map(|row| {
-        let (row, said_by) = match address_from_env(row, variable) {
-            Ok(Some(EnvAddress { base_url, variable })) => {
+        let address = address_from_env(row, variable).unwrap_or_else(|warning| {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+            None
+        });
+        let (row, from) = match address {
+            Some(EnvAddress { base_url, variable }) => {
                 (Arc::new(Provider { base_url, ..Provider::clone(row) }), Some(variable))
             }
-            Ok(None) => (Arc::clone(row), None),
-            Err(warning) => {
-                if !warnings.contains(&warning) {
-                    warnings.push(warning);
-                }
-                (Arc::clone(row), None)
-            }
+            None => (Arc::clone(row), None),
         };
         is_complete(&row.base_url).then(|| ProviderSettings {
             name: Arc::clone(&row.name),
@@ -83,7 +82,7 @@ pub(crate) fn providers(
             models: claims(&row.name),
             endpoint: Endpoint::Remote(row),
             line: None,
-            variable: said_by,
+            variable: from,
         })
     });
     ([simulators].into_iter().chain(rows).collect(), warnings)
@@ -118,9 +117,7 @@ pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<
     let is_open =
         !needs_key(row) || catalog.provider(&row.name).is_some_and(|row| !needs_key(&row));
     match key_from_env(row, variable) {
-        Some(EnvKey::Key(key, variable)) => {
-            Credential::Own { key: Secret::new(key.reveal()), variable: Some(variable) }
-        }
+        Some(EnvKey::Key(key, variable)) => Credential::Own { key, variable: Some(variable) },
         Some(EnvKey::Aws(keys)) => Credential::Aws(keys),
         None if is_open => Credential::Open,
         None => Credential::Callers,

@@ -6,7 +6,6 @@ use throughline_provider::AwsKeys;
 
 use super::super::file::{ParsedConfig, read};
 use super::super::routes::{Credential, Endpoint, ProviderSettings};
-use super::super::secret::Secret;
 
 const ACCOUNT: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "AKID"),
@@ -39,7 +38,7 @@ fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
 }
 
 fn own(key: &str, variable: &str) -> Credential {
-    Credential::Own { key: Secret::new(key), variable: Some(variable.into()) }
+    Credential::Own { key: Key::new(key), variable: Some(variable.into()) }
 }
 
 fn account(region: &str) -> Credential {
@@ -101,7 +100,7 @@ fn bedrock_uses_the_aws_keys() {
     assert_eq!(through.credential, account("us-west-2"), "an address may name no region");
     assert_eq!(address(&through), ("http://vpc:8", None));
     let keyed = credential(&format!("{text}api_key = \"key\""), &ACCOUNT, "a");
-    assert_eq!(keyed, Credential::Own { key: Secret::new("key"), variable: None });
+    assert_eq!(keyed, Credential::Own { key: Key::new("key"), variable: None });
     assert_eq!(credential(text, &[], "a"), Credential::Callers);
 
     for (text, said) in [

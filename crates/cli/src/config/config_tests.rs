@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use throughline_codec::Catalog;
+use throughline_core::Credential as Key;
 use throughline_server::{PrefixPolicy, ReplayMode};
 use throughline_store::Durability;
 
 use super::Config;
 use super::file::{ParsedConfig, read};
 use super::routes::{Credential, Endpoint};
-use super::secret::Secret;
 use super::settings::{Price, Timeouts};
 
 const WHOLE: &str = r#"
@@ -133,7 +133,7 @@ fn provider_sections_override_catalog_rows() {
         (row, provider.credential.clone(), models, provider.line)
     };
     let own = |key: &str, variable: Option<&str>| Credential::Own {
-        key: Secret::new(key),
+        key: Key::new(key),
         variable: variable.map(Into::into),
     };
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");

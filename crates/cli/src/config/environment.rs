@@ -1,12 +1,12 @@
-//! Environment variables, and the folders that they name.
+//! Environment variables, the folders that they name, and the default store.
 
 use std::path::PathBuf;
 
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 
 /// Reads an environment variable; an empty one counts as unset.
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the environment")]
-pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(std::env::VarError::NotPresent) => Ok(None),
@@ -17,7 +17,34 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
 }
 
 /// Reads a variable that names a folder by absolute path.
-pub(crate) fn folder(name: &str) -> Result<Option<PathBuf>, Failure> {
+pub(crate) fn folder(name: &str) -> Result<Option<PathBuf>> {
     let folder = variable(name)?.map(PathBuf::from);
     Ok(folder.filter(|folder| folder.is_absolute()))
+}
+
+/// Reads a variable; one that is not valid UTF-8 counts as unset.
+pub(crate) fn readable_variable(name: &str) -> Option<String> {
+    variable(name).ok().flatten()
+}
+
+/// Returns whether a URL has a supported scheme.
+pub(crate) fn is_address(url: &str) -> bool {
+    ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
+}
+
+/// Returns the default store URL.
+pub(crate) fn default_url() -> Result<String> {
+    let file = data_folder()?.join("throughline").join("throughline.db");
+    Ok(format!("sqlite://{}", file.display()))
+}
+
+/// Returns the user's data directory according to the XDG specification.
+fn data_folder() -> Result<PathBuf> {
+    if let Some(folder) = folder("XDG_DATA_HOME")? {
+        return Ok(folder);
+    }
+    let folder = folder("HOME")?.map(|home| home.join(".local").join("share"));
+    folder.ok_or_else(|| {
+        Failure::Usage("there is no home directory; use --store to locate the store".to_owned())
+    })
 }

@@ -1,6 +1,5 @@
 //! Parses `throughline.toml`. The text and the variables are passed in; this module does no I/O.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use throughline_codec::Catalog;
@@ -16,6 +15,7 @@ use throughline_tools::{Problem, Problems, ToolDeclarations};
 
 use super::Config;
 use super::builtin::{self, SIMULATORS};
+use super::environment::is_address;
 use super::provider;
 use super::routes::{Destination, ProviderSettings, Route, Routes};
 use super::settings::{
@@ -105,24 +105,15 @@ fn fill(
     notes: &mut Diagnostics<'_>,
 ) -> Vec<EnvWarning> {
     root.reject_unknown_keys(&[&OWN[..], &TOOLS].concat(), notes);
-    if let Some(section) = root.section("server", notes) {
-        config.server = server(&section, notes);
-    }
-    if let Some(section) = root.section("store", notes) {
-        config.store = store(&section, notes);
-    }
-    if let Some(section) = root.section("gateway", notes) {
-        config.gateway = gateway(&section, notes);
-    }
-    if let Some(section) = root.section("agents", notes) {
-        config.agents = agents(&section, notes);
-    }
-    if let Some(section) = root.section("prices", notes) {
-        config.prices = prices_of(&section, notes);
-    }
-    if let Some(section) = root.section("tracing", notes) {
-        config.tracing = tracing::read(&section, notes);
-    }
+    config.server = root.section("server", notes).map(|it| server(&it, notes)).unwrap_or_default();
+    config.store = root.section("store", notes).map(|it| store(&it, notes)).unwrap_or_default();
+    config.gateway =
+        root.section("gateway", notes).map(|it| gateway(&it, notes)).unwrap_or_default();
+    config.agents = root.section("agents", notes).map(|it| agents(&it, notes)).unwrap_or_default();
+    config.prices =
+        root.section("prices", notes).map(|it| prices_of(&it, notes)).unwrap_or_default();
+    config.tracing =
+        root.section("tracing", notes).map(|it| tracing::read(&it, notes)).unwrap_or_default();
     config.redaction = redaction(root, notes);
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
@@ -161,23 +152,21 @@ fn fill(
 fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings {
     section.reject_unknown_keys(&["listen", "allow_open", "hosts", "log"], notes);
     let mut server = ServerSettings::default();
-    if let Some(address) = section.text("listen", "127.0.0.1:4400", notes) {
+    if let Some(text) = section.text("listen", "127.0.0.1:4400", notes) {
         let expected =
             "an address with a port: write listen = \"127.0.0.1:4400\", or \"[::1]:4400\"";
-        let address = |_| address.parse::<SocketAddr>().ok();
-        let address = section.parse("listen", address, expected, notes);
+        let address = section.parse("listen", |_| text.parse().ok(), expected, notes);
         server.listen = address.unwrap_or(server.listen);
     }
     server.allow_open = section.flag("allow_open", notes).unwrap_or(server.allow_open);
-    if let Some(hosts) = section.texts("hosts", "\"gateway.example.com\"", notes) {
-        for (at, host) in hosts {
-            if host.contains(['/', ':', '*', ' ']) {
-                let message = "`hosts` takes names without scheme, port and `*`: write \
-                               hosts = [\"gateway.example.com\"]";
-                notes.error(at, message);
-            }
-            server.hosts.push(Name::from(host));
+    let hosts = section.texts("hosts", "\"gateway.example.com\"", notes);
+    for (at, host) in hosts.unwrap_or_default() {
+        if host.contains(['/', ':', '*', ' ']) {
+            let message = "`hosts` takes names without scheme, port and `*`: write \
+                           hosts = [\"gateway.example.com\"]";
+            notes.error(at, message);
         }
+        server.hosts.push(Name::from(host));
     }
     server.log = section.choice("log", LOG_LEVELS, notes).unwrap_or(server.log);
     server
@@ -186,15 +175,11 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
 fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
     section.reject_unknown_keys(&["url", "master_key_env"], notes);
     let url = section.text("url", "sqlite:///srv/throughline.db", notes);
-    let url = url.filter(|url| {
-        let is_known = crate::config::store_url::is_address(url);
-        if !is_known {
-            let message =
-                "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
-            notes.error(section.value_at("url"), message);
-        }
-        is_known
-    });
+    if url.is_some_and(|url| !is_address(url)) {
+        let message =
+            "`url` has an unknown scheme: write sqlite://FILE or postgres://USER@HOST/DATABASE";
+        notes.error(section.value_at("url"), message);
+    }
     let master_key_env = provider::variable_name("master_key_env", section, notes);
     if let Some(name) = master_key_env.filter(|name| (notes.variables)(name).is_none()) {
         let shown = provider::shown_variable(name);
@@ -248,7 +233,6 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         notes,
     );
     let usual = GatewaySettings::default();
-    let timeouts = section.section("timeouts", notes);
     let passthrough = section.texts("passthrough", "\"GET /v1/videos/*\"", notes);
     let passthrough = passthrough.unwrap_or_default();
     for (at, pattern) in &passthrough {
@@ -261,6 +245,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         on_failure: on_failure.unwrap_or(usual.store.on_failure),
         key_grace: section.time("key_grace", notes).unwrap_or(usual.store.key_grace),
     };
+    let timeouts = section.section("timeouts", notes);
     let timeouts = timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes));
     let bytes = |key, usual, notes: &mut _| section.bytes(key, notes).unwrap_or(usual);
     let count = |key, usual, notes: &mut _| section.count(key, usual, notes).unwrap_or(usual);
@@ -300,9 +285,8 @@ fn prices_of(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Prices {
         section.reject_unknown_keys(&["input", "output", "cached", "written"], notes);
         let mut dollars = |key| {
             let price = |value: &Value| amount::micro_dollars(value.number()?.parse().ok()?);
-            let expected =
-                format_args!("a price in dollars per million tokens: write {key} = 2.50");
-            section.parse(key, price, expected, notes)
+            let expected = "a price in dollars per million tokens: write";
+            section.parse(key, price, format_args!("{expected} {key} = 2.50"), notes)
         };
         let price = Price {
             input: dollars("input"),
@@ -322,16 +306,11 @@ fn route(
     notes: &mut Diagnostics<'_>,
 ) -> Option<Route> {
     section.reject_unknown_keys(&["model", "targets"], notes);
-    for key in ["model", "targets"] {
-        if !section.has(key) {
-            notes.error(
-                section.at,
-                format!(
-                    "this route has no `{key}`: write model = \"fast\" and \
-                     targets = [\"openai/gpt-5\"]"
-                ),
-            );
-        }
+    for key in ["model", "targets"].into_iter().filter(|key| !section.has(key)) {
+        let message = format!(
+            "this route has no `{key}`: write model = \"fast\" and targets = [\"openai/gpt-5\"]"
+        );
+        notes.error(section.at, message);
     }
     let model = section.text("model", "fast", notes);
     let targets = section.texts("targets", "\"openai/gpt-5\"", notes)?;
@@ -339,10 +318,8 @@ fn route(
         let message = "`targets` is empty: add at least one PROVIDER/model";
         notes.error(section.value_at("targets"), message);
     }
-    let targets = targets.into_iter();
-    let targets =
-        targets.filter_map(|(at, target)| self::target(at, target, routes, is_declared, notes));
-    let targets = targets.collect();
+    let parse = |(at, target)| self::target(at, target, routes, is_declared, notes);
+    let targets = targets.into_iter().filter_map(parse).collect();
     Some(Route { model: Name::from(model?), targets, line: notes.line(section.at) })
 }
 
@@ -356,28 +333,25 @@ fn target(
     if let Some(found) = routes.parse_destination(target) {
         return Some(found);
     }
-    match target.split_once('/') {
-        None => {
-            let message = format!("the target `{target}` has no provider: write PROVIDER/{target}");
-            notes.error(at, message);
-        }
-        Some((SIMULATORS, model)) => notes.error(
-            at,
+    let message = match target.split_once('/') {
+        None => format!("the target `{target}` has no provider: write PROVIDER/{target}"),
+        Some((SIMULATORS, model)) => {
             format!(
                 "the simulators have no model `{model}`: use a name such as sim/claude-sonnet-5"
-            ),
-        ),
+            )
+        }
         // Problems of a provider in this file were reported at its own position.
-        Some((name, _)) if is_declared(name) => {}
+        Some((name, _)) if is_declared(name) => return None,
         Some((name, _)) => {
             let names = routes.providers().iter().map(|provider| &*provider.name);
             let close = match did_you_mean(&closest(name, names)) {
                 close if close.is_empty() => format!(": add [providers.{name}]"),
                 close => close,
             };
-            notes.error(at, format!("the target `{target}` names an unknown provider{close}"));
+            format!("the target `{target}` names an unknown provider{close}")
         }
-    }
+    };
+    notes.error(at, message);
     None
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use throughline_codec::{CODECS, Catalog};
-use throughline_core::{Dialect, Provider, Wire};
+use throughline_core::{Credential as Key, Dialect, Provider, Wire};
 use throughline_json::Name;
 use throughline_provider::{EnvAddress, address_from_env, in_region};
 use throughline_tools::reader::{Diagnostics, Section};
@@ -11,7 +11,6 @@ use throughline_tools::suggest::{closest, did_you_mean};
 
 use super::builtin::{self, SIMULATORS};
 use super::routes::{Credential, Endpoint, ProviderSettings};
-use super::secret::Secret;
 
 /// Row for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
@@ -28,154 +27,160 @@ pub(super) fn read(
     notes: &mut Diagnostics<'_>,
 ) -> Option<ProviderSettings> {
     section.reject_unknown_keys(KEYS, notes);
-    check_name(name, section, notes);
-    let row = row(name, section, catalog, notes);
-    let own = own_key(section, notes);
-    let models = models(name, row.as_ref(), section, notes);
-    let mut row = row?;
-    let region = region(&row, section, notes);
-    let (base_url, said_by) = address(name, &row, region, section, notes)?;
-    row.base_url = base_url;
-    let mut credential = own.unwrap_or_else(|| builtin::credential(&row, catalog, notes.variables));
-    if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
-        keys.region = Some(Name::from(region));
-    }
-    Some(ProviderSettings {
-        name: Name::from(name),
-        endpoint: Endpoint::Remote(Arc::new(row)),
-        credential,
-        models,
-        line: Some(notes.line(section.at)),
-        variable: said_by,
-    })
+    ProviderReader { name, section, catalog, notes }.read()
 }
 
-fn check_name(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
-    if name == SIMULATORS {
-        let message = "the provider `sim` is built in: choose another name";
-        notes.error(section.at, message);
-    }
-    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 100 || !name.chars().all(is_good) {
-        let message = "a provider's name may contain only letters, digits, `-`, `_` and `.`: \
-                       it precedes the slash in model names";
-        notes.error(section.at, message);
-    }
+/// A section that is being parsed.
+struct ProviderReader<'r, 's, 'n> {
+    name: &'r str,
+    section: &'r Section<'s>,
+    catalog: &'r Catalog,
+    notes: &'r mut Diagnostics<'n>,
 }
 
-/// Returns the claimed patterns; by default a provider named like its row claims the row's
-/// patterns.
-fn models(
-    name: &str,
-    row: Option<&Provider>,
-    section: &Section<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Vec<Name> {
-    if !section.has("models") {
-        let is_row = row.is_some_and(|row| *row.name == *name);
-        return if is_row { builtin::claims(name) } else { Vec::new() };
+impl<'s> ProviderReader<'_, 's, '_> {
+    fn read(mut self) -> Option<ProviderSettings> {
+        self.check_name();
+        let row = self.row();
+        let own = own_key(self.section, self.notes);
+        let models = self.models(row.as_ref());
+        let mut row = row?;
+        let region = self.region(&row);
+        let (base_url, variable) = self.address(&row, region)?;
+        row.base_url = base_url;
+        let default = || builtin::credential(&row, self.catalog, self.notes.variables);
+        let mut credential = own.unwrap_or_else(default);
+        if let (Credential::Aws(keys), Some(region)) = (&mut credential, region) {
+            keys.region = Some(Name::from(region));
+        }
+        Some(ProviderSettings {
+            name: Name::from(self.name),
+            endpoint: Endpoint::Remote(Arc::new(row)),
+            credential,
+            models,
+            line: Some(self.notes.line(self.section.at)),
+            variable,
+        })
     }
-    let Some(found) = section.texts("models", "\"claude-*\"", notes) else { return Vec::new() };
-    if found.is_empty() {
-        let message = format!(
-            "`models` is empty: list patterns such as \"claude-*\", or omit it \
-             and request {name}/model"
-        );
-        notes.error(section.value_at("models"), message);
-    }
-    found.into_iter().map(|(_, pattern)| Name::from(pattern)).collect()
-}
 
-/// Returns the catalog row, on the configured wire.
-fn row(
-    name: &str,
-    section: &Section<'_>,
-    catalog: &Catalog,
-    notes: &mut Diagnostics<'_>,
-) -> Option<Provider> {
-    let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
-    let wires: Vec<(&str, &Wire)> = wires.iter().map(|wire| (wire.as_str(), wire)).collect();
-    let wire = section.choice("wire", &wires, notes).cloned();
-    if section.has("wire") && wire.is_none() {
-        return None;
+    fn check_name(&mut self) {
+        if self.name == SIMULATORS {
+            let message = "the provider `sim` is built in: choose another name";
+            self.notes.error(self.section.at, message);
+        }
+        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if self.name.is_empty() || self.name.len() > 100 || !self.name.chars().all(is_good) {
+            let message = "a provider's name may contain only letters, digits, `-`, `_` and `.`: \
+                           it precedes the slash in model names";
+            self.notes.error(self.section.at, message);
+        }
     }
-    let kind = if section.has("kind") {
-        Some(kind(section, catalog, notes)?)
-    } else {
-        catalog.provider(name)
-    };
-    let mut row = match (kind, wire) {
-        (Some(kind), None) => Provider::clone(&kind),
-        (Some(kind), Some(wire)) => catalog
-            .provider_on_wire(&kind.name, &wire)
-            .map_or_else(|| generic_row(&kind.name, wire, catalog), |row| Provider::clone(&row)),
-        (None, Some(wire)) if section.has("base_url") => generic_row(name, wire, catalog),
-        (None, _) => {
+
+    /// Returns the claimed patterns; by default a provider named like its row claims the row's
+    /// patterns.
+    fn models(&mut self, row: Option<&Provider>) -> Vec<Name> {
+        let (name, section) = (self.name, self.section);
+        if !section.has("models") {
+            let is_row = row.is_some_and(|row| *row.name == *name);
+            return if is_row { builtin::claims(name) } else { Vec::new() };
+        }
+        let patterns = section.texts("models", "\"claude-*\"", self.notes);
+        if patterns.as_ref().is_some_and(Vec::is_empty) {
             let message = format!(
-                "[providers.{name}] has no type: write kind = \"anthropic\" or another \
-                 row, or both `wire` and `base_url`"
+                "`models` is empty: list patterns such as \"claude-*\", or omit it \
+                 and request {name}/model"
             );
-            notes.error(section.at, message);
+            self.notes.error(section.value_at("models"), message);
+        }
+        let patterns = patterns.unwrap_or_default().into_iter();
+        patterns.map(|(_, pattern)| Name::from(pattern)).collect()
+    }
+
+    /// Returns the catalog row, on the configured wire.
+    fn row(&mut self) -> Option<Provider> {
+        let Self { name, section, catalog, notes } = self;
+        let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
+        let wires: Vec<(&str, &Wire)> = wires.iter().map(|wire| (wire.as_str(), wire)).collect();
+        let wire = section.choice("wire", &wires, notes).cloned();
+        if section.has("wire") && wire.is_none() {
             return None;
         }
-    };
-    if *row.name == *PLAIN {
-        row.name = Name::from(name);
+        let kind = if section.has("kind") {
+            let kind = section.text("kind", "anthropic", notes)?;
+            let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
+            let close = did_you_mean(&closest(kind, names.iter().copied()));
+            let expected = format_args!("one of {}{close}", names.join(", "));
+            Some(section.parse("kind", |_| catalog.provider(kind), expected, notes)?)
+        } else {
+            catalog.provider(name)
+        };
+        let mut row = match (kind, wire) {
+            (Some(kind), None) => Provider::clone(&kind),
+            (Some(kind), Some(wire)) => match catalog.provider_on_wire(&kind.name, &wire) {
+                Some(row) => Provider::clone(&row),
+                None => generic_row(&kind.name, wire, catalog),
+            },
+            (None, Some(wire)) if section.has("base_url") => generic_row(name, wire, catalog),
+            (None, _) => {
+                let message = format!(
+                    "[providers.{name}] has no type: write kind = \"anthropic\" or another \
+                     row, or both `wire` and `base_url`"
+                );
+                notes.error(section.at, message);
+                return None;
+            }
+        };
+        if *row.name == *PLAIN {
+            row.name = Name::from(*name);
+        }
+        Some(row)
     }
-    Some(row)
-}
 
-/// Returns the address and the variable it came from, if any. The file takes precedence over the
-/// variable, the variable over the catalog.
-fn address(
-    name: &str,
-    row: &Provider,
-    region: Option<&str>,
-    section: &Section<'_>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<(Name, Option<Name>)> {
-    if section.has("base_url") {
-        return Some((base_url(section, notes)?, None));
+    /// Returns the address and the variable it came from, if any. The file takes precedence over
+    /// the variable, the variable over the catalog.
+    fn address(&mut self, row: &Provider, region: Option<&str>) -> Option<(Name, Option<Name>)> {
+        let Self { name, section, notes, .. } = self;
+        if section.has("base_url") {
+            let url = section.text("base_url", "https://host/v1", notes)?;
+            // The value may contain a password, so the message does not repeat it.
+            let expected = "an http or https address without user, password, query and braces: \
+                            write base_url = \"https://host/v1\"";
+            let parse = |_| is_address(url).then(|| Name::from(url.trim_end_matches('/')));
+            return Some((section.parse("base_url", parse, expected, notes)?, None));
+        }
+        if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
+            return Some((base_url, None));
+        }
+        // The list of built-in providers reports invalid variables.
+        if let Ok(Some(EnvAddress { base_url, variable })) = address_from_env(row, notes.variables)
+        {
+            return Some((base_url, Some(variable)));
+        }
+        if builtin::is_complete(&row.base_url) {
+            return Some((Arc::clone(&row.base_url), None));
+        }
+        let example = if row.base_url.is_empty() { "https://host/v1" } else { &*row.base_url };
+        let braces = if example.contains('{') { ", and replace the part in braces" } else { "" };
+        let message =
+            format!("[providers.{name}] needs an address: write base_url = \"{example}\"{braces}");
+        notes.error(section.at, message);
+        None
     }
-    if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
-        return Some((base_url, None));
-    }
-    // The list of built-in providers reports invalid variables.
-    if let Ok(Some(EnvAddress { base_url, variable })) = address_from_env(row, notes.variables) {
-        return Some((base_url, Some(variable)));
-    }
-    if builtin::is_complete(&row.base_url) {
-        return Some((Arc::clone(&row.base_url), None));
-    }
-    let example = match &*row.base_url {
-        "" => "https://host/v1",
-        usual => usual,
-    };
-    let message = format!(
-        "[providers.{name}] needs an address: write base_url = \"{example}\"{}",
-        if example.contains('{') { ", and replace the part in braces" } else { "" }
-    );
-    notes.error(section.at, message);
-    None
-}
 
-/// Returns the configured AWS region.
-fn region<'s>(
-    row: &Provider,
-    section: &Section<'s>,
-    notes: &mut Diagnostics<'_>,
-) -> Option<&'s str> {
-    const EXAMPLE: &str = "eu-west-1";
-    let region = section.text("aws_region", EXAMPLE, notes)?;
-    let problem = if in_region(row, EXAMPLE).is_none() {
-        "`aws_region` applies to AWS only: write kind = \"bedrock\", or remove it"
-    } else if in_region(row, region).is_none() {
-        "`aws_region` must be an AWS region: write aws_region = \"eu-west-1\""
-    } else {
-        return Some(region);
-    };
-    notes.error(section.value_at("aws_region"), problem);
-    None
+    /// Returns the configured AWS region.
+    fn region(&mut self, row: &Provider) -> Option<&'s str> {
+        const EXAMPLE: &str = "eu-west-1";
+        let region = self.section.text("aws_region", EXAMPLE, self.notes)?;
+        let problem = if in_region(row, EXAMPLE).is_none() {
+            "`aws_region` applies to AWS only: write kind = \"bedrock\", or remove it"
+        } else if in_region(row, region).is_none() {
+            "`aws_region` must be an AWS region: write aws_region = \"eu-west-1\""
+        } else {
+            return Some(region);
+        };
+        self.notes.error(self.section.value_at("aws_region"), problem);
+        None
+    }
 }
 
 /// Builds a row for an endpoint of which only the wire is known.
@@ -188,28 +193,6 @@ fn generic_row(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
         key_env: catalog.provider(name).and_then(|row| row.key_env.clone()),
         dialect: like.map_or_else(Dialect::default, |row| row.dialect.clone()),
     }
-}
-
-fn kind(
-    section: &Section<'_>,
-    catalog: &Catalog,
-    notes: &mut Diagnostics<'_>,
-) -> Option<Arc<Provider>> {
-    let kind = section.text("kind", "anthropic", notes)?;
-    let names: Vec<&str> = catalog.providers().iter().map(|row| &*row.name).collect();
-    let close = did_you_mean(&closest(kind, names.iter().copied()));
-    let expected = format_args!("one of {}{close}", names.join(", "));
-    section.parse("kind", |_| catalog.provider(kind), expected, notes)
-}
-
-/// Returns the address without a trailing slash.
-fn base_url(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Name> {
-    let url = section.text("base_url", "https://host/v1", notes)?;
-    // The value may contain a password, so the message does not repeat it.
-    let expected = "an http or https address without user, password, query and braces: write \
-                    base_url = \"https://host/v1\"";
-    let parse = |_| is_address(url).then(|| Name::from(url.trim_end_matches('/')));
-    section.parse("base_url", parse, expected, notes)
 }
 
 fn is_address(text: &str) -> bool {
@@ -228,35 +211,26 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
                        preferably the variable";
         notes.error(section.key_at("api_key"), message);
     }
-    if let Some(key) = section.text("api_key", "…", notes) {
-        let at = section.value_at("api_key");
-        return Some(check_header_value(key.to_owned(), None, at, "`api_key`", notes));
-    }
-    let name = variable_name("api_key_env", section, notes)?;
-    let (at, variable) = (section.value_at("api_key_env"), Name::from(name));
-    let Some(key) = (notes.variables)(name) else {
-        let message =
-            format!("{} is not set; this provider cannot be used without it", shown_variable(name));
-        notes.warning(at, message);
-        return Some(Credential::Missing { variable });
+    let (key, variable, at, what) = match section.text("api_key", "…", notes) {
+        Some(key) => (key.to_owned(), None, section.value_at("api_key"), "`api_key`".to_owned()),
+        None => {
+            let name = variable_name("api_key_env", section, notes)?;
+            let (at, variable) = (section.value_at("api_key_env"), Name::from(name));
+            let shown = shown_variable(name);
+            let Some(key) = (notes.variables)(name) else {
+                let message =
+                    format!("{shown} is not set; this provider cannot be used without it");
+                notes.warning(at, message);
+                return Some(Credential::Missing { variable });
+            };
+            (key.trim().to_owned(), Some(variable), at, format!("the key in {shown}"))
+        }
     };
-    let what = format!("the key in {}", shown_variable(name));
-    Some(check_header_value(key.trim().to_owned(), Some(variable), at, &what, notes))
-}
-
-/// Checks that a key is valid in a header.
-fn check_header_value(
-    key: String,
-    variable: Option<Name>,
-    at: usize,
-    what: &str,
-    notes: &mut Diagnostics<'_>,
-) -> Credential {
     if !key.chars().all(|c| c.is_ascii_graphic()) {
         let message = format!("{what} has a character that is invalid in a header: copy it again");
         notes.error(at, message);
     }
-    Credential::Own { key: Secret::new(key), variable }
+    Some(Credential::Own { key: Key::new(key), variable })
 }
 
 /// Returns the name of a variable. If the value looks like a secret, the error does not repeat it.

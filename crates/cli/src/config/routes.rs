@@ -8,13 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use throughline_codec::Catalog;
-use throughline_core::{Provider, matches_pattern};
+use throughline_core::{Credential as Key, Provider, matches_pattern};
 use throughline_json::Name;
 use throughline_provider::AwsKeys;
 use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
 use super::builtin;
-use super::secret::Secret;
 
 /// Maximum length of a name that an error repeats.
 const SHOWN: usize = 100;
@@ -54,7 +53,7 @@ pub(crate) enum Credential {
     Open,
     /// The gateway's key.
     Own {
-        key: Secret,
+        key: Key,
         /// The variable that held the key; `None` if the configuration contains the key.
         variable: Option<Name>,
     },
@@ -157,16 +156,14 @@ impl Routes {
 
     /// Finds the provider that claims a bare name.
     fn find_claim(&self, model: &str) -> Option<Destination> {
-        let mut best: Option<((bool, usize), &ProviderSettings)> = None;
-        for provider in &self.providers {
+        let rank = |provider: &&ProviderSettings| {
             let patterns = provider.models.iter().filter(|pattern| matches_pattern(pattern, model));
-            let Some(length) = patterns.map(|pattern| pattern.len()).max() else { continue };
-            let rank = (provider.line.is_some(), length);
-            if best.is_none_or(|(highest, _)| rank > highest) {
-                best = Some((rank, provider));
-            }
-        }
-        let (_, provider) = best.filter(|_| !model.is_empty())?;
+            let length = patterns.map(|pattern| pattern.len()).max();
+            length.map(|length| (provider.line.is_some(), length))
+        };
+        // `max_by_key` returns the last of equal ranks, so the order is reversed: the first wins.
+        let best = self.providers.iter().rev().max_by_key(rank);
+        let provider = best.filter(|best| !model.is_empty() && rank(best).is_some())?;
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
     }
 

@@ -218,9 +218,6 @@ impl Prices {
 }
 
 /// Returns the name of a value in the configuration.
-pub(crate) fn config_name<T: PartialEq>(
-    all: &'static [(&'static str, T)],
-    value: &T,
-) -> &'static str {
+pub(crate) fn config_name<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
     all.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }

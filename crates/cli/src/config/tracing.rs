@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use throughline_core::Credential;
 use throughline_json::Name;
 use throughline_tools::reader::{Diagnostics, Section};
 use throughline_trace::{Mode, SinkKind};
 
-use super::secret::Secret;
 use super::shown_variable;
 
 /// Sinks and contents of traces.
@@ -34,7 +34,7 @@ pub(crate) struct SinkSettings {
     /// Address or folder.
     pub(crate) to: String,
     /// Additional header.
-    pub(crate) header: Option<(Name, Secret)>,
+    pub(crate) header: Option<(Name, Credential)>,
 }
 
 impl Default for TracingSettings {
@@ -62,29 +62,28 @@ impl TracingSettings {
 pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> TracingSettings {
     let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
     section.reject_unknown_keys(&keys, notes);
-    let mut settings = TracingSettings::default();
-    settings.enabled = section.flag("enabled", notes).unwrap_or(settings.enabled);
-    settings.mode = section.choice("mode", Mode::ALL, notes).unwrap_or(settings.mode);
-    settings.thread_id = section.text("thread_id", "shop", notes).map(Name::from);
-    settings.log_data = section.flag("log_data", notes).unwrap_or(settings.log_data);
-    settings.redact = section.flag("redact", notes).unwrap_or(settings.redact);
-    settings.patience = section.time("patience", notes).unwrap_or(settings.patience);
+    let usual = TracingSettings::default();
     let sinks = section.section("sinks", notes);
     let sinks = sinks.map(|sinks| sinks.sections(notes)).unwrap_or_default();
-    settings.sinks =
-        sinks.iter().filter_map(|(name, section)| sink(name, section, notes)).collect();
-    settings
+    TracingSettings {
+        enabled: section.flag("enabled", notes).unwrap_or(usual.enabled),
+        mode: section.choice("mode", Mode::ALL, notes).unwrap_or(usual.mode),
+        thread_id: section.text("thread_id", "shop", notes).map(Name::from),
+        log_data: section.flag("log_data", notes).unwrap_or(usual.log_data),
+        redact: section.flag("redact", notes).unwrap_or(usual.redact),
+        patience: section.time("patience", notes).unwrap_or(usual.patience),
+        sinks: sinks.iter().filter_map(|(name, section)| sink(name, section, notes)).collect(),
+    }
 }
 
 fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<SinkSettings> {
     section.reject_unknown_keys(&["kind", "url", "folder", "header", "value", "value_env"], notes);
-    let kind = section.choice("kind", SinkKind::ALL, notes);
     if !section.has("kind") {
         let words: Vec<&str> = SinkKind::ALL.iter().map(|(word, _)| *word).collect();
         let words = words.join(", ");
         notes.error(section.at, format!("a sink needs a `kind`: one of {words}"));
     }
-    let kind = kind?;
+    let kind = section.choice("kind", SinkKind::ALL, notes)?;
     let (key, other, example) = match kind {
         SinkKind::File => ("folder", "url", "traces"),
         SinkKind::Http | SinkKind::Cognipeer => {
@@ -93,10 +92,9 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
         SinkKind::Otlp => ("url", "folder", "http://127.0.0.1:4318"),
     };
     if section.has(other) {
-        let message = format!(
-            "a sink of kind {} does not take `{other}`: write {key} = \"{example}\"",
-            kind.as_str()
-        );
+        let kind = kind.as_str();
+        let message =
+            format!("a sink of kind {kind} does not take `{other}`: write {key} = \"{example}\"");
         notes.error(section.key_at(other), message);
     }
     let to = section.text(key, example, notes);
@@ -108,16 +106,13 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
 }
 
 /// Returns the additional header, whose value is given directly or by a variable.
-fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Secret)> {
+fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Credential)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);
     let variable = section.text("value_env", "TRACES_KEY", notes);
     let Some(header) = header else {
-        for key in ["value", "value_env"] {
-            if section.has(key) {
-                let message = format!("`{key}` needs a `header`");
-                notes.error(section.key_at(key), message);
-            }
+        for key in ["value", "value_env"].into_iter().filter(|key| section.has(key)) {
+            notes.error(section.key_at(key), format!("`{key}` needs a `header`"));
         }
         return None;
     };
@@ -143,5 +138,5 @@ fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, S
             None
         }
     };
-    Some((Name::from(header), Secret::new(value?)))
+    Some((Name::from(header), Credential::new(value?)))
 }

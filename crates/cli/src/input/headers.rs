@@ -2,7 +2,7 @@
 
 use throughline_json::Name;
 
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 
 /// Parts of header names that indicate a credential.
 const SECRET_NAMES: [&str; 8] =
@@ -13,11 +13,11 @@ const SECRET_VALUES: [&str; 8] =
     ["bearer ", "basic ", "sk-", "sk_", "xai-", "gsk_", "aiza", "aws4-hmac"];
 
 /// Parses headers written as `NAME: VALUE`.
-pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>, Failure> {
+pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>> {
     headers.iter().enumerate().map(|(index, header)| one(index + 1, header)).collect()
 }
 
-fn one(number: usize, header: &str) -> Result<(Name, Name), Failure> {
+fn one(number: usize, header: &str) -> Result<(Name, Name)> {
     // Messages never repeat the value: a malformed header may still be a key.
     let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));

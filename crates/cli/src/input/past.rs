@@ -11,7 +11,7 @@ use crate::input::model_in;
 use crate::input::recording::{self, RecordedExchange};
 use crate::input::rows::{RequestCatalog, UNKNOWN};
 use crate::input::{DocumentKind, Input};
-use crate::print::failure::Failure;
+use crate::print::failure::Result;
 use crate::print::text;
 
 /// The exchanges before a request.
@@ -20,7 +20,7 @@ pub(crate) struct PriorBuilder<'o> {
     present: &'o Target,
     rows: &'o RequestCatalog,
     account: &'o str,
-    prior: PriorExchanges,
+    pub(crate) prior: PriorExchanges,
 }
 
 /// One response, whole or streamed.
@@ -38,12 +38,8 @@ impl<'o> PriorBuilder<'o> {
         Self { present, rows, account, prior: PriorExchanges::new() }
     }
 
-    pub(crate) fn finish(self) -> PriorExchanges {
-        self.prior
-    }
-
     /// Adds the content of a document.
-    pub(crate) fn add(&mut self, input: &Input) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, input: &Input) -> Result<()> {
         if let Some(exchanges) = recording::read(input)? {
             return exchanges.iter().try_for_each(|exchange| self.add_recorded(input, exchange));
         }
@@ -61,16 +57,12 @@ impl<'o> PriorBuilder<'o> {
     }
 
     /// Adds a recorded exchange, unless the provider refused it and so issued nothing.
-    pub(crate) fn add_recorded(
-        &mut self,
-        recording: &Input,
-        exchange: &RecordedExchange,
-    ) -> Result<(), Failure> {
+    pub(crate) fn add_recorded(&mut self, from: &Input, exchange: &RecordedExchange) -> Result<()> {
         if !exchange.was_taken {
             return Ok(());
         }
         let part = |what: &str, bytes: &Bytes| Input {
-            name: format!("{}, a recorded {what}", recording.name),
+            name: format!("{}, a recorded {what}", from.name),
             bytes: bytes.clone(),
         };
         let wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
@@ -78,8 +70,8 @@ impl<'o> PriorBuilder<'o> {
             let input = part("request", bytes);
             let codec = self.kind(&input, wire.as_ref())?.codec;
             let row = self.row(&codec.wire(), exchange.provider.as_deref())?;
-            let said = model_in(codec, exchange.path.as_ref(), bytes);
-            let model = said.or_else(|| exchange.model.clone());
+            let named = model_in(codec, exchange.path.as_ref(), bytes);
+            let model = named.or_else(|| exchange.model.clone());
             self.add_request(&input, codec, &row, exchange.path.clone(), model.as_deref())?;
         }
         if let Some(bytes) = &exchange.response {
@@ -99,7 +91,7 @@ impl<'o> PriorBuilder<'o> {
         row: &Arc<Provider>,
         path: Option<Name>,
         model: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<()> {
         let target = self.target(row, model);
         let path = path.unwrap_or_else(|| Name::from(codec.path(&target, false)));
         let request = Request { path, headers: Vec::new(), body: input.bytes.clone() };
@@ -108,7 +100,7 @@ impl<'o> PriorBuilder<'o> {
     }
 
     /// Adds a response to the last request, or one without a known request.
-    fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<(), Failure> {
+    fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<()> {
         let open = self.prior.exchanges().last().filter(|exchange| exchange.reply.is_none());
         let wire = answer.codec.wire();
         let asked = match open.filter(|exchange| exchange.asked.target.origin.wire == wire) {
@@ -117,10 +109,8 @@ impl<'o> PriorBuilder<'o> {
         };
         match push(&mut self.prior, answer, asked) {
             Err(CodecError::Provider(_)) => {
-                text::note(&format!(
-                    "{} is a provider error; it contains no reply",
-                    answer.input.name
-                ));
+                let name = &answer.input.name;
+                text::note(&format!("{name} is a provider error; it contains no reply"));
                 Ok(())
             }
             pushed => pushed.map_err(|error| answer.input.bad_data(error)),
@@ -129,27 +119,24 @@ impl<'o> PriorBuilder<'o> {
 
     /// Determines which provider and model an answer came from, from the answer itself.
     fn infer_context(&self, answer: &PriorResponse<'_>) -> DecodeContext {
-        let asked =
-            DecodeContext::of(self.target(&answer.row, answer.model.as_deref().or(Some(UNKNOWN))));
+        let context = |model: Option<&str>| DecodeContext::of(self.target(&answer.row, model));
+        let model = answer.model.as_deref();
         let mut alone = PriorExchanges::new();
         // Read errors are reported by the later full read.
-        let read = push(&mut alone, answer, asked.clone()).ok();
+        let read = push(&mut alone, answer, context(model.or(Some(UNKNOWN)))).ok();
         let reply = read.and_then(|()| alone.exchanges().last()?.reply.as_ref());
-        let answered = reply.map(|reply| Arc::clone(&reply.origin.answered));
-        let answered = answered.filter(|model| &**model != UNKNOWN);
-        DecodeContext::of(
-            self.target(&answer.row, answered.or_else(|| answer.model.clone()).as_deref()),
-        )
+        let answered = reply.map(|reply| &*reply.origin.answered);
+        context(answered.filter(|model| *model != UNKNOWN).or(model))
     }
 
     /// Detects the kind of a document: on the specified wire, else on that of the present request,
     /// else on the most likely one.
-    fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind, Failure> {
+    fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind> {
         let here = wire.unwrap_or(&self.present.origin.wire);
-        input.kind_on(here).or_else(|_| input.kind(None))
+        input.kind_or_request(Some(here)).or_else(|_| input.kind(None))
     }
 
-    fn row(&self, wire: &Wire, provider: Option<&str>) -> Result<Arc<Provider>, Failure> {
+    fn row(&self, wire: &Wire, provider: Option<&str>) -> Result<Arc<Provider>> {
         match provider {
             Some(name) => self.rows.row_or_generic(wire, name),
             None if *wire == self.present.origin.wire => Ok(Arc::clone(&self.present.provider)),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use throughline_json::{Name, Node, Tree};
 
 use crate::input::Input;
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 
 /// One recorded request and its response.
 pub(crate) struct RecordedExchange {
@@ -24,7 +24,7 @@ pub(crate) struct RecordedExchange {
 }
 
 /// Returns the exchanges of a recording, oldest first; `None` if the document is not a recording.
-pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>, Failure> {
+pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>> {
     let Ok(tree) = Tree::parse(input.bytes.clone()) else { return Ok(None) };
     let Some(list) = tree.root().get("exchanges").filter(|list| list.is_array()) else {
         return Ok(None);
@@ -35,31 +35,26 @@ pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>, Failu
         return Err(Failure::BadData(message));
     }
     let read = |(index, exchange): (usize, &Node<'_>)| {
-        let said = |key: &str| exchange.name_of(key).or_else(|| tree.root().name_of(key));
-        let response = exchange.present("response").and_then(body);
-        let is_base64 = exchange.get("response_base64").and_then(Node::bool).unwrap_or(false);
-        let response = match response {
-            Some(text) if is_base64 => {
-                let place = format!("{}: exchanges.{index}.response", input.name);
-                let decoded = STANDARD.decode(&text);
-                let decoded =
-                    decoded.map_err(|_| Failure::BadData(format!("{place} is not base64")))?;
-                Some(Bytes::from(decoded))
-            }
-            response => response,
-        };
+        let inherited = |key: &str| exchange.name_of(key).or_else(|| tree.root().name_of(key));
+        let mut response = exchange.present("response").and_then(body);
+        if exchange.get("response_base64").and_then(Node::bool) == Some(true) {
+            let place = format!("{}: exchanges.{index}.response", input.name);
+            let invalid = |_| Failure::BadData(format!("{place} is not base64"));
+            let decoded = response.map(|text| STANDARD.decode(&text)).transpose();
+            response = decoded.map_err(invalid)?.map(Bytes::from);
+        }
         let status = exchange.get("status").and_then(Node::u64);
         Ok(RecordedExchange {
             path: exchange.name_of("path"),
-            wire: said("wire"),
-            provider: said("provider"),
-            model: said("model"),
+            wire: inherited("wire"),
+            provider: inherited("provider"),
+            model: inherited("model"),
             request: exchange.present("request").and_then(body),
             response,
             was_taken: status.is_none_or(|status| (200..300).contains(&status)),
         })
     };
-    exchanges.iter().enumerate().map(read).collect::<Result<Vec<_>, Failure>>().map(Some)
+    exchanges.iter().enumerate().map(read).collect::<Result<Vec<_>>>().map(Some)
 }
 
 /// Returns a body that is given as text or as JSON.

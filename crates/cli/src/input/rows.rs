@@ -4,13 +4,12 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use throughline_codec::{Catalog, CatalogError, Document};
 use throughline_core::{Provider, Wire};
 use throughline_json::Name;
 
-use crate::input::{self, Input};
-use crate::print::failure::Failure;
+use crate::input::Input;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 /// Model name if none is given.
@@ -21,18 +20,14 @@ pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
 
 impl RequestCatalog {
     /// Loads the built-in rows and those of a file.
-    pub(crate) fn read(profiles: Option<&Path>) -> Result<Self, Failure> {
+    pub(crate) fn read(profiles: Option<&Path>) -> Result<Self> {
         let builtin = Catalog::builtin();
         let Some(file) = profiles else { return Ok(Self(Cow::Borrowed(builtin))) };
         let name = file.display();
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
-        let catalog = builtin.with_profiles(&text).map_err(|error| {
+        let catalog = builtin.with_profiles(&text::read_file(file)?).map_err(|error| {
             Failure::Usage(match error {
                 CatalogError::Syntax { line, message, .. } => format!("{name}:{line}: {message}"),
-                CatalogError::Twice { .. }
-                | CatalogError::Nameless { .. }
-                | CatalogError::UnknownProvider { .. } => format!("{name}: {error}"),
+                error => format!("{name}: {error}"),
             })
         })?;
         Ok(Self(Cow::Owned(catalog)))
@@ -43,30 +38,32 @@ impl RequestCatalog {
     }
 
     /// Returns the row of that name on that wire.
-    pub(crate) fn named(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>, Failure> {
-        let row = self.0.provider_on_wire(name, wire);
-        row.ok_or_else(|| input::unknown_provider(&self.0, name, wire))
+    pub(crate) fn named(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>> {
+        self.0.provider_on_wire(name, wire).ok_or_else(|| {
+            let rows = self.0.providers().iter().filter(|row| row.wire == *wire);
+            let names = rows.map(|row| &*row.name).collect::<Vec<_>>().join(", ");
+            Failure::Usage(format!("provider `{name}` does not support {wire}; these do: {names}"))
+        })
     }
 
     /// Returns the first row of that wire.
-    pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>, Failure> {
+    pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>> {
         let row = self.0.default_provider(wire);
         row.ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))
     }
 
     /// Returns the row that most likely serves a model, and prints a note if the wire has several.
-    pub(crate) fn likely_row(&self, wire: &Wire, model: &str) -> Result<Arc<Provider>, Failure> {
+    pub(crate) fn likely_row(&self, wire: &Wire, model: &str) -> Result<Arc<Provider>> {
         let Some(row) = self.0.provider_for_model(wire, model) else { return self.default(wire) };
         if self.0.default_provider(wire).is_some_and(|first| first.name != row.name) {
-            let message = format!("assuming provider {}; use --provider to change it", row.name);
-            text::note(&message);
+            text::note(&format!("assuming provider {}; use --provider to change it", row.name));
         }
         Ok(row)
     }
 
     /// Returns the row of that name, or else the generic row of the wire: recordings may come from
     /// any provider.
-    pub(crate) fn row_or_generic(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>, Failure> {
+    pub(crate) fn row_or_generic(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>> {
         if let Some(row) = self.0.provider_on_wire(name, wire) {
             return Ok(row);
         }
@@ -82,7 +79,7 @@ impl RequestCatalog {
             return None;
         }
         let row = self.0.provider(provider)?;
-        let kind = input.kind_on(&row.wire).ok()?;
+        let kind = input.kind_or_request(Some(&row.wire)).ok()?;
         (kind.document == Document::Request).then(|| row.wire.clone())
     }
 }

@@ -8,21 +8,17 @@ use throughline_core::Wire;
 use throughline_json::{self as json, Json, Node, Tree};
 
 use crate::input::{Input, conversation_of};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text::compact;
 
 /// Returns the codec of the lines: the specified wire, or the one that the lines identify.
-pub(crate) fn detect_codec(
-    lines: &Input,
-    wire: Option<&Wire>,
-) -> Result<&'static dyn Codec, Failure> {
+pub(crate) fn detect_codec(lines: &Input, wire: Option<&Wire>) -> Result<&'static dyn Codec> {
     let messages = messages(lines)?;
-    let spoken = || messages.iter().find_map(|(_, message)| wire_of_message(message.tree().root()));
-    let found = wire.cloned().or_else(spoken);
-    found.as_ref().and_then(codec).ok_or_else(|| {
-        let name = &lines.name;
+    let detect = || messages.iter().find_map(|(_, message)| wire_of_message(message.tree().root()));
+    let wire = wire.cloned().or_else(detect);
+    wire.as_ref().and_then(codec).ok_or_else(|| {
         let message = "do not identify a wire; specify it with --wire";
-        Failure::BadData(format!("the lines of {name} {message}"))
+        Failure::BadData(format!("the lines of {} {message}", lines.name))
     })
 }
 
@@ -57,7 +53,7 @@ pub(crate) fn wrap(
     codec: &dyn Codec,
     model: Option<&str>,
     earlier: Option<&Bytes>,
-) -> Result<Bytes, Failure> {
+) -> Result<Bytes> {
     let messages = messages(lines)?;
     let mut body = b"{".to_vec();
     json::push_string(&mut body, conversation_of(codec));
@@ -74,8 +70,8 @@ pub(crate) fn wrap(
     body.push(b']');
     let earlier = earlier.and_then(|body| Tree::parse(body.clone()).ok());
     for (name, value) in earlier.iter().flat_map(|tree| tree.root().members()) {
-        let is_said_anew = name.is(conversation_of(codec)) || (name.is("model") && model.is_some());
-        if !is_said_anew {
+        let is_replaced = name.is(conversation_of(codec)) || (name.is("model") && model.is_some());
+        if !is_replaced {
             body.push(b',');
             body.extend_from_slice(name.raw());
             body.push(b':');
@@ -83,7 +79,8 @@ pub(crate) fn wrap(
         }
     }
     // A model that is part of the path is not repeated in the body.
-    if let Some(model) = model.filter(|_| !names_model_in_path(codec)) {
+    let is_in_path = [Wire::GEMINI, Wire::BEDROCK_CONVERSE].contains(&codec.wire());
+    if let Some(model) = model.filter(|_| !is_in_path) {
         body.extend_from_slice(b",\"model\":");
         json::push_string(&mut body, model);
     }
@@ -93,7 +90,7 @@ pub(crate) fn wrap(
 
 /// Extracts the lines from a request that was built from `lines`; unchanged lines keep their exact
 /// bytes.
-pub(crate) fn unwrap(lines: &Input, codec: &dyn Codec, body: &Bytes) -> Result<Vec<u8>, Failure> {
+pub(crate) fn unwrap(lines: &Input, codec: &dyn Codec, body: &Bytes) -> Result<Vec<u8>> {
     let was = messages(lines)?;
     let texts: Vec<&[u8]> = lines.bytes.split_inclusive(|byte| *byte == b'\n').collect();
     let tree = Tree::parse(body.clone()).map_err(|error| lines.bad_data(error.into()))?;
@@ -120,7 +117,7 @@ pub(crate) fn unwrap(lines: &Input, codec: &dyn Codec, body: &Bytes) -> Result<V
 }
 
 /// Returns each message with its line number, counted from one.
-fn messages(lines: &Input) -> Result<Vec<(usize, Json)>, Failure> {
+fn messages(lines: &Input) -> Result<Vec<(usize, Json)>> {
     let mut start = 0;
     let mut messages = Vec::new();
     for (index, text) in lines.bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -136,9 +133,4 @@ fn messages(lines: &Input) -> Result<Vec<(usize, Json)>, Failure> {
         messages.push((index + 1, message));
     }
     Ok(messages)
-}
-
-fn names_model_in_path(codec: &dyn Codec) -> bool {
-    let wire = codec.wire();
-    wire == Wire::GEMINI || wire == Wire::BEDROCK_CONVERSE
 }

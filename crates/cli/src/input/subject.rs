@@ -14,7 +14,7 @@ use crate::input::recording::{self, RecordedExchange};
 use crate::input::rows::RequestCatalog;
 use crate::input::session;
 use crate::input::{self, DocumentKind, Input, model_in};
-use crate::print::failure::Failure;
+use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 /// A request with its target and history.
@@ -33,16 +33,22 @@ pub(crate) struct Subject {
 struct UnresolvedRequest {
     input: Input,
     codec: &'static dyn Codec,
-    path: Option<Name>,
     /// The recorded exchange of the request, if it comes from a recording.
     recorded: Option<RecordedExchange>,
     /// Exchanges recorded before the request.
     earlier: Vec<RecordedExchange>,
 }
 
+impl UnresolvedRequest {
+    /// A request that does not come from a recording.
+    fn new(input: Input, codec: &'static dyn Codec) -> Self {
+        Self { input, codec, recorded: None, earlier: Vec::new() }
+    }
+}
+
 impl Subject {
     /// Reads a request, or the last one of a recording.
-    pub(crate) fn read(about: &RequestArgs, file: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(about: &RequestArgs, file: &Path) -> Result<Self> {
         let rows = RequestCatalog::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;
         let input = Input::read(file)?;
@@ -54,7 +60,7 @@ impl Subject {
     }
 
     /// Reads a conversation with one message or item per line; also returns the lines.
-    pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input), Failure> {
+    pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
         let rows = RequestCatalog::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;
         let lines = Input::read(file)?;
@@ -69,14 +75,13 @@ impl Subject {
             let is_request = |kind: DocumentKind| {
                 kind.document == Document::Request && kind.codec.wire() == codec.wire()
             };
-            if input.kind_on(&codec.wire()).is_ok_and(is_request) {
+            if input.kind_or_request(Some(&codec.wire())).is_ok_and(is_request) {
                 earlier = Some(input.bytes);
             }
         }
         let bytes = session::wrap(&lines, codec, about.model.as_deref(), earlier.as_ref())?;
         let input = Input { name: lines.name.clone(), bytes };
-        let found =
-            UnresolvedRequest { input, codec, path: None, recorded: None, earlier: Vec::new() };
+        let found = UnresolvedRequest::new(input, codec);
         Ok((Self::new(about, &rows, headers, found)?, lines))
     }
 
@@ -85,25 +90,22 @@ impl Subject {
         rows: &RequestCatalog,
         headers: Vec<(Name, Name)>,
         found: UnresolvedRequest,
-    ) -> Result<Self, Failure> {
-        let UnresolvedRequest { input, codec, path, recorded, earlier } = found;
+    ) -> Result<Self> {
+        let UnresolvedRequest { input, codec, recorded, earlier } = found;
         let wire = codec.wire();
-        let recorded_at = recorded.as_ref().and_then(|recorded| recorded.provider.as_deref());
-        let row = match (&about.provider, recorded_at) {
-            (Some(named), _) => Some(rows.named(&wire, named)?),
-            (None, Some(recorded)) => Some(rows.row_or_generic(&wire, recorded)?),
-            (None, None) => None,
-        };
-        let said = model_in(codec, path.as_ref(), &input.bytes);
-        let said = said.or_else(|| recorded.as_ref()?.model.clone());
-        let Some(model) = about.model.as_deref().or(said.as_deref()) else {
+        let recorded = recorded.as_ref();
+        let path = recorded.and_then(|recorded| recorded.path.clone());
+        let named = model_in(codec, path.as_ref(), &input.bytes);
+        let named = named.or_else(|| recorded?.model.clone());
+        let Some(model) = about.model.as_deref().or(named.as_deref()) else {
             let message =
                 "does not name its model, which the rules depend on; specify it with --model";
             return Err(Failure::Usage(format!("{} {message}", input.name)));
         };
-        let row = match row {
-            Some(row) => row,
-            None => rows.likely_row(&wire, model)?,
+        let row = match (&about.provider, recorded.and_then(|it| it.provider.as_deref())) {
+            (Some(named), _) => rows.named(&wire, named)?,
+            (None, Some(recorded)) => rows.row_or_generic(&wire, recorded)?,
+            (None, None) => rows.likely_row(&wire, model)?,
         };
         let target = rows.catalog().target(&row, model, &about.account);
         input::note_unknown_model(&DecodeContext::of(target.clone()));
@@ -116,7 +118,7 @@ impl Subject {
         for exchange in &earlier {
             past.add_recorded(&input, exchange)?;
         }
-        let prior = past.finish();
+        let prior = past.prior;
         Ok(Self {
             name: input.name,
             codec,
@@ -148,13 +150,10 @@ fn find_in_document(
     about: &RequestArgs,
     rows: &RequestCatalog,
     input: Input,
-) -> Result<UnresolvedRequest, Failure> {
+) -> Result<UnresolvedRequest> {
     let named = about.provider.as_deref();
     let wire = about.wire.clone().or_else(|| rows.wire_of(named?, &input));
-    let kind = match &wire {
-        Some(wire) => input.kind_on(wire)?,
-        None => input.kind(None)?,
-    };
+    let kind = input.kind_or_request(wire.as_ref())?;
     if kind.document != Document::Request {
         return Err(Failure::BadData(format!(
             "{} is {}, not a request; pass earlier exchanges with --prior",
@@ -162,13 +161,7 @@ fn find_in_document(
             input::kind_name(kind.document, kind.framing)
         )));
     }
-    Ok(UnresolvedRequest {
-        input,
-        codec: kind.codec,
-        path: None,
-        recorded: None,
-        earlier: Vec::new(),
-    })
+    Ok(UnresolvedRequest::new(input, kind.codec))
 }
 
 /// Returns the last request of a recording and the exchanges before it.
@@ -176,34 +169,25 @@ fn find_in_recording(
     about: &RequestArgs,
     recording: &Input,
     mut exchanges: Vec<RecordedExchange>,
-) -> Result<UnresolvedRequest, Failure> {
+) -> Result<UnresolvedRequest> {
     let missing = || Failure::BadData(format!("{} has no request", recording.name));
     let count = exchanges.len();
     let last = exchanges.iter().rposition(|exchange| exchange.request.is_some());
     exchanges.truncate(last.ok_or_else(missing)? + 1);
     let (number, exchange) = (exchanges.len(), exchanges.pop().ok_or_else(missing)?);
     let taken = exchanges.iter().filter(|exchange| exchange.was_taken).count();
+    let prior = match taken {
+        0 => "nothing".to_owned(),
+        taken => text::count(taken, "earlier exchange"),
+    };
+    let name = &recording.name;
     text::note(&format!(
-        "{} is a recording; auditing request {number} of {count}, with {} as prior",
-        recording.name,
-        match taken {
-            0 => "nothing".to_owned(),
-            taken => text::count(taken, "earlier exchange"),
-        }
+        "{name} is a recording; auditing request {number} of {count}, with {prior} as prior"
     ));
-    let name = format!("{}#{number}", recording.name);
+    let name = format!("{name}#{number}");
     let input = Input { name, bytes: exchange.request.clone().ok_or_else(missing)? };
     let recorded_wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
-    let kind = match about.wire.clone().or(recorded_wire) {
-        Some(wire) => input.kind_on(&wire)?,
-        None => input.kind(None)?,
-    };
-    let path = exchange.path.clone();
-    Ok(UnresolvedRequest {
-        input,
-        codec: kind.codec,
-        path,
-        recorded: Some(exchange),
-        earlier: exchanges,
-    })
+    let kind = input.kind_or_request(about.wire.as_ref().or(recorded_wire.as_ref()))?;
+    let (recorded, earlier) = (Some(exchange), exchanges);
+    Ok(UnresolvedRequest { input, codec: kind.codec, recorded, earlier })
 }

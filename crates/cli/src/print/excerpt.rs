@@ -70,6 +70,22 @@ fn fitting_prefix<'c, 's>(cells: &'c [TextCell<'s>], columns: usize) -> &'c [Tex
     cells.get(..count.count()).unwrap_or_default()
 }
 
+/// Collects cells until they fill more than `room` columns.
+fn fill<'s>(room: usize, mut next: impl FnMut() -> Option<TextCell<'s>>) -> Vec<TextCell<'s>> {
+    let (mut cells, mut width) = (Vec::new(), 0);
+    while width <= room
+        && let Some(cell) = next()
+    {
+        width += cell.width();
+        cells.push(cell);
+    }
+    cells
+}
+
+fn total_width(cells: &[TextCell<'_>]) -> usize {
+    cells.iter().map(TextCell::width).sum()
+}
+
 impl<'s> SourceText<'s> {
     /// Indexes the text of a tree.
     pub(crate) fn new(tree: &'s Tree) -> Self {
@@ -117,10 +133,9 @@ impl<'s> SourceText<'s> {
     pub(crate) fn draw_whole(&self, mark: Option<&Annotation<'_>>, width: usize) -> String {
         let mut page =
             ExcerptWriter { out: String::new(), digits: self.digits(&(0..self.text.len())), width };
-        let (first, last) = match mark {
-            Some(mark) => self.lines_of(&mark.place),
-            None => (usize::MAX..usize::MAX, usize::MAX..usize::MAX),
-        };
+        let nowhere = usize::MAX..usize::MAX;
+        let (first, last) =
+            mark.map_or((nowhere.clone(), nowhere), |mark| self.lines_of(&mark.place));
         // The bar of a multi-line mark shifts its lines to the right, so all other lines are
         // shifted too.
         let lead = if first == last { "" } else { "  " };
@@ -145,27 +160,16 @@ impl<'s> SourceText<'s> {
         }
     }
 
+    /// Draws one line with carets below, or several lines joined by a bar on the left.
     fn draw_mark(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
         let (first, last) = self.lines_of(&mark.place);
-        if first == last {
-            self.draw_line(mark, &first, page);
-        } else {
-            self.draw_lines(mark, most_lines, page);
-        }
-    }
-
-    /// Draws one line with carets below.
-    fn draw_line(&self, mark: &Annotation<'_>, line: &Range<usize>, page: &mut ExcerptWriter) {
-        let strip = self.visible_line(line, &mark.place, page.room());
-        page.gutter(Some(self.position(line.start).0), &strip.text);
-        let carets = "^".repeat(strip.end.saturating_sub(strip.start).max(1));
-        page.label(&" ".repeat(strip.start), &carets, mark);
-    }
-
-    /// Draws several lines joined by a bar on the left.
-    fn draw_lines(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
-        let (first, last) = self.lines_of(&mark.place);
         let (top, bottom) = (self.position(first.start).0, self.position(last.start).0);
+        if first == last {
+            let strip = self.visible_line(&first, &mark.place, page.room());
+            page.gutter(Some(top), &strip.text);
+            let carets = "^".repeat(strip.end.saturating_sub(strip.start).max(1));
+            return page.label(&" ".repeat(strip.start), &carets, mark);
+        }
         let room = page.room().saturating_sub(2);
         let head = self.visible_line(&first, &(mark.place.start..first.end), room);
         let bar = "|".style(mark.style).to_string();
@@ -186,7 +190,8 @@ impl<'s> SourceText<'s> {
             line = self.next_line(&line);
         }
         if skipped < bottom {
-            page.elided(&bar);
+            let dots = format!("{:<digits$}", "...", digits = page.digits + 2);
+            push_line(&mut page.out, &format!("{} {bar}", dots.blue().bold()));
         }
         let end = self.last_byte(&mark.place);
         let tail = self.visible_line(&last, &(end..mark.place.end), room);
@@ -198,15 +203,14 @@ impl<'s> SourceText<'s> {
     fn visible_line(&self, line: &Range<usize>, place: &Range<usize>, room: usize) -> VisibleLine {
         let start = self.mask_over(place.start).map_or(place.start, |mask| mask.place.start);
         let before = self.cells_before(start, line.start, room);
-        let behind = self.cells_from(start, line.end, room);
-        let behind_width: usize = behind.iter().map(TextCell::width).sum();
-        let is_whole = before.iter().map(TextCell::width).sum::<usize>() + behind_width <= room;
+        let after = self.cells_from(start, line.end, room);
+        let after_width = total_width(&after);
+        let is_whole = total_width(&before) + after_width <= room;
         // Two columns are reserved for the dots. Up to a third is used for the text before the
         // place, plus the columns that the text after it does not need.
         let space = if is_whole { room } else { room.saturating_sub(2) };
-        let lead = fitting_prefix(&before, (space / 3).max(space.saturating_sub(behind_width)));
-        let lead_width: usize = lead.iter().map(TextCell::width).sum();
-        let rest = fitting_prefix(&behind, space.saturating_sub(lead_width));
+        let lead = fitting_prefix(&before, (space / 3).max(space.saturating_sub(after_width)));
+        let rest = fitting_prefix(&after, space.saturating_sub(total_width(lead)));
         let mut text = if lead.len() < before.len() { "…".to_owned() } else { String::new() };
         text.extend(lead.iter().rev().map(|cell| &*cell.shown));
         let start_column = text.width();
@@ -214,7 +218,7 @@ impl<'s> SourceText<'s> {
         text.extend(rest.iter().take(covered).map(|cell| &*cell.shown));
         let mut end_column = text.width();
         text.extend(rest.iter().skip(covered).map(|cell| &*cell.shown));
-        if let Some(next) = behind.get(rest.len()) {
+        if let Some(next) = after.get(rest.len()) {
             text.push('…');
             end_column += usize::from(next.at < place.end);
         }
@@ -224,33 +228,25 @@ impl<'s> SourceText<'s> {
     /// Returns the cells before a place on its line, nearest first, until they fill more than
     /// `room` columns.
     fn cells_before(&self, mut at: usize, line_start: usize, room: usize) -> Vec<TextCell<'_>> {
-        let (mut cells, mut width) = (Vec::new(), 0);
-        while at > line_start && width <= room {
-            let line = self.text.get(line_start..at).unwrap_or_default();
-            let mut letters = line.char_indices().rev();
-            let letter = letters
-                .find(|(_, c)| !is_combining(*c))
-                .map_or(line_start, |(at, _)| line_start + at);
+        fill(room, || {
+            let line = self.text.get(line_start..at).filter(|line| !line.is_empty())?;
+            let letter = line.char_indices().rfind(|(_, c)| !is_combining(*c));
+            let letter = letter.map_or(line_start, |(at, _)| line_start + at);
             let mask = self.mask_over(at - 1).or_else(|| self.mask_over(letter));
             let cell = self.cell_at(mask.map_or(letter, |mask| mask.place.start));
             at = cell.at;
-            width += cell.width();
-            cells.push(cell);
-        }
-        cells
+            Some(cell)
+        })
     }
 
     /// Returns the cells from a place to the end of its line, until they fill more than `room`
     /// columns.
     fn cells_from(&self, mut at: usize, line_end: usize, room: usize) -> Vec<TextCell<'_>> {
-        let (mut cells, mut width) = (Vec::new(), 0);
-        while at < line_end && width <= room {
-            let cell = self.cell_at(at);
+        fill(room, || {
+            let cell = (at < line_end).then(|| self.cell_at(at))?;
             at = cell.end;
-            width += cell.width();
-            cells.push(cell);
-        }
-        cells
+            Some(cell)
+        })
     }
 
     /// Returns the cell for the character or masked value that starts at a place.
@@ -329,12 +325,6 @@ impl ExcerptWriter {
         let gutter = format!("{number:>digits$} |", digits = self.digits);
         let text = if text.is_empty() { String::new() } else { format!(" {text}") };
         push_line(&mut self.out, &format!("{}{text}", gutter.blue().bold()));
-    }
-
-    /// Draws a placeholder for lines that are not shown.
-    fn elided(&mut self, bar: &str) {
-        let dots = format!("{:<digits$}", "...", digits = self.digits + 2);
-        push_line(&mut self.out, &format!("{} {bar}", dots.blue().bold()));
     }
 
     /// Draws carets with their label, to the right if there is room, else below.

@@ -8,6 +8,9 @@ use owo_colors::Style;
 
 use crate::print::text;
 
+/// Result of a command, or of a part of one.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -45,25 +48,14 @@ impl Failure {
     /// Maps failures with exit code 1 to code 2, for commands whose exit code 1 is a verdict.
     pub(crate) fn into_usage(self) -> Self {
         match self {
-            Failure::Outside(error) => Failure::Usage(format!("{error:#}")),
-            Failure::Usage(_)
-            | Failure::BadData(_)
-            | Failure::NoStore(_)
-            | Failure::Interrupted(_)
-            | Failure::ReaderGone => self,
+            Self::Outside(error) => Self::Usage(format!("{error:#}")),
+            other => other,
         }
     }
 
     /// Ignores a closed output pipe, for commands whose verdict is their exit code.
-    pub(crate) fn ignore_closed_pipe(self) -> Result<(), Self> {
-        match self {
-            Failure::ReaderGone => Ok(()),
-            Failure::Outside(_)
-            | Failure::Usage(_)
-            | Failure::BadData(_)
-            | Failure::NoStore(_)
-            | Failure::Interrupted(_) => Err(self),
-        }
+    pub(crate) fn ignore_closed_pipe(self) -> Result<()> {
+        if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }
 
     /// Prints the error and returns the exit code: 1, 2 for usage, 65 for bad data, 69 for the

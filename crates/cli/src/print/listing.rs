@@ -1,16 +1,18 @@
 //! Lists of threads and runs as tables that fit the terminal.
 
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, Width,
-    presets,
-};
-use owo_colors::OwoColorize as _;
-use throughline_core::{LogHead, LogId};
+use owo_colors::{OwoColorize as _, Style};
+use throughline_core::LogId;
 use throughline_store::{Order, Page};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::args::PageArgs;
-use crate::print::text::{self, plain, push_line, stored_size};
+use crate::print::text::{self, plain, push_line, wrapped};
+
+/// Number of columns between two columns of a table.
+const GAP: usize = 2;
+
+/// Minimum width of a column whose cells are broken into several lines.
+const NARROWEST: usize = 8;
 
 /// Returns the requested page plus one row, which shows whether there are more.
 pub(crate) fn page(paging: &PageArgs) -> Page {
@@ -28,6 +30,24 @@ pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     rows.last()
 }
 
+/// A cell of a table.
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::styled(text, Style::new())
+    }
+}
+
 /// A column of a table.
 pub(crate) struct Column {
     head: &'static str,
@@ -36,117 +56,100 @@ pub(crate) struct Column {
     is_right: bool,
     /// Whether the column is dropped first on a narrow terminal.
     can_go: bool,
+    /// Whether cells are never broken, so that names can be copied.
+    is_whole: bool,
 }
 
 impl Column {
     /// Creates a column of texts.
-    pub(crate) fn new(head: &'static str, cells: impl Iterator<Item = Cell>) -> Self {
-        Self { head, cells: cells.collect(), is_right: false, can_go: false }
+    pub(crate) fn new(head: &'static str, cells: impl Iterator<Item: Into<Cell>>) -> Self {
+        let cells = cells.map(Into::into).collect();
+        Self { head, cells, is_right: false, can_go: false, is_whole: false }
     }
 
     /// Creates a right-aligned column of numbers.
-    pub(crate) fn numbers(head: &'static str, cells: impl Iterator<Item = String>) -> Self {
-        let right = |number| Cell::new(number).set_alignment(CellAlignment::Right);
-        Self { is_right: true, ..Self::new(head, cells.map(right)) }
+    pub(crate) fn numbers(head: &'static str, cells: impl Iterator<Item: Into<Cell>>) -> Self {
+        Self { is_right: true, ..Self::new(head, cells) }
     }
 
     /// Marks the column as one that is dropped first.
-    pub(crate) fn droppable(mut self) -> Self {
-        self.can_go = true;
+    pub(crate) fn droppable(self) -> Self {
+        Self { can_go: true, ..self }
+    }
+
+    /// Marks the column as one whose cells are never broken.
+    pub(crate) fn whole(self) -> Self {
+        Self { is_whole: true, ..self }
+    }
+
+    pub(crate) fn dimmed(mut self) -> Self {
+        self.cells.iter_mut().for_each(|cell| cell.style = Style::new().dimmed());
         self
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
     fn width(&self) -> usize {
-        let cells = self.cells.iter().map(Cell::content);
-        let lines = cells.filter_map(|cell| cell.lines().map(str::width).max());
-        lines.chain([self.head.width()]).max().unwrap_or(0)
+        let lines = self.cells.iter().flat_map(|cell| cell.text.lines());
+        lines.chain([self.head]).map(str::width).max().unwrap_or(0)
     }
 }
 
-/// Creates a table without borders that wraps its cells to `width` columns.
-pub(crate) fn borderless_table(width: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).enforce_styling();
-    table
-}
-
-/// Disables wrapping in a table column, so that names can be copied.
-pub(crate) fn keep_whole(table: &mut Table, column: usize) {
-    if let Some(column) = table.column_mut(column) {
-        column.set_constraint(ColumnConstraint::ContentWidth);
-    }
-}
-
-/// Formats the columns. The first one holds names and is never broken; the last one takes the
-/// remaining width.
+/// Formats the columns for standard output. The first one holds names and is never broken.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
-    const GAP: usize = 2;
-    let room = text::width(std::io::stdout());
-    let needed = |columns: &[Column]| -> usize {
-        columns.iter().map(|column| column.width() + GAP).sum::<usize>().saturating_sub(GAP)
-    };
-    while needed(&columns) > room
+    columns.iter_mut().take(1).for_each(|first| first.is_whole = true);
+    table_in(columns, text::width(std::io::stdout()))
+}
+
+/// Formats the columns in at most `room` columns of the terminal, without borders.
+pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
+    let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
+    let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
+    while total(&widths) > room + GAP
         && let Some(place) = columns.iter().rposition(|column| column.can_go)
     {
         columns.remove(place);
+        widths.remove(place);
     }
-    let mut table = borderless_table(room);
-    table.set_header(columns.iter().map(|column| {
-        let head = Cell::new(column.head).add_attribute(Attribute::Dim);
-        head.set_alignment(if column.is_right { CellAlignment::Right } else { CellAlignment::Left })
-    }));
-    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
-    let mut cells: Vec<_> = columns.into_iter().map(|column| column.cells.into_iter()).collect();
-    while let Some(row) = cells.iter_mut().map(Iterator::next).collect::<Option<Vec<Cell>>>() {
-        if row.is_empty() {
-            break;
-        }
-        table.add_row(row);
-    }
-    let fits = widths.iter().map(|width| width + GAP).sum::<usize>() <= room + GAP;
-    for (index, width) in widths.iter().enumerate() {
-        let Some(column) = table.column_mut(index) else { continue };
-        let gap = if index + 1 == widths.len() { 0 } else { GAP };
-        column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
-        if index == 0 || fits {
-            let width = u16::try_from(width + gap).unwrap_or(u16::MAX);
-            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+    // The widest column is narrowed until the table fits.
+    while total(&widths) > room + GAP {
+        let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_whole);
+        match breakable.map(|(width, _)| width).max() {
+            Some(width) if *width > NARROWEST => *width -= 1,
+            Some(_) | None => break,
         }
     }
     let mut out = String::new();
-    for line in table.lines() {
-        push_line(&mut out, line.trim_end());
+    let mut push_row = |cells: Vec<(&str, Style)>| {
+        let cells = cells.into_iter().zip(&widths);
+        let cells = cells.map(|((text, style), width)| (wrapped(text, *width), style));
+        let cells: Vec<(Vec<String>, Style)> = cells.collect();
+        let height = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(0);
+        for number in 0..height.max(1) {
+            let mut line = String::new();
+            for ((lines, style), (width, column)) in cells.iter().zip(widths.iter().zip(&columns)) {
+                let text = lines.get(number).map(String::as_str).unwrap_or_default();
+                let padding = " ".repeat(width.saturating_sub(text.width()));
+                let (before, after) =
+                    if column.is_right { (&*padding, "") } else { ("", &*padding) };
+                let text = format!("{before}{text}{after}");
+                // An empty cell has no style, so that the end of the line can be trimmed.
+                let style = if text.trim().is_empty() { Style::new() } else { *style };
+                line.push_str(&format!("{}{:GAP$}", text.style(style), ""));
+            }
+            push_line(&mut out, line.trim_end());
+        }
+    };
+    if columns.iter().any(|column| !column.head.is_empty()) {
+        push_row(columns.iter().map(|column| (column.head, Style::new().dimmed())).collect());
+    }
+    for row in 0..columns.first().map_or(0, |first| first.cells.len()) {
+        let cells = columns.iter().filter_map(|column| column.cells.get(row));
+        push_row(cells.map(|cell| (&*cell.text, cell.style)).collect());
     }
     out
-}
-
-/// Returns the status column, with erased logs marked; `None` if no log has a status.
-pub(crate) fn status_column(heads: &[LogHead]) -> Option<Column> {
-    let is_said = |head: &LogHead| head.status.is_some() || head.gone.is_some();
-    heads.iter().any(is_said).then(|| {
-        Column::new(
-            "status",
-            heads.iter().map(|head| match (&head.gone, &head.status) {
-                (Some(gone), _) => Cell::new(gone).fg(Color::Red),
-                (None, Some(status)) => Cell::new(plain(status)),
-                (None, None) => Cell::new(""),
-            }),
-        )
-    })
-}
-
-/// Returns the columns for the last write and the creation.
-pub(crate) fn time_columns(heads: &[LogHead]) -> [Column; 2] {
-    let written = heads.iter().map(|head| Cell::new(text::minute(head.updated)));
-    let created =
-        heads.iter().map(|head| Cell::new(text::day(head.created)).add_attribute(Attribute::Dim));
-    [Column::new("last written", written), Column::new("created", created).droppable()]
-}
-
-/// Returns the column for sizes.
-pub(crate) fn size_column(heads: &[LogHead]) -> Column {
-    Column::numbers("size", heads.iter().map(|head| stored_size(head.bytes)))
 }
 
 /// Returns the hint for the next page.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use throughline_codec::Catalog;
 use throughline_json::{Node, Tree};
 
-use crate::print::text::size;
+use crate::print::text::{plain, size};
 
 /// Minimum length of a base64 value that is masked.
 const LONG: usize = 80;
@@ -49,11 +49,19 @@ pub(crate) fn masks(tree: &Tree) -> Vec<Mask> {
 /// Masks a JSON text; other text is returned unchanged.
 pub(crate) fn masked(text: &str) -> String {
     let Ok(tree) = Tree::parse(text.to_owned()) else { return text.to_owned() };
+    replace_ranges(text, masks(&tree).into_iter().map(|mask| (mask.place, mask.shown)))
+}
+
+/// Replaces ranges of a text, given in text order.
+pub(crate) fn replace_ranges(
+    text: &str,
+    edits: impl IntoIterator<Item = (Range<usize>, String)>,
+) -> String {
     let (mut shown, mut copied) = (String::with_capacity(text.len()), 0);
-    for mask in masks(&tree) {
-        shown.push_str(text.get(copied..mask.place.start).unwrap_or_default());
-        shown.push_str(&mask.shown);
-        copied = mask.place.end;
+    for (place, replacement) in edits {
+        shown.push_str(text.get(copied..place.start).unwrap_or_default());
+        shown.push_str(&replacement);
+        copied = place.end;
     }
     shown.push_str(text.get(copied..).unwrap_or_default());
     shown
@@ -68,7 +76,7 @@ fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let what = if sealed.is_some() {
         format!("seal {bytes}")
     } else if let Some((head, _)) = text.split_once(";base64,").filter(|_| text.len() > LONG) {
-        format!("{} {bytes}", crate::print::text::plain(head))
+        format!("{} {bytes}", plain(head))
     } else if text.len() > LONG && text.bytes().all(is_base64) {
         bytes
     } else {

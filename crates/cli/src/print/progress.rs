@@ -1,61 +1,91 @@
-//! Progress bar for long operations. Shown only on a terminal and with text output.
+//! Progress bar and spinner for long operations, on standard error and only on a terminal.
 
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::args::{Format, OutputArgs};
+use crate::args::Format;
+use crate::clock::instant;
 
 /// Delay before the bar appears.
-const SOON: Duration = Duration::from_millis(300);
+const DELAY: Duration = Duration::from_millis(300);
+
+/// Interval between two states of the spinner.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Resolution of the bar.
 const STEPS: u64 = 1000;
 
-/// A bar on standard error that is cleared when the work ends.
+/// A bar that is cleared when the work ends. It is shown only with text output.
 pub(crate) struct Progress {
-    bar: ProgressBar,
+    label: &'static str,
+    started: Instant,
     is_watched: bool,
+    steps: AtomicU64,
 }
 
 impl Progress {
     /// Creates a bar with a label such as `verifying`.
-    pub(crate) fn new(work: &'static str, printing: &OutputArgs) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:32} {percent:>3} %  {eta} left")
-        {
-            bar.set_style(style.progress_chars("━╸╌"));
-        }
-        let is_watched = matches!(printing.format, Format::Text) && std::io::stderr().is_terminal();
-        Self { bar: bar.with_message(work), is_watched }
+    pub(crate) fn new(label: &'static str, format: Format) -> Self {
+        let is_watched = matches!(format, Format::Text) && std::io::stderr().is_terminal();
+        Self { label, started: instant(), is_watched, steps: AtomicU64::new(0) }
     }
 
     /// Sets the progress, from 0 to 1.
     pub(crate) fn set_fraction(&self, done: f64) {
-        if self.is_watched && self.bar.is_hidden() && self.bar.elapsed() > SOON {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let steps = (done.clamp(0.0, 1.0) * 1000.0) as u64;
+        let elapsed = self.started.elapsed();
+        let is_new = self.steps.swap(steps, Ordering::Relaxed) != steps;
+        if self.is_watched && is_new && steps > 0 && elapsed > DELAY {
+            let cells = usize::try_from(steps * 32 / STEPS).unwrap_or(0);
+            let bar = format!("{}{}", "━".repeat(cells), "╌".repeat(32 - cells));
+            let left = elapsed.as_secs() * (STEPS - steps) / steps;
+            draw(&format!("{} {bar} {:>3} %  {left} s left", self.label, steps / 10));
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "the value is between 0 and 1"
-        )]
-        self.bar.set_position((done.clamp(0.0, 1.0) * STEPS as f64) as u64);
     }
 
     /// Returns whether all steps are done and only the final answer is missing.
     pub(crate) fn is_full(&self) -> bool {
-        self.bar.position() >= STEPS
+        self.steps.load(Ordering::Relaxed) >= STEPS
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        if self.is_watched {
+            draw("");
+        }
     }
+}
+
+/// Replaces the current line of the terminal. A failure to draw does not stop the work.
+fn draw(line: &str) {
+    drop(std::io::stderr().write_all(format!("\r\x1b[2K{line}").as_bytes()));
+}
+
+/// Runs `work` and shows a spinner meanwhile.
+pub(crate) fn with_spinner<T>(label: &str, work: impl FnOnce() -> T) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, ended) = sync_channel::<()>(0);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for frame in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".chars().cycle() {
+                draw(&format!("  {frame} {label}"));
+                if ended.recv_timeout(TICK) == Err(RecvTimeoutError::Disconnected) {
+                    break;
+                }
+            }
+            draw("");
+        });
+        let result = work();
+        drop(done);
+        result
+    })
 }
 
 /// Reports the number of bytes read to a progress bar.

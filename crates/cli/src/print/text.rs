@@ -14,61 +14,91 @@ use jiff::tz::TimeZone;
 use owo_colors::{OwoColorize as _, Style};
 use serde::Serialize;
 pub(crate) use throughline_codec::size;
+use throughline_json::Json;
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::args::{Format, OutputArgs};
-use crate::print::failure::Failure;
+use crate::args::Format;
+use crate::print::failure::{Failure, Result};
 
 #[cfg(test)]
 #[path = "text_tests.rs"]
 mod text_tests;
 
 /// Writes bytes to standard output unchanged.
-pub(crate) fn write_out(bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write_out(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
 /// Writes text to standard output, with colours if the terminal supports them.
-pub(crate) fn write_styled(text: &str) -> Result<(), Failure> {
+pub(crate) fn write_styled(text: &str) -> Result<()> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Writes a line of JSON to standard output.
-pub(crate) fn write_json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn write_json(value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(value).context("the output is not valid JSON")?;
     line.push(b'\n');
     write_out(&line)
 }
 
-/// Prints text for people or JSON for programs.
-pub(crate) fn answer<J: Serialize>(
-    printing: &OutputArgs,
-    text: impl FnOnce() -> String,
-    json: impl FnOnce() -> J,
-) -> Result<(), Failure> {
-    match printing.format {
-        Format::Text => write_styled(&text()),
-        Format::Json => write_json(&json()),
+impl Format {
+    /// Prints text for people or JSON for programs.
+    pub(crate) fn print<J: Serialize>(
+        self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> J,
+    ) -> Result<()> {
+        match self {
+            Self::Text => write_styled(&text()),
+            Self::Json => write_json(&json()),
+        }
     }
 }
 
-/// Writes a report to a file, but never over an input file.
-pub(crate) fn write_report<'p>(
-    option: &str,
-    file: &Path,
-    read: impl IntoIterator<Item = &'p PathBuf>,
-    bytes: &[u8],
-) -> Result<(), Failure> {
-    let name = file.display();
-    let is_same = |other: &PathBuf| {
-        file.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
-    };
-    if read.into_iter().any(is_same) {
-        return Err(Failure::Usage(format!("{option} {name} would overwrite the request")));
+/// Writes a document to standard output unchanged, with a line feed on a terminal.
+pub(crate) fn write_document(bytes: &[u8]) -> Result<()> {
+    write_out(bytes)?;
+    if std::io::stdout().is_terminal() { write_out(b"\n") } else { Ok(()) }
+}
+
+/// A report that an option directs to a file, or to standard error for `-`.
+pub(crate) struct Report<'r> {
+    pub(crate) option: &'static str,
+    pub(crate) file: Option<&'r Path>,
+    pub(crate) json: &'r Json,
+}
+
+impl Report<'_> {
+    /// Writes the file if the option names one, but never over an input file.
+    pub(crate) fn write_file<'p>(&self, read: impl IntoIterator<Item = &'p PathBuf>) -> Result<()> {
+        let Some(file) = self.file.filter(|file| file.as_os_str() != "-") else { return Ok(()) };
+        let real = file.canonicalize().ok();
+        if real.is_some() && read.into_iter().any(|other| other.canonicalize().ok() == real) {
+            let (option, name) = (self.option, file.display());
+            return Err(Failure::Usage(format!("{option} {name} would overwrite the request")));
+        }
+        write_file(file, format!("{}\n", self.json.as_str()).as_bytes())
     }
-    Ok(std::fs::write(file, bytes).with_context(|| format!("{name} cannot be written"))?)
+
+    /// Prints the report if the option is `-`; returns false if the option is not set.
+    pub(crate) fn print(&self) -> bool {
+        if self.file.is_some_and(|file| file.as_os_str() == "-") {
+            anstream::eprintln!("{}", self.json.as_str());
+        }
+        self.file.is_some()
+    }
+}
+
+pub(crate) fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
+    let written = std::fs::write(file, bytes);
+    Ok(written.with_context(|| format!("{} cannot be written", file.display()))?)
+}
+
+pub(crate) fn read_file(file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file);
+    Ok(text.with_context(|| format!("{} cannot be read", file.display()))?)
 }
 
 /// Appends a line to the output.
@@ -77,7 +107,7 @@ pub(crate) fn push_line(page: &mut String, line: &str) {
     page.push('\n');
 }
 
-fn written(result: std::io::Result<()>) -> Result<(), Failure> {
+fn written(result: std::io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::ReaderGone),
         result => Ok(result.context("standard output cannot be written")?),
@@ -96,6 +126,21 @@ pub(crate) fn notice(word: &str, style: Style, message: &str) {
 /// Prints a note on standard error.
 pub(crate) fn note(message: &str) {
     notice("note:", Style::new().cyan(), message);
+}
+
+/// Writes to standard error, with colours if the terminal supports them.
+pub(crate) fn write_stderr(text: &str) -> Result<()> {
+    let mut out = anstream::stderr();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(written.context("standard error cannot be written")?)
+}
+
+/// Prints a prompt on standard error and reads a line; returns `None` at end of input.
+pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
+    write_stderr(prompt)?;
+    let mut line = String::new();
+    let bytes = std::io::stdin().read_line(&mut line).context("the answer cannot be read")?;
+    Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 
 /// Returns the width of the terminal, or a default width.
@@ -130,14 +175,14 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// Finds a break position in a word that is too long, such as an address or JSON: after a separator
 /// if possible.
 fn break_position(word: &str) -> usize {
-    let behind = |marks: &[char]| {
+    let after = |marks: &[char]| {
         // Not between the slashes of `//`, nor directly after them.
         let is_joint = |(at, _): &(usize, &str)| {
             *at >= word.len() / 2 && !word.get(..*at).is_some_and(|head| head.ends_with(['/', ':']))
         };
         word.rmatch_indices(marks).find(is_joint).map(|(at, mark)| at + mark.len())
     };
-    behind(&[',', '/', '&', ';']).or_else(|| behind(&['_', '-', '.'])).unwrap_or(word.len())
+    after(&[',', '/', '&', ';']).or_else(|| after(&['_', '-', '.'])).unwrap_or(word.len())
 }
 
 /// Splits one line into several of at most `width` columns, with an indentation for continuation

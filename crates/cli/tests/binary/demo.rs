@@ -95,8 +95,8 @@ fn demo_succeeds_with_the_network_cut() {
 #[test]
 fn interactive_demo_uses_the_users_decisions() {
     let (ran, home) = played("demo-interactive", &["--interactive"], "\n7\n2\nperhaps\nn\n");
-    assert!(ran.out.contains("“Roll back”, say you"), "{}\n{}", ran.out, ran.err);
-    assert!(ran.out.contains("rejected, say you"), "{}\n{}", ran.out, ran.err);
+    assert!(ran.out.contains("“Roll back”, decided by you"), "{}\n{}", ran.out, ran.err);
+    assert!(ran.out.contains("rejected, decided by you"), "{}\n{}", ran.out, ran.err);
     // A rejected call was not executed.
     assert!(ran.out.contains("deploy ran 0 times"), "{}\n{}", ran.out, ran.err);
     assert!(!home.join("deployed").exists());

@@ -34,7 +34,7 @@ fn simulator_prints_examples_answers_and_stops() {
         format!("curl http://{address}/v1/messages --json"),
         format!("curl http://{address}/v1/responses --json"),
         format!("curl http://{address}/v1/chat/completions --json"),
-        format!("http://{address}/v1beta/models/gemini-3-pro-preview:generateContent"),
+        format!("http://{address}/v1beta/models/gemini-3.8-flash:generateContent"),
         format!("export OPENAI_BASE_URL=http://{address}/v1"),
         "seed 7".to_owned(),
     ] {

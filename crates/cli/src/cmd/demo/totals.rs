@@ -1,17 +1,15 @@
 //! Counts the fates of all thoughts and seals, from the store and from the simulators' ledger.
 
+use anyhow::Context as _;
 use throughline_agent::is_inbox;
-use throughline_core::{Body, LogId, Record, Store as _, kind, restore_items};
+use throughline_core::{Body, Item, LogId, Store as _, kind, restore_items};
 use throughline_json::Json;
 use throughline_sim::{Ledger, LedgerEntry, Verdict};
 use throughline_spec::RunEvent;
 
-use super::naive::LossyClient;
+use super::lossy::LossyClient;
 use crate::agent::{AgentContext, events_of};
-use crate::print::failure::Failure;
-
-/// Number of records per read.
-const PAGE: u32 = 512;
+use crate::print::failure::Result;
 
 /// The counts.
 #[derive(Debug, Default)]
@@ -19,7 +17,7 @@ pub(super) struct Totals {
     pub(super) thoughts: Counts,
     pub(super) seals: Counts,
     /// Reasons for elisions, with their number.
-    pub(super) why: Vec<(String, u64)>,
+    pub(super) reasons: Vec<(String, usize)>,
     /// Requests made by Throughline.
     pub(super) calls: usize,
     /// Refused requests of Throughline.
@@ -31,20 +29,20 @@ pub(super) struct Totals {
     /// Seals that the simulators missed.
     pub(super) lost: usize,
     /// Requests made by the lossy client.
-    pub(super) naive: usize,
+    pub(super) lossy_calls: usize,
     /// Refused requests of the lossy client.
-    pub(super) naive_refused: usize,
+    pub(super) lossy_refused: usize,
     /// Accepted requests of the lossy client in which the model had lost its thoughts.
-    pub(super) naive_duller: usize,
+    pub(super) lossy_degraded: usize,
 }
 
 /// Counts of thoughts or of seals by fate.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) captured: u64,
-    pub(super) replayed: u64,
-    pub(super) restored: u64,
-    pub(super) elided: u64,
+    pub(super) captured: usize,
+    pub(super) replayed: usize,
+    pub(super) restored: usize,
+    pub(super) elided: usize,
 }
 
 impl Totals {
@@ -55,75 +53,63 @@ impl Totals {
             && self.lost == 0
             && self.seals.restored > 0
             && self.thoughts.replayed > 0
-            && self.naive > 0
-            && self.naive_refused + self.naive_duller == self.naive
+            && self.lossy_calls > 0
+            && self.lossy_refused + self.lossy_degraded == self.lossy_calls
     }
 }
 
 pub(super) async fn count(
-    house: &AgentContext,
+    context: &AgentContext,
     thread: &str,
     ledger: &Ledger,
-    naive: &LossyClient,
-) -> Result<Totals, Failure> {
+    lossy: &LossyClient,
+) -> Result<Totals> {
     let mut totals = Totals::default();
     let thread = LogId::from(thread);
-    totals.count_captured(&records_of(house, &thread).await?)?;
-    for run in runs_of(house, &thread).await? {
-        for record in records_of(house, &run).await? {
-            for event in events_of(&record) {
-                totals.count_replayed(&event);
-            }
-        }
+    totals.count_captured(&items_of(context, &thread).await?);
+    for run in runs_of(context, &thread).await? {
+        let records = context.records(&run).await?;
+        records.iter().flat_map(events_of).for_each(|event| totals.count_replayed(&event));
     }
-    totals.thoughts.restored += naive.restored.thoughts;
-    totals.seals.restored += naive.restored.seals;
-    totals.count_ledger(ledger, naive);
+    totals.thoughts.restored += lossy.restored.thoughts;
+    totals.seals.restored += lossy.restored.seals;
+    totals.count_ledger(ledger, lossy);
     Ok(totals)
 }
 
 /// Returns the runs of a thread, newest first.
-pub(super) async fn runs_of(house: &AgentContext, thread: &LogId) -> Result<Vec<LogId>, Failure> {
-    let runs = house.journal.runs_of(&house.tenant, thread, None, PAGE).await;
-    let runs = runs.map_err(|error| house.to_failure(error.into()))?.into_iter();
+pub(super) async fn runs_of(context: &AgentContext, thread: &LogId) -> Result<Vec<LogId>> {
+    let runs = context.journal.runs_of(&context.tenant, thread, None, 512);
+    let runs = context.run(runs).await?.into_iter();
     Ok(runs.map(|run| run.log).filter(|run| !is_inbox(run)).collect())
 }
 
-/// Returns all records of a log.
-pub(super) async fn records_of(house: &AgentContext, log: &LogId) -> Result<Vec<Record>, Failure> {
-    let mut records: Vec<Record> = Vec::new();
-    loop {
-        let after = records.last().map_or(0, |record| record.seq);
-        let page = house.journal.read(&house.tenant, log, after, PAGE).await;
-        let page = page.map_err(|error| house.to_failure(error.into()))?;
-        if page.is_empty() {
-            return Ok(records);
-        }
-        records.extend(page);
-    }
+/// Returns all Items of a thread.
+pub(super) async fn items_of(context: &AgentContext, thread: &LogId) -> Result<Vec<Item>> {
+    let records = context.records(thread).await?;
+    let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
+    let items = restore_items(items.map(|record| record.content.bytes().cloned()));
+    Ok(items.context("the thread cannot be read")?)
 }
 
 impl Totals {
     /// Counts the thoughts and seals in the thread.
-    fn count_captured(&mut self, records: &[Record]) -> Result<(), Failure> {
-        let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
-        let items = restore_items(items.map(|record| record.content.bytes().cloned()));
-        let items = items.map_err(|error| Failure::BadData(error.to_string()))?;
-        let thoughts = items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
-        self.thoughts.captured = number(thoughts.count());
-        self.seals.captured = number(items.iter().map(|item| item.seals.len()).sum());
-        Ok(())
+    fn count_captured(&mut self, items: &[Item]) {
+        let is_thought = |item: &&Item| matches!(item.body, Body::Thought(_));
+        self.thoughts.captured = items.iter().filter(is_thought).count();
+        self.seals.captured = items.iter().map(|item| item.seals.len()).sum();
     }
 
     /// Adds the fates that one replay event reports.
     fn count_replayed(&mut self, event: &RunEvent) {
         let RunEvent::Replay(event) = event else { return };
-        self.thoughts.replayed += event.kept.unwrap_or(0) + event.reshaped.unwrap_or(0);
-        self.thoughts.restored += event.restored.unwrap_or(0);
-        self.thoughts.elided += event.elided.unwrap_or(0);
-        let whole = |value: &Json| value.tree().root().u64().unwrap_or(0);
-        for (what, count) in event.seals.iter().flatten() {
-            let place = match &**what {
+        let number = |count: Option<u64>| usize::try_from(count.unwrap_or(0)).unwrap_or(0);
+        self.thoughts.replayed += number(event.kept) + number(event.reshaped);
+        self.thoughts.restored += number(event.restored);
+        self.thoughts.elided += number(event.elided);
+        let whole = |value: &Json| number(value.tree().root().u64());
+        for (fate, count) in event.seals.iter().flatten() {
+            let place = match &**fate {
                 "kept" | "reshaped" => &mut self.seals.replayed,
                 "restored" => &mut self.seals.restored,
                 "elided" => &mut self.seals.elided,
@@ -132,17 +118,17 @@ impl Totals {
             *place += whole(count);
         }
         for (why, count) in event.why.iter().flatten() {
-            match self.why.iter_mut().find(|(known, _)| **known == **why) {
+            match self.reasons.iter_mut().find(|(known, _)| **known == **why) {
                 Some((_, known)) => *known += whole(count),
-                None => self.why.push((why.to_string(), whole(count))),
+                None => self.reasons.push((why.to_string(), whole(count))),
             }
         }
     }
 
     /// Adds the figures of the simulators' ledger.
-    fn count_ledger(&mut self, ledger: &Ledger, naive: &LossyClient) {
-        let is_naive = |entry: &&LedgerEntry| naive.requests.contains(&entry.request);
-        for entry in ledger.entries.iter().filter(|entry| !is_naive(entry)) {
+    fn count_ledger(&mut self, ledger: &Ledger, lossy: &LossyClient) {
+        let is_lossy = |entry: &&LedgerEntry| lossy.requests.contains(&entry.request);
+        for entry in ledger.entries.iter().filter(|entry| !is_lossy(entry)) {
             self.calls += 1;
             self.refused += usize::from(entry.status >= 400);
             self.issued += entry.issued.len();
@@ -150,15 +136,11 @@ impl Totals {
             self.accepted += taken.count();
             self.lost += entry.lost;
         }
-        for entry in ledger.entries.iter().filter(is_naive) {
+        for entry in ledger.entries.iter().filter(is_lossy) {
             let is_refused = entry.status >= 400;
-            self.naive += 1;
-            self.naive_refused += usize::from(is_refused);
-            self.naive_duller += usize::from(!is_refused && entry.lost > 0);
+            self.lossy_calls += 1;
+            self.lossy_refused += usize::from(is_refused);
+            self.lossy_degraded += usize::from(!is_refused && entry.lost > 0);
         }
     }
-}
-
-fn number(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
 }

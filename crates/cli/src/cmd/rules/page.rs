@@ -31,15 +31,15 @@ pub(super) fn questions(wires: &[&[&'static Rule]]) -> String {
 }
 
 fn question(rule: &Rule) -> String {
-    let said = match rule.provider_error {
-        Some(said) => format!("> {}\n", escaped(said).replace('\n', "\n> ")),
+    let error = match rule.provider_error {
+        Some(error) => format!("> {}\n", escaped(error).replace('\n', "\n> ")),
         None if rule.severity == Severity::Refuse => {
             "*The message is unknown; the response is an HTTP error.*\n".to_owned()
         }
         None => "*The provider returns no error.*\n".to_owned(),
     };
     format!(
-        "\n### {}\n\n{said}\n{}\n\n**What it means.** {}\n\n**What to do.** {}\n",
+        "\n### {}\n\n{error}\n{}\n\n**What it means.** {}\n\n**What to do.** {}\n",
         escaped(rule.title),
         about(rule),
         escaped(rule.why),
@@ -63,17 +63,17 @@ pub(super) fn wire(rules: &[&'static Rule]) -> String {
     }
     page.push_str("\n## Rules\n");
     for rule in rules {
-        let said =
-            rule.provider_error.map(|said| format!("\nError: `{}`\n", said.replace('`', "'")));
-        let told = format!(
+        let error =
+            rule.provider_error.map(|error| format!("\nError: `{}`\n", error.replace('`', "'")));
+        let text = format!(
             "\n### {}\n\n{}\n\n{}\n{}\n{}",
             escaped(rule.title),
             about(rule),
             escaped(rule.why),
-            said.unwrap_or_default(),
+            error.unwrap_or_default(),
             evidence(rule)
         );
-        push_line(&mut page, &told);
+        push_line(&mut page, &text);
     }
     page
 }

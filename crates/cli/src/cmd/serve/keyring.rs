@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use throughline_core::{StoreError, StoreFuture, Tenant};
 use throughline_json::{self as json, Name};
 use throughline_server::{Admission, Allowance, Keyring, Level, Log};
-use throughline_store::{ApiKey, Journal, KeyCheck};
+use throughline_store::{Journal, KeyCheck};
+
+use crate::clock::instant;
 
 /// Interval for checking whether a first key was created.
-const LOOK: Duration = Duration::from_secs(1);
+const RECHECK: Duration = Duration::from_secs(1);
 
 /// The API keys of a store.
 pub(super) struct StoreKeys {
@@ -19,18 +21,19 @@ pub(super) struct StoreKeys {
     log: Arc<dyn Log>,
 }
 
-/// Whether the store has keys.
-#[derive(Clone, Copy)]
+/// Whether the store had keys when it was last checked.
+#[derive(Clone, Copy, Default)]
 enum KeyPresence {
-    /// There were none at that time.
-    None(Option<Instant>),
+    #[default]
+    Unchecked,
+    AbsentAt(Instant),
     /// There are keys. This never reverts, because revoked keys count.
-    Some,
+    Present,
 }
 
 impl StoreKeys {
     pub(super) fn new(journal: Journal, log: Arc<dyn Log>) -> Self {
-        Self { journal, known: Mutex::new(KeyPresence::None(None)), log }
+        Self { journal, known: Mutex::default(), log }
     }
 
     /// Returns whether the gateway accepts requests without a key. A first key that is created
@@ -38,22 +41,29 @@ impl StoreKeys {
     async fn is_open(&self) -> Result<bool, StoreError> {
         let known = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known {
-            KeyPresence::Some => return Ok(false),
-            KeyPresence::None(Some(looked)) if looked.elapsed() < LOOK => return Ok(true),
-            KeyPresence::None(_) => {}
+            KeyPresence::Present => return Ok(false),
+            KeyPresence::AbsentAt(time) if time.elapsed() < RECHECK => return Ok(true),
+            KeyPresence::AbsentAt(_) | KeyPresence::Unchecked => {}
         }
         let has_keys = self.journal.has_api_keys().await?;
-        let known = if has_keys { KeyPresence::Some } else { KeyPresence::None(Some(instant())) };
+        let known = if has_keys { KeyPresence::Present } else { KeyPresence::AbsentAt(instant()) };
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(!has_keys)
     }
-}
 
-impl StoreKeys {
     /// Maps a checked key to an admission. A key whose row was changed is refused and logged.
     fn admission_of(&self, check: KeyCheck) -> Admission {
         match check {
-            KeyCheck::Valid(key) => admission(key),
+            KeyCheck::Valid(key) => Admission::Key {
+                tenant: key.tenant,
+                id: key.id,
+                models: key.limits.models,
+                allowance: Allowance {
+                    micro_usd: key.limits.budget_micro_usd,
+                    tokens: key.limits.budget_tokens,
+                    per_minute: key.limits.requests_per_minute,
+                },
+            },
             KeyCheck::Unknown => Admission::Refused,
             KeyCheck::Tampered { tenant, id, problem } => {
                 let line = json::object(|o| {
@@ -83,26 +93,4 @@ impl Keyring for StoreKeys {
             async move { Ok(self.admission_of(self.journal.check_api_key_id(tenant, id).await?)) },
         )
     }
-}
-
-/// Returns the admission of a valid key.
-fn admission(key: ApiKey) -> Admission {
-    Admission::Key {
-        tenant: key.tenant,
-        id: key.id,
-        models: key.limits.models,
-        allowance: Allowance {
-            micro_usd: key.limits.budget_micro_usd,
-            tokens: key.limits.budget_tokens,
-            per_minute: key.limits.requests_per_minute,
-        },
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a monotonic clock for intervals, not the time of day"
-)]
-fn instant() -> Instant {
-    Instant::now()
 }

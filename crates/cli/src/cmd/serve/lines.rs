@@ -11,16 +11,17 @@ use throughline_json::{self as json, Json};
 use throughline_server::{Level, Log};
 
 /// Capacity of the queue of lines.
-const AHEAD: usize = 4096;
+const CAPACITY: usize = 4096;
 /// Time limit for writing the last lines at shutdown.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
 /// JSON lines on standard error.
 pub(super) struct JsonLog {
     /// Minimum level; `None` disables the log.
     level: Option<Level>,
     queue: SyncSender<LogMessage>,
-    left_out: AtomicU64,
+    /// Number of lines that were dropped because the queue was full.
+    dropped: AtomicU64,
 }
 
 enum LogMessage {
@@ -32,9 +33,9 @@ enum LogMessage {
 impl JsonLog {
     /// Starts a log with that minimum level.
     pub(super) fn new(level: Option<Level>) -> Self {
-        let (queue, said) = sync_channel(AHEAD);
-        thread::spawn(move || write(&said));
-        Self { level, queue, left_out: AtomicU64::new(0) }
+        let (queue, messages) = sync_channel(CAPACITY);
+        thread::spawn(move || write(&messages));
+        Self { level, queue, dropped: AtomicU64::new(0) }
     }
 
     /// Waits until all queued lines are written.
@@ -42,11 +43,12 @@ impl JsonLog {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(LogMessage::End(done)).is_ok() {
             // This is the last wait at shutdown, and it is limited.
-            waiting.recv_timeout(LAST_WORDS).ok();
+            waiting.recv_timeout(SHUTDOWN_LIMIT).ok();
         }
     }
 
-    fn say(&self, level: Level, line: &Json) -> bool {
+    /// Queues a line; returns false if the queue is full.
+    fn enqueue(&self, level: Level, line: &Json) -> bool {
         let head = json::object(|o| {
             o.string("time", &crate::clock::now().to_string()).string("level", level.as_str());
         });
@@ -63,25 +65,23 @@ impl Log for JsonLog {
     }
 
     fn write(&self, level: Level, line: &Json) {
-        let left_out = self.left_out.swap(0, Ordering::Relaxed);
-        let told = left_out == 0 || {
-            let line = json::object(|o| {
-                o.string("event", "left_out").number("lines", left_out);
+        let mut dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            let report = json::object(|o| {
+                o.string("event", "left_out").number("lines", dropped);
             });
-            self.say(Level::Error, &line)
-        };
-        if !told {
-            self.left_out.fetch_add(left_out, Ordering::Relaxed);
+            if self.enqueue(Level::Error, &report) {
+                dropped = 0;
+            }
         }
-        if !self.say(level, line) {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
-        }
+        dropped += u64::from(!self.enqueue(level, line));
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 }
 
-fn write(said: &Receiver<LogMessage>) {
-    while let Ok(said) = said.recv() {
-        match said {
+fn write(messages: &Receiver<LogMessage>) {
+    for message in messages {
+        match message {
             // If standard error cannot be written, the failure cannot be reported either.
             LogMessage::Line(line) => drop(std::io::stderr().lock().write_all(&line)),
             LogMessage::End(done) => drop(done.try_send(())),

@@ -1,6 +1,5 @@
 //! Environment of the demo: a folder, the simulators, a gateway, and worker processes.
 
-use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Lines};
 use std::net::SocketAddr;
@@ -10,16 +9,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 
 use anyhow::Context as _;
+use serde_json::Value;
 use tempfile::TempDir;
-use throughline_json::{Json, Node};
-use throughline_sim::{Fault, FaultKind, Ledger, Script, Simulator};
+use throughline_json::Json;
+use throughline_sim::{Fault, FaultKind, Script, Simulator};
 use throughline_spec::RunEvent;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::args::{Demo, StoreArgs};
-use crate::print::failure::Failure;
-use crate::store::Signals;
+use crate::print::failure::{Failure, Result};
+use crate::print::text;
+use crate::store::{self, Signals};
 
 const AGENT: &str = include_str!("agent.toml");
 const SCRIPT: &str = include_str!("script.toml");
@@ -39,42 +40,54 @@ pub(super) const KEY: &str = "demo";
 /// Resources of the demo. Fields are dropped in declaration order when the demo is stopped.
 pub(super) struct DemoProcesses {
     gateway: GatewayProcess,
-    simulator: Simulator,
+    pub(super) simulator: Simulator,
     signals: Signals,
     runtime: Runtime,
-    started: Cell<u32>,
+    /// Number of workers that were started.
+    pub(super) workers: u32,
     /// Lines from standard input, once they are read.
     typed: Option<UnboundedReceiver<io::Result<String>>>,
     folder: PathBuf,
-    /// Deleted with the stage, unless `--home` names a folder.
+    /// Deleted when the demo ends; `None` if `--home` names a folder.
     home: Option<TempDir>,
 }
 
 /// The gateway process.
 struct GatewayProcess {
-    child: Child,
+    _process: Process,
     address: SocketAddr,
     /// Kept open: the gateway fails to print if its standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,
 }
 
-impl Drop for GatewayProcess {
+/// A process that is killed when it is dropped. Nothing is lost: the gateway stores responses
+/// before they end, and most workers have already exited.
+struct Process(Child);
+
+impl Process {
+    /// Starts this program in the demo's folder; also returns its standard output.
+    fn start(folder: &Path, log: &Path, args: &[&str]) -> Result<(Self, BufReader<ChildStdout>)> {
+        let log = File::create(log).context("the log of a process cannot be written")?;
+        let mut command = program(folder)?;
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        let mut process = Self(command.spawn().context("a process cannot be started")?);
+        let output = process.0.stdout.take().context("the output of a process cannot be read")?;
+        Ok((process, BufReader::new(output)))
+    }
+}
+
+impl Drop for Process {
     fn drop(&mut self) {
-        // Responses were stored before they ended, so nothing is lost.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 
 impl DemoProcesses {
-    pub(super) fn start(options: &Demo) -> Result<Self, Failure> {
+    pub(super) fn start(options: &Demo) -> Result<Self> {
         let (folder, home) = folder(options)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.context("the simulators cannot be started")?;
-        let signals = {
-            let _inside = runtime.enter();
-            Signals::new().context("signal handlers cannot be installed")?
-        };
+        let runtime = store::runtime(Builder::new_multi_thread())?;
+        let signals = runtime.block_on(async { Signals::new() })?;
         let script: Script = SCRIPT.parse().context("the demo script cannot be parsed")?;
         let stall = Fault { kind: FaultKind::Stall, only: Some(STALLED) };
         let how = throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
@@ -86,17 +99,10 @@ impl DemoProcesses {
             ("short.toml", &short),
             ("throughline.toml", &configuration(&simulator.url())),
         ] {
-            let path = folder.join(file);
-            fs::write(&path, text)
-                .with_context(|| format!("{} cannot be written", path.display()))?;
+            text::write_file(&folder.join(file), text.as_bytes())?;
         }
         let gateway = GatewayProcess::start(&folder)?;
-        let started = Cell::new(0);
-        Ok(Self { gateway, simulator, signals, runtime, started, typed: None, folder, home })
-    }
-
-    pub(super) fn simulators(&self) -> String {
-        self.simulator.url()
+        Ok(Self { gateway, simulator, signals, runtime, workers: 0, typed: None, folder, home })
     }
 
     pub(super) fn gateway_url(&self) -> String {
@@ -105,15 +111,6 @@ impl DemoProcesses {
 
     pub(super) fn store(&self) -> String {
         store_of(&self.folder)
-    }
-
-    pub(super) fn ledger(&self) -> Ledger {
-        self.simulator.ledger()
-    }
-
-    /// Returns the number of workers that were started.
-    pub(super) fn worker_count(&self) -> u32 {
-        self.started.get()
     }
 
     /// Returns the store options of the demo for this process.
@@ -128,24 +125,17 @@ impl DemoProcesses {
     }
 
     /// Starts a worker for a run.
-    pub(super) fn start_worker(&self, arguments: &[&str], agent: &str) -> Result<Worker, Failure> {
-        self.started.set(self.started.get() + 1);
-        let errors = self.folder.join(format!("worker-{}.log", self.started.get()));
-        let told = File::create(&errors).context("the log of a worker cannot be written")?;
-        let mut child = program(&self.folder)?
-            .args(arguments)
-            .args(["--agent", agent, "--lease", LEASE, "--no-ask", "--format", "json"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(told)
-            .spawn()
-            .context("a worker cannot be started")?;
-        let out = child.stdout.take().context("the output of a worker cannot be read")?;
-        Ok(Worker { child, lines: lines_of(BufReader::new(out)), errors })
+    pub(super) fn start_worker(&mut self, arguments: &[&str], agent: &str) -> Result<Worker> {
+        self.workers += 1;
+        let errors = self.folder.join(format!("worker-{}.log", self.workers));
+        let options = ["--agent", agent, "--lease", LEASE, "--no-ask", "--format", "json"];
+        let arguments = [arguments, &options].concat();
+        let (process, output) = Process::start(&self.folder, &errors, &arguments)?;
+        Ok(Worker { process, lines: lines_of(output), errors })
     }
 
     /// Returns the next event of a worker; `None` at the end of its output.
-    pub(super) fn next_event(&mut self, worker: &mut Worker) -> Result<Option<RunEvent>, Failure> {
+    pub(super) fn next_event(&mut self, worker: &mut Worker) -> Result<Option<RunEvent>> {
         while let Some(line) = self.wait_unless_interrupted(worker.lines.recv())? {
             let line = line.context("the output of a worker cannot be read")?;
             let event = Json::parse(line).ok().and_then(|event| RunEvent::parse(&event).ok());
@@ -157,7 +147,7 @@ impl DemoProcesses {
     }
 
     /// Reads a line from the terminal; `None` at end of input.
-    pub(super) fn read_line(&mut self) -> Result<Option<String>, Failure> {
+    pub(super) fn read_line(&mut self) -> Result<Option<String>> {
         let mut lines = self.typed.take().unwrap_or_else(|| lines_of(BufReader::new(io::stdin())));
         let line = self.wait_unless_interrupted(lines.recv())?;
         self.typed = Some(lines);
@@ -165,7 +155,7 @@ impl DemoProcesses {
     }
 
     /// Waits for `work`, unless the user interrupts the demo.
-    fn wait_unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failure> {
+    fn wait_unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
         let Self { runtime, signals, .. } = self;
         runtime.block_on(async {
             tokio::select! {
@@ -179,164 +169,125 @@ impl DemoProcesses {
     }
 
     /// Runs a command to completion and returns its output.
-    pub(super) fn command(&self, arguments: &[&str]) -> Result<String, Failure> {
+    pub(super) fn command(&self, arguments: &[&str]) -> Result<String> {
         let ended = program(&self.folder)?.args(arguments).stdin(Stdio::null()).output();
         let ended = ended.context("a command cannot be run")?;
         if ended.status.success() {
             return Ok(String::from_utf8_lossy(&ended.stdout).into_owned());
         }
-        let told = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        let line = arguments.join(" ");
-        Err(Failure::Outside(anyhow::anyhow!("`throughline {line}` failed: {told}")))
+        let (line, error) = (arguments.join(" "), String::from_utf8_lossy(&ended.stderr));
+        Err(Failure::Outside(anyhow::anyhow!("`throughline {line}` failed: {}", error.trim())))
     }
 
-    /// Runs a command and parses its JSON output.
-    fn command_json(&self, arguments: &[&str]) -> Result<Json, Failure> {
-        let said = self.command(&[arguments, &["--format", "json"]].concat())?;
-        Ok(Json::parse(said.trim().to_owned()).context("a command did not print JSON")?)
+    /// Finds the entry with `key` = `value` in the list that a command prints as JSON.
+    fn find_in(&self, command: &str, list: &str, key: &str, value: &str) -> Result<Option<Value>> {
+        let output = self.command(&[command, "--format", "json"])?;
+        let output: Value = serde_json::from_str(&output).context("the output is not JSON")?;
+        let mut entries = output[list].as_array().into_iter().flatten();
+        Ok(entries.find(|entry| entry[key] == value).cloned())
     }
 
     /// Returns the thread of a run.
-    pub(super) fn thread_of(&self, run: &str) -> Result<String, Failure> {
-        let runs = self.command_json(&["runs"])?;
-        let tree = runs.tree();
-        let mut runs = tree.root().get("runs").into_iter().flat_map(Node::elements);
-        let found = runs.find(|known| known.get("id").is_some_and(|id| id.is(run)));
-        let thread = found.and_then(|found| found.name_of("thread"));
-        Ok(thread.context("the run has no thread")?.to_string())
+    pub(super) fn thread_of(&self, run: &str) -> Result<String> {
+        let run = self.find_in("runs", "runs", "id", run)?.unwrap_or_default();
+        Ok(run["thread"].as_str().context("the run has no thread")?.to_owned())
     }
 
     /// Returns the pending request of that kind.
-    pub(super) fn pending_request(&self, kind: &str) -> Result<PendingDemoRequest, Failure> {
-        let inbox = self.command_json(&["inbox"])?;
-        let tree = inbox.tree();
-        let mut waiting = tree.root().get("waiting").into_iter().flat_map(Node::elements);
-        let found = waiting.find(|one| one.get("kind").is_some_and(|known| known.is(kind)));
+    pub(super) fn pending_request(&self, kind: &str) -> Result<PendingDemoRequest> {
+        let found = self.find_in("inbox", "waiting", "kind", kind)?;
         let found = found.with_context(|| format!("there is no pending {kind}"))?;
-        Ok(PendingDemoRequest::of(found))
+        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let id = text(&found, "id");
+        let Some(question) = found.pointer("/questions/0") else {
+            let text = format!("{} {}", text(&found, "tool"), found["args"]);
+            return Ok(PendingDemoRequest { id, text, options: Vec::new() });
+        };
+        let options = question["options"].as_array().into_iter().flatten();
+        let options = options.map(|option| (text(option, "label"), text(option, "description")));
+        Ok(PendingDemoRequest { id, text: text(question, "question"), options: options.collect() })
     }
 
     /// Counts the runs of the deploy tool, which appends a line each time.
-    pub(super) fn deployments(&self) -> Result<usize, Failure> {
-        match fs::read_to_string(self.folder.join("deployed")) {
-            Ok(text) => Ok(text.lines().count()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(anyhow::Error::new(error)
-                .context("the file of deployments cannot be read")
-                .into()),
-        }
+    pub(super) fn deployments(&self) -> Result<usize> {
+        let lines = match fs::read_to_string(self.folder.join("deployed")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            read => read.map(|text| text.lines().count()),
+        };
+        Ok(lines.context("the file of deployments cannot be read")?)
     }
 
     /// Keeps the gateway running until the user interrupts the demo.
-    pub(super) fn wait_for_interrupt(mut self) -> Result<(), Failure> {
+    pub(super) fn wait_for_interrupt(mut self) -> Result<()> {
         self.runtime.block_on(self.signals.wait_for_stop());
         self.close()
     }
 
     /// Stops all processes and deletes the temporary folder.
-    pub(super) fn close(self) -> Result<(), Failure> {
+    pub(super) fn close(self) -> Result<()> {
         let Self { runtime, simulator, gateway, home, .. } = self;
         drop(gateway);
         runtime.block_on(simulator.stop());
-        match home.map(TempDir::close) {
-            Some(closed) => Ok(closed.context("the folder of the demo cannot be deleted")?),
-            None => Ok(()),
-        }
+        let closed = home.map_or(Ok(()), TempDir::close);
+        Ok(closed.context("the folder of the demo cannot be deleted")?)
     }
 }
 
 impl GatewayProcess {
-    fn start(folder: &Path) -> Result<Self, Failure> {
-        let log = File::create(folder.join("gateway.log"));
-        let mut child = program(folder)?
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log.context("the gateway's log cannot be written")?)
-            .spawn()
-            .context("the gateway cannot be started")?;
-        let out = child.stdout.take().context("the output of the gateway cannot be read")?;
-        let mut lines = BufReader::new(out).lines();
+    fn start(folder: &Path) -> Result<Self> {
+        let arguments = ["serve", "--listen", "127.0.0.1:0"];
+        let (process, output) = Process::start(folder, &folder.join("gateway.log"), &arguments)?;
+        let mut lines = output.lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once("http://")?;
             rest.split_whitespace().next()?.parse().ok()
         });
         let address = address.context("the gateway did not start: see gateway.log")?;
-        Ok(Self { child, address, _out: lines })
+        Ok(Self { _process: process, address, _out: lines })
     }
 }
 
 /// A process that drives a run.
 pub(super) struct Worker {
-    child: Child,
+    process: Process,
     lines: UnboundedReceiver<io::Result<String>>,
     errors: PathBuf,
 }
 
-/// How a worker ended.
-pub(super) enum WorkerExit {
-    /// The run is over or waits for input.
-    Rested,
-    /// The worker failed with this message.
-    Failed(String),
-}
-
 impl Worker {
     /// Kills the worker with SIGKILL and returns its process id.
-    pub(super) fn kill(mut self) -> Result<u32, Failure> {
-        let id = self.child.id();
-        self.child.kill().context("the worker cannot be killed")?;
-        self.child.wait().context("the worker cannot be waited for")?;
-        Ok(id)
+    pub(super) fn kill(mut self) -> Result<u32> {
+        let child = &mut self.process.0;
+        child.kill().context("the worker cannot be killed")?;
+        child.wait().context("the worker cannot be waited for")?;
+        Ok(child.id())
     }
 
-    pub(super) fn wait(mut self) -> Result<WorkerExit, Failure> {
-        let status = self.child.wait().context("a worker cannot be waited for")?;
+    /// Waits until the run is over or waits for input.
+    pub(super) fn wait(mut self) -> Result<()> {
+        let status = self.process.0.wait().context("a worker cannot be waited for")?;
         if status.success() {
-            return Ok(WorkerExit::Rested);
+            return Ok(());
         }
-        let told = fs::read_to_string(&self.errors).unwrap_or_default();
-        Ok(WorkerExit::Failed(told.trim().to_owned()))
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Most workers have already exited.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        let errors = fs::read_to_string(&self.errors).unwrap_or_default();
+        let errors = errors.trim();
+        Err(Failure::Outside(anyhow::anyhow!("a process of the demo failed: {errors}")))
     }
 }
 
 /// A pending request.
 pub(super) struct PendingDemoRequest {
     pub(super) id: String,
-    pub(super) words: String,
+    pub(super) text: String,
     /// Choices with their descriptions.
     pub(super) options: Vec<(String, String)>,
 }
 
-impl PendingDemoRequest {
-    fn of(one: Node<'_>) -> Self {
-        let text = |node: Node<'_>, key: &str| node.name_of(key).unwrap_or_default().to_string();
-        let id = text(one, "id");
-        let question = one.get("questions").into_iter().flat_map(Node::elements).next();
-        let Some(question) = question else {
-            let args = one.get("args").map(|args| args.json().as_str().to_owned());
-            let words = format!("{} {}", text(one, "tool"), args.unwrap_or_default());
-            return Self { id, words, options: Vec::new() };
-        };
-        let options = question.get("options").into_iter().flat_map(Node::elements);
-        let options = options.map(|option| (text(option, "label"), text(option, "description")));
-        Self { id, words: text(question, "question"), options: options.collect() }
-    }
-}
-
 /// Returns the folder of the demo, and the guard that deletes a temporary one.
-fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>), Failure> {
+fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>)> {
     let Some(home) = &options.home else {
-        let home = TempDir::with_prefix("throughline-demo-")
-            .context("a temporary folder cannot be created")?;
+        let home = TempDir::with_prefix("throughline-demo-");
+        let home = home.context("a temporary folder cannot be created")?;
         return Ok((home.path().to_owned(), Some(home)));
     };
     let shown = home.display();
@@ -362,7 +313,7 @@ fn configuration(simulators: &str) -> String {
 }
 
 /// Returns a command that runs this program in the demo's folder and on its store.
-fn program(folder: &Path) -> Result<Command, Failure> {
+fn program(folder: &Path) -> Result<Command> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     let mut command = Command::new(own);
     // Overrides the user's store.
@@ -374,13 +325,7 @@ fn program(folder: &Path) -> Result<Command, Failure> {
 
 /// Reads lines on a thread, so that waiting for a line can be interrupted.
 fn lines_of(source: impl BufRead + Send + 'static) -> UnboundedReceiver<io::Result<String>> {
-    let (lines, heard) = mpsc::unbounded_channel();
-    thread::spawn(move || {
-        for line in source.lines() {
-            if lines.send(line).is_err() {
-                break;
-            }
-        }
-    });
-    heard
+    let (sender, lines) = mpsc::unbounded_channel();
+    thread::spawn(move || source.lines().try_for_each(|line| sender.send(line)));
+    lines
 }

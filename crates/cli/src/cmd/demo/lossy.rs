@@ -1,0 +1,248 @@
+//! A lossy client that sends the same conversation with its reasoning dropped or corrupted: first
+//! directly to the simulators, then through the gateway.
+//!
+//! Such a client parses a body into its own types, drops unknown fields, and serialises it again.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use throughline_agent::Purpose;
+use throughline_codec::{Catalog, codec};
+use throughline_core::{
+    Body, Call, Credential, Item, LogId, Target, ThreadSecret, Upstream as _, UpstreamRequest,
+};
+use throughline_json::Name;
+use throughline_provider::{CredentialSource, Endpoint, Http};
+
+use super::CLAUDE;
+use super::processes::{DemoProcesses, KEY};
+use super::totals::{items_of, runs_of};
+use crate::agent::AgentContext;
+use crate::print::failure::Result;
+
+/// Results of the lossy client.
+pub(super) struct LossyClient {
+    pub(super) results: Vec<MistakeResult>,
+    /// Numbers in the simulators' ledger of the requests that bypassed Throughline.
+    pub(super) requests: Vec<u64>,
+    /// Result of the same mistake through the gateway.
+    pub(super) restored: GatewayResult,
+}
+
+/// Result of one mistake.
+pub(super) struct MistakeResult {
+    pub(super) provider: &'static str,
+    /// What the client did wrong, such as "drops the thinking".
+    pub(super) mistake: &'static str,
+    pub(super) status: u16,
+    /// Error message of the provider; empty if it accepted the request.
+    pub(super) error: String,
+    /// Number of seals that were missing from an accepted request.
+    pub(super) lost: usize,
+}
+
+/// Result of a lossy request through the gateway.
+pub(super) struct GatewayResult {
+    pub(super) status: u16,
+    /// Number of restored thoughts.
+    pub(super) thoughts: usize,
+    /// Number of restored seals.
+    pub(super) seals: usize,
+    /// Id of the call record in the gateway.
+    pub(super) call: String,
+}
+
+/// A provider, a mistake that a client makes there, and its effect on the body of a request.
+type Mistake = (&'static str, &'static str, fn(&mut Value));
+
+const MISTAKES: [Mistake; 4] = [
+    ("anthropic", "drops the thinking", |body| drop_parts(body, "thinking")),
+    ("anthropic", "truncates a signature", |body| truncate_values(body, "signature")),
+    ("openai", "drops the reasoning", |body| drop_parts(body, "reasoning")),
+    ("openai", "truncates the encrypted content", |body| {
+        truncate_values(body, "encrypted_content");
+    }),
+];
+
+pub(super) async fn play(
+    processes: &DemoProcesses,
+    context: &AgentContext,
+    thread: &str,
+) -> Result<LossyClient> {
+    let client = Client::new(processes)?;
+    let thread = LogId::from(thread);
+    let (mut results, mut requests) = (Vec::new(), Vec::new());
+    for (provider, mistake, spoil) in MISTAKES {
+        let (path, mut body) = conversation(context, &thread, provider).await?;
+        spoil(&mut body);
+        let known = processes.simulator.ledger().entries.len();
+        let HttpResponse { status, body, .. } = client.post(provider, &path, &body).await?;
+        let ledger = processes.simulator.ledger();
+        let own = ledger.entries.iter().skip(known);
+        let lost = own.clone().map(|entry| entry.lost).sum();
+        requests.extend(own.map(|entry| entry.request));
+        let error = body.pointer("/error/message").and_then(Value::as_str);
+        let error = error.unwrap_or_default().to_owned();
+        results.push(MistakeResult { provider, mistake, status, error, lost });
+    }
+    let restored = run_through_gateway(&client).await?;
+    Ok(LossyClient { results, requests, restored })
+}
+
+/// Returns path and body of the agent's request in the middle of a provider's tool loop.
+async fn conversation(
+    context: &AgentContext,
+    thread: &LogId,
+    provider: &str,
+) -> Result<(Name, Value)> {
+    let mut items = items_of(context, thread).await?;
+    items.sort_by_key(|item| item.place);
+    let is_own =
+        |item: &&Item| item.origin.as_ref().is_some_and(|made| &*made.provider == provider);
+    let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
+    let origin = items.iter().find(is_own).and_then(|item| item.origin.clone());
+    let origin = origin.with_context(|| format!("{provider} has no reply in this thread"))?;
+    let catalog = Catalog::builtin();
+    let row = catalog.provider(provider).context("the provider is not in the catalog")?;
+    let target = Target { profile: catalog.profile(&origin.asked), provider: row, origin };
+    // Cut at the second thought: the first tool calls have results, and the model has not continued
+    // yet.
+    let mut own_thoughts =
+        items.iter().enumerate().filter(|(_, item)| is_own(item) && is_thought(item));
+    let end = own_thoughts.nth(1).map_or(items.len(), |(place, _)| place);
+    items.truncate(end);
+    // The agent's instructions, tools and settings come from its first run.
+    let runs = runs_of(context, thread).await?;
+    let state = context.state(runs.last().context("the thread has no run")?).await?;
+    let mut call: Call = state.call(Purpose::Turn, target, &ThreadSecret::new([0; 32]));
+    call.items = items;
+    call.stream = false;
+    let wire = codec(&call.target.provider.wire).context("no codec is registered for the wire")?;
+    let encoded = wire.encode(&call).context("the conversation cannot be encoded")?;
+    let body = serde_json::from_slice(&encoded.request.body).context("the request is not JSON")?;
+    Ok((encoded.request.path, body))
+}
+
+/// Runs a two-request conversation through the gateway with a client that returns only readable
+/// parts.
+async fn run_through_gateway(client: &Client) -> Result<GatewayResult> {
+    let mut request = json!({
+        "model": CLAUDE,
+        "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "tools": [{"name": "read_metrics", "input_schema": {"type": "object", "properties": {}}}],
+        "messages": [{"role": "user", "content": "Is the checkout fast today?"}],
+    });
+    let first = client.post("gateway", "/v1/messages", &request).await?;
+    let parts = first.body.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+    let shown: Vec<Value> = parts.into_iter().filter(|part| !is_type(part, "thinking")).collect();
+    let used = shown.iter().find(|part| is_type(part, "tool_use"));
+    let id = used.and_then(|used| used.get("id")).cloned().unwrap_or_default();
+    let answer = json!([{"type": "tool_result", "tool_use_id": id, "content": "p95 = 0.21 s"}]);
+    if let Some(messages) = request.get_mut("messages").and_then(Value::as_array_mut) {
+        messages.push(json!({"role": "assistant", "content": shown}));
+        messages.push(json!({"role": "user", "content": answer}));
+    }
+    let second = client.post("gateway", "/v1/messages", &request).await?;
+    let is_call = |(name, _): &&(Name, Name)| name.eq_ignore_ascii_case("x-throughline-call");
+    let call = second.headers.iter().find(is_call).map(|(_, id)| id.to_string());
+    let call = call.unwrap_or_default();
+    let path = format!("/v1/throughline/calls/{call}");
+    let record = client.send("GET", "gateway", &path, "").await?;
+    let fates = record.body.get("fates").and_then(Value::as_array).cloned().unwrap_or_default();
+    let restored = |key: &str| {
+        let fates = fates.iter().filter_map(|fate| fate.get(key)).flat_map(|fate| match fate {
+            Value::Array(all) => all.iter().collect(),
+            one => vec![one],
+        });
+        let is_restored = |fate: &&Value| fate.as_str().is_some_and(|s| s.starts_with("restored"));
+        fates.filter(is_restored).count()
+    };
+    let (thoughts, seals) = (restored("visible"), restored("seals"));
+    Ok(GatewayResult { status: second.status, thoughts, seals, call })
+}
+
+fn is_type(part: &Value, kind: &str) -> bool {
+    part.get("type").and_then(Value::as_str) == Some(kind)
+}
+
+/// Removes the parts of a type anywhere in a body.
+fn drop_parts(body: &mut Value, kind: &str) {
+    if let Value::Array(list) = body {
+        list.retain(|part| !is_type(part, kind));
+    }
+    children(body).into_iter().for_each(|child| drop_parts(child, kind));
+}
+
+/// Truncates the strings of a member to their first half anywhere in a body.
+fn truncate_values(body: &mut Value, key: &str) {
+    if let Some(Value::String(text)) = body.get_mut(key) {
+        text.truncate(text.floor_char_boundary(text.len() / 2));
+    }
+    children(body).into_iter().for_each(|child| truncate_values(child, key));
+}
+
+fn children(value: &mut Value) -> Vec<&mut Value> {
+    match value {
+        Value::Array(list) => list.iter_mut().collect(),
+        Value::Object(members) => members.values_mut().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// HTTP client for the simulators and the gateway.
+struct Client(Http);
+
+/// A response.
+struct HttpResponse {
+    status: u16,
+    headers: Vec<(Name, Name)>,
+    body: Value,
+}
+
+impl Client {
+    fn new(processes: &DemoProcesses) -> Result<Self> {
+        let simulators = processes.simulator.url();
+        let mut endpoints = Vec::new();
+        for (name, row, address) in [
+            ("anthropic", "anthropic", format!("{simulators}/at/anthropic")),
+            ("openai", "openai", format!("{simulators}/at/openai")),
+            ("gateway", "anthropic", processes.gateway_url()),
+        ] {
+            let row = Catalog::builtin().provider(row).context("a row is missing")?;
+            // Seals are bound to an account, so this client uses the agent's account.
+            let key = CredentialSource::Key(Credential::new(KEY));
+            let endpoint = Endpoint::new(name, row, &address, key);
+            endpoints.push(endpoint.context("an address of the demo is invalid")?);
+        }
+        let http = Http::new(endpoints, Arc::new(crate::clock::now));
+        Ok(Self(http.context("the lossy client cannot be started")?))
+    }
+
+    async fn post(&self, to: &str, path: &str, body: &Value) -> Result<HttpResponse> {
+        self.send("POST", to, path, &body.to_string()).await
+    }
+
+    async fn send(&self, method: &str, to: &str, path: &str, body: &str) -> Result<HttpResponse> {
+        let request = UpstreamRequest {
+            endpoint: Name::from(to),
+            model: None,
+            method: Name::from(method),
+            path: Name::from(path),
+            headers: vec![(Name::from("content-type"), Name::from("application/json"))],
+            body: body.to_owned().into(),
+            credential: None,
+        };
+        let response = self.0.send(request).await;
+        let mut response = response.with_context(|| format!("no response from {to}"))?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.body.next().await {
+            let chunk = chunk.with_context(|| format!("the response of {to} was interrupted"))?;
+            bytes.extend_from_slice(&chunk);
+        }
+        let body = serde_json::from_slice(&bytes).unwrap_or_default();
+        Ok(HttpResponse { status: response.status, headers: response.headers, body })
+    }
+}

@@ -1,0 +1,172 @@
+//! `throughline forget` and `throughline prune`: erase content permanently.
+
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use owo_colors::{OwoColorize as _, Style};
+use serde_json::{Value, json};
+use throughline_core::{LogHead, LogId};
+use throughline_store::{ErasureReport, Page, Retention};
+
+use crate::args::{Forget, Prune};
+use crate::clock;
+use crate::print::failure::{Failure, Result};
+use crate::print::listing::{self, Column};
+use crate::print::progress::Progress;
+use crate::print::text::{self, count, plain, stored_size};
+use crate::store::{self, IfMissing, OpenStore};
+
+pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
+    if !options.yes && !std::io::stdin().is_terminal() {
+        let message = "forgotten content cannot be recovered, and standard input is not a terminal: \
+                       add --yes to confirm";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
+        let thread = LogId::from(options.thread.as_str());
+        let head = opened.thread(&thread)?;
+        if !options.yes && !confirm_forget(opened, options, &head)? {
+            return Err(Failure::Interrupted("nothing was forgotten".to_owned()));
+        }
+        let item = options.item.as_deref();
+        let work = opened.journal.forget(&opened.tenant, &thread, item);
+        let erased = opened.run_uninterrupted("forgetting", work, opened.to_failure())?;
+        let text = || format!("{} forgotten: {}\n", text::mark(true), sentence(&erased));
+        let json = || {
+            json!({
+                "logs": erased.logs.iter().map(|log| &*log.0).collect::<Vec<_>>(),
+                "records": erased.records,
+                "bytes": erased.bytes,
+                "unreached": erased.unreached,
+            })
+        };
+        options.common.format.print(text, json).or_else(Failure::ignore_closed_pipe)?;
+        Ok(report_unreached(&erased))
+    })
+}
+
+/// Asks the user to confirm.
+fn confirm_forget(opened: &OpenStore, options: &Forget, head: &LogHead) -> Result<bool> {
+    let thread = plain(&options.thread);
+    let what = match &options.item {
+        Some(item) => format!("the item {} of {thread}", plain(item)),
+        None => {
+            let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
+            let runs = opened.journal.runs(&opened.tenant, Some(&head.log), everything);
+            let runs = count(opened.run(runs)?.len(), "run");
+            let (records, bytes) = (head.last, stored_size(head.bytes));
+            format!("{thread}, with all its {records} records ({bytes}) and {runs}")
+        }
+    };
+    confirm(&format!("Erase the content of {what} permanently?"))
+}
+
+pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
+    const DAY: u64 = 24 * 60 * 60;
+    let retention = Retention {
+        older_than: options.days.map(|days| Duration::from_secs(u64::from(days) * DAY)),
+        at_most_bytes: options.bytes,
+    };
+    let now = clock::now();
+    store::with(&options.common.at, IfMissing::Fails, |opened| {
+        let mut threads = opened.run(opened.journal.expiring(&opened.tenant, retention, now))?;
+        let erased = if options.dry_run || threads.is_empty() {
+            None
+        } else {
+            // Without a terminal, as in a nightly job, no confirmation is requested.
+            let is_asked = !options.yes && std::io::stdin().is_terminal();
+            let bytes = stored_size(threads.iter().map(|(_, bytes)| bytes).sum());
+            let all = count(threads.len(), "thread");
+            let question = format!("Erase the content of {all} ({bytes}) permanently?");
+            if is_asked && !confirm(&question)? {
+                return Err(Failure::Interrupted("nothing was erased".to_owned()));
+            }
+            let progress = Progress::new("pruning", options.common.format);
+            let share = |done| progress.set_fraction(done);
+            let work = opened.journal.prune(&opened.tenant, retention, now, &share);
+            Some(opened.run_uninterrupted("pruning", work, opened.to_failure())?)
+        };
+        let erased = erased.as_ref();
+        if let Some(erased) = erased {
+            // Threads that were written to meanwhile are kept.
+            threads.retain(|(head, _)| erased.logs.contains(&head.log));
+        }
+        let (text, json) =
+            (|| text_of(options, &threads, erased), || json_of(options, &threads, erased));
+        options.common.format.print(text, json).or_else(Failure::ignore_closed_pipe)?;
+        Ok(erased.map_or(ExitCode::SUCCESS, report_unreached))
+    })
+}
+
+fn text_of(options: &Prune, threads: &[(LogHead, u64)], erased: Option<&ErasureReport>) -> String {
+    if threads.is_empty() {
+        return "nothing expires: no thread is old enough, and the store is within the size limit\n".to_owned();
+    }
+    let minute = |head: &LogHead| text::minute(head.updated);
+    let mut out = listing::table(vec![
+        Column::new("thread", threads.iter().map(|(head, _)| plain(&head.log.0))),
+        Column::numbers("size", threads.iter().map(|(_, bytes)| stored_size(*bytes))),
+        Column::new("last written", threads.iter().map(|(head, _)| minute(head))),
+    ]);
+    let bytes: u64 = threads.iter().map(|(_, bytes)| bytes).sum();
+    let all = count(threads.len(), "thread");
+    let end = match erased {
+        Some(erased) => format!("{} {all} expired: {}", text::mark(true), sentence(erased)),
+        None if options.dry_run => {
+            format!("{all} would expire, {}; nothing was erased", stored_size(bytes))
+        }
+        None => String::new(),
+    };
+    text::push_line(&mut out, &format!("\n{end}"));
+    out
+}
+
+fn json_of(options: &Prune, threads: &[(LogHead, u64)], erased: Option<&ErasureReport>) -> Value {
+    let bytes = threads.iter().map(|(_, bytes)| bytes).sum();
+    let records = erased.map_or(0, |erased| erased.records);
+    let threads = threads.iter().map(|(head, bytes)| {
+        json!({ "id": head.log.0, "bytes": bytes, "updated": head.updated.to_string() })
+    });
+    json!({
+        "dry_run": options.dry_run,
+        "threads": threads.collect::<Vec<_>>(),
+        "records": (!options.dry_run).then_some(records),
+        "bytes": erased.map_or(bytes, |erased| erased.bytes),
+        "unreached": erased.map(|erased| &*erased.unreached).unwrap_or_default(),
+    })
+}
+
+/// Asks the user to type `yes`.
+fn confirm(question: &str) -> Result<bool> {
+    let prompt = format!("{} Type {} to continue: ", question.bold(), "yes".bold());
+    Ok(text::prompt(&prompt)?.is_some_and(|answer| answer.eq_ignore_ascii_case("yes")))
+}
+
+/// Summarises the erased content.
+fn sentence(erased: &ErasureReport) -> String {
+    let (records, logs) = (count(erased.records, "record"), count(erased.logs.len(), "log"));
+    format!("{records} in {logs}, {}", stored_size(erased.bytes))
+}
+
+/// Reports key files and records that may still hold the content; the exit code is then 1.
+fn report_unreached(erased: &ErasureReport) -> ExitCode {
+    for backup in &erased.unreached {
+        let message = format!(
+            "{backup} was unreachable and may still hold the content: put it back in place and run \
+             any command on this store; if it was moved, run `throughline backup --register KEYS` with its \
+             new path; if it was deleted, run `throughline backup --unregister {backup}`"
+        );
+        text::notice("unreachable:", Style::new().red(), &message);
+    }
+    if erased.damaged > 0 {
+        let records = count(erased.damaged, "record");
+        let message = format!(
+            "{records} of the thread cannot be decrypted and may hold it too: `throughline verify` \
+             locates them; forget the whole thread to be certain"
+        );
+        text::notice("unknown:", Style::new().red(), &message);
+    }
+    let is_certain = erased.unreached.is_empty() && erased.damaged == 0;
+    if is_certain { ExitCode::SUCCESS } else { ExitCode::from(1) }
+}
