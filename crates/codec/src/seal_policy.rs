@@ -6,7 +6,7 @@ use throughline_core::{
 };
 use throughline_json::Json;
 
-use crate::draft::Draft;
+use crate::draft::{self, Draft};
 
 /// Returns the disposition of each Seal of an Item in a Call to `target` with this prefix.
 pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Vec<Disposition> {
@@ -28,12 +28,7 @@ pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
         return ElisionReason::Cut;
     }
     match &item.origin {
-        Some(origin)
-            if origin.provider != target.origin.provider
-                || origin.endpoint != target.origin.endpoint =>
-        {
-            ElisionReason::Foreign
-        }
+        Some(origin) if !draft::is_same_endpoint(origin, &target.origin) => ElisionReason::Foreign,
         Some(_) | None => ElisionReason::NotOnThisWire,
     }
 }

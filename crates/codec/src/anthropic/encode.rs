@@ -298,14 +298,8 @@ fn speaker(call: &Call, item: &Item) -> AnthropicSpeaker {
 }
 
 fn tool_declaration(tool: &Tool) -> Json {
-    json::object(|o| {
-        o.string("name", &tool.name);
-        o.maybe_string("description", tool.description.as_deref());
-        match &tool.schema {
-            Some(schema) => o.raw("input_schema", schema),
-            None => o.object("input_schema", members! { "type": "object" }),
-        };
-    })
+    let schema = tool.schema.clone().unwrap_or_else(|| object! { "type": "object" });
+    object! { "name": tool.name, "description": tool.description, "input_schema": schema }
 }
 
 fn text_block(text: &str) -> Json {
@@ -333,9 +327,7 @@ fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json>
         Media::Remote { mime, uri, owner: Some(owner) } => {
             let kind = mime.as_deref().map_or(Some("document"), kind_of)?;
             let is_own = owner.provider == target.origin.provider;
-            is_own.then(|| {
-                object! { "type": kind, "source": { "type": "file", "file_id": uri } }
-            })
+            is_own.then(|| object! { "type": kind, "source": { "type": "file", "file_id": uri } })
         }
     }
 }
@@ -395,11 +387,10 @@ pub(super) fn reply_block(item: &Item) -> Option<Json> {
         Body::Thought(thought) => Some(object! {
             "type": "thinking", "thinking": thought.content, "signature": "",
         }),
-        Body::Call(call) => Some(json::object(|o| {
-            let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
-            o.string("type", "tool_use").string("id", id).string("name", &call.name);
-            o.raw("input", &call.args);
-        })),
+        Body::Call(call) => Some(object! {
+            "type": "tool_use", "id": call.wire_id.as_ref().unwrap_or(&call.id.0),
+            "name": call.name, "input": call.args,
+        }),
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None
         }

@@ -298,30 +298,24 @@ pub(super) struct AnthropicEncoder {
 impl Encoder for AnthropicEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { id, origin } => vec![event_frame(
-                "message_start",
-                members! {
-                    "message": {
-                        "id": id.as_deref().unwrap_or("msg"), "type": "message", "role": "assistant",
-                        "model": origin.answered, "content": [], "stop_reason": null,
-                        "stop_sequence": null, "usage": wire::usage_json(&Usage::default()),
-                    },
-                },
-            )],
+            Event::Began { id, origin } => {
+                let started = members! { "message": {
+                    "id": id.as_deref().unwrap_or("msg"), "type": "message", "role": "assistant",
+                    "model": origin.answered, "content": [], "stop_reason": null,
+                    "stop_sequence": null, "usage": wire::usage_json(&Usage::default()),
+                } };
+                vec![event_frame("message_start", started)]
+            }
             Event::Opened { index, body, .. } => self.write_opened(*index, body),
             Event::Delta { index, delta } => self.write_delta(*index, delta),
             Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
             Event::Ended(reply) => end_frames(reply),
-            Event::Failed(failure) => vec![event_frame(
-                "error",
-                members! {
-                    "error": {
-                        "type": failure.kind.as_deref().unwrap_or("api_error"),
-                        "message": failure.message,
-                    },
-                },
-            )],
+            Event::Failed(failure) => {
+                let kind = failure.kind.as_deref().unwrap_or("api_error");
+                let error = members! { "error": { "type": kind, "message": failure.message } };
+                vec![event_frame("error", error)]
+            }
             Event::Alien(json) => vec![Frame::json(json.tree().root().name_of("type"), json)],
         })
     }
@@ -334,11 +328,10 @@ impl AnthropicEncoder {
         let item = Item::new("", ItemPosition::default(), Role::Assistant, body.clone());
         let block = match body {
             Body::Text(_) | Body::Thought(_) => encode::reply_block(&item),
-            Body::Call(call) => Some(json::object(|o| {
-                let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
-                o.string("type", "tool_use").string("id", id).string("name", &call.name);
-                o.object("input", |_| {});
-            })),
+            Body::Call(call) => Some(object! {
+                "type": "tool_use", "id": call.wire_id.as_ref().unwrap_or(&call.id.0),
+                "name": call.name, "input": {},
+            }),
             Body::Media(_)
             | Body::Result(_)
             | Body::Hosted(_)
@@ -463,12 +456,8 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
 }
 
 fn block_start_frame(index: u32, block: &Json) -> Frame {
-    event_frame(
-        "content_block_start",
-        members! {
-            "index": u64::from(index), "content_block": block,
-        },
-    )
+    let start = members! { "index": u64::from(index), "content_block": block };
+    event_frame("content_block_start", start)
 }
 
 fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {

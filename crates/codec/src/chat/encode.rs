@@ -122,9 +122,7 @@ pub(super) fn path(target: &Target) -> &'static str {
 /// Returns whether the target endpoint produced the Item.
 fn is_own(call: &Call, item: &Item) -> bool {
     let to = &call.target.origin;
-    item.origin
-        .as_ref()
-        .is_some_and(|origin| origin.provider == to.provider && origin.endpoint == to.endpoint)
+    item.origin.as_ref().is_some_and(|origin| draft::is_same_endpoint(origin, to))
 }
 
 struct ChatWriter<'c> {
@@ -206,21 +204,11 @@ impl<'c> ChatWriter<'c> {
         let first_fate = draft.fates.len();
         for item in &group.items {
             draft.warn_about_cache_markers(item.native.as_ref());
-            let fate = match &item.body {
-                Body::Result(result) => {
-                    answers.push(self.result(draft, item, result));
-                    rewritten_fate(self.call, item)
-                }
-                Body::Text(_)
-                | Body::Media(_)
-                | Body::Thought(_)
-                | Body::Call(_)
-                | Body::Hosted(_)
-                | Body::Compaction
-                | Body::Summary { .. }
-                | Body::Unknown => {
-                    self.add(draft, group.speaker, item, prefix.as_ref(), &mut message)
-                }
+            let fate = if let Body::Result(result) = &item.body {
+                answers.push(self.result(draft, item, result));
+                rewritten_fate(self.call, item)
+            } else {
+                self.add(draft, group.speaker, item, prefix.as_ref(), &mut message)
             };
             draft.fates.push(fate);
         }
@@ -386,19 +374,9 @@ impl<'c> ChatWriter<'c> {
             Direction::Request => native.json.clone(),
             Direction::Response => wire::to_request_part(&native.slot, &native.json),
         };
-        let part = match &item.body {
-            Body::Call(call) if native.slot.starts_with(slot::CALLS) => {
-                self.call_json(item, call, Some(&part))
-            }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => self.without_cache_markers(draft, &part),
+        let part = match item.call().filter(|_| native.slot.starts_with(slot::CALLS)) {
+            Some(call) => self.call_json(item, call, Some(&part)),
+            None => self.without_cache_markers(draft, &part),
         };
         let slot = self.taken(&native.slot, native.side);
         message.add(&slot, part, item.visible().unwrap_or_default());
@@ -424,16 +402,12 @@ impl<'c> ChatWriter<'c> {
 }
 
 fn function(tool: &Tool) -> Json {
-    json::object(|o| {
-        o.string("type", "function").object("function", |o| {
-            o.string("name", &tool.name);
-            o.maybe_string("description", tool.description.as_deref());
-            match &tool.schema {
-                Some(schema) => o.raw("parameters", schema),
-                None => o.object("parameters", members! { "type": "object", "properties": {} }),
-            };
-        });
-    })
+    let schema = tool.schema.clone();
+    let schema = schema.unwrap_or_else(|| object! { "type": "object", "properties": {} });
+    object! {
+        "type": "function",
+        "function": { "name": tool.name, "description": tool.description, "parameters": schema },
+    }
 }
 
 /// Returns the Fate of an Item that was rewritten from its neutral form: the wire JSON and the

@@ -184,12 +184,8 @@ impl ConverseOpenBlock {
             return json::object(|o| {
                 o.object("reasoningContent", |o| {
                     if self.has_reasoning || self.signature.is_some() {
-                        o.object(
-                            "reasoningText",
-                            members! {
-                                "text": self.reasoning, "signature": self.signature,
-                            },
-                        );
+                        let text = members! { "text": self.reasoning, "signature": self.signature };
+                        o.object("reasoningText", text);
                     }
                     if !self.redacted.is_empty() {
                         o.raw("redactedContent", &join_base64(&self.redacted));

@@ -303,17 +303,10 @@ impl<'c> ConverseWriter<'c> {
 }
 
 fn tool_spec(name: &str, description: Option<&str>, schema: Option<&Json>) -> Json {
-    json::object(|o| {
-        o.object("toolSpec", |o| {
-            o.string("name", name).maybe_string("description", description);
-            o.object("inputSchema", |o| {
-                match schema {
-                    Some(schema) => o.raw("json", schema),
-                    None => o.object("json", members! { "type": "object" }),
-                };
-            });
-        });
-    })
+    let schema = schema.cloned().unwrap_or_else(|| object! { "type": "object" });
+    object! {
+        "toolSpec": { "name": name, "description": description, "inputSchema": { "json": schema } },
+    }
 }
 
 fn is_marker(block: Node<'_>) -> bool {

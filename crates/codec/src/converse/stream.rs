@@ -262,12 +262,9 @@ pub(super) struct ConverseEncoder {
 impl Encoder for ConverseEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
         Ok(match event {
-            Event::Began { .. } => vec![event_frame(
-                "messageStart",
-                members! {
-                    "role": "assistant",
-                },
-            )],
+            Event::Began { .. } => {
+                vec![event_frame("messageStart", members! { "role": "assistant" })]
+            }
             Event::Opened { index, body, .. } => self.write_opened(*index, body),
             Event::Delta { index, delta } => self.write_delta(*index, delta),
             Event::Closed { index, item } => self.write_closed(*index, item),
@@ -300,12 +297,8 @@ impl ConverseEncoder {
     /// members.
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         if let Body::Call(call) = body {
-            let beginning = json::object(|o| {
-                o.object("toolUse", |o| {
-                    let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
-                    o.string("toolUseId", id).string("name", &call.name);
-                });
-            });
+            let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+            let beginning = object! { "toolUse": { "toolUseId": id, "name": call.name } };
             self.waiting.insert(index, beginning);
         }
         Vec::new()
@@ -376,12 +369,8 @@ impl ConverseEncoder {
                 frames.push(block_start_frame(index, &block));
             }
         }
-        frames.push(event_frame(
-            "contentBlockStop",
-            members! {
-                "contentBlockIndex": u64::from(index),
-            },
-        ));
+        let stop = members! { "contentBlockIndex": u64::from(index) };
+        frames.push(event_frame("contentBlockStop", stop));
         frames
     }
 }
@@ -443,12 +432,8 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
 }
 
 fn block_start_frame(index: u32, block: &Json) -> Frame {
-    event_frame(
-        "contentBlockStart",
-        members! {
-            "contentBlockIndex": u64::from(index), "start": block,
-        },
-    )
+    let start = members! { "contentBlockIndex": u64::from(index), "start": block };
+    event_frame("contentBlockStart", start)
 }
 
 fn block_delta(index: u32, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {

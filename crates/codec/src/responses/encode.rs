@@ -132,7 +132,7 @@ fn belongs_to_reply(item: &Item, reply: &str) -> bool {
 /// Returns why the target cannot resolve what this Item's author stored.
 fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (author, reader) = (item.origin.as_ref()?, &target.origin);
-    if author.provider != reader.provider || author.endpoint != reader.endpoint {
+    if !draft::is_same_endpoint(author, reader) {
         return Some(ElisionReason::Foreign);
     }
     (author.account != reader.account).then_some(ElisionReason::OtherAccount)
@@ -373,16 +373,13 @@ impl ResponsesWriter<'_> {
 }
 
 fn function(tool: &Tool) -> Json {
-    json::object(|o| {
-        o.string("type", "function").string("name", &tool.name);
-        o.maybe_string("description", tool.description.as_deref());
-        match &tool.schema {
-            Some(schema) => o.raw("parameters", schema),
-            None => o.object("parameters", members! { "type": "object", "properties": {} }),
-        };
-        // The default is strict, which rejects most schemas that were not written for it.
-        o.bool("strict", false);
-    })
+    let schema = tool.schema.clone();
+    let schema = schema.unwrap_or_else(|| object! { "type": "object", "properties": {} });
+    // The default is strict, which rejects most schemas that were not written for it.
+    object! {
+        "type": "function", "name": tool.name, "description": tool.description,
+        "parameters": schema, "strict": false,
+    }
 }
 
 /// Returns the type of a call and the member that holds its arguments.

@@ -44,31 +44,15 @@ impl ChatWriter<'_> {
             }
         }
         if self.is_native {
-            return json::object(|o| {
-                o.object("function", |o| {
-                    // This endpoint accepts only objects.
-                    o.string("name", &call.name).raw("arguments", &custom::object_arguments(call));
-                });
-            });
+            // This endpoint accepts only objects.
+            let arguments = custom::object_arguments(call);
+            return object! { "function": { "name": call.name, "arguments": arguments } };
         }
         json::object(|o| {
             o.string("id", &id);
-            if call.custom && self.takes_custom() {
-                o.string("type", "custom").object(
-                    "custom",
-                    members! {
-                        "name": call.name, "input": custom::custom_input(call),
-                    },
-                );
-                return;
-            }
-            o.string("type", "function").object(
-                "function",
-                members! {
-                    "name": call.name, "arguments": custom::arguments_text(call),
-                },
-            );
-            let extra = native.map(Json::tree);
+            let is_custom = call.custom && self.takes_custom();
+            custom::put_call(o, call, is_custom);
+            let extra = native.filter(|_| !is_custom).map(Json::tree);
             let extra = extra.as_ref().and_then(|tree| tree.root().get(slot::EXTRA_CONTENT));
             if let Some(extra) = extra {
                 o.node(slot::EXTRA_CONTENT, extra);

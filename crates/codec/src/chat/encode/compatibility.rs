@@ -108,8 +108,7 @@ impl ChatWriter<'_> {
             Body::Result(_) if !self.is_home && is_legacy(&native.json) => false,
             Body::Result(_) => has_member(&native.json, "tool_name") == self.is_native,
             Body::Media(Media::Remote { owner: Some(owner), .. }) => {
-                let to = &self.call.target.origin;
-                owner.provider == to.provider && owner.endpoint == to.endpoint
+                draft::is_same_endpoint(owner, &self.call.target.origin)
             }
             Body::Media(_) => native.slot.starts_with("images/") == self.is_native,
             // Ollama's native content is a string.

@@ -67,8 +67,21 @@ impl CustomTool {
     }
 }
 
+/// Writes the type of a call and its name and arguments.
+pub(in crate::chat) fn put_call(o: &mut json::Object<'_>, call: &ToolCall, is_custom: bool) {
+    let name = &call.name;
+    if is_custom {
+        let input = custom_input(call);
+        o.string("type", "custom").object("custom", members! { "name": name, "input": input });
+    } else {
+        let text = arguments_text(call);
+        o.string("type", "function");
+        o.object("function", members! { "name": name, "arguments": text });
+    }
+}
+
 /// Returns the input of a custom call as a JSON string.
-pub(in crate::chat) fn custom_input(call: &ToolCall) -> Json {
+fn custom_input(call: &ToolCall) -> Json {
     if call.args.tree().root().is_string() {
         return call.args.clone();
     }

@@ -3,6 +3,8 @@
 use throughline_core::{Media, Target};
 use throughline_json::{self as json, Json};
 
+use crate::draft;
+
 /// Encodes media as a `content` part; `None` if this wire cannot represent them.
 pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
     match media {
@@ -28,11 +30,8 @@ pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
             is_image.then(|| image(uri))
         }
         Media::Remote { uri, owner: Some(owner), .. } => {
-            let is_own = owner.provider == target.origin.provider
-                && owner.endpoint == target.origin.endpoint;
-            is_own.then(|| {
-                object! { "type": "file", "file": { "file_id": uri } }
-            })
+            let is_own = draft::is_same_endpoint(owner, &target.origin);
+            is_own.then(|| object! { "type": "file", "file": { "file_id": uri } })
         }
     }
 }

@@ -134,20 +134,6 @@ pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
 fn call_part(call: &throughline_core::ToolCall) -> Json {
     json::object(|o| {
         o.string("id", &call.id.0);
-        if call.custom {
-            o.string("type", "custom").object(
-                "custom",
-                members! {
-                    "name": call.name, "input": custom::custom_input(call),
-                },
-            );
-            return;
-        }
-        o.string("type", "function").object(
-            "function",
-            members! {
-                "name": call.name, "arguments": custom::arguments_text(call),
-            },
-        );
+        custom::put_call(o, call, call.custom);
     })
 }

@@ -1,7 +1,7 @@
 //! Encodes Replies as responses.
 
 use throughline_core::{Body, Item, Reply, StopReason};
-use throughline_json::{self as json, Json, Name, Node};
+use throughline_json::{self as json, Json, Node};
 
 use crate::converse::encode::WIRE;
 use crate::converse::encode::blocks::text_block;
@@ -67,12 +67,11 @@ pub(in crate::converse) fn block(item: &Item) -> Option<Json> {
         Body::Thought(thought) => Some(object! {
             "reasoningContent": { "reasoningText": { "text": thought.content } },
         }),
-        Body::Call(call) => Some(json::object(|o| {
-            o.object("toolUse", |o| {
-                let id: &Name = call.wire_id.as_ref().unwrap_or(&call.id.0);
-                o.string("toolUseId", id).string("name", &call.name).raw("input", &call.args);
-            });
-        })),
+        Body::Call(call) => {
+            let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+            let input = &call.args;
+            Some(object! { "toolUse": { "toolUseId": id, "name": call.name, "input": input } })
+        }
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None
         }

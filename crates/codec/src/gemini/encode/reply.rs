@@ -138,12 +138,10 @@ pub(in crate::gemini) fn response_part(item: &Item) -> Option<Json> {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(text_part(text)),
         Body::Thought(thought) => Some(thought_part(&thought.content)),
-        Body::Call(call) => Some(json::object(|o| {
-            o.object("functionCall", |o| {
-                let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
-                o.string("name", &call.name).raw("args", &arguments(call)).string("id", id);
-            });
-        })),
+        Body::Call(call) => {
+            let (args, id) = (arguments(call), call.wire_id.as_ref().unwrap_or(&call.id.0));
+            Some(object! { "functionCall": { "name": call.name, "args": args, "id": id } })
+        }
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None
         }

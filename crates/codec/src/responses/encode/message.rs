@@ -85,11 +85,8 @@ impl ResponsesWriter<'_> {
             && self.can_resolve(&item.body)
         {
             let has_id = native.id.is_some();
-            let visible = if has_id {
-                Disposition::Reshaped(ReshapeKind::IdsDropped)
-            } else {
-                Disposition::Kept
-            };
+            let ids_dropped = Disposition::Reshaped(ReshapeKind::IdsDropped);
+            let visible = if has_id { ids_dropped } else { Disposition::Kept };
             draft.fates.push(Fate { item: item.id.clone(), visible, seals });
             let tree = native.json.tree();
             return Some(match (tree.root().text(), native.side) {
@@ -127,17 +124,8 @@ impl ResponsesWriter<'_> {
 
     /// Returns whether the target can resolve a reference in the body.
     fn can_resolve(&self, body: &Body) -> bool {
-        match body {
-            Body::Media(media) => parts::can_resolve(media, &self.call.target),
-            Body::Text(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => true,
-        }
+        let Body::Media(media) = body else { return true };
+        parts::can_resolve(media, &self.call.target)
     }
 
     /// Returns whether the target can resolve every reference in a tool result.

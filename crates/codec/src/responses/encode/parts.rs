@@ -3,6 +3,7 @@
 use throughline_core::{Media, Role, Target};
 use throughline_json::{self as json, Json};
 
+use crate::draft;
 use crate::responses::wire::CONTENT;
 
 /// Builds a message. A single text becomes string content, as most clients send it.
@@ -37,10 +38,7 @@ pub(super) fn can_resolve(media: &Media, target: &Target) -> bool {
     match media {
         Media::Inline { .. } | Media::Remote { owner: None, .. } => true,
         Media::Remote { owner: Some(owner), .. } => {
-            let reader = &target.origin;
-            owner.provider == reader.provider
-                && owner.endpoint == reader.endpoint
-                && owner.account == reader.account
+            draft::is_same_endpoint(owner, &target.origin) && owner.account == target.origin.account
         }
     }
 }

@@ -20,14 +20,8 @@ pub(in crate::responses) fn encode_reply(reply: &Reply) -> Json {
     let Some(extras) = own.filter(|extras| !extras.is_empty()) else {
         let (status, reason) = wire::status_and_reason(&reply.stop);
         let id = shown_id(reply.id.as_deref(), &reply.origin);
-        return skeleton(
-            id,
-            &reply.origin.answered,
-            (status, reason),
-            members! {
-                "output": output, "usage": wire::usage_json(&reply.usage),
-            },
-        );
+        let rest = members! { "output": output, "usage": wire::usage_json(&reply.usage) };
+        return skeleton(id, &reply.origin.answered, (status, reason), rest);
     };
     json::object(|o| {
         // OpenAI writes `output` after `model`.

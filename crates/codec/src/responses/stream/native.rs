@@ -6,11 +6,10 @@
 use throughline_core::{Body, CallId, Item, ThoughtKind, ToolCall, Wire};
 use throughline_json::{Json, Name};
 
-use crate::frame::Frame;
 use crate::responses::encode;
 use crate::responses::stream::whole;
 use crate::responses::stream::write::{
-    EventFamily, LiveItem, ResponsesEncoder, opening_form_of, text_part,
+    EventFamily, LiveItem, PartPlace, ResponsesEncoder, opening_form_of, text_part,
 };
 use crate::responses::wire::CONTENT;
 
@@ -34,23 +33,17 @@ pub(super) struct NativeElement {
 
 impl ResponsesEncoder {
     /// Handles the opening of an Item of this wire.
-    pub(super) fn native_opened(
-        &mut self,
-        index: u32,
-        id: &Name,
-        body: &Body,
-        out: &mut Vec<Frame>,
-    ) {
+    pub(super) fn native_opened(&mut self, index: u32, id: &Name, body: &Body) {
         let kind = match body {
             Body::Text(_) | Body::Summary { .. } => {
                 let (at, number) = self.open_native_part(id);
                 let is_told = self.own.get_mut(id).map(|own| &mut own.is_told);
                 if is_told.is_some_and(|is_told| !std::mem::replace(is_told, true)) {
                     let element = opening_form_of(body, id);
-                    out.push(self.item("response.output_item.added", at, &element));
+                    self.item("response.output_item.added", at, &element);
                 }
-                let part = text_part("");
-                out.push(self.part("response.content_part.added", at, id, number, &part));
+                let place = PartPlace { at, id, number };
+                self.part("response.content_part.added", place, &text_part(""));
                 self.live
                     .insert(index, LiveItem::new(at, id.to_string(), EventFamily::Text, number));
                 return;
@@ -78,7 +71,7 @@ impl ResponsesEncoder {
         if let Body::Call(ToolCall { id, wire_id: Some(wire_id), .. }) = &mut body {
             *id = CallId(wire_id.clone());
         }
-        out.push(self.item("response.output_item.added", at, &opening_form_of(&body, id)));
+        self.item("response.output_item.added", at, &opening_form_of(&body, id));
         self.live.insert(index, LiveItem::new(at, id.to_string(), kind, 0));
     }
 
@@ -105,13 +98,7 @@ impl ResponsesEncoder {
     }
 
     /// Ends a live text that is part of a message of this wire; returns `false` otherwise.
-    pub(super) fn native_part_done(
-        &mut self,
-        live: &LiveItem,
-        item: &Item,
-        text: &str,
-        out: &mut Vec<Frame>,
-    ) -> bool {
+    pub(super) fn native_part_done(&mut self, live: &LiveItem, item: &Item, text: &str) -> bool {
         if !self.own.contains_key(live.id.as_str()) {
             return false;
         }
@@ -119,21 +106,21 @@ impl ResponsesEncoder {
         let is_text =
             |json: &Json| json.tree().root().get("type").is_some_and(|kind| kind.is("output_text"));
         let part = native.filter(is_text).unwrap_or_else(|| text_part(text));
-        self.whole_text_done(live.at, &live.id, live.part, part.tree().root(), out);
-        self.close_native_part(&live.id, item, out);
+        self.whole_text_done(live.place(), part.tree().root());
+        self.close_native_part(&live.id, item);
         true
     }
 
     /// Emits a completed Item of this wire that was not live; returns `false` if its element is not
     /// open.
-    pub(super) fn native_closed(&mut self, index: u32, item: &Item, out: &mut Vec<Frame>) -> bool {
+    pub(super) fn native_closed(&mut self, index: u32, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return false };
         let Some(id) = native.id.clone() else { return false };
         let Some(own) = self.own.get_mut(&id) else { return false };
         let at = own.at;
         if native.slot != CONTENT {
             self.own.remove(&id);
-            self.write_whole_element(at, &[item], out);
+            self.write_whole_element(at, &[item]);
             return true;
         }
         let known = own.numbers.iter().find(|(opened, _)| *opened == index);
@@ -143,15 +130,15 @@ impl ResponsesEncoder {
             && let Some(envelope) = &native.envelope
         {
             let element = whole::opening_form(envelope.json.tree().root());
-            out.push(self.item("response.output_item.added", at, &element));
+            self.item("response.output_item.added", at, &element);
         }
-        self.message_part(at, &id, number, native.json.tree().root(), out);
-        self.close_native_part(&id, item, out);
+        self.message_part(PartPlace { at, id: &id, number }, native.json.tree().root());
+        self.close_native_part(&id, item);
         true
     }
 
     /// Records a completed part and closes the message with its last part.
-    fn close_native_part(&mut self, id: &str, item: &Item, out: &mut Vec<Frame>) {
+    fn close_native_part(&mut self, id: &str, item: &Item) {
         let Some(own) = self.own.get_mut(id) else { return };
         own.items.push(item.clone());
         let native = item.native_on(&WIRE);
@@ -160,23 +147,23 @@ impl ResponsesEncoder {
             return;
         }
         if let Some(own) = self.own.remove(id) {
-            self.native_done(id, &own, out);
+            self.native_done(id, &own);
         }
     }
 
-    fn native_done(&mut self, id: &str, own: &NativeElement, out: &mut Vec<Frame>) {
+    fn native_done(&mut self, id: &str, own: &NativeElement) {
         let group: Vec<&Item> = own.items.iter().collect();
         if let Some(element) = encode::output(&group, |_| id.to_owned()) {
-            out.push(self.item("response.output_item.done", own.at, &element));
+            self.item("response.output_item.done", own.at, &element);
         }
     }
 
     /// Closes messages whose remaining parts never arrived.
-    pub(super) fn flush_native(&mut self, out: &mut Vec<Frame>) {
+    pub(super) fn flush_native(&mut self) {
         let mut rest: Vec<_> = std::mem::take(&mut self.own).into_iter().collect();
         rest.sort_by_key(|(_, own)| own.at);
         for (id, own) in rest {
-            self.native_done(&id, &own, out);
+            self.native_done(&id, &own);
         }
     }
 }

@@ -3,33 +3,33 @@
 use throughline_core::Item;
 use throughline_json::{self as json, Json, Node};
 
-use crate::frame::Frame;
 use crate::responses::encode;
-use crate::responses::stream::write::{ResponsesEncoder, summary_part, text_part, thinking_part};
+use crate::responses::stream::write::{PartPlace, ResponsesEncoder, text_part, thinking_part};
 use crate::responses::wire::{CONTENT, ResponsesElementKind};
 
 impl ResponsesEncoder {
     /// Emits a complete element in all its events.
-    pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item], out: &mut Vec<Frame>) {
+    pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item]) {
         let made = self.id.clone();
         let made = |kind: &str| encode::generated_id(kind, made.as_deref(), at);
         let Some(element) = encode::output(group, made) else { return };
         let tree = element.tree();
         let node = tree.root();
         let id = node.text_of("id").unwrap_or_default();
-        out.push(self.item("response.output_item.added", at, &opening_form(node)));
+        self.item("response.output_item.added", at, &opening_form(node));
+        let place = PartPlace { at, id: &id, number: 0 };
         match ResponsesElementKind::from_element(node) {
             ResponsesElementKind::Message => {
                 for (number, part) in elements(node, CONTENT).enumerate() {
-                    self.message_part(at, &id, number, part, out);
+                    self.message_part(PartPlace { at, id: &id, number }, part);
                 }
             }
-            ResponsesElementKind::Reasoning => self.reasoning_parts(at, &id, node, out),
+            ResponsesElementKind::Reasoning => self.reasoning_parts(at, &id, node),
             ResponsesElementKind::Call => {
-                self.arguments(at, &id, node, "function_call_arguments", "arguments", out);
+                self.arguments(place, node, "function_call_arguments", "arguments");
             }
             ResponsesElementKind::CustomCall => {
-                self.arguments(at, &id, node, "custom_tool_call_input", "input", out);
+                self.arguments(place, node, "custom_tool_call_input", "input");
             }
             ResponsesElementKind::Result
             | ResponsesElementKind::CustomResult
@@ -38,129 +38,65 @@ impl ResponsesEncoder {
             | ResponsesElementKind::Compaction
             | ResponsesElementKind::Unknown => {}
         }
-        out.push(self.item("response.output_item.done", at, &element));
+        self.item("response.output_item.done", at, &element);
     }
 
-    pub(super) fn message_part(
-        &mut self,
-        at: usize,
-        id: &str,
-        number: usize,
-        part: Node<'_>,
-        out: &mut Vec<Frame>,
-    ) {
+    pub(super) fn message_part(&mut self, place: PartPlace<'_>, part: Node<'_>) {
         let (added, done) = ("response.content_part.added", "response.content_part.done");
         match &*part.text_of("type").unwrap_or_default() {
             "output_text" => {
-                out.push(self.part(added, at, id, number, &text_part("")));
+                self.part(added, place, &text_part(""));
                 let text = part.text_of("text").unwrap_or_default();
                 if !text.is_empty() {
-                    out.push(self.text_delta(at, id, number, &text));
+                    self.text_delta(place, &text);
                 }
-                self.whole_text_done(at, id, number, part, out);
+                self.whole_text_done(place, part);
             }
             "refusal" => {
                 let refusal = part.text_of("refusal").unwrap_or_default();
-                let begin = object! { "type": "refusal", "refusal": "" };
-                out.push(self.part(added, at, id, number, &begin));
-                for (suffix, key) in [("delta", "delta"), ("done", "refusal")] {
-                    out.push(self.element_event(
-                        &format!("response.refusal.{suffix}"),
-                        at,
-                        id,
-                        members! { "content_index": number as u64, (key): refusal },
-                    ));
-                }
-                out.push(self.part(done, at, id, number, &part.json()));
+                self.part(added, place, &object! { "type": "refusal", "refusal": "" });
+                self.content_event("response.refusal.delta", place, members! { "delta": refusal });
+                self.content_event("response.refusal.done", place, members! { "refusal": refusal });
+                self.part(done, place, &part.json());
             }
             _ => {
-                out.push(self.part(added, at, id, number, &part.json()));
-                out.push(self.part(done, at, id, number, &part.json()));
+                self.part(added, place, &part.json());
+                self.part(done, place, &part.json());
             }
         }
     }
 
     /// Ends a text, including its annotations.
-    pub(super) fn whole_text_done(
-        &mut self,
-        at: usize,
-        id: &str,
-        number: usize,
-        part: Node<'_>,
-        out: &mut Vec<Frame>,
-    ) {
+    pub(super) fn whole_text_done(&mut self, place: PartPlace<'_>, part: Node<'_>) {
         for (count, annotation) in elements(part, "annotations").enumerate() {
-            out.push(self.element_event(
-                "response.output_text.annotation.added",
-                at,
-                id,
-                members! {
-                    "content_index": number as u64, "annotation_index": count as u64,
-                    "annotation": annotation,
-                },
-            ));
+            let added = members! { "annotation_index": count as u64, "annotation": annotation };
+            self.content_event("response.output_text.annotation.added", place, added);
         }
-        self.text_done(at, id, number, &part.json(), out);
+        self.text_done(place, &part.json());
     }
 
-    fn reasoning_parts(&mut self, at: usize, id: &str, node: Node<'_>, out: &mut Vec<Frame>) {
+    fn reasoning_parts(&mut self, at: usize, id: &str, node: Node<'_>) {
         for (number, part) in elements(node, "summary").enumerate() {
-            let text = part.text_of("text").unwrap_or_default();
-            out.push(self.summary(
-                "response.reasoning_summary_part.added",
-                at,
-                id,
-                number,
-                members! {
-                    "part": summary_part(""),
-                },
-            ));
-            out.push(self.summary(
-                "response.reasoning_summary_text.delta",
-                at,
-                id,
-                number,
-                members! {
-                    "delta": text,
-                },
-            ));
-            self.summary_done(at, id, number, &text, out);
+            let (place, text) = (PartPlace { at, id, number }, part.text_of("text"));
+            let text = text.unwrap_or_default();
+            self.summary_added(place);
+            self.summary_delta(place, &text);
+            self.summary_done(place, &text);
         }
         for (number, part) in elements(node, CONTENT).enumerate() {
-            let text = part.text_of("text").unwrap_or_default();
-            let begin = thinking_part("");
-            out.push(self.part("response.content_part.added", at, id, number, &begin));
-            out.push(self.element_event(
-                "response.reasoning_text.delta",
-                at,
-                id,
-                members! {
-                    "content_index": number as u64, "delta": text,
-                },
-            ));
-            self.thinking_done(at, id, number, &text, out);
+            let (place, text) = (PartPlace { at, id, number }, part.text_of("text"));
+            let text = text.unwrap_or_default();
+            self.part("response.content_part.added", place, &thinking_part(""));
+            self.thinking_delta(place, &text);
+            self.thinking_done(place, &text);
         }
     }
 
-    fn arguments(
-        &mut self,
-        at: usize,
-        id: &str,
-        node: Node<'_>,
-        event: &str,
-        key: &str,
-        out: &mut Vec<Frame>,
-    ) {
+    fn arguments(&mut self, place: PartPlace<'_>, node: Node<'_>, event: &str, key: &str) {
         let text = node.text_of(key).unwrap_or_default();
         for (suffix, key) in [("delta", "delta"), ("done", key)] {
-            out.push(self.element_event(
-                &format!("response.{event}.{suffix}"),
-                at,
-                id,
-                members! {
-                    (key): text,
-                },
-            ));
+            let kind = format!("response.{event}.{suffix}");
+            self.element_event(&kind, place, members! { (key): text });
         }
     }
 }

@@ -34,6 +34,16 @@ pub(in crate::responses) struct ResponsesEncoder {
     pub(super) own: BTreeMap<Name, NativeElement>,
     /// Parts of a message of this wire that has no id, until all have arrived.
     waiting: Vec<Item>,
+    /// Frames of the current event.
+    frames: Vec<Frame>,
+}
+
+/// The place of a part: the index and id of its element, and its number in it.
+#[derive(Clone, Copy)]
+pub(super) struct PartPlace<'i> {
+    pub(super) at: usize,
+    pub(super) id: &'i str,
+    pub(super) number: usize,
 }
 
 /// An Item that is emitted incrementally.
@@ -59,63 +69,51 @@ pub(super) enum EventFamily {
 
 impl Encoder for ResponsesEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
-        let mut out = Vec::new();
         match event {
-            Event::Began { id, origin } => self.write_began(id.as_ref(), origin, &mut out),
+            Event::Began { id, origin } => self.write_began(id.as_ref(), origin),
             Event::Opened { index, body, .. } if !self.is_native => {
-                self.write_opened(*index, body, &mut out);
+                self.write_opened(*index, body);
             }
             Event::Opened { index, id: Some(id), body } => {
-                self.native_opened(*index, id, body, &mut out);
+                self.native_opened(*index, id, body);
             }
-            Event::Delta { index, delta } => self.write_delta(*index, delta, &mut out),
-            Event::Closed { index, item } => self.write_closed(*index, item, &mut out),
+            Event::Delta { index, delta } => self.write_delta(*index, delta),
+            Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Opened { .. } | Event::Usage(_) => {}
-            Event::Ended(reply) => self.write_ended(reply, &mut out),
+            Event::Ended(reply) => self.write_ended(reply),
             Event::Failed(failure) => {
-                let failed = self.frame(
-                    "error",
-                    members! {
-                        "code": failure.kind.as_deref().unwrap_or("server_error"),
-                        "message": failure.message, "param": null,
-                    },
-                );
-                out.push(failed);
+                let code = failure.kind.as_deref().unwrap_or("server_error");
+                let error = members! { "code": code, "message": failure.message, "param": null };
+                self.push_event("error", error);
             }
             Event::Alien(json) => {
-                out.push(Frame::json(json.tree().root().name_of("type"), json));
+                self.frames.push(Frame::json(json.tree().root().name_of("type"), json));
             }
         }
-        Ok(out)
+        Ok(std::mem::take(&mut self.frames))
     }
 }
 
 impl ResponsesEncoder {
-    fn frame(&mut self, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
+    fn push_event(&mut self, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) {
         let number = self.sequence;
         self.sequence += 1;
         let object = json::object(|o| {
             o.string("type", kind).number("sequence_number", number);
             fill(o);
         });
-        Frame::json(Some(Arc::from(kind)), &object)
+        self.frames.push(Frame::json(Some(Arc::from(kind)), &object));
     }
 
-    fn write_began(&mut self, id: Option<&Name>, origin: &Origin, out: &mut Vec<Frame>) {
+    fn write_began(&mut self, id: Option<&Name>, origin: &Origin) {
         self.id = id.cloned();
         self.is_native = origin.wire == WIRE;
         let words = ("in_progress", None);
         let id = encode::shown_id(id.map(|id| &**id), origin);
-        let response = encode::skeleton(
-            id,
-            &origin.answered,
-            words,
-            members! {
-                "output": [], "usage": null,
-            },
-        );
+        let empty = members! { "output": [], "usage": null };
+        let response = encode::skeleton(id, &origin.answered, words, empty);
         for kind in ["response.created", "response.in_progress"] {
-            out.push(self.frame(kind, members! { "response": response }));
+            self.push_event(kind, members! { "response": response });
         }
     }
 
@@ -130,7 +128,7 @@ impl ResponsesEncoder {
         at
     }
 
-    fn write_opened(&mut self, index: u32, body: &Body, out: &mut Vec<Frame>) {
+    fn write_opened(&mut self, index: u32, body: &Body) {
         let (kind, prefix) = match body {
             Body::Text(_) | Body::Summary { .. } => (EventFamily::Text, "msg"),
             Body::Thought(_) => (EventFamily::Summary, "rs"),
@@ -146,15 +144,15 @@ impl ResponsesEncoder {
         let at = self.reserve_output_index();
         let id = self.generated_id(prefix, at);
         let element = opening_form_of(body, &id);
-        out.push(self.item("response.output_item.added", at, &element));
+        self.item("response.output_item.added", at, &element);
         if kind == EventFamily::Text {
-            let part = text_part("");
-            out.push(self.part("response.content_part.added", at, &id, 0, &part));
+            let place = PartPlace { at, id: &id, number: 0 };
+            self.part("response.content_part.added", place, &text_part(""));
         }
         self.live.insert(index, LiveItem::new(at, id, kind, 0));
     }
 
-    fn write_delta(&mut self, index: u32, delta: &Delta, out: &mut Vec<Frame>) {
+    fn write_delta(&mut self, index: u32, delta: &Delta) {
         let text = match delta {
             Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text,
             // This wire sends arguments as text only, so they are emitted when the call is
@@ -164,100 +162,78 @@ impl ResponsesEncoder {
         let Some(mut live) = self.live.remove(&index) else { return };
         match self.next_part(&live, text) {
             Some(rest) => {
-                self.end_part(&live, out);
+                self.end_part(&live);
                 live = LiveItem::new(live.at, live.id, live.kind, live.part + 1);
-                self.write_piece(&mut live, rest, out);
+                self.write_piece(&mut live, rest);
             }
-            None => self.write_piece(&mut live, text, out),
+            None => self.write_piece(&mut live, text),
         }
         self.live.insert(index, live);
     }
 
     /// Emits a piece of a live Item.
-    fn write_piece(&mut self, live: &mut LiveItem, text: &str, out: &mut Vec<Frame>) {
+    fn write_piece(&mut self, live: &mut LiveItem, text: &str) {
         let is_first = !std::mem::replace(&mut live.has_said, true);
         if matches!(live.kind, EventFamily::Summary | EventFamily::Thinking) {
             live.said.push_str(text);
         }
-        let (at, id, part) = (live.at, live.id.as_str(), live.part);
+        let place = live.place();
         match live.kind {
-            EventFamily::Text => out.push(self.text_delta(at, id, part, text)),
+            EventFamily::Text => self.text_delta(place, text),
             EventFamily::Summary => {
                 if is_first {
-                    let added = "response.reasoning_summary_part.added";
-                    out.push(self.summary(
-                        added,
-                        at,
-                        id,
-                        part,
-                        members! {
-                            "part": summary_part(""),
-                        },
-                    ));
+                    self.summary_added(place);
                 }
-                let delta = "response.reasoning_summary_text.delta";
-                out.push(self.summary(delta, at, id, part, members! { "delta": text }));
+                self.summary_delta(place, text);
             }
             EventFamily::Thinking => {
                 if is_first {
-                    let added = "response.content_part.added";
-                    out.push(self.part(added, at, id, part, &thinking_part("")));
+                    self.part("response.content_part.added", place, &thinking_part(""));
                 }
-                out.push(self.element_event(
-                    "response.reasoning_text.delta",
-                    at,
-                    id,
-                    members! {
-                        "content_index": part as u64, "delta": text,
-                    },
-                ));
+                self.thinking_delta(place, text);
             }
             EventFamily::Arguments => {
-                out.push(self.element_event(
-                    "response.function_call_arguments.delta",
-                    at,
-                    id,
-                    members! { "delta": text },
-                ));
+                let delta = "response.function_call_arguments.delta";
+                self.element_event(delta, place, members! { "delta": text });
             }
         }
     }
 
-    fn write_closed(&mut self, index: u32, item: &Item, out: &mut Vec<Frame>) {
+    fn write_closed(&mut self, index: u32, item: &Item) {
         if let Some(live) = self.live.remove(&index) {
-            self.close_live(live, item, out);
+            self.close_live(live, item);
             return;
         }
-        if self.native_closed(index, item, out) {
+        if self.native_closed(index, item) {
             return;
         }
         let part = item.native_on(&WIRE).filter(|native| native.slot == CONTENT);
         if let Some(envelope) = part.and_then(|native| native.envelope.as_ref()) {
             let is_other = |first: &Item| first.place.message != item.place.message;
             if self.waiting.first().is_some_and(is_other) {
-                self.flush(out);
+                self.flush();
             }
             self.waiting.push(item.clone());
             if self.waiting.len() >= envelope.parts {
-                self.flush(out);
+                self.flush();
             }
             return;
         }
-        self.flush(out);
+        self.flush();
         let at = self.reserve_output_index();
-        self.write_whole_element(at, &[item], out);
+        self.write_whole_element(at, &[item]);
     }
 
     /// Emits the message whose parts were waiting.
-    fn flush(&mut self, out: &mut Vec<Frame>) {
+    fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
             let at = self.reserve_output_index();
-            self.write_whole_element(at, &waiting.iter().collect::<Vec<_>>(), out);
+            self.write_whole_element(at, &waiting.iter().collect::<Vec<_>>());
         }
     }
 
-    fn close_live(&mut self, mut live: LiveItem, item: &Item, out: &mut Vec<Frame>) {
+    fn close_live(&mut self, mut live: LiveItem, item: &Item) {
         let arguments;
         let text = match &item.body {
             Body::Call(call) => {
@@ -274,38 +250,33 @@ impl ResponsesEncoder {
             | Body::Unknown => item.visible().unwrap_or_default(),
         };
         if !live.has_said && !text.is_empty() {
-            self.write_piece(&mut live, text, out);
+            self.write_piece(&mut live, text);
         }
         match live.kind {
-            EventFamily::Text if self.native_part_done(&live, item, text, out) => return,
-            EventFamily::Text => self.text_done(live.at, &live.id, 0, &text_part(text), out),
-            EventFamily::Summary | EventFamily::Thinking => self.end_part(&live, out),
+            EventFamily::Text if self.native_part_done(&live, item, text) => return,
+            EventFamily::Text => {
+                self.text_done(PartPlace { number: 0, ..live.place() }, &text_part(text));
+            }
+            EventFamily::Summary | EventFamily::Thinking => self.end_part(&live),
             EventFamily::Arguments => {
                 let done = "response.function_call_arguments.done";
-                out.push(self.element_event(
-                    done,
-                    live.at,
-                    &live.id,
-                    members! {
-                        "arguments": text,
-                    },
-                ));
+                self.element_event(done, live.place(), members! { "arguments": text });
             }
         }
         if let Some(element) = encode::output(&[item], |_| live.id.clone()) {
-            out.push(self.item("response.output_item.done", live.at, &element));
+            self.item("response.output_item.done", live.at, &element);
         }
     }
 
     /// Ends the current part of a thought.
-    fn end_part(&mut self, live: &LiveItem, out: &mut Vec<Frame>) {
-        let (at, id, part) = (live.at, live.id.as_str(), live.part);
+    fn end_part(&mut self, live: &LiveItem) {
+        let place = live.place();
         match live.kind {
             EventFamily::Summary if live.has_said => {
-                self.summary_done(at, id, part, &live.said, out);
+                self.summary_done(place, &live.said);
             }
             EventFamily::Thinking if live.has_said => {
-                self.thinking_done(at, id, part, &live.said, out);
+                self.thinking_done(place, &live.said);
             }
             EventFamily::Text
             | EventFamily::Summary
@@ -314,146 +285,108 @@ impl ResponsesEncoder {
         }
     }
 
-    fn write_ended(&mut self, reply: &Reply, out: &mut Vec<Frame>) {
-        self.flush(out);
+    fn write_ended(&mut self, reply: &Reply) {
+        self.flush();
         if reply.stop == StopReason::Cut {
             return;
         }
-        self.flush_native(out);
+        self.flush_native();
         let response = encode::encode_reply(reply);
         let status = response.tree().root().name_of("status");
-        let kind = match status.as_deref() {
-            Some("incomplete") => "response.incomplete",
-            Some(_) | None => "response.completed",
-        };
-        let frame = self.frame(kind, members! { "response": response });
-        out.push(frame);
+        let is_incomplete = status.as_deref() == Some("incomplete");
+        let kind = if is_incomplete { "response.incomplete" } else { "response.completed" };
+        self.push_event(kind, members! { "response": response });
     }
 
-    pub(super) fn item(&mut self, kind: &str, at: usize, element: &Json) -> Frame {
-        self.frame(kind, members! { "output_index": at as u64, "item": element })
+    pub(super) fn item(&mut self, kind: &str, at: usize, element: &Json) {
+        self.push_event(kind, members! { "output_index": at as u64, "item": element });
     }
 
     pub(super) fn element_event(
         &mut self,
         kind: &str,
-        at: usize,
-        id: &str,
+        place: PartPlace<'_>,
         fill: impl FnOnce(&mut json::Object<'_>),
-    ) -> Frame {
-        self.frame(kind, |o| {
-            o.string("item_id", id).number("output_index", at as u64);
+    ) {
+        self.push_event(kind, |o| {
+            o.string("item_id", place.id).number("output_index", place.at as u64);
             fill(o);
-        })
+        });
     }
 
-    pub(super) fn part(
+    pub(super) fn content_event(
         &mut self,
         kind: &str,
-        at: usize,
-        id: &str,
-        number: usize,
-        part: &Json,
-    ) -> Frame {
-        self.element_event(kind, at, id, members! { "content_index": number as u64, "part": part })
+        place: PartPlace<'_>,
+        fill: impl FnOnce(&mut json::Object<'_>),
+    ) {
+        self.element_event(kind, place, |o| {
+            o.number("content_index", place.number as u64);
+            fill(o);
+        });
     }
 
-    pub(super) fn summary(
+    fn summary(
         &mut self,
         kind: &str,
-        at: usize,
-        id: &str,
-        number: usize,
+        place: PartPlace<'_>,
         fill: impl FnOnce(&mut json::Object<'_>),
-    ) -> Frame {
-        self.element_event(kind, at, id, |o| {
-            o.number("summary_index", number as u64);
+    ) {
+        self.element_event(kind, place, |o| {
+            o.number("summary_index", place.number as u64);
             fill(o);
-        })
+        });
     }
 
-    pub(super) fn summary_done(
-        &mut self,
-        at: usize,
-        id: &str,
-        number: usize,
-        text: &str,
-        out: &mut Vec<Frame>,
-    ) {
-        out.push(self.summary(
-            "response.reasoning_summary_text.done",
-            at,
-            id,
-            number,
-            members! {
-                "text": text,
-            },
-        ));
-        out.push(self.summary(
-            "response.reasoning_summary_part.done",
-            at,
-            id,
-            number,
-            members! {
-                "part": summary_part(text),
-            },
-        ));
+    pub(super) fn part(&mut self, kind: &str, place: PartPlace<'_>, part: &Json) {
+        self.content_event(kind, place, members! { "part": part });
     }
 
-    pub(super) fn thinking_done(
-        &mut self,
-        at: usize,
-        id: &str,
-        number: usize,
-        text: &str,
-        out: &mut Vec<Frame>,
-    ) {
-        out.push(self.element_event(
-            "response.reasoning_text.done",
-            at,
-            id,
-            members! {
-                "content_index": number as u64, "text": text,
-            },
-        ));
-        out.push(self.part("response.content_part.done", at, id, number, &thinking_part(text)));
+    pub(super) fn summary_added(&mut self, place: PartPlace<'_>) {
+        let part = members! { "part": summary_part("") };
+        self.summary("response.reasoning_summary_part.added", place, part);
     }
 
-    pub(super) fn text_delta(&mut self, at: usize, id: &str, number: usize, text: &str) -> Frame {
-        self.element_event(
-            "response.output_text.delta",
-            at,
-            id,
-            members! {
-                "content_index": number as u64, "delta": text, "logprobs": [],
-            },
-        )
+    pub(super) fn summary_delta(&mut self, place: PartPlace<'_>, text: &str) {
+        let delta = "response.reasoning_summary_text.delta";
+        self.summary(delta, place, members! { "delta": text });
     }
 
-    pub(super) fn text_done(
-        &mut self,
-        at: usize,
-        id: &str,
-        number: usize,
-        part: &Json,
-        out: &mut Vec<Frame>,
-    ) {
+    pub(super) fn summary_done(&mut self, place: PartPlace<'_>, text: &str) {
+        let part = members! { "part": summary_part(text) };
+        self.summary("response.reasoning_summary_text.done", place, members! { "text": text });
+        self.summary("response.reasoning_summary_part.done", place, part);
+    }
+
+    pub(super) fn thinking_delta(&mut self, place: PartPlace<'_>, text: &str) {
+        self.content_event("response.reasoning_text.delta", place, members! { "delta": text });
+    }
+
+    pub(super) fn thinking_done(&mut self, place: PartPlace<'_>, text: &str) {
+        self.content_event("response.reasoning_text.done", place, members! { "text": text });
+        self.part("response.content_part.done", place, &thinking_part(text));
+    }
+
+    pub(super) fn text_delta(&mut self, place: PartPlace<'_>, text: &str) {
+        let delta = members! { "delta": text, "logprobs": [] };
+        self.content_event("response.output_text.delta", place, delta);
+    }
+
+    pub(super) fn text_done(&mut self, place: PartPlace<'_>, part: &Json) {
         let text = part.tree().root().name_of("text").unwrap_or_default();
-        out.push(self.element_event(
-            "response.output_text.done",
-            at,
-            id,
-            members! {
-                "content_index": number as u64, "text": text, "logprobs": [],
-            },
-        ));
-        out.push(self.part("response.content_part.done", at, id, number, part));
+        let done = members! { "text": text, "logprobs": [] };
+        self.content_event("response.output_text.done", place, done);
+        self.part("response.content_part.done", place, part);
     }
 }
 
 impl LiveItem {
     pub(super) fn new(at: usize, id: String, kind: EventFamily, part: usize) -> Self {
         Self { at, id, kind, part, said: String::new(), has_said: false }
+    }
+
+    pub(super) fn place(&self) -> PartPlace<'_> {
+        PartPlace { at: self.at, id: &self.id, number: self.part }
     }
 }
 
