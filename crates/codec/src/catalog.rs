@@ -153,18 +153,13 @@ impl Catalog {
     }
 
     fn family_of(&self, model: &str) -> Arc<Profile> {
-        let mut best: Option<(usize, &Arc<Profile>)> = None;
-        for row in &self.profiles {
-            if let Some(length) = row.longest_match(model)
-                && best.is_none_or(|(longest, _)| length > longest)
-            {
-                best = Some((length, row));
-            }
-        }
-        match best {
-            Some((_, row)) => Arc::clone(row),
-            None => Arc::new(Profile { name: "unknown".to_owned(), ..Profile::default() }),
-        }
+        let matches = self.profiles.iter().filter_map(|row| Some((row.longest_match(model)?, row)));
+        // The first of equally long matches wins.
+        let best = matches.rev().max_by_key(|(length, _)| *length);
+        best.map_or_else(
+            || Arc::new(Profile { name: "unknown".to_owned(), ..Profile::default() }),
+            |(_, row)| Arc::clone(row),
+        )
     }
 
     /// Returns the default provider of a wire: its first row.
@@ -297,28 +292,20 @@ fn suggestion(close: &[Name]) -> String {
 
 /// Returns the provider row of a chat model's vendor.
 fn chat_provider(model: &str) -> &'static str {
-    let begins = |starts: &[&str]| starts.iter().any(|start| model.starts_with(start));
+    const VENDORS: [(&str, &[&str]); 9] = [
+        ("compatible", &["gpt-oss"]),
+        ("openai-chat", &["gpt", "o1", "o3", "o4", "chatgpt", "codex"]),
+        ("xai-chat", &["grok"]),
+        ("deepseek", &["deepseek"]),
+        ("moonshot", &["kimi", "moonshot"]),
+        ("mistral", &["mistral", "magistral", "ministral", "devstral", "codestral", "pixtral"]),
+        ("zai", &["glm"]),
+        ("minimax", &["MiniMax", "minimax"]),
+        ("qwen", &["qwen", "qwq", "qvq"]),
+    ];
     if model.contains('/') {
-        "openrouter"
-    } else if model.starts_with("gpt-oss") {
-        "compatible"
-    } else if begins(&["gpt", "o1", "o3", "o4", "chatgpt", "codex"]) {
-        "openai-chat"
-    } else if begins(&["grok"]) {
-        "xai-chat"
-    } else if begins(&["deepseek"]) {
-        "deepseek"
-    } else if begins(&["kimi", "moonshot"]) {
-        "moonshot"
-    } else if begins(&["mistral", "magistral", "ministral", "devstral", "codestral", "pixtral"]) {
-        "mistral"
-    } else if begins(&["glm"]) {
-        "zai"
-    } else if begins(&["MiniMax", "minimax"]) {
-        "minimax"
-    } else if begins(&["qwen", "qwq", "qvq"]) {
-        "qwen"
-    } else {
-        "compatible"
+        return "openrouter";
     }
+    let is_its = |starts: &[&str]| starts.iter().any(|start| model.starts_with(start));
+    VENDORS.iter().find(|(_, starts)| is_its(starts)).map_or("compatible", |(name, _)| name)
 }

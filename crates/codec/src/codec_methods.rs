@@ -1,60 +1,73 @@
 //! The methods of [`Codec`](crate::Codec) that every wire implements by calling its modules.
 
-/// Implements them in the `mod.rs` of a wire, which has the modules `wire`, `decode`, `encode` and
-/// `stream`.
+/// The names that the `mod.rs` of a wire and [`codec_methods!`] use.
+pub(crate) mod prelude {
+    pub(crate) use bytes::Bytes;
+    pub(crate) use throughline_core::{Call, EncodedRequest, Reply, Request, Target, Wire};
+    pub(crate) use throughline_json::{Name, Node, Tree};
+
+    pub(crate) use crate::{
+        AuditContext, Codec, CodecError, DecodeContext, Decoder, Document, Encoder, Findings,
+        Framing, PathStyle, Rule,
+    };
+}
+
+/// Implements them in the `mod.rs` of a wire, which has the modules `wire`, `decode`, `encode`,
+/// `stream` and `contract`.
 macro_rules! codec_methods {
-    ($decoder:ty, $encoder:ty) => {
-        fn recognise(&self, document: ::throughline_json::Node<'_>) -> Option<$crate::Document> {
+    ($wire:expr, $decoder:ty, $encoder:ty) => {
+        fn wire(&self) -> Wire {
+            $wire
+        }
+
+        fn recognise(&self, document: Node<'_>) -> Option<Document> {
             wire::recognise(document)
         }
 
-        fn encode(
-            &self,
-            call: &::throughline_core::Call,
-        ) -> Result<::throughline_core::EncodedRequest, $crate::CodecError> {
+        fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
             Ok(encode::encode(call))
         }
 
         fn decode_request(
             &self,
-            request: &::throughline_core::Request,
-            context: &$crate::DecodeContext,
-        ) -> Result<::throughline_core::Call, $crate::CodecError> {
-            let tree = ::throughline_json::Tree::parse(request.body.clone())?;
-            decode::decode_request(request, &tree, context)
+            request: &Request,
+            context: &DecodeContext,
+        ) -> Result<Call, CodecError> {
+            decode::decode_request(request, &Tree::parse(request.body.clone())?, context)
         }
 
         fn decode_parsed(
             &self,
-            request: &::throughline_core::Request,
-            body: &::throughline_json::Tree,
-            context: &$crate::DecodeContext,
-        ) -> Result<::throughline_core::Call, $crate::CodecError> {
+            request: &Request,
+            body: &Tree,
+            context: &DecodeContext,
+        ) -> Result<Call, CodecError> {
             decode::decode_request(request, body, context)
         }
 
-        fn decode_reply(
-            &self,
-            body: &::bytes::Bytes,
-            context: &$crate::DecodeContext,
-        ) -> Result<::throughline_core::Reply, $crate::CodecError> {
+        fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
             decode::decode_reply(body, context)
         }
 
-        fn encode_reply(
-            &self,
-            reply: &::throughline_core::Reply,
-        ) -> Result<::bytes::Bytes, $crate::CodecError> {
-            let reply = $crate::empty_text::without_empty_texts(reply, &self.wire());
+        fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
+            let reply = crate::empty_text::without_empty_texts(reply, &self.wire());
             Ok(encode::encode_reply(&reply).bytes().clone())
         }
 
-        fn decoder(&self, context: &$crate::DecodeContext) -> Box<dyn $crate::Decoder> {
+        fn decoder(&self, context: &DecodeContext) -> Box<dyn Decoder> {
             Box::new(<$decoder>::new(context.clone()))
         }
 
-        fn encoder(&self) -> Box<dyn $crate::Encoder> {
+        fn encoder(&self) -> Box<dyn Encoder> {
             Box::new(<$encoder>::default())
+        }
+
+        fn rules(&self) -> &'static [&'static Rule] {
+            &contract::RULES
+        }
+
+        fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
+            contract::inspect(case, findings);
         }
     };
 }

@@ -1,7 +1,9 @@
 //! Decisions that all wires share when an Item comes from another wire: whether it is sent, and
 //! which Fate or warning is recorded. Each wire's encoder chooses the representation.
 
-use throughline_core::{Call, ElisionReason, Fate, Item, ReshapeKind, Thought, Tool, Wire};
+use throughline_core::{
+    Call, ElisionReason, Fate, Item, OutputFormat, ReshapeKind, Thought, Tool, Wire,
+};
 use throughline_json::Json;
 
 use crate::draft::{self, Draft};
@@ -9,7 +11,7 @@ use crate::seal_policy::{self, CallerThought};
 
 /// Returns the Fate of an Item that is written in this wire's format. Items created by the caller
 /// count as kept, because they have no original format.
-pub(crate) fn said(item: &Item, seals: ElisionReason) -> Fate {
+pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
     match &item.native {
         Some(_) => draft::reshaped_fate(item, ReshapeKind::OtherWire, seals),
         None => draft::kept_fate(item),
@@ -27,7 +29,7 @@ pub(crate) fn thought(
     let (way, fate) = seal_policy::apply_replay_policy(draft, call, item, thought, wire);
     let part = match way {
         CallerThought::Typed(payload) => Some(payload),
-        CallerThought::Text(said) => Some(text(&said)),
+        CallerThought::Text(envelope) => Some(text(&envelope)),
         CallerThought::Apart => None,
     };
     (part, fate)
@@ -42,11 +44,11 @@ pub(crate) fn arguments(args: &Json) -> Json {
 }
 
 /// Returns the encoded media, or warns that this wire cannot carry it.
-pub(crate) fn media(draft: &mut Draft<'_>, worded: Option<Json>) -> Option<Json> {
-    if worded.is_none() {
+pub(crate) fn media(draft: &mut Draft<'_>, encoded: Option<Json>) -> Option<Json> {
+    if encoded.is_none() {
         draft.warn("media", "this wire cannot carry this kind of media; it was omitted");
     }
-    worded
+    encoded
 }
 
 /// Returns a wire-specific part of a tool result if it belongs to the wire being written; else
@@ -59,11 +61,55 @@ pub(crate) fn native_part_or_warn(draft: &mut Draft<'_>, wire: &Wire, part: &Jso
     is_own.then(|| part.clone())
 }
 
+/// Returns the changes of the settings `temperature`, `top_p` and `top_k`, by their names on the
+/// wire. `refusal` returns the warning for a setting that the model rejects.
+pub(crate) fn sampling_changes(
+    draft: &mut Draft<'_>,
+    call: &Call,
+    names: &[&'static str],
+    is_reconsidered: bool,
+    refusal: impl Fn(&str) -> Option<&'static str>,
+) -> Vec<(&'static str, Option<Json>)> {
+    let settings = &call.settings;
+    let all = [
+        (&settings.temperature, draft.differs(|s| &s.temperature)),
+        (&settings.top_p, draft.differs(|s| &s.top_p)),
+        (&settings.top_k, draft.differs(|s| &s.top_k)),
+    ];
+    let mut changes = Vec::new();
+    for (name, (value, differs)) in names.iter().copied().zip(all) {
+        match refusal(name).filter(|_| value.is_some() && (differs || is_reconsidered)) {
+            Some(message) => {
+                draft.warn(name, message);
+                changes.push((name, None));
+            }
+            None if differs => changes.push((name, value.clone())),
+            None => {}
+        }
+    }
+    changes
+}
+
+/// Returns the requested output schema and its name, or warns that JSON requires a schema here.
+pub(crate) fn output_schema<'c>(
+    draft: &mut Draft<'_>,
+    call: &'c Call,
+) -> Option<(Option<&'c str>, &'c Json)> {
+    match call.settings.output.as_ref()? {
+        OutputFormat::Schema { name, schema, .. } => Some((name.as_deref(), schema)),
+        OutputFormat::Json => {
+            let message = "this wire supports JSON output only with a schema; it was omitted";
+            draft.warn("output", message);
+            None
+        }
+    }
+}
+
 /// Encodes a tool declared on another wire; warns instead if another provider runs the tool.
 pub(crate) fn tool(
     draft: &mut Draft<'_>,
     tool: &Tool,
-    word: impl FnOnce(&mut Draft<'_>) -> Json,
+    encode: impl FnOnce(&mut Draft<'_>) -> Json,
 ) -> Option<Json> {
     if tool.hosted {
         let name = &tool.name;
@@ -71,5 +117,5 @@ pub(crate) fn tool(
         return None;
     }
     draft.warn_about_cache_markers(tool.native.as_ref());
-    Some(word(draft))
+    Some(encode(draft))
 }

@@ -39,17 +39,13 @@ fn detect_stream(bytes: &Bytes, framing: Framing) -> Option<Detection> {
         return None;
     }
     delivered.iter().take(8).find_map(|frame| {
-        if framing == Framing::EventStream {
-            let (wire, document) = (Wire::BEDROCK_CONVERSE, Document::Event);
-            return Some(Detection { wire, document, framing: Some(framing) });
-        }
-        let tree = Tree::parse(frame.data.clone()).ok()?;
-        let (wire, document) = recognise(&tree)?;
-        (document == Document::Event || wire == Wire::GEMINI).then_some(Detection {
-            wire,
-            document: Document::Event,
-            framing: Some(framing),
-        })
+        let (wire, document) = match framing {
+            Framing::EventStream => (Wire::BEDROCK_CONVERSE, Document::Event),
+            _ => recognise(&Tree::parse(frame.data.clone()).ok()?)?,
+        };
+        let is_event = document == Document::Event || wire == Wire::GEMINI;
+        let (document, framing) = (Document::Event, Some(framing));
+        is_event.then_some(Detection { wire, document, framing })
     })
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Reply, StopReason, Thought};
+use throughline_core::{
+    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Thought, Usage, Wire,
+};
 use throughline_json::{Json, Name, Node};
 
 use crate::empty_text::EmptyTextFilter;
 use crate::frame::{Frame, FrameWriter, Framer, Framing};
-use crate::item_reader::named_member;
+use crate::item_reader::{ItemReader, ReadPart, named_member};
 use crate::{Codec, CodecError, DecodeContext, Decoder, Encoder};
 
 /// Decodes bytes to Events: a framer followed by a wire's decoder.
@@ -20,13 +22,13 @@ pub struct StreamDecoder {
 
 impl StreamDecoder {
     /// Creates a decoder with the codec's default framing.
-    pub fn new(codec: &dyn Codec, asked: &DecodeContext) -> Self {
-        Self::with_framing(codec, asked, codec.framing())
+    pub fn new(codec: &dyn Codec, context: &DecodeContext) -> Self {
+        Self::with_framing(codec, context, codec.framing())
     }
 
     /// Creates a decoder with the given framing.
-    pub fn with_framing(codec: &dyn Codec, asked: &DecodeContext, framing: Framing) -> Self {
-        let (framer, decoder) = (Framer::new(framing), codec.decoder(asked));
+    pub fn with_framing(codec: &dyn Codec, context: &DecodeContext, framing: Framing) -> Self {
+        let (framer, decoder) = (Framer::new(framing), codec.decoder(context));
         Self { framer, decoder, frames: Vec::new(), has_ended: false }
     }
 
@@ -128,13 +130,104 @@ pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     events
 }
 
-/// Ends a streamed response. The Items of a broken stream are marked as truncated.
-pub(crate) fn ended_event(mut reply: Reply) -> Event {
-    reply.items.sort_by_key(|item| item.place);
-    if reply.stop == StopReason::Cut {
-        reply.items.iter_mut().for_each(Item::mark_truncated);
+/// The response that a decoder assembles from a stream, with the Events of the current frame.
+pub(crate) struct StreamedReply {
+    pub(crate) context: DecodeContext,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) id: Option<Name>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) usage: Usage,
+    pub(crate) extras: Vec<(Name, Json)>,
+    pub(crate) has_begun: bool,
+    pub(crate) has_ended: bool,
+    pub(crate) events: Vec<Event>,
+    wire: Wire,
+}
+
+impl StreamedReply {
+    pub(crate) fn new(context: DecodeContext, wire: Wire) -> Self {
+        Self {
+            origin: Arc::clone(&context.target.origin),
+            context,
+            id: None,
+            items: Vec::new(),
+            usage: Usage::default(),
+            extras: Vec::new(),
+            has_begun: false,
+            has_ended: false,
+            events: Vec::new(),
+            wire,
+        }
     }
-    Event::Ended(Box::new(reply))
+
+    /// Records the id and the Origin of the response.
+    pub(crate) fn begin(&mut self, id: Option<Name>, model: Option<&str>, routed: Option<Name>) {
+        self.has_begun = true;
+        self.id = id;
+        self.origin = self.context.origin(model, routed);
+        self.events.push(Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) });
+    }
+
+    pub(crate) fn open(&mut self, index: u32, item: &Item) {
+        self.events.push(opened_event(index, item));
+    }
+
+    pub(crate) fn add_delta(&mut self, index: u32, delta: Delta) {
+        self.events.push(Event::Delta { index, delta });
+    }
+
+    pub(crate) fn close(&mut self, index: u32, item: Item) {
+        self.items.push(item.clone());
+        self.events.push(Event::Closed { index, item: Box::new(item) });
+    }
+
+    pub(crate) fn set_usage(&mut self, usage: Usage) {
+        self.usage = usage;
+        self.events.push(Event::Usage(usage));
+    }
+
+    /// Passes on an event that this wire does not define.
+    pub(crate) fn pass_on(&mut self, event: Node<'_>) {
+        self.events.push(Event::Alien(event.json()));
+    }
+
+    /// Ends the response. The Items of a broken stream are marked as truncated.
+    pub(crate) fn end(&mut self, stop: StopReason) {
+        self.has_ended = true;
+        let mut items = std::mem::take(&mut self.items);
+        items.sort_by_key(|item| item.place);
+        if stop == StopReason::Cut {
+            items.iter_mut().for_each(Item::mark_truncated);
+        }
+        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
+        let extras = std::mem::take(&mut self.extras);
+        let reply = Reply { id, items, stop, usage, origin, extras };
+        self.events.push(Event::Ended(Box::new(reply)));
+    }
+
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    pub(crate) fn reader(&self) -> ItemReader<'_> {
+        let wire = self.wire.clone();
+        ItemReader::for_reply(&self.context, wire, &self.origin, self.id.as_ref())
+    }
+
+    /// Reads one part of the response.
+    pub(crate) fn item(&self, part: u32, json: &Json, is_assembled: bool, read: ReadPart) -> Item {
+        let place = ItemPosition { message: 0, part };
+        let mut item = read(&mut self.reader(), place, Role::Assistant, json.tree().root(), None);
+        if let Some(native) = &mut item.native {
+            native.assembled = is_assembled;
+        }
+        item
+    }
+}
+
+/// Returns the members of a reply that its Items do not represent, if it came from this wire.
+pub(crate) fn own_extras<'r>(reply: &'r Reply, wire: &Wire) -> &'r [(Name, Json)] {
+    if reply.origin.wire == *wire { &reply.extras } else { &[] }
 }
 
 /// Sets a member of a response that is assembled from a stream.
@@ -152,36 +245,16 @@ pub(crate) fn text_delta(body: &Body) -> Option<Delta> {
         Body::Thought(thought) if !thought.content.is_empty() => {
             Some(Delta::Thought(Arc::clone(&thought.content)))
         }
-        Body::Text(_)
-        | Body::Thought(_)
-        | Body::Call(_)
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
+        _ => None,
     }
 }
 
 /// Returns the Event that opens an Item before it has content.
 pub(crate) fn opened_event(index: u32, item: &Item) -> Event {
     let id = item.native.as_ref().and_then(|native| native.id.clone());
-    Event::Opened { index, id, body: empty_body(&item.body) }
-}
-
-/// Returns a body with its kind, names and ids but without text content.
-pub(crate) fn empty_body(body: &Body) -> Body {
-    let empty = || Name::from("");
-    match body {
-        Body::Text(_) => Body::Text(empty()),
-        Body::Thought(thought) => Body::Thought(Thought { content: empty(), ..thought.clone() }),
-        Body::Media(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => body.clone(),
+    let mut body = item.body.clone();
+    if let Body::Text(text) | Body::Thought(Thought { content: text, .. }) = &mut body {
+        *text = Name::default();
     }
+    Event::Opened { index, id, body }
 }

@@ -83,9 +83,14 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Creates a frame without an event name.
+    pub(crate) fn data(data: Bytes) -> Self {
+        Self { event: None, data, exception: false }
+    }
+
     /// Creates a frame with a JSON document.
     pub(crate) fn json(event: Option<Arc<str>>, json: &Json) -> Self {
-        Self { event, data: json.bytes().clone(), exception: false }
+        Self { event, ..Self::data(json.bytes().clone()) }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Creates the Items of one decoded request or response. The decoders of all wires share it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use throughline_core::{
@@ -12,9 +11,13 @@ use throughline_json::{Json, Label, Name, Node};
 use crate::call_ids::CallTracker;
 use crate::{DecodeContext, find_seals};
 
+/// Reads one part of a message.
+pub(crate) type ReadPart =
+    fn(&mut ItemReader<'_>, ItemPosition, Role, Node<'_>, Option<&Arc<Envelope>>) -> Item;
+
 /// The state of one document while it is decoded.
 pub(crate) struct ItemReader<'a> {
-    pub(crate) context: Cow<'a, DecodeContext>,
+    pub(crate) context: &'a DecodeContext,
     pub(crate) origin: Arc<Origin>,
     pub(crate) side: Direction,
     pub(crate) calls: CallTracker,
@@ -26,12 +29,12 @@ pub(crate) struct ItemReader<'a> {
 impl<'a> ItemReader<'a> {
     pub(crate) fn for_request(context: &'a DecodeContext, wire: Wire) -> Self {
         let (origin, no_id) = (&context.target.origin, Name::default());
-        let reader = Self::for_reply(Cow::Borrowed(context), wire, origin, Some(&no_id));
+        let reader = Self::for_reply(context, wire, origin, Some(&no_id));
         Self { side: Direction::Request, ..reader }
     }
 
     pub(crate) fn for_reply(
-        context: Cow<'a, DecodeContext>,
+        context: &'a DecodeContext,
         wire: Wire,
         origin: &Arc<Origin>,
         id: Option<&Name>,
@@ -61,6 +64,38 @@ impl<'a> ItemReader<'a> {
         item.native = Some(native);
         item.origin = (role == Role::Assistant).then(|| Arc::clone(&self.origin));
         item
+    }
+
+    /// Reads the parts of a message in `content`: a list, or a string, which is one text. A message
+    /// without parts is kept as one unknown Item.
+    pub(crate) fn message_items(
+        &mut self,
+        index: usize,
+        role: Role,
+        message: Node<'_>,
+        content: Option<Node<'_>>,
+        read: ReadPart,
+    ) -> Vec<Item> {
+        let parts = || content.into_iter().flat_map(Node::elements);
+        let envelope = Arc::new(Envelope { json: message.json(), parts: parts().count().max(1) });
+        if parts().next().is_none() {
+            let (body, json) = match content.and_then(Node::name) {
+                Some(text) => (Body::Text(text), content.unwrap_or(message).json()),
+                None => (Body::Unknown, message.json()),
+            };
+            let native = self.native(json, Some(&envelope));
+            return vec![self.item(ItemPosition::new(index, 0), role, body, native)];
+        }
+        let place = |at| ItemPosition::new(index, at);
+        let item = |(at, part)| read(self, place(at), role, part, Some(&envelope));
+        parts().enumerate().map(item).collect()
+    }
+
+    /// Reads the parts of a response.
+    pub(crate) fn reply_items(&mut self, parts: Option<Node<'_>>, read: ReadPart) -> Vec<Item> {
+        let parts = parts.into_iter().flat_map(Node::elements).enumerate();
+        let item = |(at, part)| read(self, ItemPosition::new(0, at), Role::Assistant, part, None);
+        parts.map(item).collect()
     }
 
     pub(crate) fn native(&self, json: Json, envelope: Option<&Arc<Envelope>>) -> NativePart {
@@ -123,10 +158,11 @@ pub(crate) fn named_member((key, value): (Node<'_>, Node<'_>)) -> (Name, Json) {
 
 /// Reads a list of tools. `read` returns a tool without its native part.
 pub(crate) fn read_tools(
-    tools: Node<'_>,
+    tools: Option<Node<'_>>,
     wire: &Wire,
     read: impl Fn(Node<'_>) -> Tool,
 ) -> Vec<Tool> {
+    let Some(tools) = tools else { return Vec::new() };
     let elements: Vec<_> = tools.elements().collect();
     let envelope = Arc::new(Envelope { json: tools.json(), parts: elements.len() });
     let tool = |node: Node<'_>| {

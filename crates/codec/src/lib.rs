@@ -105,40 +105,48 @@ pub trait Codec: Send + Sync {
     /// Returns which part of an exchange `document` is, if it looks like this wire.
     fn recognise(&self, document: Node<'_>) -> Option<Document>;
 
-    /// Returns the model that the request names.
-    fn model_of(&self, request: &Request) -> Option<Name>;
+    /// Returns the model that the request names; by default, the member `model` of its body.
+    fn model_of(&self, request: &Request) -> Option<Name> {
+        Tree::parse(request.body.clone()).ok()?.root().name_of("model")
+    }
 
     /// Returns the path of a request to `target`, relative to the provider's base URL.
     fn path(&self, target: &Target, stream: bool) -> String;
 
     /// Returns the framing that this wire normally uses for streams.
-    fn framing(&self) -> Framing;
+    fn framing(&self) -> Framing {
+        Framing::Sse
+    }
 
     /// Encodes a Call and reports a Fate for every Item and Seal and a warning for every lost
     /// setting.
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
-    /// Decodes a request addressed to `asked.target`. Replayed output is attributed to that target.
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError>;
+    /// Decodes a request addressed to `context.target`. Replayed output is attributed to that target.
+    fn decode_request(
+        &self,
+        request: &Request,
+        context: &DecodeContext,
+    ) -> Result<Call, CodecError>;
 
     /// Decodes a request whose body is already parsed.
     fn decode_parsed(
         &self,
         request: &Request,
         _body: &Tree,
-        asked: &DecodeContext,
+        context: &DecodeContext,
     ) -> Result<Call, CodecError> {
-        self.decode_request(request, asked)
+        self.decode_request(request, context)
     }
 
-    /// Decodes a complete response to a request that was sent to `asked.target`.
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError>;
+    /// Decodes a complete response to a request that was sent to `context.target`.
+    fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError>;
 
     /// Encodes a complete response.
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError>;
 
     /// Returns a decoder for one streamed response.
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder>;
+    fn decoder(&self, context: &DecodeContext) -> Box<dyn Decoder>;
 
     /// Returns an encoder for one streamed response.
     fn encoder(&self) -> Box<dyn Encoder>;

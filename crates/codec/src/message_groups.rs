@@ -3,9 +3,20 @@
 use throughline_core::{Body, Item, Role, Wire};
 
 /// The Items of one outgoing message.
-pub(crate) struct MessageGroup<'i, S> {
-    pub(crate) speaker: S,
+pub(crate) struct MessageGroup<'i> {
+    pub(crate) speaker: Role,
     pub(crate) items: Vec<&'i Item>,
+}
+
+/// Returns the name of a role in the messages of most wires.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::System => "system",
+        Role::Developer => "developer",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    }
 }
 
 /// Splits off the leading system Items, which go to the top-level system prompt. System Items that
@@ -52,13 +63,13 @@ pub(crate) fn sendable_order(
 
 /// Groups Items into messages. Message borders from this wire are kept. Items from elsewhere join
 /// adjacent Items of the same speaker, because most wires require alternating turns.
-pub(crate) fn groups<'i, S: PartialEq + Copy>(
+pub(crate) fn groups<'i>(
     items: impl IntoIterator<Item = &'i Item>,
     wire: &Wire,
-    speaker: impl Fn(&Item) -> S,
-) -> Vec<MessageGroup<'i, S>> {
+    speaker: impl Fn(&Item) -> Role,
+) -> Vec<MessageGroup<'i>> {
     let is_native = |item: &Item| item.native_on(wire).is_some();
-    let mut groups: Vec<MessageGroup<'i, S>> = Vec::new();
+    let mut groups: Vec<MessageGroup<'i>> = Vec::new();
     for item in items {
         let now = speaker(item);
         if let Some(group) = groups.last_mut().filter(|group| group.speaker == now)

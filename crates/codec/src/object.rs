@@ -64,6 +64,53 @@ macro_rules! put_members {
     };
 }
 
+/// Iterates over the members of an object except those with these names.
+pub(crate) fn members_except<'t>(
+    node: Node<'t>,
+    names: &[&str],
+) -> impl Iterator<Item = (Node<'t>, Node<'t>)> {
+    node.members().filter(|(key, _)| !names.iter().any(|name| key.is(name)))
+}
+
+/// Copies members of another object.
+pub(crate) fn copy_members<'t>(
+    o: &mut json::Object<'_>,
+    members: impl IntoIterator<Item = (Node<'t>, Node<'t>)>,
+) {
+    for (key, value) in members {
+        o.node(&key.text().unwrap_or_default(), value);
+    }
+}
+
+/// Writes members that were read from another document.
+pub(crate) fn put_all<'m>(
+    o: &mut json::Object<'_>,
+    members: impl IntoIterator<Item = &'m (Name, Json)>,
+) {
+    for (key, value) in members {
+        o.raw(key, value);
+    }
+}
+
+/// Writes members, with one more after the member `after`, or at the end.
+pub(crate) fn put_all_with<'m>(
+    o: &mut json::Object<'_>,
+    members: impl IntoIterator<Item = &'m (Name, Json)>,
+    after: &str,
+    (key, value): (&str, &Json),
+) {
+    let mut added = Some(value);
+    for (name, member) in members {
+        o.raw(name, member);
+        if let Some(value) = added.take_if(|_| **name == *after) {
+            o.raw(key, value);
+        }
+    }
+    if let Some(value) = added {
+        o.raw(key, value);
+    }
+}
+
 /// A value that the macros can write.
 pub(crate) trait Value {
     fn put(&self, o: &mut json::Object<'_>, key: &str);

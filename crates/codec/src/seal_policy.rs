@@ -1,8 +1,8 @@
 //! Decides which Seals may be sent to a target, and how a thought created by the caller is sent.
 
 use throughline_core::{
-    Body, Call, Digest, Disposition, ElisionReason, Fate, Item, ReplayForm, ReshapeKind, Target,
-    Thought, Wire, tag::tag_of,
+    Body, Call, Digest, Disposition, ElisionReason, Fate, Item, ReplayForm, ReshapeKind, Role,
+    Target, Thought, Wire, tag::tag_of,
 };
 use throughline_json::Json;
 
@@ -74,6 +74,12 @@ pub(crate) fn apply_replay_policy(
             (CallerThought::Apart, fate(Disposition::Elided(ElisionReason::ByPolicy)))
         }
     }
+}
+
+/// Returns the speaker of an Item on a wire on which either the model or the user speaks.
+pub(crate) fn speaker(call: &Call, item: &Item, wire: &Wire) -> Role {
+    let is_models = item.role == Role::Assistant && !is_caller_text(call, item, wire);
+    if is_models { Role::Assistant } else { Role::User }
 }
 
 /// Returns whether an Item is a caller's thought that is sent as text. The model did not produce

@@ -94,10 +94,9 @@ impl Endpoint {
         credential: CredentialSource,
     ) -> Result<Self, InvalidEndpoint> {
         let name = name.into();
-        let base = match parse_base_url(base_url) {
-            Ok(base) => base,
-            Err(problem) => return Err(InvalidEndpoint { name, problem: Name::from(problem) }),
-        };
+        let invalid =
+            |problem| InvalidEndpoint { name: Arc::clone(&name), problem: Name::from(problem) };
+        let base = parse_base_url(base_url).map_err(invalid)?;
         let scheme = Scheme::for_row(&row, base.host_str().unwrap_or_default());
         Ok(Self { name, row, credential, scheme, options: EndpointOptions::default(), base })
     }
@@ -118,10 +117,8 @@ impl Endpoint {
     /// contains.
     pub(crate) fn url(&self, path: &str) -> Result<Url, UpstreamError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let query = match self.scheme {
-            Scheme::Google => strip_query_keys(query),
-            Scheme::Anthropic | Scheme::Bearer | Scheme::Azure => query.to_owned(),
-        };
+        let is_google = self.scheme == Scheme::Google;
+        let query = if is_google { strip_query_keys(query) } else { query.to_owned() };
         let mut text = [self.base.as_str().trim_end_matches('/'), path].concat();
         if !query.is_empty() {
             text.push_str(&["?", &query].concat());
@@ -137,12 +134,7 @@ impl Endpoint {
 
     /// Returns whether the client's key is forwarded, if it sends one.
     pub(crate) fn accepts_client_key(&self) -> bool {
-        match self.credential {
-            CredentialSource::Caller | CredentialSource::Open => true,
-            CredentialSource::Key(_) | CredentialSource::Aws(_) | CredentialSource::Missing(_) => {
-                false
-            }
-        }
+        matches!(self.credential, CredentialSource::Caller | CredentialSource::Open)
     }
 
     /// Selects the credentials of a request.

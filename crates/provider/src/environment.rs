@@ -79,9 +79,9 @@ pub fn address_from_env(
     lookup: EnvLookup<'_>,
 ) -> Result<Option<EnvAddress>, EnvWarning> {
     let Some((address, variable)) = find_address(row, lookup) else { return Ok(None) };
-    let unheard = |problem| EnvWarning { variable: Arc::clone(&variable), problem };
-    let address = address.ok_or_else(|| unheard("it is not a region such as eu-west-1"))?;
-    parse_base_url(&address).map_err(unheard)?;
+    let warning = |problem| EnvWarning { variable: Arc::clone(&variable), problem };
+    let address = address.ok_or_else(|| warning("it is not a region such as eu-west-1"))?;
+    parse_base_url(&address).map_err(warning)?;
     Ok(Some(EnvAddress { base_url: Name::from(address), variable }))
 }
 
@@ -118,27 +118,24 @@ fn region(lookup: EnvLookup<'_>) -> Option<(String, &'static str)> {
 /// Returns the address and its variable; the address is `None` if the value cannot be part of one.
 fn find_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(Option<String>, Name)> {
     let address = &*row.base_url;
-    if is_self_hosted(row) {
+    let (address, variable) = if is_self_hosted(row) {
         let (address, variable) = self_hosted_address(row, lookup)?;
         return Some((Some(address), variable));
-    }
-    if address.contains("{resource}") {
+    } else if address.contains("{resource}") {
         let variable = "AZURE_OPENAI_ENDPOINT";
         let endpoint = non_empty(variable, lookup)?;
         let endpoint = endpoint.trim_end_matches('/').trim_end_matches("/openai/v1");
-        return Some((Some([endpoint, "/openai/v1"].concat()), Name::from(variable)));
-    }
-    if address.contains("{account}") {
+        (Some([endpoint, "/openai/v1"].concat()), variable)
+    } else if address.contains("{account}") {
         let variable = "SNOWFLAKE_ACCOUNT";
-        let account = non_empty(variable, lookup)?;
-        return Some((Some(address.replace("{account}", &account)), Name::from(variable)));
-    }
-    if address.contains(REGION) {
+        (Some(address.replace("{account}", &non_empty(variable, lookup)?)), variable)
+    } else if address.contains(REGION) {
         let (region, variable) = region(lookup)?;
-        let address = in_region(row, &region).map(|address| address.to_string());
-        return Some((address, Name::from(variable)));
-    }
-    None
+        (in_region(row, &region).map(|address| address.to_string()), variable)
+    } else {
+        return None;
+    };
+    Some((address, Name::from(variable)))
 }
 
 /// Returns whether the row is a self-hosted server.

@@ -157,11 +157,9 @@ impl EndpointConn {
             }
         }
         if let CredentialSource::Key(key) = &proof {
+            let problem = "its key contains characters that are not allowed in a header";
             let added = endpoint.scheme.add(&mut headers, key);
-            added.map_err(|_| {
-                endpoint
-                    .invalid_request("its key contains characters that are not allowed in a header")
-            })?;
+            added.map_err(|_| endpoint.invalid_request(problem))?;
         }
         // Requests without `accept` accept any type.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
@@ -207,13 +205,9 @@ impl EndpointConn {
             // Dropping an unsettled permit records no outcome.
             match failure_of(&outcome) {
                 Some(FailedPart::Connecting) => connects.settle(true, Instant::now()),
-                Some(FailedPart::Answering) => {
+                Some(part) => {
                     connects.settle(false, Instant::now());
-                    answers.settle(true, Instant::now());
-                }
-                Some(FailedPart::Nothing) => {
-                    connects.settle(false, Instant::now());
-                    answers.settle(false, Instant::now());
+                    answers.settle(part == FailedPart::Answering, Instant::now());
                 }
                 None => {}
             }
@@ -233,7 +227,7 @@ impl EndpointConn {
         now: Timestamp,
     ) -> Result<UpstreamResponse, UpstreamError> {
         let limit = self.endpoint.options.first_byte;
-        let heard = async {
+        let response = async {
             let mut left = MAX_UNPROCESSED_RETRIES;
             loop {
                 match self.client.send(self.request(prepared, now)?).await {
@@ -243,7 +237,7 @@ impl EndpointConn {
                 }
             }
         };
-        timeout(limit, heard)
+        timeout(limit, response)
             .await
             .unwrap_or_else(|_| Err(self.timed_out(TimeoutPhase::FirstByte, limit)))
     }
@@ -258,18 +252,16 @@ impl EndpointConn {
         request.uri_mut().clone_from(&prepared.place.uri);
         request.headers_mut().clone_from(&prepared.headers);
         if let CredentialSource::Aws(keys) = &prepared.proof {
+            let problem = "its keys contain characters that are not allowed in a header";
             let signed = sign(request.headers_mut(), keys, prepared, now);
-            signed.map_err(|_| {
-                self.endpoint
-                    .invalid_request("its keys contain characters that are not allowed in a header")
-            })?;
+            signed.map_err(|_| self.endpoint.invalid_request(problem))?;
         }
         Ok(request)
     }
 
     fn answer(&self, response: Response<Incoming>) -> UpstreamResponse {
-        let told = response.headers().iter().filter(|(name, _)| !is_hop_by_hop(name));
-        let headers = told.map(|(name, value)| {
+        let forwarded = response.headers().iter().filter(|(name, _)| !is_hop_by_hop(name));
+        let headers = forwarded.map(|(name, value)| {
             (Name::from(name.as_str()), Name::from(String::from_utf8_lossy(value.as_bytes())))
         });
         UpstreamResponse {
@@ -290,10 +282,9 @@ impl EndpointConn {
         }
         let cause = Name::from(root_cause(error));
         if error.is_connect() {
-            UpstreamError::Unreachable { endpoint, cause }
-        } else {
-            UpstreamError::Cut { endpoint, cause }
+            return UpstreamError::Unreachable { endpoint, cause };
         }
+        UpstreamError::Cut { endpoint, cause }
     }
 
     fn refused(&self, BlockedAddress(address): &BlockedAddress) -> UpstreamError {
@@ -398,6 +389,7 @@ fn sign(
 }
 
 /// Part of a request that failed.
+#[derive(PartialEq)]
 enum FailedPart {
     /// The connection to the endpoint.
     Connecting,
@@ -415,21 +407,10 @@ fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<Faile
             UpstreamError::Unreachable { .. }
             | UpstreamError::TimedOut { waiting: TimeoutPhase::Connecting, .. },
         ) => Some(FailedPart::Connecting),
-        Err(
-            UpstreamError::TimedOut {
-                waiting: TimeoutPhase::FirstByte | TimeoutPhase::NextByte,
-                ..
-            }
-            | UpstreamError::Cut { .. },
-        ) => Some(FailedPart::Answering),
-        Err(
-            UpstreamError::UnknownEndpoint { .. }
-            | UpstreamError::NoCredential { .. }
-            | UpstreamError::Refused { .. }
-            | UpstreamError::Invalid { .. }
-            | UpstreamError::Resting { .. }
-            | UpstreamError::TooLarge { .. },
-        ) => None,
+        Err(UpstreamError::TimedOut { .. } | UpstreamError::Cut { .. }) => {
+            Some(FailedPart::Answering)
+        }
+        Err(_) => None,
     }
 }
 

@@ -11,8 +11,8 @@ use throughline_codec::{
     Codec, DecodeContext, Framing, Preparation, Severity, codec, events_from_reply,
 };
 use throughline_core::{
-    Call, EncodedRequest, Event, EventStream, Model, ModelError, ModelErrorKind, ModelFuture,
-    ModelStream, Reply, Target, Upstream, UpstreamRequest, UpstreamResponse,
+    Call, EncodedRequest, Model, ModelError, ModelErrorKind, ModelFuture, ModelStream, Reply,
+    Target, Upstream, UpstreamRequest, UpstreamResponse,
 };
 use throughline_json::{Name, Tree};
 
@@ -45,9 +45,8 @@ impl EndpointModel {
         target: Target,
     ) -> Result<Self, ModelError> {
         let wire = &target.origin.wire;
-        let spoken = codec(wire);
-        let codec =
-            spoken.ok_or_else(|| other_error(format!("no codec registered for wire `{wire}`")))?;
+        let unknown = || other_error(format!("no codec registered for wire `{wire}`"));
+        let codec = codec(wire).ok_or_else(unknown)?;
         Ok(Self { upstream, endpoint: endpoint.into(), target, codec })
     }
 
@@ -59,12 +58,15 @@ impl EndpointModel {
 
     async fn send(&self, call: Call) -> Result<ModelStream, ModelError> {
         let encoded = self.prepare(&call)?;
+        // Compression saves nothing for small chunks.
+        let mut headers = encoded.request.headers.clone();
+        headers.push((Name::from("accept-encoding"), Name::from("identity")));
         let outgoing = UpstreamRequest {
             endpoint: self.endpoint.clone(),
             model: Some(Name::from(self.target.model())),
             method: "POST".into(),
             path: self.codec.path(&self.target, call.stream).into(),
-            headers: headers(&encoded),
+            headers,
             body: encoded.request.body,
             credential: None,
         };
@@ -75,17 +77,16 @@ impl EndpointModel {
         if let Some(coding) = answer.header("content-encoding")
             && !coding.eq_ignore_ascii_case("identity")
         {
-            let endpoint = &self.endpoint;
-            let message = format!(
-                "{endpoint} answered with content-encoding {coding}, which was not requested"
-            );
-            return Err(other_error(message));
+            let problem = format!("content-encoding {coding}, which was not requested");
+            return Err(other_error(format!("{} answered with {problem}", self.endpoint)));
         }
-        let asked = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
+        let context = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
         let events = if call.stream && !is_whole(&answer, self.codec.framing()) {
-            ReplyStream::new(self.codec, &asked, answer.body).events()
+            ReplyStream::new(self.codec, &context, answer.body).events()
         } else {
-            reply_events(&self.decode_whole(answer, &asked).await?)
+            let reply = self.decode_whole(answer, &context).await?;
+            let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
+            Box::pin(futures_util::stream::iter(events))
         };
         Ok(ModelStream { fates: encoded.fates, warnings: encoded.warnings, events })
     }
@@ -110,18 +111,20 @@ impl EndpointModel {
     async fn error_from_response(&self, answer: UpstreamResponse) -> ModelError {
         let status = answer.status;
         let body = body(answer).await.unwrap_or_default();
-        let said = error_message(&body).map(|said| format!(": {}", redact(&said)));
-        let message = format!("{} answered {status}{}", self.endpoint, said.unwrap_or_default());
+        let message_text =
+            error_message(&body).map(|message_text| format!(": {}", redact(&message_text)));
+        let message =
+            format!("{} answered {status}{}", self.endpoint, message_text.unwrap_or_default());
         ModelError::new(kind_from_status(status), message)
     }
 
     async fn decode_whole(
         &self,
         answer: UpstreamResponse,
-        asked: &DecodeContext,
+        context: &DecodeContext,
     ) -> Result<Reply, ModelError> {
         let body = body(answer).await?;
-        self.codec.decode_reply(&body, asked).map_err(|error| from_codec(&error))
+        self.codec.decode_reply(&body, context).map_err(|error| from_codec(&error))
     }
 }
 
@@ -144,25 +147,10 @@ impl std::fmt::Debug for EndpointModel {
     }
 }
 
-/// Returns the request headers. They request no compression, because it saves nothing for small
-/// chunks.
-fn headers(encoded: &EncodedRequest) -> Vec<(Name, Name)> {
-    let mut headers = encoded.request.headers.clone();
-    headers.push((Name::from("accept-encoding"), Name::from("identity")));
-    headers
-}
-
 /// Returns whether the response is a complete document although a stream was requested.
 fn is_whole(answer: &UpstreamResponse, framing: Framing) -> bool {
     let kind = answer.header("content-type").and_then(Framing::from_content_type);
     framing == Framing::Sse && kind.is_some_and(|kind| kind == Framing::JsonArray)
-}
-
-/// Converts a complete reply to a stream of Events.
-fn reply_events(reply: &Reply) -> EventStream {
-    let events: Vec<Result<Event, ModelError>> =
-        events_from_reply(reply).into_iter().map(Ok).collect();
-    Box::pin(futures_util::stream::iter(events))
 }
 
 async fn body(answer: UpstreamResponse) -> Result<Bytes, ModelError> {

@@ -85,14 +85,7 @@ impl RetryState {
             Err(UpstreamError::Unreachable { .. }) => true,
             Err(UpstreamError::TimedOut { waiting, .. }) => *waiting == TimeoutPhase::Connecting,
             Err(UpstreamError::Cut { .. }) => self.policy.resend_when_cut,
-            Err(
-                UpstreamError::UnknownEndpoint { .. }
-                | UpstreamError::NoCredential { .. }
-                | UpstreamError::Refused { .. }
-                | UpstreamError::Invalid { .. }
-                | UpstreamError::Resting { .. }
-                | UpstreamError::TooLarge { .. },
-            ) => false,
+            Err(_) => false,
         }
     }
 

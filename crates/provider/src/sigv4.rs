@@ -71,12 +71,12 @@ pub(crate) fn sign(
     let signed = headers.keys().copied().collect::<Vec<&str>>().join(";");
     let scope = format!("{day}/{region}/{service}/aws4_request");
     let digest = hex(&Sha256::digest(canonical(request, &headers, &signed)));
-    let said = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{digest}");
+    let text_to_sign = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{digest}");
     let secret = format!("AWS4{}", keys.secret.reveal());
     let key = [day.as_str(), region, service, "aws4_request"]
         .iter()
         .fold(secret.into_bytes(), |key, part| hmac(&key, part.as_bytes()));
-    let signature = hex(&hmac(&key, said.as_bytes()));
+    let signature = hex(&hmac(&key, text_to_sign.as_bytes()));
     let authorization = format!(
         "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={signed}, Signature={signature}",
         keys.id

@@ -1,21 +1,19 @@
 //! Decodes requests and responses.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Envelope, Failure, HostedStep, Item, ItemPosition, Media, Origin, OutputFormat,
     Part, ReasoningFormat, Reply, Request, Role, Settings, Thought, ThoughtKind, Tool, ToolChoice,
-    Usage, Wire,
+    Usage,
 };
 use throughline_json::{Name, Node, Tree};
 
-use crate::anthropic::wire::{self, AnthropicBlockKind};
+use crate::anthropic::WIRE;
+use crate::anthropic::wire::{self, AnthropicBlockKind as Kind};
 use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, draft, effort};
-
-const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
 /// The members that fields of the Call represent.
 const KNOWN: &[&str] = &[
@@ -51,10 +49,19 @@ pub(super) fn decode_request(
         if !message.is_object() {
             return Err(shape(&format!("messages.{index}"), "must be an object"));
         }
-        read_message(&mut reader, index, message, &mut call.items);
+        let role = match message.text_of("role").as_deref() {
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            Some(_) | None => Role::User,
+        };
+        let content = message.get("content");
+        call.items.extend(reader.message_items(index, role, message, content, read_block));
     }
-    let system = root.present("system");
-    call.system = system.map(|system| read_system(&mut reader, system)).unwrap_or_default();
+    let is_filled = |system: &Node<'_>| system.is_string() || system.elements().next().is_some();
+    if let Some(system) = root.get("system").filter(is_filled) {
+        let items = reader.message_items(0, Role::System, system, Some(system), read_block);
+        call.system = number_system_items(items);
+    }
     let tool = |node: Node<'_>| Tool {
         name: node.name_of("name").unwrap_or_default(),
         description: node.name_of("description"),
@@ -62,7 +69,7 @@ pub(super) fn decode_request(
         hosted: node.get("input_schema").is_none(),
         native: None,
     };
-    call.tools = root.get("tools").map(|list| read_tools(list, &WIRE, tool)).unwrap_or_default();
+    call.tools = read_tools(root.get("tools"), &WIRE, tool);
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings(root);
     let is_known = |key: Node<'_>| KNOWN.iter().any(|known| key.is(known));
@@ -85,12 +92,8 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
-    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, id.as_ref());
-    let blocks = list.elements().enumerate();
-    let items = blocks.map(|(part, block)| {
-        read_block(&mut reader, ItemPosition::new(0, part), Role::Assistant, block, None)
-    });
-    let items = items.collect();
+    let mut reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
+    let items = reader.reply_items(Some(list), read_block);
     let sequence = root.name_of("stop_sequence");
     let stop = wire::stop(root.text_of("stop_reason").as_deref(), sequence);
     let usage = root.get("usage").map(|usage| wire::usage(usage, Usage::default()));
@@ -107,51 +110,6 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     Failure { status: None, kind, message, body: body.clone() }
 }
 
-fn read_message(
-    reader: &mut ItemReader<'_>,
-    index: usize,
-    message: Node<'_>,
-    items: &mut Vec<Item>,
-) {
-    let role = match message.text_of("role").as_deref() {
-        Some("assistant") => Role::Assistant,
-        Some("system") => Role::System,
-        Some(_) | None => Role::User,
-    };
-    let content = message.get("content");
-    let blocks: Vec<_> = content.into_iter().flat_map(Node::elements).collect();
-    let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
-    let place = |part| ItemPosition::new(index, part);
-    if blocks.is_empty() {
-        // A plain string is one text. An empty or malformed message is kept as an unknown Item.
-        let (body, json) = match content.filter(|content| content.is_string()) {
-            Some(text) => (Body::Text(text.name().unwrap_or_default()), text.json()),
-            None => (Body::Unknown, message.json()),
-        };
-        let native = reader.native(json, Some(&envelope));
-        items.push(reader.item(place(0), role, body, native));
-        return;
-    }
-    for (part, block) in blocks.into_iter().enumerate() {
-        items.push(read_block(reader, place(part), role, block, Some(&envelope)));
-    }
-}
-
-fn read_system(reader: &mut ItemReader<'_>, system: Node<'_>) -> Vec<Item> {
-    let blocks: Vec<_> = system.elements().collect();
-    let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len().max(1) });
-    let place = |part| ItemPosition::new(0, part);
-    let mut items = Vec::with_capacity(blocks.len());
-    if let Some(text) = system.name() {
-        let native = reader.native(system.json(), Some(&envelope));
-        items.push(reader.item(place(0), Role::System, Body::Text(text), native));
-    }
-    for (part, block) in blocks.into_iter().enumerate() {
-        items.push(read_block(reader, place(part), Role::System, block, Some(&envelope)));
-    }
-    number_system_items(items)
-}
-
 pub(super) fn read_block(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
@@ -159,7 +117,7 @@ pub(super) fn read_block(
     block: Node<'_>,
     envelope: Option<&Arc<Envelope>>,
 ) -> Item {
-    let kind = AnthropicBlockKind::from_type(&block.text_of("type").unwrap_or_default());
+    let kind = Kind::from_type(&block.text_of("type").unwrap_or_default());
     let body = read_body(reader, place, kind, block);
     let mut native = reader.native(block.json(), envelope);
     native.id = block.name_of("id");
@@ -173,49 +131,44 @@ pub(super) fn read_block(
 fn read_body(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
-    kind: AnthropicBlockKind,
+    kind: Kind,
     block: Node<'_>,
 ) -> Body {
     let thought = |text: Name, kind| {
         Body::Thought(Thought::issued(text, kind, ReasoningFormat::AnthropicClaudeV1))
     };
     match kind {
-        AnthropicBlockKind::Text => Body::Text(block.name_of("text").unwrap_or_default()),
-        AnthropicBlockKind::Thinking => {
+        Kind::Text => Body::Text(block.name_of("text").unwrap_or_default()),
+        Kind::Thinking => {
             let text = block.name_of("thinking").unwrap_or_default();
             let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
             thought(text, kind)
         }
-        AnthropicBlockKind::RedactedThinking => thought(Name::from(""), ThoughtKind::Encrypted),
-        AnthropicBlockKind::Image | AnthropicBlockKind::Document => {
+        Kind::RedactedThinking => thought(Name::from(""), ThoughtKind::Encrypted),
+        Kind::Image | Kind::Document => {
             media(block, &reader.origin).map_or(Body::Unknown, Body::Media)
         }
-        AnthropicBlockKind::ToolUse => {
+        Kind::ToolUse => {
             let (id, name) = (block.name_of("id"), block.name_of("name"));
             reader.tool_call(place, id, name, block.get("input"))
         }
-        AnthropicBlockKind::ToolResult => {
+        Kind::ToolResult => {
             let is_error = block.get("is_error").and_then(Node::bool).unwrap_or(false);
             let parts = block.get("content").map(|c| parts(c, &reader.origin)).unwrap_or_default();
             reader.tool_result(block.name_of("tool_use_id"), is_error, parts)
         }
-        AnthropicBlockKind::HostedCall => Body::Hosted(HostedStep {
-            name: block.name_of("name").unwrap_or_default(),
-            pairs: block.name_of("id"),
-            is_result: false,
-            visible: Name::from(""),
-        }),
-        AnthropicBlockKind::HostedResult => {
-            let kind = block.text_of("type").unwrap_or_default();
-            Body::Hosted(HostedStep {
-                name: Name::from(kind.trim_end_matches("_tool_result")),
-                pairs: block.name_of("tool_use_id"),
-                is_result: true,
-                visible: Name::from(""),
-            })
+        Kind::HostedCall => {
+            let (name, pairs) = (block.name_of("name").unwrap_or_default(), block.name_of("id"));
+            Body::Hosted(HostedStep { name, pairs, is_result: false, visible: Name::default() })
         }
-        AnthropicBlockKind::Compaction => Body::Compaction,
-        AnthropicBlockKind::Unknown => Body::Unknown,
+        Kind::HostedResult => {
+            let kind = block.text_of("type").unwrap_or_default();
+            let name = Name::from(kind.trim_end_matches("_tool_result"));
+            let pairs = block.name_of("tool_use_id");
+            Body::Hosted(HostedStep { name, pairs, is_result: true, visible: Name::default() })
+        }
+        Kind::Compaction => Body::Compaction,
+        Kind::Unknown => Body::Unknown,
     }
 }
 

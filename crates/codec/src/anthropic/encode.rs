@@ -1,44 +1,25 @@
 //! Encodes Calls and Replies.
 
 use throughline_core::{
-    Body, Call, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, Media, NativePart,
-    Outcome, Part, Reply, ReshapeKind, Role, Tool, ToolResult, Wire,
+    Body, Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Fate, Item, Media,
+    NativePart, Outcome, Part, Reply, ReshapeKind, Role, Target, Tool, ToolCall, ToolResult,
 };
 use throughline_json::{self as json, Json};
 
-use crate::anthropic::{contract, wire};
+use crate::anthropic::{WIRE, contract, wire};
 use crate::call_ids::CallIdAllocator;
-use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::message_groups::{self, MessageGroup, groups};
+use crate::message_groups::{self, MessageGroup, groups, role_name};
+use crate::object::put_all_with;
 use crate::prefix::{PrefixHasher, absorb};
-use crate::seal_policy;
+use crate::{cross_wire, events, seal_policy};
 
 mod settings;
 
 /// The path of requests.
 pub(super) const PATH: &str = "/v1/messages";
 
-const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-
-/// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnthropicSpeaker {
-    System,
-    User,
-    Assistant,
-}
-
-impl AnthropicSpeaker {
-    fn role(self) -> &'static str {
-        match self {
-            AnthropicSpeaker::System => "system",
-            AnthropicSpeaker::User => "user",
-            AnthropicSpeaker::Assistant => "assistant",
-        }
-    }
-}
 
 /// Encodes a Call.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
@@ -79,10 +60,10 @@ impl<'c> AnthropicWriter<'c> {
         }
         if items.is_empty() {
             // Keep an empty list if the source has one.
-            let said = |was: Json| {
+            let is_filled = |was: Json| {
                 was.tree().root().is_string() || was.tree().root().elements().next().is_some()
             };
-            if draft.source_value("system").is_some_and(said) {
+            if draft.source_value("system").is_some_and(is_filled) {
                 draft.remove("system");
             }
             return;
@@ -120,11 +101,7 @@ impl<'c> AnthropicWriter<'c> {
         pieces
     }
 
-    fn message(
-        &mut self,
-        draft: &mut Draft<'_>,
-        group: &MessageGroup<'c, AnthropicSpeaker>,
-    ) -> Option<Json> {
+    fn message(&mut self, draft: &mut Draft<'_>, group: &MessageGroup<'c>) -> Option<Json> {
         let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
         let target = &self.call.target;
         let opens = |item: &&Item| {
@@ -162,10 +139,7 @@ impl<'c> AnthropicWriter<'c> {
             group.items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
         Some(match envelope {
             Some(envelope) => draft::with_member(&envelope.json, "content", content),
-            None => {
-                let role = json::string(group.speaker.role());
-                json::object_of([("role", &role), ("content", &content)])
-            }
+            None => object! { "role": role_name(group.speaker), "content": content },
         })
     }
 
@@ -182,30 +156,30 @@ impl<'c> AnthropicWriter<'c> {
         draft.warn_about_cache_markers(item.native.as_ref());
         let target = &self.call.target;
         let seals_why = seal_policy::elision_reason(item, target);
-        let said = |block: Json| (Some(block), cross_wire::said(item, seals_why));
-        let left = |why| (None, draft::elided_fate(item, why));
+        let sent = |block: Json| (Some(block), cross_wire::sent_fate(item, seals_why));
+        let omitted = |why| (None, draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.trim().is_empty() => {
-                left(ElisionReason::NotOnThisWire)
+                omitted(ElisionReason::NotOnThisWire)
             }
-            Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
+            Body::Text(text) | Body::Summary { text, .. } => sent(text_block(text)),
             Body::Media(media) => match cross_wire::media(draft, media_block(media, target)) {
-                Some(block) => said(block),
-                None => left(ElisionReason::NotOnThisWire),
+                Some(block) => sent(block),
+                None => omitted(ElisionReason::NotOnThisWire),
             },
-            Body::Thought(_) if item.origin.is_some() => left(seals_why),
+            Body::Thought(_) if item.origin.is_some() => omitted(seals_why),
             Body::Thought(thought) => {
                 cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
-                said(object! {
+                sent(object! {
                     "type": "tool_use", "id": id, "name": call.name,
                     "input": cross_wire::arguments(&call.args),
                 })
             }
-            Body::Result(result) => said(self.result_block(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
+            Body::Result(result) => sent(self.result_block(draft, result)),
+            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(seals_why),
         }
     }
 
@@ -229,27 +203,23 @@ impl<'c> AnthropicWriter<'c> {
         if is_empty_message && !is_string {
             return (None, draft::elided_fate(item, ElisionReason::NotOnThisWire));
         }
-        let fate = |visible, seals| Fate { item: item.id.clone(), visible, seals };
-        let kept = throughline_core::Disposition::Kept;
-        match (&item.body, seal_policy::refusal(&seals)) {
-            (Body::Thought(thought), _) if !thought.whole => {
-                (None, draft::elided_fate(item, ElisionReason::Cut))
-            }
-            (Body::Thought(_), None) if item.seals.is_empty() => {
-                match contract::unsigned_elision(item, target) {
-                    Some(why) => (None, draft::elided_fate(item, why)),
-                    None => (Some(block), fate(kept, seals)),
-                }
-            }
-            (_, None) => {
-                self.ids.record_item(item);
-                (Some(block), fate(kept, seals))
+        let refusal = seal_policy::refusal(&seals);
+        let why = match (&item.body, refusal) {
+            (Body::Thought(thought), _) if !thought.whole => Some(ElisionReason::Cut),
+            (Body::Thought(_), None) if seals.is_empty() => {
+                contract::unsigned_elision(item, target)
             }
             (Body::Text(text), Some(why)) => {
-                (Some(text_block(text)), draft::reshaped_fate(item, ReshapeKind::Flattened, why))
+                let fate = draft::reshaped_fate(item, ReshapeKind::Flattened, why);
+                return (Some(text_block(text)), fate);
             }
-            (_, Some(why)) => (None, draft::elided_fate(item, why)),
+            (_, refusal) => refusal,
+        };
+        if let Some(why) = why {
+            return (None, draft::elided_fate(item, why));
         }
+        self.ids.record_item(item);
+        (Some(block), Fate { item: item.id.clone(), visible: Disposition::Kept, seals })
     }
 
     fn result_block(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
@@ -264,36 +234,21 @@ impl<'c> AnthropicWriter<'c> {
                 Part::Unknown(wire, json) => cross_wire::native_part_or_warn(draft, wire, json),
             });
         }
-        json::object(|o| {
-            o.string("type", "tool_result").string("tool_use_id", &id);
-            match result.parts.as_slice() {
-                [Part::Text(text)] => {
-                    o.string("content", text);
-                }
-                _ => {
-                    o.array("content", |a| {
-                        for part in &parts {
-                            a.raw(part);
-                        }
-                    });
-                }
-            }
-            if result.outcome != Outcome::Ok {
-                o.bool("is_error", true);
-            }
-        })
+        let content = match result.parts.as_slice() {
+            [Part::Text(text)] => json::string(text),
+            _ => json::array_of(&parts),
+        };
+        let is_error = (result.outcome != Outcome::Ok).then_some(true);
+        object! {
+            "type": "tool_result", "tool_use_id": id, "content": content, "is_error": is_error,
+        }
     }
 }
 
-fn speaker(call: &Call, item: &Item) -> AnthropicSpeaker {
+fn speaker(call: &Call, item: &Item) -> Role {
     match item.role {
-        Role::System if item.native_on(&WIRE).is_some() => AnthropicSpeaker::System,
-        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => {
-            AnthropicSpeaker::Assistant
-        }
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
-            AnthropicSpeaker::User
-        }
+        Role::System if item.native_on(&WIRE).is_some() => Role::System,
+        _ => seal_policy::speaker(call, item, &WIRE),
     }
 }
 
@@ -306,7 +261,7 @@ fn text_block(text: &str) -> Json {
     object! { "type": "text", "text": text }
 }
 
-fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json> {
+fn media_block(media: &Media, target: &Target) -> Option<Json> {
     let kind_of = |mime: &str| match mime {
         "image/png" | "image/jpeg" | "image/gif" | "image/webp" => Some("image"),
         "application/pdf" => Some("document"),
@@ -334,65 +289,44 @@ fn media_block(media: &Media, target: &throughline_core::Target) -> Option<Json>
 
 /// Encodes a complete response.
 pub(super) fn encode_reply(reply: &Reply) -> Json {
-    let content = json::array(|a| {
-        for item in &reply.items {
-            if let Some(block) = reply_block(item) {
-                a.raw(&block);
-            }
-        }
-    });
-    let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
-    json::object(|o| {
-        if let Some(extras) = own.filter(|extras| !extras.is_empty()) {
-            let mut is_written = false;
-            for (key, value) in extras {
-                // `content` follows the role, as Anthropic writes it.
-                o.raw(key, value);
-                if &**key == "role" {
-                    o.raw("content", &content);
-                    is_written = true;
-                }
-            }
-            if !is_written {
-                o.raw("content", &content);
-            }
-            return;
-        }
-        let (reason, sequence) = wire::stop_reason(&reply.stop);
-        o.string("id", reply.id.as_deref().unwrap_or("msg"));
-        o.string("type", "message")
-            .string("role", "assistant")
-            .string("model", &reply.origin.answered);
-        o.raw("content", &content);
-        match reason {
-            Some(reason) => o.string("stop_reason", reason),
-            None => o.null("stop_reason"),
-        };
-        match sequence {
-            Some(sequence) => o.string("stop_sequence", sequence),
-            None => o.null("stop_sequence"),
-        };
-        o.raw("usage", &wire::usage_json(&reply.usage));
-    })
+    let content: Vec<Json> = reply.items.iter().filter_map(reply_block).collect();
+    let content = json::array_of(&content);
+    let extras = events::own_extras(reply, &WIRE);
+    if !extras.is_empty() {
+        // `content` follows the role, as Anthropic writes it.
+        return json::object(|o| put_all_with(o, extras, "role", ("content", &content)));
+    }
+    let (reason, sequence) = wire::stop_reason(&reply.stop);
+    let or_null = |text: Option<&str>| text.map_or_else(Json::null, json::string);
+    object! {
+        "id": reply.id.as_deref().unwrap_or("msg"), "type": "message", "role": "assistant",
+        "model": reply.origin.answered, "content": content, "stop_reason": or_null(reason),
+        "stop_sequence": or_null(sequence), "usage": wire::usage_json(&reply.usage),
+    }
 }
 
 /// Encodes a block of a response. Thoughts of other wires are included for the reader; only
 /// thoughts of this wire have a signature.
 pub(super) fn reply_block(item: &Item) -> Option<Json> {
-    if let Some(native) = item.native_on(&WIRE) {
-        return Some(native.json.clone());
-    }
-    match &item.body {
+    let native = item.native_on(&WIRE).map(|native| native.json.clone());
+    native.or_else(|| body_block(&item.body))
+}
+
+/// Encodes a block of a response without its native JSON.
+pub(super) fn body_block(body: &Body) -> Option<Json> {
+    match body {
         Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),
         Body::Thought(thought) => Some(object! {
             "type": "thinking", "thinking": thought.content, "signature": "",
         }),
-        Body::Call(call) => Some(object! {
-            "type": "tool_use", "id": call.wire_id.as_ref().unwrap_or(&call.id.0),
-            "name": call.name, "input": call.args,
-        }),
+        Body::Call(call) => Some(call_block(call, &call.args)),
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None
         }
     }
+}
+
+pub(super) fn call_block(call: &ToolCall, input: &Json) -> Json {
+    let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
+    object! { "type": "tool_use", "id": id, "name": call.name, "input": input }
 }

@@ -21,42 +21,20 @@ mod stream;
 mod tests;
 mod wire;
 
-use throughline_core::{Request, Target, Wire};
-use throughline_json::{Name, Tree};
+use crate::codec_methods::prelude::*;
 
-use crate::frame::Framing;
-use crate::{AuditContext, Codec, Findings, Rule};
+const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
 /// The codec of Anthropic's Messages API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnthropicMessages;
 
 impl Codec for AnthropicMessages {
-    fn wire(&self) -> Wire {
-        Wire::ANTHROPIC_MESSAGES
-    }
-
-    fn model_of(&self, request: &Request) -> Option<Name> {
-        Tree::parse(request.body.clone()).ok()?.root().name_of("model")
-    }
-
     fn path(&self, _: &Target, _: bool) -> String {
         encode::PATH.to_owned()
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
-    }
-
-    codec_methods!(stream::AnthropicDecoder, stream::AnthropicEncoder);
-
-    fn rules(&self) -> &'static [&'static Rule] {
-        &contract::RULES
-    }
-
-    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
-        contract::inspect(case, findings);
-    }
+    codec_methods!(WIRE, stream::AnthropicDecoder, stream::AnthropicEncoder);
 
     fn prefix_members(&self) -> &'static [&'static str] {
         &["tools", "system", "messages"]

@@ -1,35 +1,22 @@
 //! Decodes and encodes streamed messages.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Usage, Wire,
-};
+use throughline_core::{Body, Delta, Event, Item, Reply, StopReason, ThoughtKind, Usage};
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
-use crate::anthropic::decode;
-use crate::anthropic::encode;
-use crate::anthropic::wire;
-use crate::events;
+use crate::anthropic::{WIRE, decode, encode, wire};
+use crate::events::{self, StreamedReply};
 use crate::frame::Frame;
-use crate::item_reader::{ItemReader, named_member};
+use crate::item_reader::named_member;
 use crate::{CodecError, DecodeContext, Decoder, Encoder, draft};
-
-const WIRE: Wire = Wire::ANTHROPIC_MESSAGES;
 
 /// Decodes a streamed message.
 pub(super) struct AnthropicDecoder {
-    context: DecodeContext,
-    origin: Arc<Origin>,
-    id: Option<Name>,
+    reply: StreamedReply,
     open: BTreeMap<u64, AnthropicOpenBlock>,
-    items: Vec<Item>,
     stop: Option<(Name, Option<Name>)>,
-    usage: Usage,
-    extras: Vec<(Name, Json)>,
-    has_ended: bool,
 }
 
 /// A block that is not yet complete.
@@ -44,151 +31,113 @@ struct AnthropicOpenBlock {
 
 impl AnthropicDecoder {
     pub(super) fn new(context: DecodeContext) -> Self {
-        Self {
-            origin: Arc::clone(&context.target.origin),
-            context,
-            id: None,
-            open: BTreeMap::new(),
-            items: Vec::new(),
-            stop: None,
-            usage: Usage::default(),
-            extras: Vec::new(),
-            has_ended: false,
-        }
+        Self { reply: StreamedReply::new(context, WIRE), open: BTreeMap::new(), stop: None }
     }
 
-    fn on_message_start(&mut self, root: Node<'_>) -> Vec<Event> {
-        let Some(message) = root.get("message") else { return vec![Event::Alien(root.json())] };
-        self.id = message.name_of("id");
-        self.origin = self.context.origin(message.text_of("model").as_deref(), None);
+    fn on_message_start(&mut self, root: Node<'_>) {
+        let Some(message) = root.get("message") else { return self.reply.pass_on(root) };
+        self.reply.begin(message.name_of("id"), message.text_of("model").as_deref(), None);
         for (key, value) in message.members().filter(|(key, _)| !key.is("content")) {
             self.store_member(key, value);
         }
-        let began = Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) };
-        self.add_usage(message.get("usage"), vec![began])
+        self.add_usage(message);
     }
 
     /// Stores a member of the message. A later value replaces an earlier one at its position.
     fn store_member(&mut self, key: Node<'_>, value: Node<'_>) {
         // The final usage adds counts and may omit the earlier ones, so merge both.
-        match self.extras.iter_mut().find(|(known, _)| &**known == "usage" && key.is(known)) {
+        let extras = &mut self.reply.extras;
+        match extras.iter_mut().find(|(known, _)| &**known == "usage" && key.is(known)) {
             Some((_, known)) => *known = draft::merge_objects(Some(known), &value.json()),
-            None => events::store_member(&mut self.extras, key, value),
+            None => events::store_member(extras, key, value),
         }
     }
 
-    fn add_usage(&mut self, usage: Option<Node<'_>>, mut events: Vec<Event>) -> Vec<Event> {
-        if let Some(usage) = usage {
-            self.usage = wire::usage(usage, self.usage);
-            events.push(Event::Usage(self.usage));
+    fn add_usage(&mut self, message: Node<'_>) {
+        if let Some(usage) = message.get("usage") {
+            self.reply.set_usage(wire::usage(usage, self.reply.usage));
         }
-        events
     }
 
-    fn on_block_start(&mut self, root: Node<'_>) -> Vec<Event> {
-        let (Some(at), Some(block)) =
-            (root.get("index").and_then(Node::u64), root.get("content_block"))
-        else {
-            return vec![Event::Alien(root.json())];
+    fn on_block_start(&mut self, root: Node<'_>) {
+        let at = root.get("index").and_then(Node::u64);
+        let Some((at, block)) = at.zip(root.get("content_block")) else {
+            return self.reply.pass_on(root);
         };
-        let index = u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX);
-        let opened = events::opened_event(index, &self.item(index, &block.json(), false));
+        let index = u32::try_from(self.reply.items.len() + self.open.len()).unwrap_or(u32::MAX);
         let (start, (text, signature, citations, others)) = (block.json(), Default::default());
+        let item = self.item(index, &start, false);
+        self.reply.open(index, &item);
         let block = AnthropicOpenBlock { index, start, text, signature, citations, others };
         self.open.insert(at, block);
-        vec![opened]
     }
 
-    fn on_block_delta(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_block_delta(&mut self, root: Node<'_>) {
         let block = root.get("index").and_then(Node::u64).and_then(|at| self.open.get_mut(&at));
         let (Some(block), Some(delta)) = (block, root.get("delta")) else {
-            return vec![Event::Alien(root.json())];
+            return self.reply.pass_on(root);
         };
-        let index = block.index;
-        let kind = delta.text_of("type").unwrap_or_default();
-        let mut joined = |key: &str, make: fn(Arc<str>) -> Delta| {
-            let Some(piece) = delta.text_of(key) else { return Vec::new() };
-            block.text.push_str(&piece);
-            vec![Event::Delta { index, delta: make(Arc::from(piece)) }]
+        let mut join = |key: &str, make: fn(Arc<str>) -> Delta| {
+            if let Some(piece) = delta.text_of(key) {
+                block.text.push_str(&piece);
+                self.reply.add_delta(block.index, make(Arc::from(piece)));
+            }
         };
-        match &*kind {
-            "text_delta" => joined("text", Delta::Text),
-            "thinking_delta" => joined("thinking", Delta::Thought),
-            "input_json_delta" => joined("partial_json", Delta::Args),
-            "signature_delta" => {
-                block.signature = delta.get("signature").map(Node::json);
-                Vec::new()
-            }
-            "citations_delta" => {
-                block.citations.extend(delta.get("citation").map(Node::json));
-                Vec::new()
-            }
+        match &*delta.text_of("type").unwrap_or_default() {
+            "text_delta" => join("text", Delta::Text),
+            "thinking_delta" => join("thinking", Delta::Thought),
+            "input_json_delta" => join("partial_json", Delta::Args),
+            "signature_delta" => block.signature = delta.get("signature").map(Node::json),
+            "citations_delta" => block.citations.extend(delta.get("citation").map(Node::json)),
             "compaction_delta" => {
                 let members = delta.members().filter(|(key, _)| !key.is("type"));
                 block.others.extend(members.map(named_member));
-                Vec::new()
             }
-            _ => vec![Event::Alien(root.json())],
+            _ => self.reply.pass_on(root),
         }
     }
 
-    fn on_block_stop(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn on_block_stop(&mut self, root: Node<'_>) {
         let at = root.get("index").and_then(Node::u64);
         let Some(block) = at.and_then(|at| self.open.remove(&at)) else {
-            return vec![Event::Alien(root.json())];
+            return self.reply.pass_on(root);
         };
         let item = self.item(block.index, &block.assemble(), true);
-        self.items.push(item.clone());
-        vec![Event::Closed { index: block.index, item: Box::new(item) }]
+        self.reply.close(block.index, item);
     }
 
     fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
-        let (context, id) = (Cow::Borrowed(&self.context), self.id.as_ref());
-        let mut reader = ItemReader::for_reply(context, WIRE, &self.origin, id);
-        let tree = block.tree();
-        let place = ItemPosition { message: 0, part: index };
-        let mut item = decode::read_block(&mut reader, place, Role::Assistant, tree.root(), None);
-        if let Some(native) = &mut item.native {
-            native.assembled = true;
-        }
+        let mut item = self.reply.item(index, block, true, decode::read_block);
         if !is_whole {
             item.mark_truncated();
         }
         item
     }
 
-    fn on_message_delta(&mut self, root: Node<'_>) -> Vec<Event> {
-        if let Some(delta) = root.get("delta") {
-            for (key, value) in delta.members() {
-                self.store_member(key, value);
-            }
-            if let Some(reason) = delta.name_of("stop_reason") {
-                self.stop = Some((reason, delta.name_of("stop_sequence")));
-            }
+    fn on_message_delta(&mut self, root: Node<'_>) {
+        let delta = root.get("delta");
+        if let Some(reason) = delta.and_then(|delta| delta.name_of("stop_reason")) {
+            self.stop = Some((reason, delta.and_then(|delta| delta.name_of("stop_sequence"))));
         }
-        for (key, value) in root.members().filter(|(key, _)| !key.is("type") && !key.is("delta")) {
+        let others = root.members().filter(|(key, _)| !key.is("type") && !key.is("delta"));
+        for (key, value) in delta.into_iter().flat_map(Node::members).chain(others) {
             self.store_member(key, value);
         }
-        self.add_usage(root.get("usage"), Vec::new())
+        self.add_usage(root);
     }
 
-    fn finish_reply(&mut self) -> Vec<Event> {
-        if std::mem::replace(&mut self.has_ended, true) {
-            return Vec::new();
+    fn finish_reply(&mut self) {
+        if self.reply.has_ended {
+            return;
         }
         let is_cut = !self.open.is_empty();
         for block in std::mem::take(&mut self.open).into_values() {
             let item = self.item(block.index, &block.assemble(), false);
-            self.items.push(item);
+            self.reply.items.push(item);
         }
-        let stop = match self.stop.take() {
-            Some((reason, sequence)) if !is_cut => wire::stop(Some(&reason), sequence),
-            Some(_) | None => StopReason::Cut,
-        };
-        let items = std::mem::take(&mut self.items);
-        let extras = std::mem::take(&mut self.extras);
-        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
-        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
+        let stop = self.stop.take().filter(|_| !is_cut);
+        let stop = stop.map(|(reason, sequence)| wire::stop(Some(&reason), sequence));
+        self.reply.end(stop.unwrap_or(StopReason::Cut));
     }
 }
 
@@ -198,65 +147,39 @@ impl AnthropicOpenBlock {
         let tree = self.start.tree();
         let start = tree.root();
         let kind = start.text_of("type").unwrap_or_default();
-        let text_key = match &*kind {
-            "thinking" => "thinking",
-            "text" => "text",
-            _ => "",
-        };
-        let input = (!self.text.is_empty() && text_key.is_empty())
-            .then(|| Json::parse(self.text.clone()).unwrap_or_else(|_| json::string(&self.text)));
+        let is_text = matches!(&*kind, "text" | "thinking");
+        let mut grown: Vec<(&str, Json)> = Vec::new();
+        if let Some(before) = start.get(&kind).filter(|_| is_text) {
+            let text = before.text().unwrap_or_default().into_owned() + &self.text;
+            grown.push((&kind, json::string(&text)));
+        }
+        if !is_text && !self.text.is_empty() && start.get("input").is_some() {
+            let input = Json::parse(self.text.clone());
+            grown.push(("input", input.unwrap_or_else(|_| json::string(&self.text))));
+        }
+        grown.extend(self.signature.clone().map(|signature| ("signature", signature)));
+        if !self.citations.is_empty() {
+            let before = start.get("citations").into_iter().flat_map(Node::elements);
+            let all = before.map(Node::json).chain(self.citations.iter().cloned());
+            grown.push(("citations", json::array_of(&all.collect::<Vec<_>>())));
+        }
+        let grown = || grown.iter().map(|(key, value)| (*key, value));
+        let others = || self.others.iter().map(|(key, value)| (&**key, value));
         json::object(|o| {
-            let (mut has_signature, mut has_citations) = (false, false);
             for (key, value) in start.members() {
                 let name = key.text().unwrap_or_default();
-                let other = self.others.iter().rfind(|(other, _)| **other == *name);
-                match (&*name, &self.signature, &input) {
-                    (name, _, _) if name == text_key => {
-                        let before = value.text().unwrap_or_default();
-                        o.string(name, &(before.into_owned() + &self.text));
-                    }
-                    ("signature", Some(signature), _) => {
-                        has_signature = true;
-                        o.raw("signature", signature);
-                    }
-                    ("input", _, Some(input)) => {
-                        o.raw("input", input);
-                    }
-                    ("citations", _, _) if !self.citations.is_empty() => {
-                        has_citations = true;
-                        self.put_citations(o, value);
-                    }
-                    (name, _, _) => {
-                        match other {
-                            Some((_, value)) => o.raw(name, value),
-                            None => o.node(name, value),
-                        };
-                    }
-                }
+                // The last of several deltas with one member counts.
+                match grown().chain(others().rev()).find(|(known, _)| *known == name) {
+                    Some((_, value)) => o.raw(&name, value),
+                    None => o.node(&name, value),
+                };
             }
-            if let (Some(signature), false) = (&self.signature, has_signature) {
-                o.raw("signature", signature);
-            }
-            if !has_citations && !self.citations.is_empty() {
-                self.put_citations(o, start);
-            }
-            for (key, value) in &self.others {
+            for (key, value) in grown().chain(others()) {
                 if start.get(key).is_none() {
                     o.raw(key, value);
                 }
             }
         })
-    }
-
-    fn put_citations(&self, o: &mut json::Object<'_>, before: Node<'_>) {
-        o.array("citations", |a| {
-            before.elements().for_each(|citation| {
-                a.node(citation);
-            });
-            self.citations.iter().for_each(|citation| {
-                a.raw(citation);
-            });
-        });
     }
 }
 
@@ -264,24 +187,29 @@ impl Decoder for AnthropicDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
-        Ok(match &*root.text_of("type").unwrap_or_default() {
+        match &*root.text_of("type").unwrap_or_default() {
             "message_start" => self.on_message_start(root),
             "content_block_start" => self.on_block_start(root),
             "content_block_delta" => self.on_block_delta(root),
             "content_block_stop" => self.on_block_stop(root),
             "message_delta" => self.on_message_delta(root),
             "message_stop" => self.finish_reply(),
-            "ping" => Vec::new(),
-            "error" => vec![Event::Failed(decode::decode_failure(root, &frame.data))],
-            _ => vec![Event::Alien(root.json())],
-        })
+            "ping" => {}
+            "error" => {
+                let failure = decode::decode_failure(root, &frame.data);
+                self.reply.events.push(Event::Failed(failure));
+            }
+            _ => self.reply.pass_on(root),
+        }
+        Ok(self.reply.take_events())
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        if !self.has_ended {
+        if !self.reply.has_ended {
             self.stop = None;
         }
-        Ok(self.finish_reply())
+        self.finish_reply();
+        Ok(self.reply.take_events())
     }
 }
 
@@ -323,37 +251,21 @@ impl Encoder for AnthropicEncoder {
 
 impl AnthropicEncoder {
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
-        // The start block of a call contains its name. Build it from the body if there is no native
-        // block.
-        let item = Item::new("", ItemPosition::default(), Role::Assistant, body.clone());
-        let block = match body {
-            Body::Text(_) | Body::Thought(_) => encode::reply_block(&item),
-            Body::Call(call) => Some(object! {
-                "type": "tool_use", "id": call.wire_id.as_ref().unwrap_or(&call.id.0),
-                "name": call.name, "input": {},
-            }),
-            Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
-        };
-        // A sealed thought without text may be a redacted one, which must be written whole.
-        let waits =
-            matches!(body, Body::Thought(t) if t.kind == throughline_core::ThoughtKind::Encrypted);
-        match block.filter(|_| !waits) {
+        match body {
             // Wait with the start of a call, because a complete call has more members than its
             // name.
-            Some(block) if matches!(body, Body::Call(_)) => {
-                self.waiting.insert(index, block);
+            Body::Call(call) => {
+                self.waiting.insert(index, encode::call_block(call, &object! {}));
                 Vec::new()
             }
-            Some(block) => {
+            // A sealed thought without text may be a redacted one, which must be written whole.
+            Body::Thought(thought) if thought.kind == ThoughtKind::Encrypted => Vec::new(),
+            Body::Text(_) | Body::Thought(_) => {
                 self.streaming.push(index);
-                vec![block_start_frame(index, &block)]
+                let block = encode::body_block(body);
+                block.iter().map(|block| block_start_frame(index, block)).collect()
             }
-            None => Vec::new(),
+            _ => Vec::new(),
         }
     }
 
@@ -400,22 +312,15 @@ impl AnthropicEncoder {
             return frames;
         }
         let mut frames = Vec::new();
-        match &item.body {
-            Body::Text(_) => {
-                let citations = node.and_then(|node| node.get("citations"));
-                for citation in citations.into_iter().flat_map(Node::elements) {
-                    let delta = members! { "citation": citation };
-                    frames.push(content_delta(index, "citations_delta", delta));
-                }
+        if let Body::Text(_) = &item.body {
+            let citations = node.and_then(|node| node.get("citations"));
+            for citation in citations.into_iter().flat_map(Node::elements) {
+                let delta = members! { "citation": citation };
+                frames.push(content_delta(index, "citations_delta", delta));
             }
-            Body::Thought(_) => frames.extend(signature_frame(index, node)),
-            Body::Call(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => {}
+        }
+        if let Body::Thought(_) = &item.body {
+            frames.extend(signature_frame(index, node));
         }
         frames.push(stop);
         frames
@@ -442,17 +347,12 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
         return Vec::new();
     }
     let (reason, sequence) = wire::stop_reason(&reply.stop);
-    let changed = event_frame("message_delta", |o| {
-        o.object("delta", |o| {
-            o.maybe_string("stop_reason", reason);
-            match sequence {
-                Some(sequence) => o.string("stop_sequence", sequence),
-                None => o.null("stop_sequence"),
-            };
-        });
-        o.raw("usage", &wire::usage_json(&reply.usage));
-    });
-    vec![changed, event_frame("message_stop", |_| {})]
+    let sequence = sequence.map_or_else(Json::null, json::string);
+    let changed = members! {
+        "delta": { "stop_reason": reason, "stop_sequence": sequence },
+        "usage": wire::usage_json(&reply.usage),
+    };
+    vec![event_frame("message_delta", changed), event_frame("message_stop", members! {})]
 }
 
 fn block_start_frame(index: u32, block: &Json) -> Frame {

@@ -4,7 +4,9 @@
 use throughline_core::{StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
 
+use self::AnthropicBlockKind as Kind;
 use crate::Document;
+use crate::object::copy_members;
 
 /// The pointer to the thinking tokens in `usage`.
 const THINKING: &str = "/output_tokens_details/thinking_tokens";
@@ -110,21 +112,13 @@ impl AnthropicBlockKind {
 
 /// Returns the members of a response block that a request accepts. The API rejects other members of
 /// known types as extra inputs; blocks of other types are sent back whole.
-pub(super) fn input_members(block: AnthropicBlockKind) -> Option<&'static [&'static str]> {
+pub(super) fn input_members(block: Kind) -> Option<&'static [&'static str]> {
     match block {
-        AnthropicBlockKind::Text => Some(&["type", "text", "citations", "cache_control"]),
-        AnthropicBlockKind::Thinking => Some(&["type", "thinking", "signature"]),
-        AnthropicBlockKind::RedactedThinking => Some(&["type", "data"]),
-        AnthropicBlockKind::ToolUse => {
-            Some(&["type", "id", "name", "input", "caller", "cache_control"])
-        }
-        AnthropicBlockKind::Image
-        | AnthropicBlockKind::Document
-        | AnthropicBlockKind::ToolResult
-        | AnthropicBlockKind::HostedCall
-        | AnthropicBlockKind::HostedResult
-        | AnthropicBlockKind::Compaction
-        | AnthropicBlockKind::Unknown => None,
+        Kind::Text => Some(&["type", "text", "citations", "cache_control"]),
+        Kind::Thinking => Some(&["type", "thinking", "signature"]),
+        Kind::RedactedThinking => Some(&["type", "data"]),
+        Kind::ToolUse => Some(&["type", "id", "name", "input", "caller", "cache_control"]),
+        _ => None,
     }
 }
 
@@ -132,7 +126,7 @@ pub(super) fn input_members(block: AnthropicBlockKind) -> Option<&'static [&'sta
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
-    let kind = AnthropicBlockKind::from_type(&node.text_of("type").unwrap_or_default());
+    let kind = Kind::from_type(&node.text_of("type").unwrap_or_default());
     let Some(taken) = input_members(kind) else { return block.clone() };
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         taken.iter().any(|member| key.is(member)) && !value.is_null()
@@ -140,11 +134,7 @@ pub(super) fn project(block: &Json) -> Json {
     if node.members().all(|member| is_taken(&member)) {
         return block.clone();
     }
-    json::object(|o| {
-        for (key, value) in node.members().filter(is_taken) {
-            o.node(&key.text().unwrap_or_default(), value);
-        }
-    })
+    json::object(|o| copy_members(o, node.members().filter(is_taken)))
 }
 
 /// Converts a stop reason.

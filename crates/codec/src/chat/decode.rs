@@ -1,17 +1,16 @@
 //! Decodes requests and whole responses.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
-    Body, Call, Envelope, Extra, Failure, Item, NativePart, Reply, Request, Tool, Wire,
+    Body, Call, Envelope, Extra, Failure, Item, NativePart, Reply, Request, Tool,
 };
 use throughline_json::{Json, Name, Node, Tree};
 
 use crate::chat::decode::message::read_message;
-use crate::chat::{slot, wire};
+use crate::chat::{WIRE, slot, wire};
 use crate::item_reader::{ItemReader, named_member, read_tools};
 use crate::{CodecError, DecodeContext, draft};
 
@@ -20,8 +19,6 @@ pub(super) use crate::chat::decode::settings::{choice as choice_of, reasoning as
 mod media;
 pub(super) mod message;
 mod settings;
-
-const WIRE: Wire = Wire::OPENAI_CHAT;
 
 /// Decodes a request whose parsed body is `tree`.
 pub(super) fn decode_request(
@@ -48,8 +45,7 @@ pub(super) fn decode_request(
             native.envelope = Some(Arc::clone(&envelope));
         }
     }
-    call.tools =
-        root.get("tools").map(|list| read_tools(list, &WIRE, read_tool)).unwrap_or_default();
+    call.tools = read_tools(root.get("tools"), &WIRE, read_tool);
     let is_native = wire::uses_ollama_api(&context.target);
     // Ollama's native API streams unless the request disables it.
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(is_native);
@@ -115,7 +111,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), root.name_of("provider"));
     let id = root.name_of("id").filter(|id| !id.is_empty());
-    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, id.as_ref());
+    let mut reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
     let mut items = Vec::new();
     read_message(&mut reader, 0, message, &mut items);
     // An empty message has no Items.

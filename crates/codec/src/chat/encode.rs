@@ -4,16 +4,16 @@ use std::collections::{HashMap, HashSet};
 
 use throughline_core::{
     Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope,
-    Fate, Item, NativePart, ReceivedRequest, ReshapeKind, Role, Target, Tool, Warning, Wire,
+    Fate, Item, NativePart, ReceivedRequest, ReshapeKind, Role, Target, Tool, Warning,
 };
 use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
 use crate::chat::encode::message::ChatMessageBuilder;
-use crate::chat::{contract, slot, wire};
+use crate::chat::{WIRE, contract, slot, wire};
 use crate::cross_wire;
 use crate::draft::{self, Draft};
-use crate::message_groups::{MessageGroup, groups};
+use crate::message_groups::{MessageGroup, groups, role_name};
 use crate::prefix::{PrefixHasher, absorb};
 use crate::seal_policy::{self, CallerThought};
 
@@ -28,30 +28,6 @@ pub(super) mod reply;
 mod settings;
 
 pub(super) use self::reply::encode_reply;
-
-const WIRE: Wire = Wire::OPENAI_CHAT;
-
-/// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChatSpeaker {
-    System,
-    Developer,
-    User,
-    Assistant,
-    Tool,
-}
-
-impl ChatSpeaker {
-    fn role(self) -> &'static str {
-        match self {
-            ChatSpeaker::System => "system",
-            ChatSpeaker::Developer => "developer",
-            ChatSpeaker::User => "user",
-            ChatSpeaker::Assistant => "assistant",
-            ChatSpeaker::Tool => "tool",
-        }
-    }
-}
 
 /// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
@@ -183,15 +159,11 @@ impl<'c> ChatWriter<'c> {
         messages
     }
 
-    fn message(
-        &mut self,
-        draft: &mut Draft<'_>,
-        group: &MessageGroup<'c, ChatSpeaker>,
-    ) -> Vec<Json> {
+    fn message(&mut self, draft: &mut Draft<'_>, group: &MessageGroup<'c>) -> Vec<Json> {
         let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
         if let Some(envelope) = draft::intact_envelope(&group.items, &WIRE)
             && group.items.iter().all(|item| self.can_send_verbatim(item, prefix.as_ref()))
-            && self.has_only_listed_members(envelope)
+            && self.is_listed_message(&envelope.json)
         {
             for item in &group.items {
                 self.record_call(item);
@@ -212,7 +184,7 @@ impl<'c> ChatWriter<'c> {
             };
             draft.fates.push(fate);
         }
-        if group.speaker == ChatSpeaker::Assistant {
+        if group.speaker == Role::Assistant {
             let fates = draft.fates.get_mut(first_fate..).unwrap_or_default();
             self.add_stand_in(&group.items, fates, &mut message);
         }
@@ -221,9 +193,8 @@ impl<'c> ChatWriter<'c> {
         }
         let envelope = self.envelope(draft, &group.items, &mut message);
         let mut members = message.members(self.is_native);
-        let is_misaddressed =
-            group.speaker == ChatSpeaker::Developer && self.lacks_role(Role::Developer);
-        let role = if is_misaddressed { ChatSpeaker::System } else { group.speaker }.role();
+        let is_misaddressed = self.lacks_role(group.speaker);
+        let role = role_name(if is_misaddressed { Role::System } else { group.speaker });
         answers.push(match envelope {
             Some(envelope) => {
                 if is_misaddressed {
@@ -275,7 +246,7 @@ impl<'c> ChatWriter<'c> {
     fn add(
         &mut self,
         draft: &mut Draft<'_>,
-        speaker: ChatSpeaker,
+        speaker: Role,
         item: &Item,
         prefix: Option<&Digest>,
         message: &mut ChatMessageBuilder,
@@ -290,14 +261,7 @@ impl<'c> ChatWriter<'c> {
                 {
                     Some(ElisionReason::Foreign)
                 }
-                Body::Text(_)
-                | Body::Media(_)
-                | Body::Call(_)
-                | Body::Result(_)
-                | Body::Hosted(_)
-                | Body::Compaction
-                | Body::Summary { .. }
-                | Body::Unknown => refusal,
+                _ => refusal,
             };
             // An empty message has nothing to add to another message.
             let why = why.or(native.slot.is_empty().then_some(ElisionReason::NotOnThisWire));
@@ -327,7 +291,7 @@ impl<'c> ChatWriter<'c> {
                 fate
             }
             Body::Media(media) => {
-                let is_taken = speaker != ChatSpeaker::Assistant
+                let is_taken = speaker != Role::Assistant
                     && message.add_media(media, &self.call.target, self.is_native);
                 if is_taken {
                     return fate;
@@ -336,8 +300,7 @@ impl<'c> ChatWriter<'c> {
                 left(ElisionReason::NotOnThisWire)
             }
             Body::Call(call) => {
-                let call = self.call_json(item, call, None);
-                message.add_call(call);
+                message.add(slot::CALLS, self.call_json(item, call, None), "");
                 fate
             }
             Body::Thought(thought) if item.origin.is_none() => {
@@ -355,11 +318,7 @@ impl<'c> ChatWriter<'c> {
                 }
                 fate
             }
-            Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => left(seal_policy::elision_reason(item, &self.call.target)),
+            _ => left(seal_policy::elision_reason(item, &self.call.target)),
         }
     }
 
@@ -379,7 +338,7 @@ impl<'c> ChatWriter<'c> {
             None => self.without_cache_markers(draft, &part),
         };
         let slot = self.taken(&native.slot, native.side);
-        message.add(&slot, part, item.visible().unwrap_or_default());
+        message.add(slot, part, item.visible().unwrap_or_default());
     }
 
     /// Adds the stand-in where reasoning is required and missing. The result depends on this
@@ -438,15 +397,11 @@ fn rewritten_fate(call: &Call, item: &Item) -> Fate {
     }
 }
 
-fn speaker(call: &Call, item: &Item) -> ChatSpeaker {
+fn speaker(call: &Call, item: &Item) -> Role {
     match (item.role, &item.body) {
-        (_, Body::Result(_)) => ChatSpeaker::Tool,
-        (Role::Assistant, _) if !seal_policy::is_caller_text(call, item, &WIRE) => {
-            ChatSpeaker::Assistant
-        }
-        (Role::System, _) => ChatSpeaker::System,
-        (Role::Developer, _) => ChatSpeaker::Developer,
-        (Role::Tool, _) if item.native_on(&WIRE).is_some() => ChatSpeaker::Tool,
-        (Role::Assistant | Role::User | Role::Tool, _) => ChatSpeaker::User,
+        (_, Body::Result(_)) => Role::Tool,
+        (Role::Tool, _) if item.native_on(&WIRE).is_none() => Role::User,
+        (Role::Assistant, _) => seal_policy::speaker(call, item, &WIRE),
+        (role, _) => role,
     }
 }

@@ -33,42 +33,20 @@ mod tags;
 mod tests;
 mod wire;
 
-use throughline_core::{Request, Target, Wire};
-use throughline_json::{Name, Tree};
+use crate::codec_methods::prelude::*;
 
-use crate::frame::Framing;
-use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
+const WIRE: Wire = Wire::OPENAI_CHAT;
 
 /// Codec for OpenAI's Chat Completions API and its dialects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiChat;
 
 impl Codec for OpenAiChat {
-    fn wire(&self) -> Wire {
-        Wire::OPENAI_CHAT
-    }
-
-    fn model_of(&self, request: &Request) -> Option<Name> {
-        Tree::parse(request.body.clone()).ok()?.root().name_of("model")
-    }
-
     fn path(&self, target: &Target, _: bool) -> String {
         encode::path(target).to_owned()
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
-    }
-
-    codec_methods!(stream::ChatDecoder, stream::write::ChatEncoder);
-
-    fn rules(&self) -> &'static [&'static Rule] {
-        &contract::RULES
-    }
-
-    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
-        contract::inspect(case, findings);
-    }
+    codec_methods!(WIRE, stream::ChatDecoder, stream::write::ChatEncoder);
 
     fn path_style(&self) -> PathStyle {
         PathStyle::Brackets

@@ -5,22 +5,18 @@
 //! may be interleaved. A string that continues after its end becomes another Item of the same slot.
 //! A detail that continues is joined in the final Reply.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Usage, Wire,
-};
-use throughline_json::{self as json, Json, Label, Name, Node, Tree};
+use throughline_core::{Body, Delta, Event, Item, ItemPosition, Role, StopReason};
+use throughline_json::{self as json, Label, Name, Node, Tree};
 
 use crate::chat::decode::{self, CHOICE, CHOICE_MESSAGE, message};
 use crate::chat::slot::{self, FIELDS};
-use crate::chat::stream::part::{ChatOpenCall, ChatOpenPart, OpenChunk, OpenPartKind};
+use crate::chat::stream::part::{ChatOpenCall, ChatOpenPart, OpenChunk, OpenPartKind as Kind};
 use crate::chat::tags::{TagPiece, TagSplitter};
-use crate::chat::wire;
-use crate::events;
+use crate::chat::{WIRE, wire};
+use crate::events::{self, StreamedReply};
 use crate::frame::Frame;
-use crate::item_reader::ItemReader;
 use crate::{CodecError, DecodeContext, Decoder, draft};
 
 mod part;
@@ -32,96 +28,75 @@ pub(super) mod write;
 
 /// Decodes a streamed message.
 pub(super) struct ChatDecoder {
-    context: DecodeContext,
-    origin: Arc<Origin>,
-    id: Option<Name>,
+    reply: StreamedReply,
     parts: Vec<ChatOpenPart>,
     /// Field texts that may repeat the details.
     echoes: Vec<(&'static str, String)>,
     splitter: Option<TagSplitter>,
     reason: Option<Name>,
     sequence: Option<Name>,
-    usage: Usage,
-    extras: Vec<(Name, Json)>,
-    has_begun: bool,
     has_failed: bool,
-    has_ended: bool,
 }
 
 impl ChatDecoder {
     pub(super) fn new(context: DecodeContext) -> Self {
-        let scope = message::tag_scope(&context);
         Self {
-            origin: Arc::clone(&context.target.origin),
-            context,
-            id: None,
+            splitter: message::tag_scope(&context).map(TagSplitter::new),
+            reply: StreamedReply::new(context, WIRE),
             parts: Vec::new(),
             echoes: Vec::new(),
-            splitter: scope.map(TagSplitter::new),
             reason: None,
             sequence: None,
-            usage: Usage::default(),
-            extras: Vec::new(),
-            has_begun: false,
             has_failed: false,
-            has_ended: false,
         }
     }
 
-    fn chunk(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn chunk(&mut self, root: Node<'_>) {
         let is_native = wire::is_ollama_response(root);
         let choices = root.get("choices").filter(|choices| choices.is_array());
         if choices.is_none() && !is_native {
-            return vec![Event::Alien(root.json())];
+            return self.reply.pass_on(root);
         }
         let choices = || choices.into_iter().flat_map(Node::elements);
-        let mut events = self.begin(root, is_native || choices().next().is_some());
+        self.begin(root, is_native || choices().next().is_some());
         for (key, value) in root.members() {
             if !key.is("choices") && !key.is("message") {
                 self.record_member("", key, value);
             }
         }
         if is_native {
-            let message = root.get("message").unwrap_or(root);
-            events.extend(self.delta(message, "/message"));
+            self.delta(root.get("message").unwrap_or(root), "/message");
             if root.get("done").and_then(Node::bool) == Some(true) {
                 self.reason = root.name_of("done_reason").or_else(|| Some(Name::from("stop")));
-                self.usage = wire::usage(root);
-                events.push(Event::Usage(self.usage));
-                events.extend(self.finish_reply());
+                self.reply.set_usage(wire::usage(root));
+                self.finish_reply();
             }
-            return events;
+            return;
         }
         let mut others = Vec::new();
         for choice in choices() {
             if choice.get("index").and_then(Node::u64).is_none_or(|index| index == 0) {
-                append_events(&mut events, self.choice(choice));
+                self.choice(choice);
             } else {
                 others.push(choice.json());
             }
         }
         if !others.is_empty() {
             // Further choices are not mixed into the first; they are passed through raw.
-            let others = json::array_of(&others);
-            events.push(Event::Alien(draft::with_member(&root.json(), "choices", others)));
+            let others = draft::with_member(&root.json(), "choices", json::array_of(&others));
+            self.reply.events.push(Event::Alien(others));
         }
         if let Some(usage) = root.present("usage") {
-            self.usage = wire::usage(usage);
-            events.push(Event::Usage(self.usage));
+            self.reply.set_usage(wire::usage(usage));
         }
-        events
     }
 
-    fn begin(&mut self, root: Node<'_>, says_something: bool) -> Vec<Event> {
+    fn begin(&mut self, root: Node<'_>, says_something: bool) {
         let id = root.name_of("id").filter(|id| !id.is_empty());
-        if self.has_begun || (id.is_none() && !says_something) {
-            return Vec::new();
+        if !self.reply.has_begun && (id.is_some() || says_something) {
+            let model = root.text_of("model").filter(|model| !model.is_empty());
+            self.reply.begin(id, model.as_deref(), root.name_of("provider"));
         }
-        self.has_begun = true;
-        self.id = id;
-        let model = root.text_of("model").filter(|model| !model.is_empty());
-        self.origin = self.context.origin(model.as_deref(), root.name_of("provider"));
-        vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
     }
 
     /// Records a member of the response. A later value replaces an earlier one, unless it is `null`
@@ -134,7 +109,8 @@ impl ChatDecoder {
             known.len() == length && known.ends_with(&*key) && known.starts_with(pointer)
         };
         let is_chunk = |name: &str| name == "object" && value.is("chat.completion.chunk");
-        if let Some((name, known)) = self.extras.iter_mut().find(|(known, _)| is_meant(known)) {
+        if let Some((name, known)) = self.reply.extras.iter_mut().find(|(known, _)| is_meant(known))
+        {
             // Some routers switch to their upstream's names in the middle of a stream.
             let is_settled = matches!(&**name, "id" | "model") && known.as_str() != "\"\"";
             let is_same = value.is_null() || known.bytes() == value.raw();
@@ -150,12 +126,13 @@ impl ChatDecoder {
         };
         let is_chunk = is_chunk(&name);
         let value = if is_chunk { json::string("chat.completion") } else { value.json() };
-        self.extras.push((name, value));
+        self.reply.extras.push((name, value));
     }
 
-    fn choice(&mut self, choice: Node<'_>) -> Vec<Event> {
-        let delta = choice.get("delta").or_else(|| choice.get("message"));
-        let events = delta.map(|delta| self.delta(delta, CHOICE_MESSAGE)).unwrap_or_default();
+    fn choice(&mut self, choice: Node<'_>) {
+        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
+            self.delta(delta, CHOICE_MESSAGE);
+        }
         for (key, value) in choice.members() {
             if !key.is("delta") && !key.is("message") {
                 self.record_member(CHOICE, key, value);
@@ -164,65 +141,51 @@ impl ChatDecoder {
         let reason = choice.name_of("finish_reason").filter(|reason| !reason.is_empty());
         self.reason = reason.or_else(|| self.reason.take());
         self.sequence = choice.name_of("stop_reason").or_else(|| self.sequence.take());
-        events
     }
 
-    fn delta(&mut self, delta: Node<'_>, pointer: &'static str) -> Vec<Event> {
-        let mut events = self.reasoning(delta);
+    fn delta(&mut self, delta: Node<'_>, pointer: &'static str) {
+        self.reasoning(delta);
         for (key, value) in delta.members() {
-            let key_text = key.text().unwrap_or_default();
-            match &*key_text {
+            match &*key.text().unwrap_or_default() {
                 "role" | slot::DETAILS => {}
                 slot::CONTENT if value.is_array() => {
-                    for part in value.elements() {
-                        events.extend(self.content_part(part));
-                    }
+                    value.elements().for_each(|part| self.content_part(part));
                 }
-                slot::CONTENT => {
-                    append_events(&mut events, self.content(&value.text().unwrap_or_default()));
-                }
-                slot::REFUSAL => {
-                    events.extend(self.text(slot::REFUSAL, &value.text().unwrap_or_default()));
-                }
-                slot::CALLS => {
-                    for fragment in value.elements() {
-                        append_events(&mut events, self.call(fragment, false));
-                    }
-                }
-                slot::FUNCTION_CALL if value.is_object() => events.extend(self.call(value, true)),
+                slot::CONTENT => self.content(&value.text().unwrap_or_default()),
+                slot::REFUSAL => self.text(slot::REFUSAL, &value.text().unwrap_or_default()),
+                slot::CALLS => value.elements().for_each(|fragment| self.call(fragment, false)),
+                slot::FUNCTION_CALL if value.is_object() => self.call(value, true),
                 slot::EXTRA_CONTENT if value.is_object() => {
-                    let slot = Label::Borrowed(slot::EXTRA_CONTENT);
-                    events.extend(self.whole(slot, value));
+                    self.whole(Label::Borrowed(slot::EXTRA_CONTENT), value);
                 }
                 field if FIELDS.contains(&field) => {}
                 _ => self.record_member(pointer, key, value),
             }
         }
-        events
     }
 
-    fn content(&mut self, piece: &str) -> Vec<Event> {
+    fn content(&mut self, piece: &str) {
         let splitter = self.splitter.as_mut().filter(|splitter| !splitter.is_plain_text_only());
-        let Some(splitter) = splitter else { return self.text(slot::CONTENT, piece) };
-        let pieces = splitter.push(piece);
-        self.pieces(pieces)
+        match splitter.map(|splitter| splitter.push(piece)) {
+            Some(pieces) => self.pieces(pieces),
+            None => self.text(slot::CONTENT, piece),
+        }
     }
 
-    fn pieces(&mut self, pieces: Vec<TagPiece>) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn pieces(&mut self, pieces: Vec<TagPiece>) {
         for piece in pieces {
             match piece {
-                TagPiece::Text(text) => events.extend(self.text(slot::CONTENT, &text)),
+                TagPiece::Text(text) => self.text(slot::CONTENT, &text),
                 TagPiece::Open(raw) => {
-                    events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
-                    let kind = OpenPartKind::Tagged { raw, inner: String::new(), is_whole: false };
-                    events.extend(self.open(Label::Borrowed(slot::CONTENT), kind));
+                    self.close(|kind| kind.is_text() || kind.is_thought());
+                    let kind = Kind::Tagged { raw, inner: String::new(), is_whole: false };
+                    self.open(Label::Borrowed(slot::CONTENT), kind);
                 }
                 TagPiece::Thought(text) => {
                     if let Some((index, raw, inner, _)) = self.open_tag() {
                         raw.push_str(&text);
                         inner.push_str(&text);
-                        events.push(Event::Delta { index, delta: Delta::Thought(text.into()) });
+                        self.reply.add_delta(index, Delta::Thought(text.into()));
                     }
                 }
                 TagPiece::Close(tag) => {
@@ -230,131 +193,115 @@ impl ChatDecoder {
                         raw.push_str(&tag);
                         *is_whole = true;
                     }
-                    events.extend(self.close(|kind| matches!(kind, OpenPartKind::Tagged { .. })));
+                    self.close(|kind| matches!(kind, Kind::Tagged { .. }));
                 }
             }
         }
-        events
     }
 
     fn open_tag(&mut self) -> Option<(u32, &mut String, &mut String, &mut bool)> {
         self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            OpenPartKind::Tagged { raw, inner, is_whole } if part.is_open => {
+            Kind::Tagged { raw, inner, is_whole } if part.is_open => {
                 Some((part.index, raw, inner, is_whole))
             }
             _ => None,
         })
     }
 
-    fn text(&mut self, slot: &'static str, piece: &str) -> Vec<Event> {
+    fn text(&mut self, slot: &'static str, piece: &str) {
         if piece.is_empty() {
-            return Vec::new();
+            return;
         }
         let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            OpenPartKind::Text(text) if part.is_open && part.slot == slot => {
-                Some((part.index, text))
-            }
+            Kind::Text(text) if part.is_open && part.slot == slot => Some((part.index, text)),
             _ => None,
         });
         if let Some((index, text)) = known {
             text.push_str(piece);
-            return vec![Event::Delta { index, delta: Delta::Text(Arc::from(piece)) }];
+            return self.reply.add_delta(index, Delta::Text(Arc::from(piece)));
         }
-        let mut events = self.close(OpenPartKind::is_thought);
-        events.extend(self.open(Label::Borrowed(slot), OpenPartKind::Text(piece.to_owned())));
-        events
+        self.close(Kind::is_thought);
+        self.open(Label::Borrowed(slot), Kind::Text(piece.to_owned()));
     }
 
     /// Handles a part of a content list. Only Mistral's chunks arrive in fragments.
-    fn content_part(&mut self, part: Node<'_>) -> Vec<Event> {
+    fn content_part(&mut self, part: Node<'_>) {
         let is_chunk = part.get("type").is_some_and(|kind| kind.is("thinking"));
         let known = self.parts.iter_mut().find_map(|open| match &mut open.kind {
-            OpenPartKind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
+            Kind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
             _ => None,
         });
         if let (true, Some((index, chunk))) = (is_chunk, known) {
             let piece = chunk.add(part);
-            let delta = Delta::Thought(Arc::from(piece));
-            return vec![Event::Delta { index, delta }];
+            return self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));
         }
-        let position = self.parts.iter().filter(|part| part.slot.starts_with("content/")).count();
-        let slot = slot::list_slot(slot::CONTENT, position);
-        let mut events = self.close(|kind| kind.is_text() || kind.is_thought());
+        let slot = self.next_slot(slot::CONTENT);
+        self.close(|kind| kind.is_text() || kind.is_thought());
         if is_chunk {
             let mut chunk = OpenChunk::default();
             chunk.add(part);
-            events.extend(self.open(slot, OpenPartKind::Chunk(chunk)));
+            self.open(slot, Kind::Chunk(chunk));
         } else {
-            events.extend(self.whole(slot, part));
+            self.whole(slot, part);
         }
-        events
     }
 
-    fn call(&mut self, fragment: Node<'_>, is_bare: bool) -> Vec<Event> {
-        let last = self.parts.iter().rposition(|part| matches!(part.kind, OpenPartKind::Call(_)));
+    /// Returns the slot of the next part of a list.
+    fn next_slot(&self, member: &str) -> Label {
+        let is_in_list = |part: &&ChatOpenPart| {
+            part.slot.strip_prefix(member).is_some_and(|rest| rest.starts_with('/'))
+        };
+        slot::list_slot(member, self.parts.iter().filter(is_in_list).count())
+    }
+
+    fn call(&mut self, fragment: Node<'_>, is_bare: bool) {
+        let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Call(_)));
         let mut known = self.parts.iter().enumerate().rev().filter_map(|(at, part)| {
-            let OpenPartKind::Call(call) = &part.kind else { return None };
+            let Kind::Call(call) = &part.kind else { return None };
             let goes_on = call.is_continued_by(fragment, Some(at) == last) && !is_bare;
-            (goes_on || is_bare && call.is_bare()).then_some(at)
+            (goes_on || is_bare && call.is_bare).then_some(at)
         });
-        let mut events = Vec::new();
         let at = match known.next() {
             Some(at) => at,
             None => {
                 let held = self.splitter.as_mut().map(TagSplitter::pause).unwrap_or_default();
-                events.extend(self.pieces(held));
-                events.extend(self.close(|kind| kind.is_text() || kind.is_thought()));
-                let calls = self.parts.iter().filter(|part| part.slot.starts_with(slot::CALLS));
-                let slot = if is_bare {
-                    Label::Borrowed(slot::FUNCTION_CALL)
-                } else {
-                    slot::list_slot(slot::CALLS, calls.count())
-                };
-                let kind = OpenPartKind::Call(ChatOpenCall::new(fragment, is_bare));
-                self.parts.push(ChatOpenPart {
-                    index: self.next_index(),
-                    slot,
-                    kind,
-                    is_open: true,
-                });
+                self.pieces(held);
+                self.close(|kind| kind.is_text() || kind.is_thought());
+                let bare = is_bare.then_some(Label::Borrowed(slot::FUNCTION_CALL));
+                let slot = bare.unwrap_or_else(|| self.next_slot(slot::CALLS));
+                let kind = Kind::Call(ChatOpenCall::new(fragment, is_bare));
+                let index = self.next_index();
+                self.parts.push(ChatOpenPart { index, slot, kind, is_open: true });
                 self.parts.len() - 1
             }
         };
-        let Some(ChatOpenPart { kind: OpenPartKind::Call(call), index, .. }) =
-            self.parts.get_mut(at)
+        let Some(ChatOpenPart { kind: Kind::Call(call), index, .. }) = self.parts.get_mut(at)
         else {
-            return events;
+            return;
         };
-        let (index, added) = (*index, call.add(fragment));
-        if call.is_told {
-            if !added.is_empty() {
-                events.push(Event::Delta { index, delta: Delta::Args(added.into()) });
-            }
-            return events;
-        }
+        let added = call.add(fragment);
         // A call is announced once its name is known, because clients cannot use it earlier.
-        if !call.name.is_empty() {
-            events.extend(self.emit_call_opened(at));
+        if !call.is_announced && !call.name.is_empty() {
+            self.emit_call_opened(at);
+        } else if call.is_announced && !added.is_empty() {
+            self.reply.add_delta(*index, Delta::Args(added.into()));
         }
-        events
     }
 
-    fn emit_call_opened(&mut self, at: usize) -> Vec<Event> {
-        let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
-        let OpenPartKind::Call(call) = &mut part.kind else { return Vec::new() };
-        call.is_told = true;
-        let (index, arguments) = (part.index, Name::from(call.arguments()));
-        let Some(mut item) = self.parts.get(at).map(|part| self.item(part)) else {
-            return Vec::new();
-        };
+    fn emit_call_opened(&mut self, at: usize) {
+        let Some(part) = self.parts.get_mut(at) else { return };
+        let Kind::Call(call) = &mut part.kind else { return };
+        call.is_announced = true;
+        let arguments = Name::from(call.arguments.as_str());
+        let Some(part) = self.parts.get(at) else { return };
+        let mut item = self.item(part);
         if let (Body::Call(call), false) = (&mut item.body, arguments.is_empty()) {
             call.args = object! {};
         }
-        let mut events = vec![events::opened_event(index, &item)];
+        self.reply.open(part.index, &item);
         if !arguments.is_empty() {
-            events.push(Event::Delta { index, delta: Delta::Args(arguments) });
+            self.reply.add_delta(part.index, Delta::Args(arguments));
         }
-        events
     }
 
     fn next_index(&self) -> u32 {
@@ -362,54 +309,43 @@ impl ChatDecoder {
     }
 
     /// Opens a part with the content received so far.
-    fn open(&mut self, slot: Label, kind: OpenPartKind) -> Vec<Event> {
+    fn open(&mut self, slot: Label, kind: Kind) {
         let index = self.next_index();
         let part = ChatOpenPart { index, slot, kind, is_open: true };
         let item = self.item(&part);
         self.parts.push(part);
-        let mut events = vec![events::opened_event(index, &item)];
-        events.extend(events::text_delta(&item.body).map(|delta| Event::Delta { index, delta }));
-        events
+        self.reply.open(index, &item);
+        let delta = events::text_delta(&item.body);
+        self.reply.events.extend(delta.map(|delta| Event::Delta { index, delta }));
     }
 
     /// Opens and closes a part that arrived whole.
-    fn whole(&mut self, slot: Label, node: Node<'_>) -> Vec<Event> {
-        let mut events = self.open(slot, OpenPartKind::Raw(node.json()));
-        events.extend(self.close(|kind| matches!(kind, OpenPartKind::Raw(_))));
-        events
+    fn whole(&mut self, slot: Label, node: Node<'_>) {
+        self.open(slot, Kind::Raw(node.json()));
+        self.close(|kind| matches!(kind, Kind::Raw(_)));
     }
 
-    fn close(&mut self, ends: impl Fn(&OpenPartKind) -> bool) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn close(&mut self, ends: impl Fn(&Kind) -> bool) {
         for at in 0..self.parts.len() {
-            let is_ending = self.parts.get(at).is_some_and(|part| part.is_open && ends(&part.kind));
-            if !is_ending {
-                continue;
-            }
-            let is_untold = self.parts.get(at).is_some_and(
-                |part| matches!(&part.kind, OpenPartKind::Call(call) if !call.is_told),
-            );
-            if is_untold {
-                events.extend(self.emit_call_opened(at));
-            }
-            if let Some(part) = self.parts.get_mut(at) {
-                part.is_open = false;
+            let part = self.parts.get_mut(at);
+            let Some(part) = part.filter(|part| part.is_open && ends(&part.kind)) else { continue };
+            part.is_open = false;
+            if matches!(&part.kind, Kind::Call(call) if !call.is_announced) {
+                self.emit_call_opened(at);
             }
             if let Some(part) = self.parts.get(at) {
                 let item = Box::new(self.item(part));
-                events.push(Event::Closed { index: part.index, item });
+                self.reply.events.push(Event::Closed { index: part.index, item });
             }
         }
-        events
     }
 
     /// Builds the Item of a part from the content received so far.
     fn item(&self, part: &ChatOpenPart) -> Item {
-        let (context, id) = (Cow::Borrowed(&self.context), self.id.as_ref());
-        let mut reader = ItemReader::for_reply(context, Wire::OPENAI_CHAT, &self.origin, id);
+        let mut reader = self.reply.reader();
         let place = ItemPosition { message: 0, part: part.index };
         let mut item = match &part.kind {
-            OpenPartKind::Tagged { raw, inner, is_whole } => {
+            Kind::Tagged { raw, inner, is_whole } => {
                 message::read_tagged_thought(&mut reader, place, raw, inner, *is_whole)
             }
             kind => {
@@ -420,7 +356,7 @@ impl ChatDecoder {
         if let Some(native) = &mut item.native {
             native.assembled = true;
         }
-        if matches!(part.kind, OpenPartKind::Detail(_)) {
+        if matches!(part.kind, Kind::Detail(_)) {
             let repeated: Vec<_> = self.echoing_fields().collect();
             if !repeated.is_empty() {
                 message::add_echo_slots(&mut item, &repeated);
@@ -429,54 +365,41 @@ impl ChatDecoder {
         item
     }
 
-    fn finish_reply(&mut self) -> Vec<Event> {
-        if std::mem::replace(&mut self.has_ended, true) {
-            return Vec::new();
+    fn finish_reply(&mut self) {
+        if self.reply.has_ended {
+            return;
         }
-        let mut events = Vec::new();
         if let Some(mut splitter) = self.splitter.take() {
-            events.extend(self.pieces(splitter.finish()));
+            self.pieces(splitter.finish());
         }
         let repeating: Vec<_> = self.echoing_fields().collect();
         for (field, text) in std::mem::take(&mut self.echoes) {
             if repeating.contains(&field) {
                 self.echoes.push((field, text));
             } else {
-                events.extend(self.open(Label::Borrowed(field), OpenPartKind::Field(text)));
+                self.open(Label::Borrowed(field), Kind::Field(text));
             }
         }
         let is_cut = self.reason.is_none() || self.has_failed;
         if !is_cut {
-            events.extend(self.close(|_| true));
+            self.close(|_| true);
         }
         let mut items: Vec<Item> = self.parts.iter().map(|part| self.item(part)).collect();
         message::link_details_to_calls(&mut items);
         let has_calls = items.iter().any(|item| matches!(item.body, Body::Call(_)));
-        let stop = if is_cut {
+        self.reply.items = items;
+        self.reply.end(if is_cut {
             StopReason::Cut
         } else {
             wire::decode_stop(self.reason.as_deref(), self.sequence.take(), has_calls)
-        };
-        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
-        let extras = std::mem::take(&mut self.extras);
-        events.push(events::ended_event(Reply { id, items, stop, usage, origin, extras }));
-        events
-    }
-}
-
-/// Appends events, without copying if there were none.
-fn append_events(events: &mut Vec<Event>, more: Vec<Event>) {
-    if events.is_empty() {
-        *events = more;
-    } else {
-        events.extend(more);
+        });
     }
 }
 
 impl Decoder for ChatDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         if frame.data.trim_ascii() == b"[DONE]" {
-            return Ok(self.finish_reply());
+            return self.finish();
         }
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
@@ -484,10 +407,16 @@ impl Decoder for ChatDecoder {
             self.has_failed = true;
             return Ok(vec![Event::Failed(decode::decode_failure(root, &frame.data))]);
         }
-        Ok(if self.has_ended { vec![Event::Alien(root.json())] } else { self.chunk(root) })
+        if self.reply.has_ended {
+            self.reply.pass_on(root);
+        } else {
+            self.chunk(root);
+        }
+        Ok(self.reply.take_events())
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.finish_reply())
+        self.finish_reply();
+        Ok(self.reply.take_events())
     }
 }

@@ -73,15 +73,11 @@ impl TagSplitter {
 
     /// Flushes held-back text when another part starts; the text cannot become a tag any more.
     pub(super) fn pause(&mut self) -> Vec<TagPiece> {
-        match self.mode {
-            SplitterState::Beginning | SplitterState::Text if !self.held.is_empty() => {
-                self.mode = SplitterState::Text;
-                self.finish()
-            }
-            SplitterState::Beginning | SplitterState::Text | SplitterState::Thought(_) => {
-                Vec::new()
-            }
+        if self.held.is_empty() || matches!(self.mode, SplitterState::Thought(_)) {
+            return Vec::new();
         }
+        self.mode = SplitterState::Text;
+        self.finish()
     }
 
     /// Flushes held-back text at the end of the input.
@@ -155,11 +151,12 @@ impl TagSplitter {
 }
 
 fn push(pieces: &mut Vec<TagPiece>, piece: TagPiece) {
-    match &piece {
-        TagPiece::Text(text) | TagPiece::Thought(text) if text.is_empty() => {}
-        TagPiece::Text(_) | TagPiece::Thought(_) | TagPiece::Open(_) | TagPiece::Close(_) => {
-            pieces.push(piece);
-        }
+    let (TagPiece::Text(text)
+    | TagPiece::Thought(text)
+    | TagPiece::Open(text)
+    | TagPiece::Close(text)) = &piece;
+    if !text.is_empty() {
+        pieces.push(piece);
     }
 }
 

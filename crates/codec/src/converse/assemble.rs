@@ -2,9 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use throughline_json::{self as json, Json, Name, Node};
+use throughline_core::Delta;
+use throughline_json::{self as json, Json, Node, Tree};
 
-use crate::converse::wire::ConverseBlockKind;
+use crate::converse::wire::ConverseBlockKind as Kind;
+use crate::object::copy_members;
 
 /// A block that is not yet complete.
 #[derive(Default)]
@@ -26,11 +28,9 @@ pub(super) struct ConverseOpenBlock {
     image_error: Option<Json>,
 }
 
-/// The readable content that a delta added.
+/// The content that a delta added.
 pub(super) enum DeltaContent {
-    Text(Name),
-    Thought(Name),
-    Input(Name),
+    Readable(Delta),
     /// Content that is reported when the block is complete.
     Silent,
     /// Unknown content.
@@ -47,11 +47,11 @@ impl ConverseOpenBlock {
         if let Some(text) = delta.name_of("text") {
             self.text.push_str(&text);
             self.has_text = true;
-            return DeltaContent::Text(text);
+            return DeltaContent::Readable(Delta::Text(text));
         }
         if let Some(input) = delta.at("/toolUse/input").and_then(Node::name) {
             self.input.push_str(&input);
-            return DeltaContent::Input(input);
+            return DeltaContent::Readable(Delta::Args(input));
         }
         if let Some(reasoning) = delta.present("reasoningContent") {
             return self.add_reasoning(reasoning);
@@ -85,7 +85,7 @@ impl ConverseOpenBlock {
         if let Some(text) = reasoning.name_of("text") {
             self.reasoning.push_str(&text);
             self.has_reasoning = true;
-            added = DeltaContent::Thought(text);
+            added = DeltaContent::Readable(Delta::Thought(text));
         }
         added
     }
@@ -107,22 +107,18 @@ impl ConverseOpenBlock {
     /// Assembles the whole block: the members of its start, completed with the deltas.
     pub(super) fn assemble(&self) -> Json {
         let start = self.start.as_ref().map(Json::tree);
-        let start = start.as_ref().map(throughline_json::Tree::root);
-        let kind = start.map_or(ConverseBlockKind::Unknown, ConverseBlockKind::from_node);
+        let start = start.as_ref().map(Tree::root);
+        let kind = start.map_or(Kind::Unknown, Kind::from_node);
         let inner = kind.key().and_then(|key| start?.get(key));
         let grown = |key: &str, more: &[(&str, Option<Json>)]| {
             json::object(|o| {
                 let others = start.into_iter().flat_map(Node::members);
-                for (name, value) in others.filter(|(name, _)| !name.is(key)) {
-                    o.node(&name.text().unwrap_or_default(), value);
-                }
+                copy_members(o, others.filter(|(name, _)| !name.is(key)));
                 o.object(key, |o| {
-                    let is_told =
+                    let is_given =
                         |name: Node<'_>| more.iter().any(|(k, v)| name.is(k) && v.is_some());
                     let members = inner.into_iter().flat_map(Node::members);
-                    for (name, value) in members.filter(|(name, _)| !is_told(*name)) {
-                        o.node(&name.text().unwrap_or_default(), value);
-                    }
+                    copy_members(o, members.filter(|(name, _)| !is_given(*name)));
                     for (name, value) in more {
                         if let Some(value) = value {
                             o.raw(name, value);
@@ -132,33 +128,24 @@ impl ConverseOpenBlock {
             })
         };
         match kind {
-            ConverseBlockKind::ToolUse | ConverseBlockKind::HostedCall => {
-                let is_told = inner.is_some_and(|inner| inner.get("input").is_some());
-                let input = (!self.input.is_empty() || !is_told).then(|| self.input());
+            Kind::ToolUse | Kind::HostedCall => {
+                let is_given = inner.is_some_and(|inner| inner.get("input").is_some());
+                let input = (!self.input.is_empty() || !is_given).then(|| self.input());
                 grown("toolUse", &[("input", input)])
             }
-            ConverseBlockKind::ToolResult | ConverseBlockKind::HostedResult => {
-                let is_told = inner.is_some_and(|inner| inner.get("content").is_some());
+            Kind::ToolResult | Kind::HostedResult => {
+                let is_given = inner.is_some_and(|inner| inner.get("content").is_some());
                 let content =
-                    (!self.results.is_empty() || !is_told).then(|| json::array_of(&self.results));
+                    (!self.results.is_empty() || !is_given).then(|| json::array_of(&self.results));
                 grown("toolResult", &[("content", content)])
             }
-            ConverseBlockKind::Image => {
+            Kind::Image => {
                 let source = (!self.image.is_empty()).then(|| {
                     object! { "bytes": join_base64(&self.image) }
                 });
                 grown("image", &[("source", source), ("error", self.image_error.clone())])
             }
-            ConverseBlockKind::Text
-            | ConverseBlockKind::Reasoning
-            | ConverseBlockKind::Document
-            | ConverseBlockKind::Video
-            | ConverseBlockKind::Audio
-            | ConverseBlockKind::GuardContent
-            | ConverseBlockKind::Citations
-            | ConverseBlockKind::CachePoint
-            | ConverseBlockKind::SearchResult
-            | ConverseBlockKind::Unknown => match &self.start {
+            _ => match &self.start {
                 Some(start) if start.as_str() != "{}" && !self.has_content() => start.clone(),
                 Some(_) | None => self.text_or_thought(),
             },

@@ -1,21 +1,19 @@
 //! Decodes requests and responses.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Media, NativeReasoning,
     Origin, OutputFormat, Part, ReasoningFormat, Reply, Request, Role, Settings, Thought,
-    ThoughtKind, Tool, ToolChoice, Wire,
+    ThoughtKind, Tool, ToolChoice,
 };
 use throughline_json::{Json, Name, Node, Tree};
 
-use crate::converse::wire::{self, ConverseBlockKind, ConversePath};
-use crate::item_reader::{ItemReader, read_tools};
+use crate::converse::WIRE;
+use crate::converse::wire::{self, ConverseBlockKind as Kind, ConversePath};
+use crate::item_reader::{ItemReader, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, claude, draft, effort};
-
-const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
 /// The members that fields of the Call represent. For an object, the inner members that they
 /// represent: an object with others is also kept as an extra, so that no member is lost on another
@@ -54,12 +52,14 @@ pub(super) fn decode_request(
         if !message.is_object() {
             return Err(shape(&format!("messages.{index}"), "must be an object"));
         }
-        read_message(&mut reader, index, message, &mut call.items);
+        let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
+        let role = if is_assistant { Role::Assistant } else { Role::User };
+        let content = message.get("content").filter(|content| content.is_array());
+        call.items.extend(reader.message_items(index, role, message, content, read_block));
     }
     let system = root.present("system");
     call.system = system.map(|system| read_system(&mut reader, system)).unwrap_or_default();
-    let tools = root.at("/toolConfig/tools");
-    call.tools = tools.map(|list| read_tools(list, &WIRE, read_tool)).unwrap_or_default();
+    call.tools = read_tools(root.at("/toolConfig/tools"), &WIRE, read_tool);
     call.stream = ConversePath::parse(&request.path).stream;
     call.settings = settings(root);
     call.extras = extras(root);
@@ -94,12 +94,8 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
         return Err(CodecError::shape(WIRE, "response", path, problem));
     };
     let origin = context.origin(None, None);
-    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, None);
-    let blocks = list.elements().enumerate();
-    let items = blocks.map(|(part, block)| {
-        read_block(&mut reader, ItemPosition::new(0, part), Role::Assistant, block, None)
-    });
-    let items = items.collect();
+    let mut reader = ItemReader::for_reply(context, WIRE, &origin, None);
+    let items = reader.reply_items(Some(list), read_block);
     let fields = root.get("additionalModelResponseFields");
     let stop = wire::stop(root.text_of("stopReason").as_deref(), fields);
     let usage = root.get("usage").map(wire::usage).unwrap_or_default();
@@ -136,44 +132,13 @@ pub(super) fn decode_failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -
     Failure { status: None, kind: kind.or_else(named), message, body: body.clone() }
 }
 
-fn read_message(
-    reader: &mut ItemReader<'_>,
-    index: usize,
-    message: Node<'_>,
-    items: &mut Vec<Item>,
-) {
-    let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
-    let role = if is_assistant { Role::Assistant } else { Role::User };
-    let blocks: Vec<_> = message.get("content").into_iter().flat_map(Node::elements).collect();
-    let envelope = Arc::new(Envelope { json: message.json(), parts: blocks.len().max(1) });
-    if blocks.is_empty() {
-        // An empty or malformed message is kept as an unknown Item.
-        let native = reader.native(message.json(), Some(&envelope));
-        items.push(reader.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
-    }
-    for (part, block) in blocks.into_iter().enumerate() {
-        items.push(read_block(
-            reader,
-            ItemPosition::new(index, part),
-            role,
-            block,
-            Some(&envelope),
-        ));
-    }
-}
-
 fn read_system(reader: &mut ItemReader<'_>, system: Node<'_>) -> Vec<Item> {
-    let is_list = system.is_array();
-    let blocks: Vec<_> = if is_list { system.elements().collect() } else { vec![system] };
+    let blocks: Vec<_> = if system.is_array() { system.elements().collect() } else { vec![system] };
     let envelope = Arc::new(Envelope { json: system.json(), parts: blocks.len() });
-    let blocks = blocks.into_iter().enumerate();
-    let item = |(part, block)| {
-        let place = ItemPosition::new(0, part);
-        let mut item = read_block(reader, place, Role::System, block, Some(&envelope));
-        item.id = format!("system.{part}").into();
-        item
+    let item = |(at, block)| {
+        read_block(reader, ItemPosition::new(0, at), Role::System, block, Some(&envelope))
     };
-    blocks.map(item).collect()
+    number_system_items(blocks.into_iter().enumerate().map(item).collect())
 }
 
 pub(super) fn read_block(
@@ -183,7 +148,7 @@ pub(super) fn read_block(
     block: Node<'_>,
     envelope: Option<&Arc<Envelope>>,
 ) -> Item {
-    let kind = ConverseBlockKind::from_node(block);
+    let kind = Kind::from_node(block);
     let inner = kind.key().and_then(|key| block.get(key)).unwrap_or(block);
     let body = read_body(reader, place, kind, inner);
     let mut native = reader.native(block.json(), envelope);
@@ -198,63 +163,52 @@ pub(super) fn read_block(
 fn read_body(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
-    kind: ConverseBlockKind,
+    kind: Kind,
     inner: Node<'_>,
 ) -> Body {
     match kind {
-        ConverseBlockKind::Text => inner.name().map_or(Body::Unknown, Body::Text),
-        ConverseBlockKind::Reasoning => {
+        Kind::Text => inner.name().map_or(Body::Unknown, Body::Text),
+        Kind::Reasoning => {
             let text = inner.at("/reasoningText/text").and_then(Node::name).unwrap_or_default();
             let kind = if text.is_empty() { ThoughtKind::Encrypted } else { ThoughtKind::Text };
-            let format = if claude::is_claude(&reader.context.target) {
-                ReasoningFormat::AnthropicClaudeV1
-            } else {
-                ReasoningFormat::unknown()
-            };
+            let is_claude = claude::is_claude(&reader.context.target);
+            let claude = is_claude.then_some(ReasoningFormat::AnthropicClaudeV1);
+            let format = claude.unwrap_or_else(ReasoningFormat::unknown);
             Body::Thought(Thought::issued(text, kind, format))
         }
-        ConverseBlockKind::Image
-        | ConverseBlockKind::Document
-        | ConverseBlockKind::Video
-        | ConverseBlockKind::Audio => {
+        Kind::Image | Kind::Document | Kind::Video | Kind::Audio => {
             media(kind, inner, &reader.origin).map_or(Body::Unknown, Body::Media)
         }
-        ConverseBlockKind::ToolUse => {
+        Kind::ToolUse => {
             let (id, name) = (inner.name_of("toolUseId"), inner.name_of("name"));
             reader.tool_call(place, id, name, inner.get("input"))
         }
-        ConverseBlockKind::ToolResult => {
+        Kind::ToolResult => {
             let is_error = inner.get("status").is_some_and(|status| status.is("error"));
             let content = inner.get("content").into_iter().flat_map(Node::elements);
             let parts = content.map(|block| part(block, &reader.origin)).collect();
             reader.tool_result(inner.name_of("toolUseId"), is_error, parts)
         }
-        ConverseBlockKind::HostedCall | ConverseBlockKind::HostedResult => {
-            let is_result = kind == ConverseBlockKind::HostedResult;
+        Kind::HostedCall | Kind::HostedResult => {
+            let is_result = kind == Kind::HostedResult;
             let name = inner.name_of(if is_result { "type" } else { "name" });
-            Body::Hosted(HostedStep {
-                name: name.unwrap_or_default(),
-                pairs: inner.name_of("toolUseId"),
-                is_result,
-                visible: Name::from(""),
-            })
+            let (name, pairs) = (name.unwrap_or_default(), inner.name_of("toolUseId"));
+            Body::Hosted(HostedStep { name, pairs, is_result, visible: Name::default() })
         }
-        ConverseBlockKind::GuardContent => {
+        Kind::GuardContent => {
             let text = inner.at("/text/text").and_then(Node::name);
             text.map_or(Body::Unknown, Body::Text)
         }
-        ConverseBlockKind::Citations => {
+        Kind::Citations => {
             let pieces = inner.get("content").into_iter().flat_map(Node::elements);
             let text: String = pieces.filter_map(|piece| piece.text_of("text")).collect();
             Body::Text(Name::from(text))
         }
-        ConverseBlockKind::CachePoint
-        | ConverseBlockKind::SearchResult
-        | ConverseBlockKind::Unknown => Body::Unknown,
+        Kind::CachePoint | Kind::SearchResult | Kind::Unknown => Body::Unknown,
     }
 }
 
-fn media(kind: ConverseBlockKind, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
+fn media(kind: Kind, inner: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let format = inner.text_of("format");
     let mime = format.and_then(|format| {
         let unlisted = || Some(Name::from(format!("{}/{format}", kind.key()?)));
@@ -269,24 +223,15 @@ fn media(kind: ConverseBlockKind, inner: Node<'_>, origin: &Arc<Origin>) -> Opti
 }
 
 fn part(block: Node<'_>, origin: &Arc<Origin>) -> Part {
-    let kind = ConverseBlockKind::from_node(block);
+    let kind = Kind::from_node(block);
     let inner = kind.key().and_then(|key| block.get(key));
     let known = match kind {
-        ConverseBlockKind::Text => inner.and_then(Node::name).map(Part::Text),
-        ConverseBlockKind::Image | ConverseBlockKind::Document | ConverseBlockKind::Video => {
+        Kind::Text => inner.and_then(Node::name).map(Part::Text),
+        Kind::Image | Kind::Document | Kind::Video => {
             inner.and_then(|inner| media(kind, inner, origin)).map(Part::Media)
         }
-        ConverseBlockKind::Reasoning
-        | ConverseBlockKind::Audio
-        | ConverseBlockKind::ToolUse
-        | ConverseBlockKind::ToolResult
-        | ConverseBlockKind::HostedCall
-        | ConverseBlockKind::HostedResult
-        | ConverseBlockKind::GuardContent
-        | ConverseBlockKind::Citations
-        | ConverseBlockKind::CachePoint
-        | ConverseBlockKind::SearchResult => None,
-        ConverseBlockKind::Unknown => block.get("json").map(|value| Part::Value(value.json())),
+        Kind::Unknown => block.get("json").map(|value| Part::Value(value.json())),
+        _ => None,
     };
     known.unwrap_or_else(|| Part::Unknown(WIRE, block.json()))
 }

@@ -2,17 +2,16 @@
 
 use std::collections::HashSet;
 
-use throughline_core::{Body, Call, EncodedRequest, Envelope, Item, Role, Wire};
+use throughline_core::{Body, Call, EncodedRequest, Envelope, Item, Role};
 use throughline_json::{self as json, Json, Name, Node};
 
 use crate::call_ids::CallIdAllocator;
-use crate::converse::contract;
 use crate::converse::wire::{ConverseBlockKind, ConversePath};
-use crate::cross_wire;
+use crate::converse::{WIRE, contract};
 use crate::draft::{self, Draft};
-use crate::message_groups::{self, MessageGroup, groups};
+use crate::message_groups::{self, MessageGroup, groups, role_name};
 use crate::prefix::PrefixHasher;
-use crate::seal_policy;
+use crate::{cross_wire, seal_policy};
 
 mod blocks;
 mod reply;
@@ -21,24 +20,6 @@ mod settings;
 pub(super) use crate::converse::encode::reply::{
     block as reply_block, empty_metrics, encode_reply, write_stop_sequence as reply_fields,
 };
-
-const WIRE: Wire = Wire::BEDROCK_CONVERSE;
-
-/// The author of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ConverseSpeaker {
-    User,
-    Assistant,
-}
-
-impl ConverseSpeaker {
-    fn role(self) -> &'static str {
-        match self {
-            ConverseSpeaker::User => "user",
-            ConverseSpeaker::Assistant => "assistant",
-        }
-    }
-}
 
 /// Encodes a Call.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
@@ -58,35 +39,25 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
         draft.put_elements("messages", &pieces);
     }
     draft.put_extras();
-    let received = draft.source().map(|source| ConversePath::parse(&source.request.path));
-    let said = received.clone().unwrap_or_default();
+    let source = draft.source().map(|source| ConversePath::parse(&source.request.path));
+    let path = source.clone().unwrap_or_default();
     // Some clients record the model in the body.
-    let asked =
-        draft.source_value("modelId").and_then(|was| Some(was.tree().root().text()?.into_owned()));
-    let asked = said.model.clone().or(asked);
-    let is_retargeted = asked.as_deref().is_some_and(|asked| asked != model);
-    if is_retargeted && draft.source_value("modelId").is_some() {
+    let in_body = draft.source_value("modelId");
+    let named = in_body.as_ref().and_then(|id| Some(id.tree().root().text()?.into_owned()));
+    let named = path.model.clone().or(named);
+    let is_retargeted = named.is_some_and(|named| named != model);
+    if is_retargeted && in_body.is_some() {
         draft.put("modelId", json::string(model));
     }
     settings::put_settings(&mut draft, call, &pieces, &tools, is_retargeted);
     draft.put_provider_extras();
     let prefix = writer.prefix.map(|prefix| prefix.digest());
-    let mut encoded = draft.finish(&said.with_model(model, call.stream), &[], prefix);
-    if received.is_some() && (is_retargeted || said.stream != call.stream) {
-        encoded.request.path = Name::from(said.with_model(model, call.stream));
+    let new_path = path.with_model(model, call.stream);
+    let mut encoded = draft.finish(&new_path, &[], prefix);
+    if source.is_some() && (is_retargeted || path.stream != call.stream) {
+        encoded.request.path = Name::from(new_path);
     }
     encoded
-}
-
-fn speaker(call: &Call, item: &Item) -> ConverseSpeaker {
-    match item.role {
-        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => {
-            ConverseSpeaker::Assistant
-        }
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
-            ConverseSpeaker::User
-        }
-    }
 }
 
 struct ConverseWriter<'c> {
@@ -99,7 +70,7 @@ struct ConverseWriter<'c> {
 
 /// A message that may still be extended.
 struct ConverseMessage<'c> {
-    speaker: ConverseSpeaker,
+    speaker: Role,
     envelope: Option<&'c Envelope>,
     /// Whether the source message is complete and unchanged.
     is_intact: bool,
@@ -113,7 +84,7 @@ impl ConverseMessage<'_> {
         match self.envelope {
             Some(envelope) if self.is_intact => envelope.json.clone(),
             Some(envelope) => draft::with_member(&envelope.json, "content", self.content()),
-            None => object! { "role": self.speaker.role(), "content": self.content() },
+            None => object! { "role": role_name(self.speaker), "content": self.content() },
         }
     }
 
@@ -155,10 +126,10 @@ impl<'c> ConverseWriter<'c> {
             draft.put_if_changed("system", &envelope.json);
             return;
         }
-        let was_said = || {
+        let was_given = || {
             draft.source_value("system").is_some_and(|was| was.tree().root().elements().count() > 0)
         };
-        if items.is_empty() && !was_said() {
+        if items.is_empty() && !was_given() {
             return;
         }
         let mut blocks = Vec::new();
@@ -190,22 +161,14 @@ impl<'c> ConverseWriter<'c> {
             was.tree().root().get("tools").is_some_and(|tools| tools.elements().count() > 0)
         });
         if tools.is_empty() && (draft.source().is_none() || had_tools) {
-            let mut names: Vec<&Name> = Vec::new();
             let mut known: HashSet<&Name> = HashSet::new();
-            for item in &self.call.items {
-                if let Body::Call(call) = &item.body
-                    && known.insert(&call.name)
-                {
-                    names.push(&call.name);
-                }
+            let names = self.call.items.iter().filter_map(|item| Some(&item.call()?.name));
+            let names = names.filter(|name| known.insert(*name));
+            tools.extend(names.map(|name| tool_spec(name, None, None)));
+            if !tools.is_empty() {
+                let message = "the API requires tools if there are tool calls; the called tools were declared";
+                draft.warn("tools", message);
             }
-            if !names.is_empty() {
-                draft.warn(
-                    "tools",
-                    "the API requires tools if there are tool calls; the called tools were declared",
-                );
-            }
-            tools.extend(names.into_iter().map(|name| tool_spec(name, None, None)));
         }
         for tool in &tools {
             if !is_marker(tool.tree().root()) {
@@ -220,7 +183,7 @@ impl<'c> ConverseWriter<'c> {
         let mut pieces: Vec<Json> = Vec::new();
         let mut last: Option<ConverseMessage<'c>> = None;
         let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
-        for group in groups(items, &WIRE, |item| speaker(call, item)) {
+        for group in groups(items, &WIRE, |item| seal_policy::speaker(call, item, &WIRE)) {
             let Some(next) = self.message(draft, &group, last.as_ref()) else { continue };
             match &mut last {
                 // Adjacent messages written by a client stay separate; all others must alternate.
@@ -230,23 +193,18 @@ impl<'c> ConverseWriter<'c> {
                 {
                     message.join(next);
                 }
-                Some(_) | None => {
-                    if let Some(message) = last.replace(next) {
-                        self.push(&message, &mut pieces);
-                    }
-                }
+                Some(_) | None => pieces.extend(self.finish(last.replace(next))),
             }
         }
-        if let Some(message) = last {
-            self.push(&message, &mut pieces);
-        }
+        pieces.extend(self.finish(last));
         pieces
     }
 
-    fn push(&mut self, message: &ConverseMessage<'_>, pieces: &mut Vec<Json>) {
-        let piece = message.json();
+    /// Encodes a message that is complete.
+    fn finish(&mut self, message: Option<ConverseMessage<'_>>) -> Option<Json> {
+        let piece = message?.json();
         self.absorb("message", &piece);
-        pieces.push(piece);
+        Some(piece)
     }
 
     /// Encodes one message, given the messages written so far and the previous one that may still
@@ -254,7 +212,7 @@ impl<'c> ConverseWriter<'c> {
     fn message(
         &mut self,
         draft: &mut Draft<'_>,
-        group: &MessageGroup<'c, ConverseSpeaker>,
+        group: &MessageGroup<'c>,
         before: Option<&ConverseMessage<'_>>,
     ) -> Option<ConverseMessage<'c>> {
         let prefix = self.prefix.clone().map(|mut prefix| {
@@ -292,13 +250,8 @@ impl<'c> ConverseWriter<'c> {
         let native = group.items.first().and_then(|item| item.native_on(&WIRE));
         let envelope = native.and_then(|native| native.envelope.as_deref());
         let is_empty = answers.is_empty() && blocks.is_empty();
-        (!is_empty).then_some(ConverseMessage {
-            speaker,
-            envelope,
-            is_intact: false,
-            answers,
-            blocks,
-        })
+        let message = ConverseMessage { speaker, envelope, is_intact: false, answers, blocks };
+        (!is_empty).then_some(message)
     }
 }
 

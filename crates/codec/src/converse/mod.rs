@@ -29,21 +29,15 @@ mod stream_tests;
 mod tests;
 mod wire;
 
-use throughline_core::{Request, Target, Wire};
-use throughline_json::{Name, Tree};
+use crate::codec_methods::prelude::*;
 
-use crate::frame::Framing;
-use crate::{AuditContext, Codec, Findings, Rule};
+const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
 /// The codec of Amazon Bedrock's Converse API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BedrockConverse;
 
 impl Codec for BedrockConverse {
-    fn wire(&self) -> Wire {
-        Wire::BEDROCK_CONVERSE
-    }
-
     fn model_of(&self, request: &Request) -> Option<Name> {
         // Some clients record the model next to the messages.
         wire::ConversePath::parse(&request.path)
@@ -60,15 +54,7 @@ impl Codec for BedrockConverse {
         Framing::EventStream
     }
 
-    codec_methods!(stream::ConverseDecoder, stream::ConverseEncoder);
-
-    fn rules(&self) -> &'static [&'static Rule] {
-        &contract::RULES
-    }
-
-    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
-        contract::inspect(case, findings);
-    }
+    codec_methods!(WIRE, stream::ConverseDecoder, stream::ConverseEncoder);
 
     fn prefix_members(&self) -> &'static [&'static str] {
         &["toolConfig.tools", "system", "messages"]

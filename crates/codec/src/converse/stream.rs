@@ -1,202 +1,185 @@
 //! Decodes and encodes streamed responses.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use throughline_core::{
-    Body, Delta, Event, Item, ItemPosition, Origin, Reply, Role, StopReason, Usage, Wire,
-};
-use throughline_json::{self as json, Json, Name, Node, Tree};
+use throughline_core::{Body, Delta, Event, Item, Reply, StopReason};
+use throughline_json::{self as json, Json, Node, Tree};
 
 use crate::converse::assemble::{ConverseOpenBlock, DeltaContent};
-use crate::converse::decode;
-use crate::converse::encode;
-use crate::converse::wire::{self, ConverseEventKind};
-use crate::events;
+use crate::converse::wire::{self, ConverseEventKind as Kind};
+use crate::converse::{WIRE, decode, encode};
+use crate::events::{self, StreamedReply};
 use crate::frame::Frame;
-use crate::item_reader::ItemReader;
+use crate::object::{copy_members, put_all};
 use crate::{CodecError, DecodeContext, Decoder, Encoder};
-
-const WIRE: Wire = Wire::BEDROCK_CONVERSE;
 
 /// Random padding that hides the length of an event.
 const PADDING: &str = "p";
 
 /// Decodes a streamed response.
 pub(super) struct ConverseDecoder {
-    context: DecodeContext,
-    origin: Arc<Origin>,
+    reply: StreamedReply,
     open: BTreeMap<u64, ConverseOpenBlock>,
-    items: Vec<Item>,
     stop: Option<StopReason>,
-    usage: Usage,
-    extras: Vec<(Name, Json)>,
     has_metadata: bool,
-    has_ended: bool,
 }
 
 impl ConverseDecoder {
     pub(super) fn new(context: DecodeContext) -> Self {
-        Self {
-            origin: context.origin(None, None),
-            context,
-            open: BTreeMap::new(),
-            items: Vec::new(),
-            stop: None,
-            usage: Usage::default(),
-            extras: Vec::new(),
-            has_metadata: false,
-            has_ended: false,
+        let mut reply = StreamedReply::new(context, WIRE);
+        reply.origin = reply.context.origin(None, None);
+        Self { reply, open: BTreeMap::new(), stop: None, has_metadata: false }
+    }
+
+    fn event(&mut self, kind: Kind, name: Option<&str>, event: Node<'_>) {
+        match kind {
+            Kind::MessageStart => self.reply.begin(None, None, None),
+            Kind::BlockStart => self.on_block_start(event),
+            Kind::BlockDelta => self.on_block_delta(event),
+            Kind::BlockStop => match index(event) {
+                Some(at) if self.open.contains_key(&at) => self.close(at),
+                Some(_) | None => self.pass_on(Some("contentBlockStop"), event),
+            },
+            Kind::MessageStop => self.on_message_stop(event),
+            Kind::Metadata => self.on_metadata(event),
+            Kind::Unknown => self.pass_on(name, event),
         }
     }
 
-    fn event(
-        &mut self,
-        kind: ConverseEventKind,
-        name: Option<&str>,
-        event: Node<'_>,
-    ) -> Vec<Event> {
-        match kind {
-            ConverseEventKind::MessageStart => {
-                vec![Event::Began { id: None, origin: Arc::clone(&self.origin) }]
-            }
-            ConverseEventKind::BlockStart => self.on_block_start(event),
-            ConverseEventKind::BlockDelta => self.on_block_delta(event),
-            ConverseEventKind::BlockStop => self.on_block_stop(event),
-            ConverseEventKind::MessageStop => self.on_message_stop(event),
-            ConverseEventKind::Metadata => self.on_metadata(event),
-            ConverseEventKind::Unknown => {
-                // Keep the name, because the event cannot be identified without it.
-                let event = event.json();
-                vec![Event::Alien(name.map_or(event.clone(), |name| wrap_event(name, &event)))]
-            }
-        }
+    /// Passes on an event with its name, because the event cannot be identified without it.
+    fn pass_on(&mut self, name: Option<&str>, event: Node<'_>) {
+        let event = event.json();
+        let named = name.map(|name| object! { (name): event });
+        self.reply.events.push(Event::Alien(named.unwrap_or(event)));
     }
 
     fn next_index(&self) -> u32 {
-        u32::try_from(self.items.len() + self.open.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.reply.items.len() + self.open.len()).unwrap_or(u32::MAX)
     }
 
-    fn on_block_start(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_block_start(&mut self, event: Node<'_>) {
         let Some((at, start)) = index(event).zip(event.get("start")) else {
-            return alien_event("contentBlockStart", event);
+            return self.pass_on(Some("contentBlockStart"), event);
         };
-        let mut events = self.close(at);
+        self.close(at);
         let block = ConverseOpenBlock::new(self.next_index(), Some(start.json()));
         // An empty start leaves the type of the block to the first delta.
-        if start.members().next().is_some() {
-            events.push(self.opened_event(&block));
-        }
+        let has_type = start.members().next().is_some();
         self.open.insert(at, block);
-        events
+        if has_type {
+            self.emit_opened(at);
+        }
     }
 
-    fn opened_event(&self, block: &ConverseOpenBlock) -> Event {
-        events::opened_event(block.index, &self.item(block, false))
+    fn emit_opened(&mut self, at: u64) {
+        if let Some(block) = self.open.get(&at) {
+            let item = self.item(block, false);
+            self.reply.open(block.index, &item);
+        }
     }
 
-    fn on_block_delta(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_block_delta(&mut self, event: Node<'_>) {
         let Some((at, delta)) = index(event).zip(event.get("delta")) else {
-            return alien_event("contentBlockDelta", event);
+            return self.pass_on(Some("contentBlockDelta"), event);
         };
         let next = self.next_index();
         let is_new = !self.open.contains_key(&at);
         let block = self.open.entry(at).or_insert_with(|| ConverseOpenBlock::new(next, None));
-        let (index, is_told) = (block.index, block.has_known_type());
+        let (index, has_type) = (block.index, block.has_known_type());
         let added = block.add(delta);
-        let mut events = Vec::with_capacity(2);
         if let DeltaContent::Unknown = added {
             if is_new {
                 self.open.remove(&at);
             }
-            return alien_event("contentBlockDelta", event);
+            return self.pass_on(Some("contentBlockDelta"), event);
         }
-        if let Some(block) = self.open.get(&at).filter(|_| !is_told) {
-            events.push(self.opened_event(block));
+        if !has_type {
+            self.emit_opened(at);
         }
-        let delta = match added {
-            DeltaContent::Text(text) => Delta::Text(text),
-            DeltaContent::Thought(text) => Delta::Thought(text),
-            DeltaContent::Input(text) => Delta::Args(text),
-            DeltaContent::Silent | DeltaContent::Unknown => return events,
-        };
-        events.push(Event::Delta { index, delta });
-        events
-    }
-
-    fn on_block_stop(&mut self, event: Node<'_>) -> Vec<Event> {
-        match index(event).filter(|at| self.open.contains_key(at)) {
-            Some(at) => self.close(at),
-            None => alien_event("contentBlockStop", event),
+        if let DeltaContent::Readable(delta) = added {
+            self.reply.add_delta(index, delta);
         }
     }
 
-    fn close(&mut self, at: u64) -> Vec<Event> {
-        let Some(block) = self.open.remove(&at) else { return Vec::new() };
-        let item = self.item(&block, true);
-        self.items.push(item.clone());
-        vec![Event::Closed { index: block.index, item: Box::new(item) }]
+    fn close(&mut self, at: u64) {
+        if let Some(block) = self.open.remove(&at) {
+            let item = self.item(&block, true);
+            self.reply.close(block.index, item);
+        }
     }
 
     fn item(&self, block: &ConverseOpenBlock, is_whole: bool) -> Item {
-        let context = Cow::Borrowed(&self.context);
-        let mut reader = ItemReader::for_reply(context, WIRE, &self.origin, None);
-        let json = block.assemble();
-        let tree = json.tree();
-        let place = ItemPosition { message: 0, part: block.index };
-        let mut item = decode::read_block(&mut reader, place, Role::Assistant, tree.root(), None);
-        if let Some(native) = &mut item.native {
-            native.assembled = true;
-        }
+        let mut item = self.reply.item(block.index, &block.assemble(), true, decode::read_block);
         if !is_whole {
             item.mark_truncated();
         }
         item
     }
 
-    fn on_message_stop(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_message_stop(&mut self, event: Node<'_>) {
         self.store_members(event);
         let fields = event.get("additionalModelResponseFields");
         self.stop = event.text_of("stopReason").map(|reason| wire::stop(Some(&reason), fields));
-        if self.has_metadata { self.finish_reply() } else { Vec::new() }
+        if self.has_metadata {
+            self.finish_reply();
+        }
     }
 
-    fn on_metadata(&mut self, event: Node<'_>) -> Vec<Event> {
+    fn on_metadata(&mut self, event: Node<'_>) {
         self.store_members(event);
         self.has_metadata = true;
-        let mut events = Vec::new();
         if let Some(usage) = event.get("usage") {
-            self.usage = wire::usage(usage);
-            events.push(Event::Usage(self.usage));
+            self.reply.set_usage(wire::usage(usage));
         }
         if self.stop.is_some() {
-            events.extend(self.finish_reply());
+            self.finish_reply();
         }
-        events
     }
 
     /// Stores the members of an event. A later value replaces an earlier one at its position.
     fn store_members(&mut self, event: Node<'_>) {
         for (key, value) in event.members().filter(|(key, _)| !key.is(PADDING)) {
-            events::store_member(&mut self.extras, key, value);
+            events::store_member(&mut self.reply.extras, key, value);
         }
     }
 
-    fn finish_reply(&mut self) -> Vec<Event> {
-        if std::mem::replace(&mut self.has_ended, true) {
-            return Vec::new();
+    fn finish_reply(&mut self) {
+        if self.reply.has_ended {
+            return;
         }
         let is_cut = !self.open.is_empty();
         for block in std::mem::take(&mut self.open).into_values() {
             let item = self.item(&block, false);
-            self.items.push(item);
+            self.reply.items.push(item);
         }
         let stop = self.stop.take().filter(|_| !is_cut).unwrap_or(StopReason::Cut);
-        let items = std::mem::take(&mut self.items);
-        let extras = std::mem::take(&mut self.extras);
-        let (id, usage, origin) = (None, self.usage, Arc::clone(&self.origin));
-        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
+        self.reply.end(stop);
+    }
+
+    /// Decodes a frame. The name of its event is in the frame. Without the frame the name wraps the
+    /// event or is lost.
+    fn read_frame(&mut self, frame: &Frame, root: Node<'_>) {
+        if frame.exception {
+            let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
+            return self.reply.events.push(Event::Failed(failure));
+        }
+        let kind = frame.event.as_deref().map(Kind::from_name);
+        if let Some(kind) = kind.filter(|kind| *kind != Kind::Unknown) {
+            return self.event(kind, frame.event.as_deref(), root);
+        }
+        if let Some((kind, event)) = Kind::unwrap(root) {
+            let name = root.members().next().and_then(|(name, _)| name.name());
+            if name.as_deref().is_some_and(|name| name.ends_with("Exception")) {
+                let failure = decode::decode_failure(event, name, event.json().bytes());
+                return self.reply.events.push(Event::Failed(failure));
+            }
+            if kind != Kind::Unknown {
+                return self.event(kind, name.as_deref(), event);
+            }
+        }
+        let kind = kind.unwrap_or_else(|| Kind::detect(root));
+        self.event(kind, frame.event.as_deref(), root);
     }
 }
 
@@ -204,48 +187,16 @@ fn index(event: Node<'_>) -> Option<u64> {
     event.get("contentBlockIndex").and_then(Node::u64)
 }
 
-fn alien_event(name: &str, event: Node<'_>) -> Vec<Event> {
-    vec![Event::Alien(wrap_event(name, &event.json()))]
-}
-
-fn wrap_event(name: &str, event: &Json) -> Json {
-    object! { (name): event }
-}
-
 impl Decoder for ConverseDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
-        let root = tree.root();
-        if frame.exception {
-            let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
-            return Ok(vec![Event::Failed(failure)]);
-        }
-        // The name is in the frame. Without the frame it wraps the event or is lost.
-        if let Some(name) = &frame.event
-            && ConverseEventKind::from_name(name) != ConverseEventKind::Unknown
-        {
-            return Ok(self.event(ConverseEventKind::from_name(name), Some(name), root));
-        }
-        if let Some((kind, event)) = ConverseEventKind::unwrap(root) {
-            let name = root.members().next().and_then(|(name, _)| name.name());
-            if name.as_deref().is_some_and(|name| name.ends_with("Exception")) {
-                let failure = decode::decode_failure(event, name, event.json().bytes());
-                return Ok(vec![Event::Failed(failure)]);
-            }
-            if kind != ConverseEventKind::Unknown {
-                return Ok(self.event(kind, name.as_deref(), event));
-            }
-        }
-        let kind = if frame.event.is_none() {
-            ConverseEventKind::detect(root)
-        } else {
-            ConverseEventKind::Unknown
-        };
-        Ok(self.event(kind, frame.event.as_deref(), root))
+        self.read_frame(frame, tree.root());
+        Ok(self.reply.take_events())
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.finish_reply())
+        self.finish_reply();
+        Ok(self.reply.take_events())
     }
 }
 
@@ -256,7 +207,7 @@ pub(super) struct ConverseEncoder {
     /// Opened calls whose start was not written yet.
     waiting: BTreeMap<u32, Json>,
     /// The Items of which something was written.
-    said: BTreeSet<u32>,
+    started: BTreeSet<u32>,
 }
 
 impl Encoder for ConverseEncoder {
@@ -283,7 +234,7 @@ impl Encoder for ConverseEncoder {
 /// Returns the frame of an event that is wrapped in its name.
 fn unwrap_frame(json: &Json) -> Frame {
     let tree = json.tree();
-    let named = ConverseEventKind::unwrap(tree.root())
+    let named = Kind::unwrap(tree.root())
         .and_then(|(_, event)| Some((tree.root().members().next()?.0.name()?, event)));
     match named {
         Some((name, event)) => Frame::json(Some(name), &event.json()),
@@ -313,34 +264,30 @@ impl ConverseEncoder {
             // written when complete.
             Delta::Args(_) | Delta::ArgsAt { .. } => return Vec::new(),
         };
-        self.said.insert(index);
-        let beginning = self.waiting.remove(&index);
-        beginning
-            .map(|beginning| block_start_frame(index, &beginning))
-            .into_iter()
-            .chain([frame])
-            .collect()
+        self.started.insert(index);
+        let start = self.waiting.remove(&index).map(|start| block_start_frame(index, &start));
+        start.into_iter().chain([frame]).collect()
     }
 
     fn is_call(&self, index: u32) -> bool {
-        self.waiting.contains_key(&index) || self.said.contains(&index)
+        self.waiting.contains_key(&index) || self.started.contains(&index)
     }
 
     fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
-        let is_said = self.said.contains(&index);
+        let is_started = self.started.contains(&index);
         let Some(block) = encode::reply_block(item) else { return Vec::new() };
         let tree = block.tree();
         let node = tree.root();
         let mut frames = Vec::new();
         match &item.body {
             Body::Call(_) => {
-                if !is_said {
+                if !is_started {
                     frames.extend(tool_frames(index, node, "toolUse", "input"));
                 }
             }
             Body::Text(text) | Body::Summary { text, .. } => {
                 let citations = node.at("/citationsContent/citations");
-                if !is_said && (citations.is_none() || !text.is_empty()) {
+                if !is_started && (citations.is_none() || !text.is_empty()) {
                     frames.push(block_delta(index, members! { "text": text }));
                 }
                 for citation in citations.into_iter().flat_map(Node::elements) {
@@ -351,9 +298,9 @@ impl ConverseEncoder {
                 let redacted = node.at("/reasoningContent/redactedContent");
                 let text = node.at("/reasoningContent/reasoningText");
                 let signature = text.and_then(|text| text.get("signature"));
-                if !is_said && text.is_none() && redacted.is_none() {
+                if !is_started && text.is_none() && redacted.is_none() {
                     frames.push(block_start_frame(index, &block));
-                } else if !is_said && signature.is_none() && redacted.is_none() {
+                } else if !is_started && signature.is_none() && redacted.is_none() {
                     frames.push(reasoning_delta(index, "text", &json::string("")));
                 }
                 let seals = [("signature", signature), ("redactedContent", redacted)];
@@ -379,12 +326,8 @@ impl ConverseEncoder {
 fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame> {
     let inner = block.get(kind);
     let beginning = json::object(|o| {
-        o.object(kind, |o| {
-            let members = inner.into_iter().flat_map(Node::members);
-            for (name, value) in members.filter(|(name, _)| !name.is(key)) {
-                o.node(&name.text().unwrap_or_default(), value);
-            }
-        });
+        let members = inner.into_iter().flat_map(Node::members);
+        o.object(kind, |o| copy_members(o, members.filter(|(name, _)| !name.is(key))));
     });
     let mut frames = vec![block_start_frame(index, &beginning)];
     frames.extend(inner.and_then(|inner| inner.get(key)).map(|value| {
@@ -401,7 +344,7 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
     if reply.stop == StopReason::Cut {
         return Vec::new();
     }
-    let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
+    let extras = events::own_extras(reply, &WIRE);
     let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
     let is_of_stop = |key: &str| matches!(key, "stopReason" | "additionalModelResponseFields");
     let stop = event_frame("messageStop", |o| {
@@ -423,10 +366,7 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
         if extra("metrics").is_none() {
             o.raw("metrics", &encode::empty_metrics());
         }
-        let others = extras.iter().filter(|(key, _)| !is_of_stop(key) && &**key != "output");
-        for (key, value) in others {
-            o.raw(key, value);
-        }
+        put_all(o, extras.iter().filter(|(key, _)| !is_of_stop(key) && &**key != "output"));
     });
     vec![stop, metadata]
 }

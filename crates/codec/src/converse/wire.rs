@@ -4,7 +4,9 @@
 use throughline_core::{StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
 
+use self::ConverseBlockKind as Kind;
 use crate::Document;
+use crate::object::copy_members;
 
 /// Returns which part of an exchange a document is, if it belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
@@ -26,10 +28,8 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         .any(|key| document.get(key).is_some());
     let blocks = messages.elements().filter_map(|message| message.get("content"));
     let mut blocks = blocks.chain(document.get("system")).flat_map(Node::elements);
-    let has_own_block = blocks.any(|block| {
-        block.get("type").is_none()
-            && ConverseBlockKind::from_node(block) != ConverseBlockKind::Unknown
-    });
+    let has_own_block =
+        blocks.any(|block| block.get("type").is_none() && Kind::from_node(block) != Kind::Unknown);
     (has_own_member || has_own_block).then_some(Document::Request)
 }
 
@@ -56,19 +56,19 @@ pub(super) enum ConverseBlockKind {
 }
 
 /// The possible members of a content block and their types.
-const KINDS: &[(&str, ConverseBlockKind)] = &[
-    ("text", ConverseBlockKind::Text),
-    ("reasoningContent", ConverseBlockKind::Reasoning),
-    ("toolUse", ConverseBlockKind::ToolUse),
-    ("toolResult", ConverseBlockKind::ToolResult),
-    ("image", ConverseBlockKind::Image),
-    ("document", ConverseBlockKind::Document),
-    ("video", ConverseBlockKind::Video),
-    ("audio", ConverseBlockKind::Audio),
-    ("guardContent", ConverseBlockKind::GuardContent),
-    ("citationsContent", ConverseBlockKind::Citations),
-    ("cachePoint", ConverseBlockKind::CachePoint),
-    ("searchResult", ConverseBlockKind::SearchResult),
+const KINDS: &[(&str, Kind)] = &[
+    ("text", Kind::Text),
+    ("reasoningContent", Kind::Reasoning),
+    ("toolUse", Kind::ToolUse),
+    ("toolResult", Kind::ToolResult),
+    ("image", Kind::Image),
+    ("document", Kind::Document),
+    ("video", Kind::Video),
+    ("audio", Kind::Audio),
+    ("guardContent", Kind::GuardContent),
+    ("citationsContent", Kind::Citations),
+    ("cachePoint", Kind::CachePoint),
+    ("searchResult", Kind::SearchResult),
 ];
 
 impl ConverseBlockKind {
@@ -100,17 +100,13 @@ impl ConverseBlockKind {
 
     /// Returns the Seal format of a member of this block at any depth; `None` if it is not a Seal.
     pub(super) fn seal_format(self, key: &str) -> Option<Label> {
+        let is_hosted = matches!(self, Self::HostedCall | Self::HostedResult | Self::Unknown);
         match (self, key) {
             (Self::Reasoning, "signature") => Some(Label::Borrowed("bedrock.signature")),
-            (Self::Reasoning, "redactedContent") => {
-                Some(Label::Borrowed("bedrock.redacted_content"))
+            (Self::Reasoning, "redactedContent") => Some("bedrock.redacted_content".into()),
+            _ => {
+                (is_hosted && key.starts_with("encrypted")).then(|| format!("bedrock.{key}").into())
             }
-            (Self::HostedCall | Self::HostedResult | Self::Unknown, key)
-                if key.starts_with("encrypted") =>
-            {
-                Some(Label::Owned(format!("bedrock.{key}")))
-            }
-            _ => None,
         }
     }
 }
@@ -121,16 +117,16 @@ impl ConverseBlockKind {
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
-    let kind = ConverseBlockKind::from_node(node);
+    let kind = Kind::from_node(node);
     let (Some(key), Some(inner)) = (kind.key(), kind.key().and_then(|key| node.present(key)))
     else {
         return block.clone();
     };
     let value = match kind {
-        ConverseBlockKind::ToolUse | ConverseBlockKind::HostedCall => {
+        Kind::ToolUse | Kind::HostedCall => {
             pick_members(inner, &["toolUseId", "name", "input", "type"], |_, _| true)
         }
-        ConverseBlockKind::Reasoning => {
+        Kind::Reasoning => {
             let text = inner.present("reasoningText");
             let text = text.map(|text| {
                 pick_members(text, &["text", "signature"], |key, value| {
@@ -142,18 +138,7 @@ pub(super) fn project(block: &Json) -> Json {
                 None => inner.json(),
             }
         }
-        ConverseBlockKind::Text
-        | ConverseBlockKind::Image
-        | ConverseBlockKind::Document
-        | ConverseBlockKind::Video
-        | ConverseBlockKind::Audio
-        | ConverseBlockKind::ToolResult
-        | ConverseBlockKind::HostedResult
-        | ConverseBlockKind::GuardContent
-        | ConverseBlockKind::Citations
-        | ConverseBlockKind::CachePoint
-        | ConverseBlockKind::SearchResult
-        | ConverseBlockKind::Unknown => inner.json(),
+        _ => inner.json(),
     };
     if value.bytes() == inner.raw() && node.members().count() == 1 {
         return block.clone();
@@ -169,11 +154,7 @@ fn pick_members(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -
     if node.members().all(|member| is_taken(&member)) {
         return node.json();
     }
-    json::object(|o| {
-        for (key, value) in node.members().filter(is_taken) {
-            o.node(&key.text().unwrap_or_default(), value);
-        }
-    })
+    json::object(|o| copy_members(o, node.members().filter(is_taken)))
 }
 
 /// The type of a stream event.
@@ -281,58 +262,54 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
 
 /// Media types, formats and their block types. The first row of a media type is the one that is
 /// written.
-const FORMATS: &[(&str, &str, ConverseBlockKind)] = &[
-    ("image/png", "png", ConverseBlockKind::Image),
-    ("image/jpeg", "jpeg", ConverseBlockKind::Image),
-    ("image/gif", "gif", ConverseBlockKind::Image),
-    ("image/webp", "webp", ConverseBlockKind::Image),
-    ("application/pdf", "pdf", ConverseBlockKind::Document),
-    ("text/csv", "csv", ConverseBlockKind::Document),
-    ("application/msword", "doc", ConverseBlockKind::Document),
+const FORMATS: &[(&str, &str, Kind)] = &[
+    ("image/png", "png", Kind::Image),
+    ("image/jpeg", "jpeg", Kind::Image),
+    ("image/gif", "gif", Kind::Image),
+    ("image/webp", "webp", Kind::Image),
+    ("application/pdf", "pdf", Kind::Document),
+    ("text/csv", "csv", Kind::Document),
+    ("application/msword", "doc", Kind::Document),
     (
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         "docx",
-        ConverseBlockKind::Document,
+        Kind::Document,
     ),
-    ("application/vnd.ms-excel", "xls", ConverseBlockKind::Document),
-    (
-        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        "xlsx",
-        ConverseBlockKind::Document,
-    ),
-    ("text/html", "html", ConverseBlockKind::Document),
-    ("text/plain", "txt", ConverseBlockKind::Document),
-    ("text/markdown", "md", ConverseBlockKind::Document),
-    ("video/mp4", "mp4", ConverseBlockKind::Video),
-    ("video/x-matroska", "mkv", ConverseBlockKind::Video),
-    ("video/quicktime", "mov", ConverseBlockKind::Video),
-    ("video/webm", "webm", ConverseBlockKind::Video),
-    ("video/x-flv", "flv", ConverseBlockKind::Video),
-    ("video/mpeg", "mpeg", ConverseBlockKind::Video),
-    ("video/mpeg", "mpg", ConverseBlockKind::Video),
-    ("video/x-ms-wmv", "wmv", ConverseBlockKind::Video),
-    ("video/3gpp", "three_gp", ConverseBlockKind::Video),
-    ("audio/mpeg", "mp3", ConverseBlockKind::Audio),
-    ("audio/mp3", "mp3", ConverseBlockKind::Audio),
-    ("audio/wav", "wav", ConverseBlockKind::Audio),
-    ("audio/x-wav", "wav", ConverseBlockKind::Audio),
-    ("audio/opus", "opus", ConverseBlockKind::Audio),
-    ("audio/aac", "aac", ConverseBlockKind::Audio),
-    ("audio/flac", "flac", ConverseBlockKind::Audio),
-    ("audio/ogg", "ogg", ConverseBlockKind::Audio),
-    ("audio/mp4", "mp4", ConverseBlockKind::Audio),
-    ("audio/mp4", "m4a", ConverseBlockKind::Audio),
-    ("audio/webm", "webm", ConverseBlockKind::Audio),
+    ("application/vnd.ms-excel", "xls", Kind::Document),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx", Kind::Document),
+    ("text/html", "html", Kind::Document),
+    ("text/plain", "txt", Kind::Document),
+    ("text/markdown", "md", Kind::Document),
+    ("video/mp4", "mp4", Kind::Video),
+    ("video/x-matroska", "mkv", Kind::Video),
+    ("video/quicktime", "mov", Kind::Video),
+    ("video/webm", "webm", Kind::Video),
+    ("video/x-flv", "flv", Kind::Video),
+    ("video/mpeg", "mpeg", Kind::Video),
+    ("video/mpeg", "mpg", Kind::Video),
+    ("video/x-ms-wmv", "wmv", Kind::Video),
+    ("video/3gpp", "three_gp", Kind::Video),
+    ("audio/mpeg", "mp3", Kind::Audio),
+    ("audio/mp3", "mp3", Kind::Audio),
+    ("audio/wav", "wav", Kind::Audio),
+    ("audio/x-wav", "wav", Kind::Audio),
+    ("audio/opus", "opus", Kind::Audio),
+    ("audio/aac", "aac", Kind::Audio),
+    ("audio/flac", "flac", Kind::Audio),
+    ("audio/ogg", "ogg", Kind::Audio),
+    ("audio/mp4", "mp4", Kind::Audio),
+    ("audio/mp4", "m4a", Kind::Audio),
+    ("audio/webm", "webm", Kind::Audio),
 ];
 
 /// Returns the block type and format of a media type.
-pub(super) fn format_of(mime: &str) -> Option<(ConverseBlockKind, &'static str)> {
+pub(super) fn format_of(mime: &str) -> Option<(Kind, &'static str)> {
     FORMATS.iter().find(|(known, ..)| *known == mime).map(|(_, format, block)| (*block, *format))
 }
 
 /// Returns the media type of a format in a block.
-pub(super) fn mime_of(block: ConverseBlockKind, format: &str) -> Option<Name> {
-    let is_it = |row: &&(&str, &str, ConverseBlockKind)| row.1 == format && row.2 == block;
+pub(super) fn mime_of(block: Kind, format: &str) -> Option<Name> {
+    let is_it = |row: &&(&str, &str, Kind)| row.1 == format && row.2 == block;
     FORMATS.iter().find(is_it).map(|(mime, ..)| Name::from(*mime))
 }
 

@@ -32,14 +32,8 @@ enum ArrayPosition {
 
 impl ArrayFramer {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            place: ArrayPosition::Start,
-            bare: false,
-            element: Vec::new(),
-            scan: Scan::default(),
-            offset: 0,
-        }
+        let (place, scan) = (ArrayPosition::Start, Scan::default());
+        Self { limit, place, bare: false, element: Vec::new(), scan, offset: 0 }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
@@ -68,10 +62,8 @@ impl ArrayFramer {
                     continue;
                 }
                 (place, _) => {
-                    return Err(FrameError::Malformed {
-                        what: place.expectation(),
-                        at: self.offset,
-                    });
+                    let what = place.expectation();
+                    return Err(FrameError::Malformed { what, at: self.offset });
                 }
             }
             self.offset += 1;
@@ -81,14 +73,7 @@ impl ArrayFramer {
     }
 
     pub(super) fn finish(self) -> Result<(), FrameError> {
-        match self.place {
-            ArrayPosition::End => Ok(()),
-            ArrayPosition::Start
-            | ArrayPosition::FirstElement
-            | ArrayPosition::InsideElement
-            | ArrayPosition::AfterElement
-            | ArrayPosition::AfterComma => Err(FrameError::Cut),
-        }
+        if matches!(self.place, ArrayPosition::End) { Ok(()) } else { Err(FrameError::Cut) }
     }
 
     /// Reads up to the end of the element, if it has arrived, and returns the bytes after it.
@@ -113,7 +98,7 @@ impl ArrayFramer {
             self.element.extend_from_slice(head);
             Bytes::from(mem::take(&mut self.element))
         };
-        frames.push(Frame { event: None, data, exception: false });
+        frames.push(Frame::data(data));
         self.scan = Scan::default();
         self.place = if self.bare { ArrayPosition::End } else { ArrayPosition::AfterElement };
         Ok(tail)

@@ -26,19 +26,8 @@ const CHECKSUM: usize = 4;
 const MAX_HEADERS: usize = 128 * 1024;
 const FIRST_RESERVE: usize = 16 * 1024;
 
-/// The header types as numbered on the wire.
-mod header_type {
-    pub(super) const TRUE: u8 = 0;
-    pub(super) const FALSE: u8 = 1;
-    pub(super) const BYTE: u8 = 2;
-    pub(super) const SHORT: u8 = 3;
-    pub(super) const INTEGER: u8 = 4;
-    pub(super) const LONG: u8 = 5;
-    pub(super) const BYTES: u8 = 6;
-    pub(super) const STRING: u8 = 7;
-    pub(super) const TIMESTAMP: u8 = 8;
-    pub(super) const UUID: u8 = 9;
-}
+/// The type of string headers on the wire.
+const STRING: u8 = 7;
 
 pub(super) struct EventStreamFramer {
     limit: usize,
@@ -59,13 +48,8 @@ struct Lengths {
 
 impl EventStreamFramer {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            message: Vec::new(),
-            lengths: None,
-            started_at: 0,
-            names: EventNames::default(),
-        }
+        let (message, names) = (Vec::new(), EventNames::default());
+        Self { limit, message, lengths: None, started_at: 0, names }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {
@@ -181,13 +165,14 @@ impl<'message> Headers<'message> {
             let name = rest.split_off(..usize::from(name_length)).ok_or(CUT)?;
             let &kind = rest.split_off_first().ok_or(CUT)?;
             let length = match kind {
-                header_type::TRUE | header_type::FALSE => 0,
-                header_type::BYTE => 1,
-                header_type::SHORT => 2,
-                header_type::INTEGER => 4,
-                header_type::LONG | header_type::TIMESTAMP => 8,
-                header_type::UUID => 16,
-                header_type::BYTES | header_type::STRING => {
+                0 | 1 => 0, // true, false
+                2 => 1,     // byte
+                3 => 2,     // short
+                4 => 4,     // integer
+                5 | 8 => 8, // long, timestamp
+                9 => 16,    // UUID
+                // 6 is a byte string.
+                6 | STRING => {
                     let (&length, tail) = rest.split_first_chunk().ok_or(CUT)?;
                     rest = tail;
                     usize::from(u16::from_be_bytes(length))
@@ -195,7 +180,7 @@ impl<'message> Headers<'message> {
                 _ => return Err("unknown header type"),
             };
             let value = rest.split_off(..length).ok_or(CUT)?;
-            if kind != header_type::STRING {
+            if kind != STRING {
                 continue;
             }
             match name {
@@ -278,7 +263,7 @@ fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
     };
     out.push(name_length);
     out.extend_from_slice(name.as_bytes());
-    out.push(header_type::STRING);
+    out.push(STRING);
     out.extend_from_slice(&value_length.to_be_bytes());
     out.extend_from_slice(value.as_bytes());
 }

@@ -73,7 +73,7 @@ fn content_length(line: &[u8]) -> Option<usize> {
 
 fn deliver(mut line: Bytes, length: usize, frames: &mut Vec<Frame>) {
     line.truncate(length);
-    frames.push(Frame { event: None, data: line, exception: false });
+    frames.push(Frame::data(line));
 }
 
 pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {

@@ -20,7 +20,7 @@ pub(super) struct PartialArguments {
     values: Vec<ArgumentValue>,
 }
 
-/// A value. Containers hold indexes into [`Arguments::values`], so nesting uses no stack.
+/// A value. Containers hold indexes into [`PartialArguments::values`], so nesting uses no stack.
 #[derive(Debug)]
 enum ArgumentValue {
     Whole(Json),
@@ -54,15 +54,14 @@ enum ArgumentPathStep<'p> {
 impl PartialArguments {
     /// Starts with the given members.
     pub(super) fn from_members(args: Option<Node<'_>>) -> Self {
-        let mut arguments =
-            Self { values: vec![ArgumentValue::Object(ArgumentMembers::default())] };
+        let (mut members, mut values) = (ArgumentMembers::default(), Vec::new());
         for (key, value) in args.into_iter().flat_map(Node::members) {
-            let place = arguments.push(ArgumentValue::Whole(value.json()));
-            if let Some(ArgumentValue::Object(members)) = arguments.values.first_mut() {
-                members.put(&key.text().unwrap_or_default(), place);
-            }
+            values.push(ArgumentValue::Whole(value.json()));
+            // The object itself is the first value.
+            members.put(&key.text().unwrap_or_default(), values.len());
         }
-        arguments
+        values.insert(0, ArgumentValue::Object(members));
+        Self { values }
     }
 
     /// Stores one piece and returns its value; `None` if the piece is invalid.
@@ -72,8 +71,8 @@ impl PartialArguments {
         let value = value_of(piece)?;
         let place = self.value_index(&parse_path(&path)?)?;
         let tree = value.tree();
-        let said = tree.root().text();
-        match (self.values.get_mut(place)?, said) {
+        let text_value = tree.root().text();
+        match (self.values.get_mut(place)?, text_value) {
             (ArgumentValue::Text { text, goes_on: open }, Some(more)) if *open => {
                 text.push_str(&more);
                 *open = goes_on;
@@ -154,32 +153,35 @@ impl PartialArguments {
                     json::push_string(&mut out, key);
                     out.push(b':');
                 }
-                Task::Value(place) => match self.values.get(place) {
-                    None => out.extend_from_slice(b"{}"),
-                    Some(ArgumentValue::Whole(json)) => out.extend_from_slice(json.bytes()),
-                    Some(ArgumentValue::Text { text, .. }) => json::push_string(&mut out, text),
-                    Some(ArgumentValue::Object(members)) => {
-                        out.push(b'{');
-                        tasks.push(Task::Literal(b'}'));
-                        for (position, (key, place)) in members.ordered.iter().enumerate().rev() {
-                            tasks.push(Task::Value(*place));
-                            tasks.push(Task::Key(key));
-                            if position > 0 {
-                                tasks.push(Task::Literal(b','));
-                            }
+                Task::Value(place) => {
+                    let (open, close, values): (_, _, Vec<_>) = match self.values.get(place) {
+                        None => (b'{', b'}', Vec::new()),
+                        Some(ArgumentValue::Whole(json)) => {
+                            out.extend_from_slice(json.bytes());
+                            continue;
+                        }
+                        Some(ArgumentValue::Text { text, .. }) => {
+                            json::push_string(&mut out, text);
+                            continue;
+                        }
+                        Some(ArgumentValue::Object(members)) => {
+                            let members = members.ordered.iter();
+                            (b'{', b'}', members.map(|(key, place)| (Some(key), *place)).collect())
+                        }
+                        Some(ArgumentValue::List(elements)) => {
+                            (b'[', b']', elements.iter().map(|place| (None, *place)).collect())
+                        }
+                    };
+                    out.push(open);
+                    tasks.push(Task::Literal(close));
+                    for (position, (key, place)) in values.into_iter().enumerate().rev() {
+                        tasks.push(Task::Value(place));
+                        tasks.extend(key.map(|key| Task::Key(key)));
+                        if position > 0 {
+                            tasks.push(Task::Literal(b','));
                         }
                     }
-                    Some(ArgumentValue::List(elements)) => {
-                        out.push(b'[');
-                        tasks.push(Task::Literal(b']'));
-                        for (position, place) in elements.iter().enumerate().rev() {
-                            tasks.push(Task::Value(*place));
-                            if position > 0 {
-                                tasks.push(Task::Literal(b','));
-                            }
-                        }
-                    }
-                },
+                }
             }
         }
         Json::parse(out).unwrap_or_else(|_| json::object(|_| {}))

@@ -1,26 +1,22 @@
 //! Decodes requests and whole responses.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Direction, Envelope, Extra, Failure, HostedStep, Item, ItemPosition, Media, Origin,
     Outcome, Part, ReasoningFormat, Reply, Request, Role, StopReason, Thought, ThoughtKind,
-    ToolCall, ToolResult, Wire,
+    ToolCall, ToolResult,
 };
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
 use crate::gemini::path::GeminiPath;
-use crate::gemini::tools;
-use crate::gemini::wire::{self, GeminiPartKind};
+use crate::gemini::wire::{self, GeminiPartKind as Kind};
+use crate::gemini::{WIRE, tools};
 use crate::item_reader::{ItemReader, number_system_items};
 use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
-
-const WIRE: Wire = Wire::GEMINI;
 
 /// Members that fields of the Call represent.
 const KNOWN: &[&str] = &["contents", "systemInstruction", "tools"];
@@ -42,10 +38,25 @@ pub(super) fn decode_request(
         if !content.is_object() {
             return Err(shape(&format!("contents[{index}]"), "must be an object"));
         }
-        read_content(&mut reader, index, content, &mut call.items);
+        let role = match content.text_of("role").as_deref() {
+            Some("model") => Role::Assistant,
+            Some("function") => Role::Tool,
+            Some(_) | None => Role::User,
+        };
+        call.items.extend(reader.message_items(
+            index,
+            role,
+            content,
+            list_of_parts(content),
+            read_part,
+        ));
     }
-    let system = wire::present(root, "systemInstruction");
-    call.system = system.map(|system| read_system(&mut reader, system)).unwrap_or_default();
+    if let Some(system) = wire::present(root, "systemInstruction") {
+        // Some endpoints also accept a bare string.
+        let content = if system.is_string() { Some(system) } else { list_of_parts(system) };
+        let items = reader.message_items(0, Role::System, system, content, read_part);
+        call.system = number_system_items(items);
+    }
     call.tools = root.get("tools").map(tools::decode_tools).unwrap_or_default();
     call.stream = GeminiPath::parse(&request.path).is_some_and(|path| path.is_streamed());
     call.settings = settings::decode_settings(root);
@@ -57,20 +68,11 @@ pub(super) fn decode_request(
 /// Collects the members that no field of the Call represents. If a name is repeated, the last value
 /// counts.
 fn request_extras(root: Node<'_>) -> Vec<Extra> {
-    let members: Vec<_> = root.members().collect();
-    let mut seen = HashSet::new();
-    let mut extras = Vec::new();
-    for (key, value) in members.into_iter().rev() {
-        let key = key.name().unwrap_or_default();
-        let is_known = KNOWN.iter().any(|known| wire::is_spelled(&key, known));
-        let is_last = seen.insert(Name::clone(&key));
-        if is_last && !is_known {
-            let mut unsaid = settings::unrepresented_members(key, value);
-            unsaid.reverse();
-            extras.extend(unsaid);
-        }
-    }
-    draft::extras(extras.into_iter().rev(), &WIRE)
+    let is_known = |key: &str| KNOWN.iter().any(|known| wire::is_spelled(key, known));
+    let members = draft::last_member_per_name(root.members()).into_iter();
+    let extras = members.filter(|(key, _)| !is_known(key));
+    let extras = extras.flat_map(|(key, value)| settings::unrepresented_members(key, value));
+    draft::extras(extras, &WIRE)
 }
 
 /// Decodes a whole response.
@@ -89,14 +91,10 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     }
     let id = wire::name_of(root, "responseId");
     let origin = context.origin(wire::name_of(root, "modelVersion").as_deref(), None);
-    let mut reader = ItemReader::for_reply(Cow::Borrowed(context), WIRE, &origin, id.as_ref());
+    let mut reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
     let candidate = candidates.and_then(|candidates| candidates.elements().next());
     let parts = candidate.and_then(|candidate| candidate.at("/content/parts"));
-    let parts = parts.into_iter().flat_map(Node::elements).enumerate();
-    let items = parts.map(|(index, part)| {
-        read_part(&mut reader, ItemPosition::new(0, index), Role::Assistant, part, None)
-    });
-    let mut items: Vec<Item> = items.collect();
+    let mut items = reader.reply_items(parts, read_part);
     let reason = candidate.and_then(|candidate| wire::name_of(candidate, "finishReason"));
     let blocked = feedback.and_then(|feedback| wire::name_of(feedback, "blockReason"));
     let stop = wire::decode_stop(reason.as_deref(), blocked, has_calls(&items));
@@ -141,51 +139,8 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
     Some(Failure { status, kind: error.name_of("status"), message, body: body.clone() })
 }
 
-fn read_content(
-    reader: &mut ItemReader<'_>,
-    index: usize,
-    content: Node<'_>,
-    items: &mut Vec<Item>,
-) {
-    let role = match content.text_of("role").as_deref() {
-        Some("model") => Role::Assistant,
-        Some("function") => Role::Tool,
-        Some(_) | None => Role::User,
-    };
-    let parts: Vec<_> = content.get("parts").into_iter().flat_map(Node::elements).collect();
-    let envelope = Arc::new(Envelope { json: content.json(), parts: parts.len().max(1) });
-    if parts.is_empty() {
-        // An empty or malformed content is kept as one unknown Item.
-        let native = reader.native(content.json(), Some(&envelope));
-        items.push(reader.item(ItemPosition::new(index, 0), role, Body::Unknown, native));
-        return;
-    }
-    for (at, part) in parts.into_iter().enumerate() {
-        items.push(read_part(reader, ItemPosition::new(index, at), role, part, Some(&envelope)));
-    }
-}
-
-/// Decodes the system instruction: a content, or a bare string, which some endpoints accept
-/// too.
-fn read_system(reader: &mut ItemReader<'_>, system: Node<'_>) -> Vec<Item> {
-    let parts: Vec<_> = system.get("parts").into_iter().flat_map(Node::elements).collect();
-    let envelope = Arc::new(Envelope { json: system.json(), parts: parts.len().max(1) });
-    let mut items = Vec::with_capacity(parts.len());
-    if parts.is_empty() {
-        let body = system.name().map_or(Body::Unknown, Body::Text);
-        let native = reader.native(system.json(), Some(&envelope));
-        items.push(reader.item(ItemPosition::default(), Role::System, body, native));
-    }
-    for (at, part) in parts.into_iter().enumerate() {
-        items.push(read_part(
-            reader,
-            ItemPosition::new(0, at),
-            Role::System,
-            part,
-            Some(&envelope),
-        ));
-    }
-    number_system_items(items)
+fn list_of_parts(content: Node<'_>) -> Option<Node<'_>> {
+    content.get("parts").filter(|parts| parts.is_array())
 }
 
 pub(super) fn read_part(
@@ -195,7 +150,7 @@ pub(super) fn read_part(
     part: Node<'_>,
     envelope: Option<&Arc<Envelope>>,
 ) -> Item {
-    let (kind, content) = GeminiPartKind::from_part(part);
+    let (kind, content) = Kind::from_part(part);
     let body = read_body(reader, place, kind, content);
     let mut native = reader.native(part.json(), envelope);
     native.id = content.name_of("id");
@@ -211,28 +166,28 @@ pub(super) fn read_part(
 fn read_body(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
-    kind: GeminiPartKind,
+    kind: Kind,
     content: Node<'_>,
 ) -> Body {
     match kind {
-        GeminiPartKind::Text => Body::Text(content.name().unwrap_or_default()),
-        GeminiPartKind::Thought => {
+        Kind::Text => Body::Text(content.name().unwrap_or_default()),
+        Kind::Thought => {
             let text = content.name().unwrap_or_default();
             let is_empty = text.is_empty();
             let kind = if is_empty { ThoughtKind::Encrypted } else { ThoughtKind::Summary };
             Body::Thought(Thought::issued(text, kind, ReasoningFormat::GoogleGeminiV1))
         }
-        GeminiPartKind::Call => Body::Call(read_call(reader, place, content)),
-        GeminiPartKind::Answer => Body::Result(read_function_response(reader, content)),
-        GeminiPartKind::Inline => inline(content).map_or(Body::Unknown, Body::Media),
-        GeminiPartKind::File => file(content, &reader.origin).map_or(Body::Unknown, Body::Media),
-        GeminiPartKind::Code => hosted(content, "code_execution", false, "code"),
-        GeminiPartKind::CodeResult => hosted(content, "code_execution", true, "output"),
-        GeminiPartKind::HostedCall | GeminiPartKind::HostedResult => {
+        Kind::Call => Body::Call(read_call(reader, place, content)),
+        Kind::Answer => Body::Result(read_function_response(reader, content)),
+        Kind::Inline => inline(content).map_or(Body::Unknown, Body::Media),
+        Kind::File => file(content, &reader.origin).map_or(Body::Unknown, Body::Media),
+        Kind::Code => hosted(content, "code_execution", false, "code"),
+        Kind::CodeResult => hosted(content, "code_execution", true, "output"),
+        Kind::HostedCall | Kind::HostedResult => {
             let name = wire::name_of(content, "toolType").unwrap_or_default().to_ascii_lowercase();
-            hosted(content, &name, kind == GeminiPartKind::HostedResult, "")
+            hosted(content, &name, kind == Kind::HostedResult, "")
         }
-        GeminiPartKind::Unknown => Body::Unknown,
+        Kind::Unknown => Body::Unknown,
     }
 }
 
@@ -258,9 +213,9 @@ fn read_function_response(reader: &mut ItemReader<'_>, answer: Node<'_>) -> Tool
         None => (Outcome::Ok, Vec::new()),
     };
     for part in answer.get("parts").into_iter().flat_map(Node::elements) {
-        let media = match GeminiPartKind::from_part(part) {
-            (GeminiPartKind::Inline, content) => inline(content),
-            (GeminiPartKind::File, content) => file(content, &reader.origin),
+        let media = match Kind::from_part(part) {
+            (Kind::Inline, content) => inline(content),
+            (Kind::File, content) => file(content, &reader.origin),
             _ => None,
         };
         parts.push(media.map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media));

@@ -4,34 +4,23 @@ use std::collections::HashMap;
 
 use throughline_core::{
     Body, Call, CallId, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Fate, Item,
-    Media, NativePart, Part, ReshapeKind, Role, Target, ToolCall, ToolResult, Wire,
+    Media, NativePart, Part, ReshapeKind, Role, Target, ToolCall, ToolResult,
 };
 use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
-use crate::cross_wire;
 use crate::draft::{self, Draft};
 use crate::gemini::encode::parts::{call_part, media_part, response, text_part};
-use crate::gemini::wire;
-use crate::gemini::{contract, path, tools};
+use crate::gemini::{WIRE, contract, path, tools, wire};
 use crate::message_groups::{self, MessageGroup, groups};
 use crate::prefix::{PrefixHasher, absorb};
-use crate::seal_policy;
+use crate::{cross_wire, seal_policy};
 
 pub(super) mod parts;
 pub(super) mod reply;
 mod settings;
 
 pub(super) use self::reply::encode_reply;
-
-const WIRE: Wire = Wire::GEMINI;
-
-/// The author of a content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GeminiSpeaker {
-    User,
-    Model,
-}
 
 /// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
@@ -135,7 +124,7 @@ impl<'c> GeminiWriter<'c> {
         let call = self.call;
         let mut contents = Vec::new();
         let items = draft.order_items(items, |item| seal_policy::is_caller_text(call, item, &WIRE));
-        for group in groups(items, &WIRE, |item| speaker(call, item)) {
+        for group in groups(items, &WIRE, |item| seal_policy::speaker(call, item, &WIRE)) {
             let content = self.content(draft, &group);
             absorb(&mut self.prefix, "content", &content);
             contents.extend(content);
@@ -143,11 +132,7 @@ impl<'c> GeminiWriter<'c> {
         contents
     }
 
-    fn content(
-        &mut self,
-        draft: &mut Draft<'_>,
-        group: &MessageGroup<'c, GeminiSpeaker>,
-    ) -> Option<Json> {
+    fn content(&mut self, draft: &mut Draft<'_>, group: &MessageGroup<'c>) -> Option<Json> {
         let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
         if let Some(envelope) = self.verbatim_content(&group.items, prefix.as_ref()) {
             for item in &group.items {
@@ -160,7 +145,7 @@ impl<'c> GeminiWriter<'c> {
         let (mut answers, mut others) = (Vec::new(), Vec::new());
         for item in &group.items {
             let stand_in =
-                unsigned.filter(|(first, _)| std::ptr::eq(*first, *item)).map(|(_, word)| word);
+                unsigned.filter(|(first, _)| std::ptr::eq(*first, *item)).map(|(_, value)| value);
             let (parts, fate) = self.part(draft, item, prefix.as_ref(), stand_in);
             let mut parts = parts.into_iter();
             if let Body::Result(result) = &item.body {
@@ -175,10 +160,7 @@ impl<'c> GeminiWriter<'c> {
         answers.sort_by_key(|(turn, _)| *turn);
         let parts: Vec<Json> =
             answers.into_iter().map(|(_, answer)| answer).chain(others).collect();
-        let role = match group.speaker {
-            GeminiSpeaker::User => "user",
-            GeminiSpeaker::Model => "model",
-        };
+        let role = if group.speaker == Role::Assistant { "model" } else { "user" };
         (!parts.is_empty()).then(|| in_envelope(&group.items, &json::array_of(&parts), Some(role)))
     }
 
@@ -245,7 +227,7 @@ impl<'c> GeminiWriter<'c> {
         }
         draft.warn_about_cache_markers(item.native.as_ref());
         let why = seal_policy::elision_reason(item, target);
-        let said = |parts: Vec<Json>| {
+        let sent = |parts: Vec<Json>| {
             let visible = match (stand_in, &item.native) {
                 (Some(_), _) => Disposition::Reshaped(ReshapeKind::StandIn),
                 (None, Some(_)) => Disposition::Reshaped(ReshapeKind::OtherWire),
@@ -254,17 +236,17 @@ impl<'c> GeminiWriter<'c> {
             let seals = vec![Disposition::Elided(why); item.seals.len()];
             (parts, Fate { item: item.id.clone(), visible, seals })
         };
-        let left = |why| (Vec::new(), draft::elided_fate(item, why));
+        let omitted = |why| (Vec::new(), draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => {
-                left(ElisionReason::NotOnThisWire)
+                omitted(ElisionReason::NotOnThisWire)
             }
-            Body::Text(text) | Body::Summary { text, .. } => said(vec![text_part(text)]),
+            Body::Text(text) | Body::Summary { text, .. } => sent(vec![text_part(text)]),
             Body::Media(media) => match cross_wire::media(draft, media_part(media)) {
-                Some(part) => said(vec![part]),
-                None => left(ElisionReason::NotOnThisWire),
+                Some(part) => sent(vec![part]),
+                None => omitted(ElisionReason::NotOnThisWire),
             },
-            Body::Thought(_) if item.origin.is_some() => left(why),
+            Body::Thought(_) if item.origin.is_some() => omitted(why),
             Body::Thought(thought) => {
                 let thought = (item, thought);
                 let (part, fate) = cross_wire::thought(draft, self.call, thought, &WIRE, text_part);
@@ -273,10 +255,10 @@ impl<'c> GeminiWriter<'c> {
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
                 self.record_sent(call, Some(Name::clone(&id)), true);
-                said(vec![call_part(call, &id, stand_in)])
+                sent(vec![call_part(call, &id, stand_in)])
             }
-            Body::Result(result) => said(self.response_parts(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => left(why),
+            Body::Result(result) => sent(self.response_parts(draft, result)),
+            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(why),
         }
     }
 
@@ -292,55 +274,43 @@ impl<'c> GeminiWriter<'c> {
         let target = &self.call.target;
         let seals = seal_policy::seals(item, target, prefix);
         let refusal = seal_policy::refusal(&seals);
-        let left = |why| (Vec::new(), draft::elided_fate(item, why));
+        let omitted = |why| (Vec::new(), draft::elided_fate(item, why));
         if matches!(item.body, Body::Text(_)) && native.json.bytes().first() == Some(&b'"') {
             let text = object! { "text": native.json };
             return (vec![text], draft::kept_fate(item));
         }
         if native.envelope.as_ref().is_some_and(|envelope| envelope.json == native.json) {
-            return left(ElisionReason::NotOnThisWire);
+            return omitted(ElisionReason::NotOnThisWire);
         }
-        match (&item.body, refusal) {
-            (Body::Thought(thought), _) if !thought.whole => return left(ElisionReason::Cut),
+        let is_bare_reply = seals.is_empty() && native.side == Direction::Response;
+        let why = match &item.body {
+            Body::Thought(thought) if !thought.whole => Some(ElisionReason::Cut),
             // The provider cannot continue from a step of its own whose signature it cannot read.
-            (Body::Thought(_) | Body::Hosted(_) | Body::Unknown, Some(why)) => return left(why),
-            (Body::Thought(_), None) if is_foreign_thought(item, target) => {
-                return left(ElisionReason::Foreign);
+            Body::Thought(_) | Body::Hosted(_) | Body::Unknown if refusal.is_some() => refusal,
+            Body::Thought(_) if is_foreign_thought(item, target) => Some(ElisionReason::Foreign),
+            Body::Thought(_) if is_bare_reply => Some(ElisionReason::Unsigned),
+            Body::Text(text) if text.is_empty() => {
+                refusal.or(is_bare_reply.then_some(ElisionReason::NotOnThisWire))
             }
-            (Body::Thought(_), None) if seals.is_empty() && native.side == Direction::Response => {
-                return left(ElisionReason::Unsigned);
-            }
-            (Body::Text(text), None)
-                if text.is_empty() && seals.is_empty() && native.side == Direction::Response =>
-            {
-                return left(ElisionReason::NotOnThisWire);
-            }
-            (Body::Text(text), Some(why)) if text.is_empty() => return left(why),
-            _ => {}
+            _ => None,
+        };
+        if let Some(why) = why {
+            return omitted(why);
         }
         self.record_native_call(item);
-        let part = match native.side {
+        let mut part = match native.side {
             Direction::Request => native.json.clone(),
             Direction::Response => wire::to_request_part(&native.json),
         };
-        let part = match self.renamed_call_id(item) {
-            Some(id) => wire::with_response_id(&part, id),
-            None => part,
-        };
-        let part = match stand_in {
-            Some(_) => wire::signed_with(&part, stand_in),
-            None if refusal.is_some() => wire::signed_with(&part, None),
-            None => part,
-        };
-        let visible = if stand_in.is_some() {
-            Disposition::Reshaped(ReshapeKind::StandIn)
-        } else {
-            Disposition::Kept
-        };
-        let seals = match refusal {
-            Some(why) => vec![Disposition::Elided(why); item.seals.len()],
-            None => seals,
-        };
+        if let Some(id) = self.renamed_call_id(item) {
+            part = wire::with_response_id(&part, id);
+        }
+        if stand_in.is_some() || refusal.is_some() {
+            part = wire::signed_with(&part, stand_in);
+        }
+        let stands_in = stand_in.map(|_| Disposition::Reshaped(ReshapeKind::StandIn));
+        let visible = stands_in.unwrap_or(Disposition::Kept);
+        let seals = refusal.map_or(seals, |why| vec![Disposition::Elided(why); item.seals.len()]);
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
@@ -361,11 +331,11 @@ impl<'c> GeminiWriter<'c> {
             None => result.wire_id.as_ref().map(|_| &stray),
         };
         let name = result.name.as_ref().or(sent.map(|sent| &sent.name)).unwrap_or(&stray);
-        let (mut said, mut media) = (Vec::new(), Vec::new());
+        let (mut values, mut media) = (Vec::new(), Vec::new());
         for part in &result.parts {
             match part {
-                Part::Text(text) => said.push(json::string(text)),
-                Part::Value(value) => said.push(value.clone()),
+                Part::Text(text) => values.push(json::string(text)),
+                Part::Value(value) => values.push(value.clone()),
                 Part::Media(Media::Remote { owner: Some(owner), .. })
                     if owner.provider != self.call.target.origin.provider =>
                 {
@@ -381,7 +351,7 @@ impl<'c> GeminiWriter<'c> {
         let answer = json::object(|o| {
             o.object("functionResponse", |o| {
                 o.maybe_string("id", id.map(|id| &**id)).string("name", name);
-                o.raw("response", &response(result.outcome, &said));
+                o.raw("response", &response(result.outcome, &values));
                 if holds && !media.is_empty() {
                     o.raw("parts", &json::array_of(&media));
                 }
@@ -398,15 +368,6 @@ fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     match envelope.filter(|envelope| envelope.json.bytes().first() == Some(&b'{')) {
         Some(envelope) => draft::with_member(&envelope.json, "parts", parts.clone()),
         None => object! { "role": role, "parts": parts },
-    }
-}
-
-fn speaker(call: &Call, item: &Item) -> GeminiSpeaker {
-    match item.role {
-        Role::Assistant if !seal_policy::is_caller_text(call, item, &WIRE) => GeminiSpeaker::Model,
-        Role::Assistant | Role::System | Role::Developer | Role::User | Role::Tool => {
-            GeminiSpeaker::User
-        }
     }
 }
 

@@ -30,21 +30,15 @@ mod tests;
 mod tools;
 mod wire;
 
-use throughline_core::{Request, Target, Wire};
-use throughline_json::Name;
+use crate::codec_methods::prelude::*;
 
-use crate::frame::Framing;
-use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
+const WIRE: Wire = Wire::GEMINI;
 
 /// Codec for Google's `generateContent`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gemini;
 
 impl Codec for Gemini {
-    fn wire(&self) -> Wire {
-        Wire::GEMINI
-    }
-
     fn model_of(&self, request: &Request) -> Option<Name> {
         path::GeminiPath::parse(&request.path).map(|path| Name::from(path.model))
     }
@@ -53,19 +47,7 @@ impl Codec for Gemini {
         path::default_path(target, stream)
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
-    }
-
-    codec_methods!(stream::GeminiDecoder, stream::write::GeminiEncoder);
-
-    fn rules(&self) -> &'static [&'static Rule] {
-        &contract::RULES
-    }
-
-    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
-        contract::inspect(case, findings);
-    }
+    codec_methods!(WIRE, stream::GeminiDecoder, stream::write::GeminiEncoder);
 
     fn path_style(&self) -> PathStyle {
         PathStyle::Brackets

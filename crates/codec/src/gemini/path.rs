@@ -37,14 +37,12 @@ impl<'p> GeminiPath<'p> {
         let model = bare_model(target.model());
         let Self { lead, query, .. } = self;
         if self.is_streamed() == stream {
-            let (method, query) = (self.method, QuerySuffix(*query));
-            return format!("{lead}{model}:{method}{query}");
+            return format!("{lead}{model}:{}{}", self.method, query_suffix(*query));
         }
         let others = query.iter().flat_map(|query| query.split('&')).filter(|p| !is_framing(p));
         let framing = stream.then_some("alt=sse");
-        let parameters: Vec<&str> = others.chain(framing).collect();
-        let joined = parameters.join("&");
-        let query = QuerySuffix((!joined.is_empty()).then_some(&*joined));
+        let parameters = others.chain(framing).collect::<Vec<_>>().join("&");
+        let query = query_suffix(Some(&*parameters).filter(|query| !query.is_empty()));
         format!("{lead}{model}:{}{query}", method(stream))
     }
 }
@@ -55,7 +53,7 @@ pub(super) fn default_path(target: &Target, stream: bool) -> String {
     // endpoint's base URL.
     let is_vertex = target.provider.base_url.contains("aiplatform");
     let lead = if is_vertex { "/v1beta1/publishers/google/models/" } else { "/v1beta/models/" };
-    let query = QuerySuffix(stream.then_some("alt=sse"));
+    let query = query_suffix(stream.then_some("alt=sse"));
     format!("{lead}{}:{}{query}", bare_model(target.model()), method(stream))
 }
 
@@ -72,10 +70,6 @@ fn is_framing(parameter: &str) -> bool {
     parameter.is_empty() || parameter.starts_with("alt=")
 }
 
-struct QuerySuffix<'q>(Option<&'q str>);
-
-impl std::fmt::Display for QuerySuffix<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.map_or(Ok(()), |query| write!(f, "?{query}"))
-    }
+fn query_suffix(query: Option<&str>) -> String {
+    query.map(|query| format!("?{query}")).unwrap_or_default()
 }

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Call, Direction, Envelope, NativePart, Tool, Wire};
+use throughline_core::{Call, Direction, Envelope, NativePart, Tool};
 use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::cross_wire;
 use crate::draft::Draft;
+use crate::gemini::WIRE;
 use crate::gemini::wire::{get, is_spelled};
 
-const WIRE: Wire = Wire::GEMINI;
 const DECLARATIONS: &str = "functionDeclarations";
 
 /// Decodes the tools. Every declaration is a tool, and so is every other member of an element.

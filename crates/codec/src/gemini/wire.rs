@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use throughline_core::{Reply, StopReason, Usage, Wire};
 use throughline_json::{self as json, Json, Name, Node};
 
+use crate::object::copy_members;
 use crate::{Document, draft};
 
 /// Format of this wire's Seals.
@@ -178,11 +179,8 @@ pub(super) fn to_request_part(part: &Json) -> Json {
     if !call.is_object() || call.members().all(|(key, _)| is_taken(key)) {
         return part.clone();
     }
-    let taken = json::object(|o| {
-        for (key, value) in call.members().filter(|(key, _)| is_taken(*key)) {
-            o.node(&key.text().unwrap_or_default(), value);
-        }
-    });
+    let members = call.members().filter(|(key, _)| is_taken(*key));
+    let taken = json::object(|o| copy_members(o, members));
     draft::with_member(part, key.into_owned(), taken)
 }
 
@@ -259,15 +257,12 @@ pub(super) fn usage_by(count: impl Fn(&str) -> Option<u64>) -> Usage {
 
 /// Writes `usageMetadata`.
 pub(super) fn usage_json(usage: &Usage) -> Json {
-    json::object(|o| {
-        o.number("promptTokenCount", usage.input);
-        o.number("candidatesTokenCount", usage.output.saturating_sub(usage.thought));
-        o.number("totalTokenCount", usage.input.saturating_add(usage.output));
-        if usage.cached > 0 {
-            o.number("cachedContentTokenCount", usage.cached);
-        }
-        if usage.thought > 0 {
-            o.number("thoughtsTokenCount", usage.thought);
-        }
-    })
+    let positive = |count| Some(count).filter(|count| *count > 0);
+    object! {
+        "promptTokenCount": usage.input,
+        "candidatesTokenCount": usage.output.saturating_sub(usage.thought),
+        "totalTokenCount": usage.input.saturating_add(usage.output),
+        "cachedContentTokenCount": positive(usage.cached),
+        "thoughtsTokenCount": positive(usage.thought),
+    }
 }

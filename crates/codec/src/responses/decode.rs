@@ -1,22 +1,20 @@
 //! Decodes requests and whole responses.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use throughline_core::{
     Body, Call, Envelope, Failure, HostedStep, Item, ItemId, ItemPosition, Media, Origin, Part,
-    Reply, Request, Role, Seal, Thought, ThoughtKind, ToolCall, Wire,
+    Reply, Request, Role, Seal, Thought, ThoughtKind, ToolCall,
 };
 use throughline_json::{self as json, Json, Label, Name, Node, Tree};
 
 use crate::item_reader::{ItemReader, named_member, read_tools};
-use crate::responses::wire::{self, CONTENT, ResponsesElementKind, StopSignals};
+use crate::responses::WIRE;
+use crate::responses::wire::{self, CONTENT, ResponsesElementKind as Kind, StopSignals};
 use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Decodes a request whose parsed body is `tree`.
 pub(super) fn decode_request(
@@ -52,8 +50,7 @@ pub(super) fn decode_request(
         item.id = ItemId::from("system.0");
         call.system.push(item);
     }
-    let tools = root.get("tools");
-    call.tools = tools.map(|list| read_tools(list, &WIRE, settings::tool)).unwrap_or_default();
+    call.tools = read_tools(root.get("tools"), &WIRE, settings::tool);
     call.stream = root.get("stream").and_then(Node::bool).unwrap_or(false);
     call.settings = settings::settings(root);
     call.resumes = root.name_of("previous_response_id");
@@ -75,7 +72,8 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");
-    let mut reader = ResponsesReader::for_reply(Cow::Borrowed(context), &origin, id.as_ref());
+    let reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
+    let mut reader = ResponsesReader::new(reader);
     let mut items = Vec::new();
     for (index, element) in output.elements().enumerate() {
         reader.output(index, element, &mut items);
@@ -109,22 +107,14 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
 
 /// Decodes elements of requests and responses; only the origin differs.
 pub(super) struct ResponsesReader<'a> {
-    base: ItemReader<'a>,
+    pub(super) base: ItemReader<'a>,
     /// Facts about the elements that determine the stop reason.
     pub(super) signals: StopSignals,
 }
 
 impl<'a> ResponsesReader<'a> {
-    fn new(base: ItemReader<'a>) -> Self {
+    pub(super) fn new(base: ItemReader<'a>) -> Self {
         Self { base, signals: StopSignals::default() }
-    }
-
-    pub(super) fn for_reply(
-        context: Cow<'a, DecodeContext>,
-        origin: &Arc<Origin>,
-        id: Option<&Name>,
-    ) -> Self {
-        Self::new(ItemReader::for_reply(context, WIRE, origin, id))
     }
 
     /// Decodes an element of a response. Reasoning leads to the next element, which a stream
@@ -134,10 +124,10 @@ impl<'a> ResponsesReader<'a> {
     }
 
     fn element(&mut self, index: usize, element: Node<'_>, leads: bool, items: &mut Vec<Item>) {
-        let kind = ResponsesElementKind::from_element(element);
+        let kind = Kind::from_element(element);
         self.signals.waits |= wire::waits_for_client(kind, element);
         let role = role(kind, element);
-        if kind == ResponsesElementKind::Message && self.message(index, role, element, items) {
+        if kind == Kind::Message && self.message(index, role, element, items) {
             return;
         }
         let place = ItemPosition::new(index, 0);
@@ -147,7 +137,7 @@ impl<'a> ResponsesReader<'a> {
         native.id = element.name_of("id");
         let mut item = self.base.item(place, role, body, native);
         item.seals = self.seals(role, kind, element);
-        if kind == ResponsesElementKind::Reasoning && leads {
+        if kind == Kind::Reasoning && leads {
             let next = self.base.id_at(ItemPosition::new(index.saturating_add(1), 0));
             for seal in &mut item.seals {
                 seal.attached.leads = Some(next.clone());
@@ -177,7 +167,7 @@ impl<'a> ResponsesReader<'a> {
             native.id.clone_from(&id);
             native.slot = Label::Borrowed(CONTENT);
             let mut item = self.base.item(ItemPosition::new(index, at), role, body, native);
-            item.seals = self.seals(role, ResponsesElementKind::Message, part);
+            item.seals = self.seals(role, Kind::Message, part);
             items.push(item);
         }
         !parts.is_empty()
@@ -193,21 +183,21 @@ impl<'a> ResponsesReader<'a> {
     }
 
     /// Returns the Seals of an Item. Only assistant Items have Seals.
-    fn seals(&self, role: Role, kind: ResponsesElementKind, part: Node<'_>) -> Vec<Seal> {
+    fn seals(&self, role: Role, kind: Kind, part: Node<'_>) -> Vec<Seal> {
         if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
         }
         self.base.seals(part, |key| kind.is_sealed(key).then(|| wire::seal_format(key)))
     }
 
-    fn body(&mut self, place: ItemPosition, kind: ResponsesElementKind, element: Node<'_>) -> Body {
+    fn body(&mut self, place: ItemPosition, kind: Kind, element: Node<'_>) -> Body {
         match kind {
-            ResponsesElementKind::Reasoning => Body::Thought(thought(element, &self.base.origin)),
-            ResponsesElementKind::Call | ResponsesElementKind::CustomCall => {
+            Kind::Reasoning => Body::Thought(thought(element, &self.base.origin)),
+            Kind::Call | Kind::CustomCall => {
                 let wire_id = element.name_of("call_id");
                 let name = element.name_of("name").unwrap_or_default();
                 let id = self.base.calls.open(wire_id.as_ref(), &name, place);
-                let custom = kind == ResponsesElementKind::CustomCall;
+                let custom = kind == Kind::CustomCall;
                 let value = element.get(if custom { "input" } else { "arguments" });
                 let parsed = value.filter(|_| !custom).and_then(Node::text_bytes);
                 let args = parsed.and_then(|text| Json::parse(text).ok()).unwrap_or_else(|| {
@@ -215,23 +205,21 @@ impl<'a> ResponsesReader<'a> {
                 });
                 Body::Call(ToolCall { id, wire_id, name, args, custom })
             }
-            ResponsesElementKind::Result | ResponsesElementKind::CustomResult => {
+            Kind::Result | Kind::CustomResult => {
                 let output = element.get("output");
                 let parts = output.map(|o| parts(o, &self.base.origin)).unwrap_or_default();
                 self.base.tool_result(element.name_of("call_id"), false, parts)
             }
-            ResponsesElementKind::HostedCall | ResponsesElementKind::HostedResult => {
-                Body::Hosted(hosted(kind, element))
-            }
-            ResponsesElementKind::Compaction => Body::Compaction,
-            ResponsesElementKind::Message | ResponsesElementKind::Unknown => Body::Unknown,
+            Kind::HostedCall | Kind::HostedResult => Body::Hosted(hosted(kind, element)),
+            Kind::Compaction => Body::Compaction,
+            Kind::Message | Kind::Unknown => Body::Unknown,
         }
     }
 }
 
 /// Returns the role of an element.
-pub(super) fn role(kind: ResponsesElementKind, element: Node<'_>) -> Role {
-    let said = match element.text_of("role").as_deref() {
+pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
+    let given = match element.text_of("role").as_deref() {
         Some("assistant") => Some(Role::Assistant),
         Some("system") => Some(Role::System),
         Some("developer") => Some(Role::Developer),
@@ -239,29 +227,25 @@ pub(super) fn role(kind: ResponsesElementKind, element: Node<'_>) -> Role {
         Some(_) => Some(Role::User),
         None => None,
     };
-    let ours = match kind {
-        ResponsesElementKind::Message => Role::User,
-        ResponsesElementKind::Result | ResponsesElementKind::CustomResult => Role::Tool,
+    let default = match kind {
+        Kind::Message => Role::User,
+        Kind::Result | Kind::CustomResult => Role::Tool,
         // A step that the provider ran belongs to the assistant; a client's result for it belongs
         // to the tool role.
-        ResponsesElementKind::HostedResult => {
+        Kind::HostedResult => {
             let kind = element.text_of("type").unwrap_or_default();
             let by_client = element.get("execution").is_some_and(|e| e.is("client"));
             if kind.ends_with("_call_output") || by_client { Role::Tool } else { Role::Assistant }
         }
-        ResponsesElementKind::Reasoning
-        | ResponsesElementKind::Call
-        | ResponsesElementKind::CustomCall
-        | ResponsesElementKind::HostedCall
-        | ResponsesElementKind::Compaction => return Role::Assistant,
-        ResponsesElementKind::Unknown
-            if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) =>
-        {
+        Kind::Reasoning | Kind::Call | Kind::CustomCall | Kind::HostedCall | Kind::Compaction => {
+            return Role::Assistant;
+        }
+        Kind::Unknown if element.get("type").is_some_and(|t| t.is("mcp_approval_response")) => {
             Role::User
         }
-        ResponsesElementKind::Unknown => Role::Assistant,
+        Kind::Unknown => Role::Assistant,
     };
-    said.unwrap_or(ours)
+    given.unwrap_or(default)
 }
 
 /// Builds one Thought from summary, content and ciphertext. The full reasoning takes precedence
@@ -269,15 +253,11 @@ pub(super) fn role(kind: ResponsesElementKind, element: Node<'_>) -> Role {
 fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     let text = |key: &str| {
         let parts = element.get(key).into_iter().flat_map(Node::elements);
-        let mut texts = parts.filter_map(|part| part.get("text")).filter(|text| text.is_string());
-        match (texts.next(), texts.clone().next()) {
-            (None, _) => Name::default(),
-            (Some(one), None) => one.name().unwrap_or_default(),
-            (Some(first), Some(_)) => {
-                let texts: Vec<_> =
-                    [first].into_iter().chain(texts).filter_map(Node::text).collect();
-                Name::from(texts.join("\n\n"))
-            }
+        let texts: Vec<Name> = parts.filter_map(|part| part.name_of("text")).collect();
+        match texts.as_slice() {
+            [] => Name::default(),
+            [one] => Name::clone(one),
+            several => Name::from(several.join("\n\n")),
         }
     };
     let (content, summary) = (text(CONTENT), text("summary"));
@@ -289,7 +269,7 @@ fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     Thought::issued(text, kind, wire::reasoning_format(&origin.provider))
 }
 
-fn hosted(kind: ResponsesElementKind, element: Node<'_>) -> HostedStep {
+fn hosted(kind: Kind, element: Node<'_>) -> HostedStep {
     let name = element.text_of("type").unwrap_or_default();
     let name = name.trim_end_matches("_output").trim_end_matches("_call");
     let readable = ["/code", "/action/query", "/output", "/arguments"];
@@ -297,7 +277,7 @@ fn hosted(kind: ResponsesElementKind, element: Node<'_>) -> HostedStep {
     HostedStep {
         name: Name::from(name),
         pairs: element.name_of("call_id").or_else(|| element.name_of("id")),
-        is_result: kind == ResponsesElementKind::HostedResult,
+        is_result: kind == Kind::HostedResult,
         visible: visible.unwrap_or_default(),
     }
 }
@@ -322,13 +302,7 @@ fn parts(output: Node<'_>, origin: &Arc<Origin>) -> Vec<Part> {
     let part = |part: Node<'_>| match content_body(part, origin) {
         Body::Text(text) => Part::Text(text),
         Body::Media(media) => Part::Media(media),
-        Body::Thought(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => Part::Unknown(WIRE, part.json()),
+        _ => Part::Unknown(WIRE, part.json()),
     };
     output.elements().map(part).collect()
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use throughline_core::{
     Body, Call, CallId, Digest, Direction, ElisionReason, EncodedRequest, Fate, Item, ReshapeKind,
-    Role, Target, Tool, ToolCall, Wire,
+    Role, Target, Tool, ToolCall,
 };
 use throughline_json::{self as json, Json, Name};
 
 use crate::call_ids::CallIdAllocator;
-use crate::cross_wire;
 use crate::draft::{self, Draft};
 use crate::prefix::{PrefixHasher, absorb};
+use crate::responses::WIRE;
 use crate::responses::wire::CONTENT;
-use crate::seal_policy;
+use crate::{cross_wire, seal_policy};
 
 mod message;
 mod native;
@@ -26,8 +26,6 @@ mod settings;
 pub(super) use self::reply::{encode_reply, generated_id, output, shown_id, skeleton};
 
 pub(super) const PATH: &str = "/responses";
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
@@ -186,18 +184,9 @@ fn is_same_element(left: &Item, right: &Item) -> bool {
 
 /// Returns whether the Item is part of a message's content.
 fn is_part(item: &Item) -> bool {
-    match (item.native_on(&WIRE), &item.body) {
-        (Some(native), _) => native.slot == CONTENT,
-        (None, Body::Text(_) | Body::Media(_) | Body::Summary { .. }) => true,
-        (
-            None,
-            Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown,
-        ) => false,
+    match item.native_on(&WIRE) {
+        Some(native) => native.slot == CONTENT,
+        None => matches!(item.body, Body::Text(_) | Body::Media(_) | Body::Summary { .. }),
     }
 }
 
@@ -268,13 +257,13 @@ impl ResponsesWriter<'_> {
 
     fn input(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let covered = self.covered_items();
-        let (covered, said) = self.call.items.split_at(covered);
+        let (covered, sent) = self.call.items.split_at(covered);
         draft
             .fates
             .extend(covered.iter().map(|item| draft::elided_fate(item, ElisionReason::Covered)));
         let call = self.call;
-        let said = draft.order_items(said, |item| seal_policy::is_caller_text(call, item, &WIRE));
-        let groups = group_elements(said);
+        let sent = draft.order_items(sent, |item| seal_policy::is_caller_text(call, item, &WIRE));
+        let groups = group_elements(sent);
         let mut elements = Vec::with_capacity(groups.len());
         for (at, group) in groups.iter().enumerate() {
             let prefix = self.prefix.as_ref().map(PrefixHasher::digest);
@@ -336,27 +325,19 @@ impl ResponsesWriter<'_> {
         }
         draft.warn_about_cache_markers(item.native.as_ref());
         let seals_why = seal_policy::elision_reason(item, &self.call.target);
-        let said = |element: Json| (Some(element), cross_wire::said(item, seals_why));
+        let sent = |element: Json| (Some(element), cross_wire::sent_fate(item, seals_why));
         match &item.body {
             Body::Thought(thought) if !thought.whole => {
                 (None, draft::elided_fate(item, ElisionReason::Cut))
             }
-            Body::Thought(_) if item.origin.is_some() => {
-                (None, draft::elided_fate(item, seals_why))
-            }
-            Body::Thought(thought) => {
+            Body::Thought(thought) if item.origin.is_none() => {
                 let bare = |text: &str| message::bare_message(&json::string(text));
                 cross_wire::thought(draft, self.call, (item, thought), &WIRE, bare)
             }
-            Body::Call(call) => said(self.call_element(call)),
-            Body::Result(result) => said(self.result(draft, result)),
+            Body::Call(call) => sent(self.call_element(call)),
+            Body::Result(result) => sent(self.result(draft, result)),
             // Texts and media are parts of messages.
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Summary { .. }
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => (None, draft::elided_fate(item, seals_why)),
+            _ => (None, draft::elided_fate(item, seals_why)),
         }
     }
 

@@ -32,42 +32,20 @@ mod stream_tests;
 mod tests;
 mod wire;
 
-use throughline_core::{Request, Target, Wire};
-use throughline_json::{Name, Tree};
+use crate::codec_methods::prelude::*;
 
-use crate::frame::Framing;
-use crate::{AuditContext, Codec, Findings, PathStyle, Rule};
+const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Codec for OpenAI's Responses API.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenAiResponses;
 
 impl Codec for OpenAiResponses {
-    fn wire(&self) -> Wire {
-        Wire::OPENAI_RESPONSES
-    }
-
-    fn model_of(&self, request: &Request) -> Option<Name> {
-        Tree::parse(request.body.clone()).ok()?.root().name_of("model")
-    }
-
     fn path(&self, _: &Target, _: bool) -> String {
         encode::PATH.to_owned()
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
-    }
-
-    codec_methods!(stream::ResponsesDecoder, stream::ResponsesEncoder);
-
-    fn rules(&self) -> &'static [&'static Rule] {
-        &contract::RULES
-    }
-
-    fn inspect(&self, case: &AuditContext<'_>, findings: &mut Findings<'_>) {
-        contract::inspect(case, findings);
-    }
+    codec_methods!(WIRE, stream::ResponsesDecoder, stream::ResponsesEncoder);
 
     fn path_style(&self) -> PathStyle {
         PathStyle::Brackets

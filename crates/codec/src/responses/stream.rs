@@ -1,16 +1,17 @@
 //! Decodes and encodes streamed responses.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason, Usage};
-use throughline_json::{Json, Name, Node, Tree};
+use throughline_core::{Body, Delta, Event, StopReason};
+use throughline_json::{Name, Node, Tree};
 
-use crate::events;
+use crate::call_ids::CallTracker;
+use crate::events::StreamedReply;
 use crate::frame::Frame;
+use crate::responses::WIRE;
 use crate::responses::decode::{self, ResponsesReader};
-use crate::responses::wire::{self, ResponsesElementKind};
+use crate::responses::wire::{self, ResponsesElementKind as Kind, StopSignals};
 use crate::{CodecError, DecodeContext, Decoder};
 
 mod native;
@@ -23,54 +24,37 @@ pub(super) use self::write::ResponsesEncoder;
 
 /// Decodes a streamed response.
 pub(super) struct ResponsesDecoder {
-    context: DecodeContext,
-    origin: Arc<Origin>,
-    reader: ResponsesReader<'static>,
-    id: Option<Name>,
-    has_begun: bool,
+    reply: StreamedReply,
+    calls: CallTracker,
+    signals: StopSignals,
     /// Open elements by output index.
     open: BTreeMap<u64, ResponsesOpenElement>,
     /// Output indexes of completed elements.
     done: BTreeSet<u64>,
-    items: Vec<Item>,
     next_index: u32,
-    usage: Usage,
-    extras: Vec<(Name, Json)>,
-    has_ended: bool,
 }
 
 impl ResponsesDecoder {
     pub(super) fn new(context: DecodeContext) -> Self {
-        let origin = Arc::clone(&context.target.origin);
-        let reader = ResponsesReader::for_reply(Cow::Owned(context.clone()), &origin, None);
         Self {
-            context,
-            origin,
-            reader,
-            id: None,
-            has_begun: false,
+            reply: StreamedReply::new(context, WIRE),
+            calls: CallTracker::default(),
+            signals: StopSignals::default(),
             open: BTreeMap::new(),
             done: BTreeSet::new(),
-            items: Vec::new(),
             next_index: 0,
-            usage: Usage::default(),
-            extras: Vec::new(),
-            has_ended: false,
         }
     }
 
     /// Records the response's own members, which are sent at the start and again at the end.
-    fn record_response(&mut self, root: Node<'_>) -> Vec<Event> {
-        let Some(response) = root.get("response") else { return vec![Event::Alien(root.json())] };
-        self.extras = decode::reply_extras(response);
-        if std::mem::replace(&mut self.has_begun, true) {
-            return Vec::new();
+    fn record_response(&mut self, root: Node<'_>) {
+        let Some(response) = root.get("response") else { return self.reply.pass_on(root) };
+        self.reply.extras = decode::reply_extras(response);
+        if !self.reply.has_begun {
+            (self.calls, self.signals) = Default::default();
+            let id = response.name_of("id");
+            self.reply.begin(id, response.text_of("model").as_deref(), None);
         }
-        self.id = response.name_of("id");
-        self.origin = self.context.origin(response.text_of("model").as_deref(), None);
-        let context = Cow::Owned(self.context.clone());
-        self.reader = ResponsesReader::for_reply(context, &self.origin, self.id.as_ref());
-        vec![Event::Began { id: self.id.clone(), origin: Arc::clone(&self.origin) }]
     }
 
     fn index(&mut self) -> u32 {
@@ -79,39 +63,36 @@ impl ResponsesDecoder {
         index
     }
 
-    fn on_item_added(&mut self, root: Node<'_>) -> Vec<Event> {
-        let (Some(at), Some(item)) = (place(root), root.get("item")) else {
-            return vec![Event::Alien(root.json())];
+    fn on_item_added(&mut self, root: Node<'_>) {
+        let Some((at, item)) = place(root).zip(root.get("item")) else {
+            return self.reply.pass_on(root);
         };
         let mut open = ResponsesOpenElement::new(item);
         // The parts of a message are announced one by one.
-        if open.kind == ResponsesElementKind::Message {
-            self.open.insert(at, open);
-            return Vec::new();
+        if open.kind != Kind::Message {
+            let mut items = Vec::new();
+            let mut preview = ResponsesReader::new(self.reply.reader());
+            preview.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
+            let index = self.index();
+            open.indices.insert(0, index);
+            if let Some(item) = items.first() {
+                self.reply.open(index, item);
+            }
         }
-        let context = Cow::Borrowed(&self.context);
-        let mut preview = ResponsesReader::for_reply(context, &self.origin, None);
-        let mut items = Vec::new();
-        preview.output(usize::try_from(at).unwrap_or(usize::MAX), item, &mut items);
-        let index = self.index();
-        open.indices.insert(0, index);
         self.open.insert(at, open);
-        items.first().map(|item| events::opened_event(index, item)).into_iter().collect()
     }
 
-    fn on_part_added(&mut self, root: Node<'_>) -> Vec<Event> {
-        let (Some(at), Some(part)) = (place(root), root.get("part")) else {
-            return vec![Event::Alien(root.json())];
-        };
+    fn on_part_added(&mut self, root: Node<'_>) {
         let number = number(root, "content_index");
-        let Some(open) = self.open.get_mut(&at) else { return vec![Event::Alien(root.json())] };
+        let (Some((at, open)), Some(part)) = (self.at(root), root.get("part")) else {
+            return self.reply.pass_on(root);
+        };
         open.begin_part(number, part.json());
-        self.open_parts(at)
+        self.open_parts(at);
     }
 
     /// Assigns Item indexes to the parts of a message that have none.
-    fn open_parts(&mut self, at: u64) -> Vec<Event> {
-        let mut events = Vec::new();
+    fn open_parts(&mut self, at: u64) {
         while let Some((number, begun)) =
             self.open.get(&at).and_then(ResponsesOpenElement::part_without_index)
         {
@@ -127,46 +108,42 @@ impl ResponsesDecoder {
                 // wait for the complete part.
                 id = open.id().filter(|_| begun != MessagePartKind::Refusal);
             }
-            events.push(Event::Opened { index, id, body });
+            self.reply.events.push(Event::Opened { index, id, body });
         }
-        events
     }
 
-    fn text(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn text(&mut self, root: Node<'_>) {
         let number = number(root, "content_index");
         let delta = root.text_of("delta").unwrap_or_default();
-        let Some((at, open)) = self.at(root) else { return vec![Event::Alien(root.json())] };
+        let Some((at, open)) = self.at(root) else { return self.reply.pass_on(root) };
         open.add_text(number, &delta);
-        let mut events = self.open_parts(at);
-        let index = self.open.get(&at).and_then(|open| open.indices.get(&number).copied());
-        let delta = Delta::Text(Arc::from(delta));
-        events.extend(index.map(|index| Event::Delta { index, delta }));
-        events
+        self.open_parts(at);
+        if let Some(index) = self.open.get(&at).and_then(|open| open.indices.get(&number)) {
+            self.reply.add_delta(*index, Delta::Text(Arc::from(delta)));
+        }
     }
 
-    fn thought(&mut self, root: Node<'_>, list: &'static str, number: &str) -> Vec<Event> {
+    fn thought(&mut self, root: Node<'_>, list: &'static str, number: &str) {
         let number = self::number(root, number);
         let delta = root.text_of("delta").unwrap_or_default();
-        let Some((_, open)) = self.at(root) else { return vec![Event::Alien(root.json())] };
+        let Some((_, open)) = self.at(root) else { return self.reply.pass_on(root) };
         // The Thought's text separates its parts, so the deltas do too.
         let is_next = open.add_thought(list, number, &delta);
-        let said = if is_next { format!("\n\n{delta}") } else { delta.into_owned() };
-        let delta = Delta::Thought(Arc::from(said));
-        open.indices
-            .get(&0)
-            .map(|index| Event::Delta { index: *index, delta })
-            .into_iter()
-            .collect()
+        let text = if is_next { format!("\n\n{delta}") } else { delta.into_owned() };
+        if let Some(index) = open.indices.get(&0).copied() {
+            self.reply.add_delta(index, Delta::Thought(Arc::from(text)));
+        }
     }
 
-    fn arguments(&mut self, root: Node<'_>) -> Vec<Event> {
+    fn arguments(&mut self, root: Node<'_>) {
         let delta = root.text_of("delta").unwrap_or_default();
-        let Some((_, open)) = self.at(root) else { return vec![Event::Alien(root.json())] };
-        open.add_arguments(&delta);
+        let Some((_, open)) = self.at(root) else { return self.reply.pass_on(root) };
+        open.arguments.push_str(&delta);
         // Free text is not a fragment of JSON, so it is emitted when complete.
-        let index = open.indices.get(&0).filter(|_| open.kind == ResponsesElementKind::Call);
-        let delta = Delta::Args(Arc::from(delta));
-        index.map(|index| Event::Delta { index: *index, delta }).into_iter().collect()
+        let index = open.indices.get(&0).filter(|_| open.kind == Kind::Call);
+        if let Some(index) = index.copied() {
+            self.reply.add_delta(index, Delta::Args(Arc::from(delta)));
+        }
     }
 
     fn at(&mut self, root: Node<'_>) -> Option<(u64, &mut ResponsesOpenElement)> {
@@ -174,80 +151,70 @@ impl ResponsesDecoder {
         Some((at, self.open.get_mut(&at)?))
     }
 
-    fn on_item_done(&mut self, root: Node<'_>) -> Vec<Event> {
-        match (place(root), root.get("item")) {
-            (Some(at), Some(item)) => self.close(at, item, false),
-            (Some(_) | None, _) => vec![Event::Alien(root.json())],
+    fn on_item_done(&mut self, root: Node<'_>) {
+        match place(root).zip(root.get("item")) {
+            Some((at, item)) => self.close(at, item, false),
+            None => self.reply.pass_on(root),
         }
     }
 
     /// Closes the Items of a complete element.
-    fn close(&mut self, at: u64, element: Node<'_>, is_assembled: bool) -> Vec<Event> {
+    fn close(&mut self, at: u64, element: Node<'_>, is_assembled: bool) {
         let known = self.open.remove(&at).map(|open| open.indices).unwrap_or_default();
         self.done.insert(at);
         let mut items = Vec::new();
-        self.reader.output(usize::try_from(at).unwrap_or(usize::MAX), element, &mut items);
-        let mut events = Vec::new();
+        let mut reader = ResponsesReader::new(self.reply.reader());
+        reader.base.calls = std::mem::take(&mut self.calls);
+        reader.signals = self.signals;
+        reader.output(usize::try_from(at).unwrap_or(usize::MAX), element, &mut items);
+        (self.calls, self.signals) = (reader.base.calls, reader.signals);
         for (number, mut item) in items.into_iter().enumerate() {
-            let index = match known.get(&number) {
-                Some(index) => *index,
-                None => {
-                    let index = self.index();
-                    events.push(events::opened_event(index, &item));
-                    index
-                }
-            };
             if let Some(native) = &mut item.native {
                 native.assembled = is_assembled;
             }
-            self.items.push(item.clone());
-            events.push(Event::Closed { index, item: Box::new(item) });
+            let index = known.get(&number).copied().unwrap_or_else(|| {
+                let index = self.index();
+                self.reply.open(index, &item);
+                index
+            });
+            self.reply.close(index, item);
         }
-        events
     }
 
     /// Handles the end of the response. Elements that were not closed are taken from the repeated
     /// output.
-    fn on_completed(&mut self, root: Node<'_>) -> Vec<Event> {
-        let mut events = self.record_response(root);
-        let Some(response) = root.get("response") else { return events };
+    fn on_completed(&mut self, root: Node<'_>) {
+        self.record_response(root);
+        let Some(response) = root.get("response") else { return };
         let output = response.get("output").into_iter().flat_map(Node::elements);
         for (at, element) in (0_u64..).zip(output) {
             if !self.done.contains(&at) {
-                events.extend(self.close(at, element, false));
+                self.close(at, element, false);
             }
         }
         if let Some(usage) = response.present("usage") {
-            self.usage = wire::usage(usage);
-            events.push(Event::Usage(self.usage));
+            self.reply.set_usage(wire::usage(usage));
         }
-        let stop = wire::decode_stop(response, self.reader.signals);
-        events.extend(self.finish_reply(stop));
-        events
+        self.finish_reply(wire::decode_stop(response, self.signals));
     }
 
-    fn on_failed(&mut self, root: Node<'_>, frame: &Frame) -> Vec<Event> {
-        let mut events = self.record_response(root);
-        let failed = root.get("response").unwrap_or(root);
-        events.push(Event::Failed(decode::decode_failure(failed, &frame.data)));
-        events
+    fn fail(&mut self, root: Node<'_>, frame: &Frame) {
+        let failure = decode::decode_failure(root, &frame.data);
+        self.reply.events.push(Event::Failed(failure));
     }
 
-    fn finish_reply(&mut self, stop: StopReason) -> Vec<Event> {
-        if std::mem::replace(&mut self.has_ended, true) {
-            return Vec::new();
+    fn finish_reply(&mut self, stop: StopReason) {
+        if self.reply.has_ended {
+            return;
         }
         let stop = if self.open.is_empty() { stop } else { StopReason::Cut };
+        let count = self.reply.events.len();
         for (at, open) in std::mem::take(&mut self.open) {
-            let element = open.assemble();
-            // Parts that are open at the end of a stream never closed, so no close event is
-            // emitted.
-            drop(self.close(at, element.tree().root(), true));
+            self.close(at, open.assemble().tree().root(), true);
         }
-        let items = std::mem::take(&mut self.items);
-        let extras = std::mem::take(&mut self.extras);
-        let (id, usage, origin) = (self.id.clone(), self.usage, Arc::clone(&self.origin));
-        vec![events::ended_event(Reply { id, items, stop, usage, origin, extras })]
+        // Parts that are open at the end of a stream never closed, so no close event is emitted.
+        self.reply.events.truncate(count);
+        self.reply.end(stop);
     }
 }
 
@@ -268,35 +235,40 @@ impl Decoder for ResponsesDecoder {
         let tree = Tree::parse(frame.data.clone())?;
         let root = tree.root();
         let kind = root.text_of("type").unwrap_or_default();
-        Ok(match &*kind {
+        match &*kind {
             "response.created" | "response.queued" | "response.in_progress" => {
                 // Another response on the same connection resets the decoder.
-                if self.has_ended {
-                    *self = Self::new(self.context.clone());
+                if self.reply.has_ended {
+                    *self = Self::new(self.reply.context.clone());
                 }
-                self.record_response(root)
+                self.record_response(root);
             }
             "response.output_item.added" => self.on_item_added(root),
             "response.output_item.done" => self.on_item_done(root),
             "response.content_part.added" => self.on_part_added(root),
             "response.output_text.delta" | "response.refusal.delta" => self.text(root),
             "response.reasoning_summary_text.delta" => {
-                self.thought(root, "summary", "summary_index")
+                self.thought(root, "summary", "summary_index");
             }
             "response.reasoning_text.delta" => self.thought(root, "content", "content_index"),
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                self.arguments(root)
+                self.arguments(root);
             }
             "response.completed" | "response.incomplete" => self.on_completed(root),
-            "response.failed" => self.on_failed(root, frame),
-            "error" => vec![Event::Failed(decode::decode_failure(root, &frame.data))],
-            kind if is_progress(kind) => Vec::new(),
-            _ => vec![Event::Alien(root.json())],
-        })
+            "response.failed" => {
+                self.record_response(root);
+                self.fail(root.get("response").unwrap_or(root), frame);
+            }
+            "error" => self.fail(root, frame),
+            kind if is_progress(kind) => {}
+            _ => self.reply.pass_on(root),
+        }
+        Ok(self.reply.take_events())
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(self.finish_reply(StopReason::Cut))
+        self.finish_reply(StopReason::Cut);
+        Ok(self.reply.take_events())
     }
 }
 

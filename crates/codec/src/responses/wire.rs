@@ -4,7 +4,9 @@
 use throughline_core::{ReasoningFormat, StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
 
+use self::ResponsesElementKind as Kind;
 use crate::Document;
+use crate::object::copy_members;
 
 /// The slot of a part of a `message`. All other elements have no slot.
 pub(super) const CONTENT: &str = "content";
@@ -97,26 +99,16 @@ pub(super) fn seal_format(key: &str) -> Label {
 }
 
 /// Returns the members of a response element that a request accepts; `None` means all.
-pub(super) fn input_members(kind: ResponsesElementKind) -> Option<&'static [&'static str]> {
+pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
     match kind {
-        ResponsesElementKind::Message => {
-            Some(&["type", "id", "role", "status", "phase", "content"])
-        }
-        ResponsesElementKind::Reasoning => {
-            Some(&["type", "id", "summary", "content", "encrypted_content"])
-        }
-        ResponsesElementKind::Call => {
-            Some(&["type", "id", "call_id", "name", "namespace", "arguments", "caller"])
-        }
-        ResponsesElementKind::CustomCall => {
+        Kind::Message => Some(&["type", "id", "role", "status", "phase", "content"]),
+        Kind::Reasoning => Some(&["type", "id", "summary", "content", "encrypted_content"]),
+        Kind::Call => Some(&["type", "id", "call_id", "name", "namespace", "arguments", "caller"]),
+        Kind::CustomCall => {
             Some(&["type", "id", "call_id", "name", "namespace", "input", "caller"])
         }
-        ResponsesElementKind::Compaction => Some(&["type", "id", "encrypted_content"]),
-        ResponsesElementKind::Result
-        | ResponsesElementKind::CustomResult
-        | ResponsesElementKind::HostedCall
-        | ResponsesElementKind::HostedResult
-        | ResponsesElementKind::Unknown => None,
+        Kind::Compaction => Some(&["type", "id", "encrypted_content"]),
+        _ => None,
     }
 }
 
@@ -129,13 +121,12 @@ pub(super) enum IdPolicy {
 
 /// Converts a response element to the form a request accepts, without `null` members.
 pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
-    let kind = ResponsesElementKind::from_element(element);
+    let kind = Kind::from_element(element);
     let Some(taken) = input_members(kind) else { return element.json() };
     // A message's status is accepted only with its id.
     let is_id = |key: Node<'_>| key.is("id") || key.is("status");
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
-        let is_empty =
-            kind == ResponsesElementKind::Reasoning && key.is("content") && value.raw() == b"[]";
+        let is_empty = kind == Kind::Reasoning && key.is("content") && value.raw() == b"[]";
         taken.iter().any(|member| key.is(member))
             && !value.is_null()
             && !is_empty
@@ -144,7 +135,7 @@ pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
     json::object(|o| {
         for (key, value) in element.members().filter(is_taken) {
             let name = key.text().unwrap_or_default();
-            if kind == ResponsesElementKind::Message && key.is(CONTENT) && value.is_array() {
+            if kind == Kind::Message && key.is(CONTENT) && value.is_array() {
                 o.array(&name, |a| {
                     for part in value.elements() {
                         a.raw(&to_request_part(part, ids));
@@ -154,7 +145,7 @@ pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
                 o.node(&name, value);
             }
         }
-        if kind == ResponsesElementKind::Reasoning && element.present("summary").is_none() {
+        if kind == Kind::Reasoning && element.present("summary").is_none() {
             o.array("summary", |_| {});
         }
     })
@@ -165,16 +156,12 @@ pub(super) fn to_request_part(part: Node<'_>, ids: IdPolicy) -> Json {
     if !part.get("type").is_some_and(|kind| kind.is("output_text")) {
         return part.json();
     }
-    json::object(|o| {
-        for (key, value) in part.members() {
-            // A message without an id is a plain message, which has no empty lists.
-            let is_citing =
-                key.is("annotations") && (ids == IdPolicy::Kept || value.raw() != b"[]");
-            if key.is("type") || key.is("text") || (is_citing && !value.is_null()) {
-                o.node(&key.text().unwrap_or_default(), value);
-            }
-        }
-    })
+    let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
+        // A message without an id is a plain message, which has no empty lists.
+        let is_citing = key.is("annotations") && (ids == IdPolicy::Kept || value.raw() != b"[]");
+        key.is("type") || key.is("text") || (is_citing && !value.is_null())
+    };
+    json::object(|o| copy_members(o, part.members().filter(is_taken)))
 }
 
 /// Facts about a response that determine the stop reason, besides its status.
@@ -187,10 +174,10 @@ pub(super) struct StopSignals {
 }
 
 /// Returns whether an element waits for the client.
-pub(super) fn waits_for_client(kind: ResponsesElementKind, element: Node<'_>) -> bool {
+pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
     match kind {
-        ResponsesElementKind::Call | ResponsesElementKind::CustomCall => true,
-        ResponsesElementKind::HostedCall => match &*element.text_of("type").unwrap_or_default() {
+        Kind::Call | Kind::CustomCall => true,
+        Kind::HostedCall => match &*element.text_of("type").unwrap_or_default() {
             "computer_call"
             | "local_shell_call"
             | "shell_call"
@@ -199,13 +186,7 @@ pub(super) fn waits_for_client(kind: ResponsesElementKind, element: Node<'_>) ->
             "tool_search_call" => element.get("execution").is_some_and(|e| e.is("client")),
             _ => false,
         },
-        ResponsesElementKind::Message
-        | ResponsesElementKind::Reasoning
-        | ResponsesElementKind::Result
-        | ResponsesElementKind::CustomResult
-        | ResponsesElementKind::HostedResult
-        | ResponsesElementKind::Compaction
-        | ResponsesElementKind::Unknown => false,
+        _ => false,
     }
 }
 
@@ -253,16 +234,14 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
 
 /// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
-    json::object(|o| {
-        o.number("input_tokens", usage.input);
-        o.object("input_tokens_details", |o| {
-            o.number("cached_tokens", usage.cached);
-            if usage.written > 0 {
-                o.number("cache_write_tokens", usage.written);
-            }
-        });
-        o.number("output_tokens", usage.output);
-        o.object("output_tokens_details", members! { "reasoning_tokens": usage.thought });
-        o.number("total_tokens", usage.total());
-    })
+    let written = Some(usage.written).filter(|written| *written > 0);
+    object! {
+        "input_tokens": usage.input,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached, "cache_write_tokens": written,
+        },
+        "output_tokens": usage.output,
+        "output_tokens_details": { "reasoning_tokens": usage.thought },
+        "total_tokens": usage.total(),
+    }
 }

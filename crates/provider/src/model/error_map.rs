@@ -22,11 +22,7 @@ pub(super) fn from_upstream(error: &UpstreamError) -> ModelError {
         | UpstreamError::TimedOut { .. }
         | UpstreamError::Cut { .. } => ModelErrorKind::Transient,
         UpstreamError::Resting { .. } => ModelErrorKind::CircuitOpen,
-        UpstreamError::UnknownEndpoint { .. }
-        | UpstreamError::NoCredential { .. }
-        | UpstreamError::Refused { .. }
-        | UpstreamError::Invalid { .. }
-        | UpstreamError::TooLarge { .. } => ModelErrorKind::Other,
+        _ => ModelErrorKind::Other,
     };
     ModelError::new(kind, error.to_string())
 }
@@ -58,16 +54,16 @@ pub(super) fn from_failure(failure: &Failure) -> ModelError {
 }
 
 /// Replaces tokens that may be keys or Seals, which are long and mix letters and digits.
-pub(super) fn redact(said: &str) -> Name {
+pub(super) fn redact(text: &str) -> Name {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "+/_=-".contains(c);
-    let mut shown = String::with_capacity(said.len());
-    let mut rest = said;
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c| !is_inside(c)).unwrap_or(rest.len());
-        let (word, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let (word, rest_of_text) = rest.split_at_checked(end).unwrap_or((rest, ""));
         shown.push_str(if is_opaque(word) { "…" } else { word });
-        let next = behind.find(is_inside).unwrap_or(behind.len());
-        let (between, after) = behind.split_at_checked(next).unwrap_or((behind, ""));
+        let next = rest_of_text.find(is_inside).unwrap_or(rest_of_text.len());
+        let (between, after) = rest_of_text.split_at_checked(next).unwrap_or((rest_of_text, ""));
         shown.push_str(between);
         rest = after;
     }

@@ -49,15 +49,11 @@ impl EndpointModels {
                 let (_, row) = rows.iter().find(|(known, _)| **known == *endpoint)?;
                 Some((Name::from(endpoint), catalog.target(row, model, endpoint)))
             });
-            let known: Vec<&str> = rows.iter().map(|(known, _)| &**known).collect();
             let no_model = || {
-                let known = known.join(", ");
-                ModelError::new(
-                    ModelErrorKind::Other,
-                    format!(
-                        "model `{name}` is not configured; use PROVIDER/MODEL with one of {known}"
-                    ),
-                )
+                let known: Vec<&str> = rows.iter().map(|(known, _)| &**known).collect();
+                let hint = format!("use PROVIDER/MODEL with one of {}", known.join(", "));
+                let message = format!("model `{name}` is not configured; {hint}");
+                ModelError::new(ModelErrorKind::Other, message)
             };
             found.map(|one| vec![one]).ok_or_else(no_model)
         }))
@@ -74,8 +70,9 @@ impl EndpointModels {
                 None if needs_key(row) => continue,
                 None => CredentialSource::Open,
             };
-            let said = address_from_env(row, lookup).ok().flatten();
-            let address = said.map_or_else(|| row.base_url.clone(), |said| said.base_url);
+            let found_address = address_from_env(row, lookup).ok().flatten();
+            let address = found_address
+                .map_or_else(|| row.base_url.clone(), |found_address| found_address.base_url);
             // Skip addresses with an unfilled placeholder, such as an account.
             if !address.contains('{') {
                 endpoints.push(Endpoint::new(&*row.name, Arc::clone(row), &address, source)?);
@@ -129,15 +126,15 @@ impl FallbackModel {
 
     async fn ask_with_fallback(&self, call: Call) -> Result<ModelStream, ModelError> {
         let put = |model: &EndpointModel| Call { target: model.target().clone(), ..call.clone() };
-        let mut said = self.first.send(put(&self.first)).await;
+        let mut outcome = self.first.send(put(&self.first)).await;
         for other in &self.others {
-            if said.is_ok() {
+            if outcome.is_ok() {
                 break;
             }
             // Another target may accept what one rejects, because the Call is encoded again.
-            said = other.send(put(other)).await;
+            outcome = other.send(put(other)).await;
         }
-        said
+        outcome
     }
 }
 

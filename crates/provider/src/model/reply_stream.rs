@@ -19,33 +19,33 @@ pub(super) struct ReplyStream {
     decoder: StreamDecoder,
     chunks: BodyStream,
     /// Decoded events that were not returned yet.
-    heard: VecDeque<Event>,
+    pending: VecDeque<Event>,
     /// Whether the stream has ended.
     is_over: bool,
 }
 
 impl ReplyStream {
-    pub(super) fn new(codec: &dyn Codec, asked: &DecodeContext, chunks: BodyStream) -> Self {
-        let decoder = StreamDecoder::new(codec, asked);
-        Self { decoder, chunks, heard: VecDeque::new(), is_over: false }
+    pub(super) fn new(codec: &dyn Codec, context: &DecodeContext, chunks: BodyStream) -> Self {
+        let decoder = StreamDecoder::new(codec, context);
+        Self { decoder, chunks, pending: VecDeque::new(), is_over: false }
     }
 
     /// Returns the Events. The last one is the complete reply or an error.
     pub(super) fn events(self) -> EventStream {
-        Box::pin(stream::unfold(self, |mut hearing| async move {
-            let event = hearing.next().await?;
-            Some((event, hearing))
+        Box::pin(stream::unfold(self, |mut state| async move {
+            let event = state.next().await?;
+            Some((event, state))
         }))
     }
 
     async fn next(&mut self) -> Option<Result<Event, ModelError>> {
-        while self.heard.is_empty() && !self.is_over {
+        while self.pending.is_empty() && !self.is_over {
             if let Err(error) = self.read_chunk().await {
                 self.is_over = true;
                 return Some(Err(error));
             }
         }
-        let event = self.heard.pop_front()?;
+        let event = self.pending.pop_front()?;
         match event {
             Event::Failed(failure) => {
                 self.finish();
@@ -74,12 +74,12 @@ impl ReplyStream {
                 self.decoder.finish()
             }
         };
-        self.heard.extend(decoded.map_err(|error| from_codec(&error))?);
+        self.pending.extend(decoded.map_err(|error| from_codec(&error))?);
         Ok(())
     }
 
     fn finish(&mut self) {
         self.is_over = true;
-        self.heard.clear();
+        self.pending.clear();
     }
 }

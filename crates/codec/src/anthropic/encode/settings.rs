@@ -1,10 +1,11 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use throughline_core::{Call, OutputFormat, ToolChoice};
-use throughline_json::{self as json, Json, Node};
+use throughline_core::{Call, ToolChoice};
+use throughline_json::{Json, Node};
 
 use crate::anthropic::contract;
 use crate::claude::{self, ThinkingMode, ThinkingSettings};
+use crate::cross_wire;
 use crate::draft::{self, Draft};
 
 /// The `max_tokens` to send if the Call has none, because the wire requires it.
@@ -27,23 +28,21 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]
     if max_tokens != settings.max_tokens || draft.differs(|s| &s.max_tokens) {
         draft.set("max_tokens", max_tokens.map(Json::from));
     }
-    put_sampling(draft, call, asking, is_reconsidered);
+    let refusal = claude::rejects_sampling(&call.target.profile, asking)
+        .then_some("this model does not accept it while thinking; it was omitted");
+    let names = ["temperature", "top_p", "top_k"];
+    for (key, value) in
+        cross_wire::sampling_changes(draft, call, &names, is_reconsidered, |_| refusal)
+    {
+        draft.set(key, value);
+    }
     if draft.differs(|s| &s.stop) {
         draft.set("stop_sequences", draft::stop_list(settings));
     }
     put_choice(draft, call, asking, is_reconsidered);
     if draft.differs(|s| &s.output) {
-        let format = match &settings.output {
-            Some(OutputFormat::Schema { schema, .. }) => Some(object! {
-                "type": "json_schema", "schema": schema,
-            }),
-            Some(OutputFormat::Json) => {
-                let message = "this wire supports JSON output only with a schema; it was omitted";
-                draft.warn("output", message);
-                None
-            }
-            None => None,
-        };
+        let schema = cross_wire::output_schema(draft, call);
+        let format = schema.map(|(_, schema)| object! { "type": "json_schema", "schema": schema });
         put_output_config(draft, "format", format);
     }
 }
@@ -61,12 +60,11 @@ fn put_thinking(
         None => ThinkingSettings::unset(),
     };
     let was = draft.source_value("thinking");
-    let is_said = match (&was, &decision.thinking) {
+    let is_unchanged = match (&was, &decision.thinking) {
         (Some(was), Some(thinking)) => was.is_equivalent_to(thinking),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
+        (was, thinking) => was.is_none() && thinking.is_none(),
     };
-    if !is_said {
+    if !is_unchanged {
         draft.set("thinking", decision.thinking.clone());
     }
     put_output_config(draft, "effort", decision.effort.clone());
@@ -77,31 +75,13 @@ fn put_thinking(
 fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Json>) {
     let base = draft.current_value("output_config");
     let tree = base.as_ref().map(Json::tree);
-    let said = tree.as_ref().and_then(|tree| tree.root().get(key)).map(Node::json);
-    if said == value {
+    let current = tree.as_ref().and_then(|tree| tree.root().get(key)).map(Node::json);
+    if current == value {
         return;
     }
     let config = draft::edit_object(base.as_ref(), &[(key, value)]);
     let is_empty = config.as_str() == "{}";
     draft.set("output_config", (!is_empty).then_some(config));
-}
-
-fn put_sampling(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_reconsidered: bool) {
-    let settings = &call.settings;
-    let all = [
-        ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
-        ("top_p", &settings.top_p, draft.differs(|s| &s.top_p)),
-        ("top_k", &settings.top_k, draft.differs(|s| &s.top_k)),
-    ];
-    let is_refused = claude::rejects_sampling(&call.target.profile, asking);
-    for (key, value, differs) in all {
-        if is_refused && (differs || is_reconsidered) && value.is_some() {
-            draft.warn(key, "this model does not accept it while thinking; it was omitted");
-            draft.remove(key);
-        } else if differs {
-            draft.set(key, value.clone());
-        }
-    }
 }
 
 fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_reconsidered: bool) {
@@ -122,19 +102,15 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_recon
         draft.warn("tool_choice", message);
         choice = Some(ToolChoice::Auto);
     }
-    let word = |kind: &str, name: Option<&str>| {
-        json::object(|o| {
-            o.string("type", kind).maybe_string("name", name);
-            if let (Some(parallel), true) = (parallel, kind != "none") {
-                o.bool("disable_parallel_tool_use", !parallel);
-            }
-        })
+    let typed = |kind: &str, name: Option<&str>| {
+        let no_parallel = parallel.filter(|_| kind != "none").map(|parallel| !parallel);
+        Some(object! { "type": kind, "name": name, "disable_parallel_tool_use": no_parallel })
     };
     let value = match choice {
-        Some(ToolChoice::Auto) => Some(word("auto", None)),
-        Some(ToolChoice::None) => Some(word("none", None)),
-        Some(ToolChoice::Any) => Some(word("any", None)),
-        Some(ToolChoice::Tool(name)) => Some(word("tool", Some(&name))),
+        Some(ToolChoice::Auto) => typed("auto", None),
+        Some(ToolChoice::None) => typed("none", None),
+        Some(ToolChoice::Any) => typed("any", None),
+        Some(ToolChoice::Tool(name)) => typed("tool", Some(&name)),
         Some(ToolChoice::Other(_)) => {
             draft.warn("tool_choice", "this wire does not support this choice; it was omitted");
             None

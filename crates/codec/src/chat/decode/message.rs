@@ -5,20 +5,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use throughline_core::{
-    Body, Direction, HostedStep, Item, ItemId, ItemPosition, NativePart, Origin, Outcome, Part,
-    ReasoningChannel, ReasoningFormat, Role, Seal, Thought, ThoughtKind, ToolCall, ToolResult,
-    Wire,
+    Body, Direction, HostedStep, Item, ItemId, ItemPosition, Origin, Outcome, Part,
+    ReasoningChannel as Channel, ReasoningFormat, Role, Seal, Thought, ThoughtKind, ToolCall,
+    ToolResult,
 };
 use throughline_json::{self as json, Json, Label, Name, Node, work};
 
 use crate::chat::decode::media;
 use crate::chat::slot::{self, FIELDS, Slots};
 use crate::chat::tags::{self, TagPiece, TagScope, TagSplitter};
-use crate::chat::wire;
+use crate::chat::{WIRE, wire};
 use crate::item_reader::ItemReader;
-use crate::{DecodeContext, draft, find_seals};
-
-const WIRE: Wire = Wire::OPENAI_CHAT;
+use crate::{DecodeContext, draft};
 
 /// Reasoning format of inline tags.
 pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
@@ -52,7 +50,7 @@ pub(in crate::chat) fn read_message(
         }
     };
     if items.len() == start {
-        let native = NativePart::new(WIRE, reader.side, message.json());
+        let native = reader.native(message.json(), None);
         items.push(reader.item(ItemPosition::new(index, 0), role, body, native));
     }
     link_details_to_calls(items.get_mut(start..).unwrap_or_default());
@@ -208,14 +206,9 @@ impl MessageSplitter<'_, '_> {
 /// Returns where this endpoint's texts may contain reasoning between tags.
 pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
     match context.target.provider.dialect.channel {
-        ReasoningChannel::Tags => Some(TagScope::Anywhere),
-        ReasoningChannel::AsEmitted => Some(TagScope::Beginning),
-        ReasoningChannel::None
-        | ReasoningChannel::Details
-        | ReasoningChannel::ReasoningContent
-        | ReasoningChannel::Reasoning
-        | ReasoningChannel::Thinking
-        | ReasoningChannel::Chunks => None,
+        Channel::Tags => Some(TagScope::Anywhere),
+        Channel::AsEmitted => Some(TagScope::Beginning),
+        _ => None,
     }
 }
 
@@ -229,7 +222,7 @@ pub(in crate::chat) fn read_tagged_thought(
 ) -> Item {
     let mut thought = issued_thought(inner, ThoughtKind::Text, INLINE_TAGS);
     thought.whole = is_whole;
-    let mut native = NativePart::new(WIRE, reader.side, json::string(raw));
+    let mut native = reader.native(json::string(raw), None);
     native.slot = Label::Borrowed(slot::CONTENT);
     reader.item(place, Role::Assistant, Body::Thought(thought), native)
 }
@@ -248,12 +241,11 @@ pub(in crate::chat) fn read_slot_item(
         && node.get("index").is_some();
     // The slot already holds the call's position. A stream needs the `index` member; a request
     // must not have it.
-    let json = if is_numbered {
-        draft::edit_object(Some(&node.json()), &[("index", None)])
-    } else {
-        node.json()
-    };
-    let mut native = NativePart::new(WIRE, reader.side, json);
+    let mut json = node.json();
+    if is_numbered {
+        json = draft::edit_object(Some(&json), &[("index", None)]);
+    }
+    let mut native = reader.native(json, None);
     native.id = match &body {
         Body::Call(call) => call.wire_id.clone(),
         _ => node.name_of("id"),
@@ -266,13 +258,9 @@ pub(in crate::chat) fn read_slot_item(
 }
 
 fn read_seals(reader: &ItemReader<'_>, slot: &str, node: Node<'_>) -> Vec<Seal> {
-    let found = find_seals::find(node, |key| wire::seal_format(key).is_some());
-    let found = found.filter(|(pointer, _)| wire::is_sealed(slot, pointer));
-    let sealed = found.filter_map(|(pointer, value)| {
-        let format = wire::seal_format(pointer.rsplit('/').next()?)?;
-        Some(reader.context.seal(value.text_bytes()?, format, &reader.origin, pointer))
-    });
-    sealed.collect()
+    let mut seals = reader.seals(node, wire::seal_format);
+    seals.retain(|seal| wire::is_sealed(slot, &seal.attached.at));
+    seals
 }
 
 fn read_body(reader: &mut ItemReader<'_>, place: ItemPosition, slot: &str, node: Node<'_>) -> Body {
@@ -339,13 +327,8 @@ fn read_result(reader: &mut ItemReader<'_>, message: Node<'_>) -> Body {
             parts.map(|part| result_part(part, &reader.origin)).collect()
         }
     };
-    Body::Result(ToolResult {
-        call: reader.calls.answer(wire_id.as_deref(), name.as_deref()),
-        wire_id,
-        name,
-        outcome: Outcome::Ok,
-        parts,
-    })
+    let call = reader.calls.answer(wire_id.as_deref(), name.as_deref());
+    Body::Result(ToolResult { call, wire_id, name, outcome: Outcome::Ok, parts })
 }
 
 /// Returns whether a string equals the concatenated texts of all details.
@@ -412,12 +395,9 @@ fn detail_body(detail: Node<'_>) -> Body {
         "reasoning.summary" => (text("summary"), ThoughtKind::Summary),
         "reasoning.encrypted" => (Name::default(), ThoughtKind::Encrypted),
         "reasoning.server_tool_call" => {
-            return Body::Hosted(HostedStep {
-                name: detail.name_of("tool_name").unwrap_or_default(),
-                pairs: detail.name_of("tool_call_id"),
-                is_result: false,
-                visible: Name::from(""),
-            });
+            let name = detail.name_of("tool_name").unwrap_or_default();
+            let (pairs, visible) = (detail.name_of("tool_call_id"), Name::default());
+            return Body::Hosted(HostedStep { name, pairs, is_result: false, visible });
         }
         _ => return Body::Unknown,
     };
@@ -454,9 +434,8 @@ fn arguments(node: Node<'_>) -> Json {
 }
 
 fn result_part(part: Node<'_>, origin: &Arc<Origin>) -> Part {
-    let text = || part.name_of("text").unwrap_or_default();
     if part.get("type").is_some_and(|kind| kind.is("text")) {
-        return Part::Text(text());
+        return Part::Text(part.name_of("text").unwrap_or_default());
     }
     media::from_part(part, origin).map_or_else(|| Part::Unknown(WIRE, part.json()), Part::Media)
 }

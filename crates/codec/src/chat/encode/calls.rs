@@ -5,8 +5,8 @@ use throughline_json::{self as json, Json, Name, Node};
 
 use crate::chat::encode::compatibility::{may_have_cache_markers, warn_about_cache_markers};
 use crate::chat::encode::message::ChatMessageBuilder;
-use crate::chat::encode::{ChatWriter, WIRE, custom, is_own};
-use crate::chat::slot;
+use crate::chat::encode::{ChatWriter, custom, is_own};
+use crate::chat::{WIRE, slot};
 use crate::draft::{self, Draft};
 
 impl ChatWriter<'_> {

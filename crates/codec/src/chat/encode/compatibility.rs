@@ -1,15 +1,13 @@
 //! Decides what an endpoint accepts verbatim, and in which slot.
 
-use std::borrow::Cow;
-
 use throughline_core::{
-    Body, Digest, Direction, ElisionReason, Envelope, Item, Media, NativePart, ReasoningChannel,
+    Body, Digest, Direction, ElisionReason, Item, Media, NativePart, ReasoningChannel as Channel,
     Role, Thought,
 };
 use throughline_json::{Json, Node};
 
-use crate::chat::encode::{ChatWriter, WIRE, is_own};
-use crate::chat::{contract, slot};
+use crate::chat::encode::{ChatWriter, is_own};
+use crate::chat::{WIRE, contract, slot};
 use crate::draft::{self, Draft};
 use crate::seal_policy;
 
@@ -39,21 +37,11 @@ impl ChatWriter<'_> {
                 let id = self.ids.result_id(&result.call);
                 self.is_native || result.wire_id.as_deref() == Some(&*id)
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => true,
+            _ => true,
         }
     }
 
     /// Returns whether a message has only members that a strict endpoint lists.
-    pub(super) fn has_only_listed_members(&self, envelope: &Envelope) -> bool {
-        self.is_listed_message(&envelope.json)
-    }
-
     pub(super) fn is_listed_message(&self, message: &Json) -> bool {
         let is_known = |key: Node<'_>| {
             let key = key.text().unwrap_or_default();
@@ -85,7 +73,7 @@ impl ChatWriter<'_> {
     pub(super) fn lacks_role(&self, role: Role) -> bool {
         let knows_developers = matches!(
             self.call.target.provider.dialect.channel,
-            ReasoningChannel::None | ReasoningChannel::AsEmitted | ReasoningChannel::Details
+            Channel::None | Channel::AsEmitted | Channel::Details
         );
         role == Role::Developer && !knows_developers
     }
@@ -136,39 +124,25 @@ impl ChatWriter<'_> {
         if member == slot::DETAILS && contract::lacks_signature(item, &thought.format) {
             return Some(ElisionReason::Unsigned);
         }
-        match self.call.target.provider.dialect.channel {
-            ReasoningChannel::None if member != slot::EXTRA_CONTENT => {
-                Some(ElisionReason::NotOnThisWire)
-            }
-            ReasoningChannel::Chunks if member != slot::CONTENT => {
-                Some(ElisionReason::NotOnThisWire)
-            }
-            ReasoningChannel::None
-            | ReasoningChannel::Chunks
-            | ReasoningChannel::AsEmitted
-            | ReasoningChannel::Details
-            | ReasoningChannel::ReasoningContent
-            | ReasoningChannel::Reasoning
-            | ReasoningChannel::Thinking
-            | ReasoningChannel::Tags => None,
-        }
+        let has_slot = match self.call.target.provider.dialect.channel {
+            Channel::None => member == slot::EXTRA_CONTENT,
+            Channel::Chunks => member == slot::CONTENT,
+            _ => true,
+        };
+        (!has_slot).then_some(ElisionReason::NotOnThisWire)
     }
 
     /// Selects the slots that the endpoint reads among several with the same text: the slot of its
     /// own channel if present, otherwise all. A slot written by a client stays unchanged.
-    pub(super) fn taken<'s>(&self, slot: &'s str, side: Direction) -> Cow<'s, str> {
+    pub(super) fn taken<'s>(&self, slot: &'s str, side: Direction) -> &'s str {
         let (Some((first, _)), Direction::Response) = (slot.split_once('+'), side) else {
-            return Cow::Borrowed(slot);
+            return slot;
         };
         let channel = self.call.target.provider.dialect.channel;
         match (channel, self.field()) {
-            (ReasoningChannel::Details, _) if first.starts_with(slot::DETAILS) => {
-                Cow::Borrowed(first)
-            }
-            (_, Some(field)) if slot.split('+').any(|member| member == field) => {
-                Cow::Borrowed(field)
-            }
-            (_, _) => Cow::Borrowed(slot),
+            (Channel::Details, _) if first.starts_with(slot::DETAILS) => first,
+            (_, Some(field)) if slot.split('+').any(|member| member == field) => field,
+            (_, _) => slot,
         }
     }
 

@@ -4,7 +4,7 @@
 use throughline_core::{Tool, ToolCall, Wire};
 use throughline_json::{self as json, Json};
 
-use crate::chat::encode::WIRE;
+use crate::chat::WIRE;
 use crate::draft::Draft;
 
 /// The declaration of a custom tool, apart from its name.

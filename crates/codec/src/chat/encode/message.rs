@@ -109,21 +109,15 @@ impl ChatMessageBuilder {
         self.content.push(MessageContent::Text(text.to_owned()));
     }
 
-    pub(super) fn add_call(&mut self, call: Json) {
-        self.calls.push(call);
-    }
-
     /// Adds media; returns whether the wire can represent them.
     pub(super) fn add_media(&mut self, media: &Media, target: &Target, is_native: bool) -> bool {
-        if is_native {
-            let image = media::bare_image(media);
-            let is_taken = image.is_some();
-            self.images.extend(image);
-            return is_taken;
-        }
-        let part = media::part(media, target);
+        let part = if is_native { media::bare_image(media) } else { media::part(media, target) };
         let is_taken = part.is_some();
-        self.content.extend(part.map(MessageContent::Part));
+        if is_native {
+            self.images.extend(part);
+        } else {
+            self.content.extend(part.map(MessageContent::Part));
+        }
         is_taken
     }
 
@@ -207,14 +201,14 @@ impl ChatMessageBuilder {
 /// Builds a message without a source.
 pub(super) fn new_message(role: &str, members: &MessageMembers) -> Json {
     let role = json::string(role);
-    let said = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));
-    json::object_of([("role", &role)].into_iter().chain(said))
+    let present = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));
+    json::object_of([("role", &role)].into_iter().chain(present))
 }
 
 /// Edits the source message of the Items: replaces the members whose values changed.
 pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
     let tree = envelope.tree();
-    let says_nothing = |node: Option<Node<'_>>| {
+    let is_empty_value = |node: Option<Node<'_>>| {
         node.is_none_or(|node| node.is_null() || matches!(node.raw(), b"\"\"" | b"[]"))
     };
     let changes: MessageMembers = members
@@ -223,11 +217,11 @@ pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
             let was = tree.root().get(key);
             match value {
                 Some(value) => {
-                    let is_silence = matches!(value.as_str(), "null" | "\"\"");
-                    let says_the_same = was.is_some_and(|was| was.json().is_equivalent_to(value));
-                    !(says_the_same || is_silence && says_nothing(was))
+                    let is_empty = matches!(value.as_str(), "null" | "\"\"");
+                    let is_same = was.is_some_and(|was| was.json().is_equivalent_to(value));
+                    !(is_same || is_empty && is_empty_value(was))
                 }
-                None => !says_nothing(was),
+                None => !is_empty_value(was),
             }
         })
         .collect();

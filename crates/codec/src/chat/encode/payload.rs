@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use throughline_core::ReasoningChannel;
+use throughline_core::ReasoningChannel as Channel;
 use throughline_json::{self as json, Json, Node};
 
 use crate::chat::decode::message::chunk_text;
@@ -11,11 +11,7 @@ use crate::chat::slot::{self, FIELDS};
 
 /// Adds a payload: a text, a detail or list of details, a chunk, or members of a message. Returns
 /// whether the channel accepts any of it. Members that are not reasoning are ignored.
-pub(super) fn add(
-    message: &mut ChatMessageBuilder,
-    payload: &Json,
-    channel: ReasoningChannel,
-) -> bool {
+pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Channel) -> bool {
     let tree = payload.tree();
     let root = tree.root();
     let text = |field: Option<&str>| readable_text(root, field).filter(|text| !text.is_empty());
@@ -27,27 +23,25 @@ pub(super) fn add(
         None => false,
     };
     match channel {
-        ReasoningChannel::None => false,
-        ReasoningChannel::ReasoningContent => field(message, "reasoning_content"),
-        ReasoningChannel::Reasoning => field(message, "reasoning"),
-        ReasoningChannel::Thinking => field(message, "thinking"),
-        ReasoningChannel::Chunks if is_chunk(root) => {
+        Channel::None => false,
+        Channel::ReasoningContent => field(message, "reasoning_content"),
+        Channel::Reasoning => field(message, "reasoning"),
+        Channel::Thinking => field(message, "thinking"),
+        Channel::Chunks if is_chunk(root) => {
             message.add(&slot::list_slot(slot::CONTENT, 0), payload.clone(), "");
             true
         }
-        ReasoningChannel::Chunks => text(None).is_some_and(|text| {
+        Channel::Chunks => text(None).is_some_and(|text| {
             message.add(&slot::list_slot(slot::CONTENT, 0), thinking_chunk(&text), &text);
             true
         }),
         // A text that closes the tag would continue as the answer.
-        ReasoningChannel::Tags => {
-            text(None).filter(|text| !text.contains("</think")).is_some_and(|text| {
-                message.add(slot::CONTENT, json::string(&format!("<think>{text}</think>")), "");
-                true
-            })
-        }
-        ReasoningChannel::AsEmitted => add_any_dialect(message, root, "reasoning_content"),
-        ReasoningChannel::Details => add_any_dialect(message, root, "reasoning"),
+        Channel::Tags => text(None).filter(|text| !text.contains("</think")).is_some_and(|text| {
+            message.add(slot::CONTENT, json::string(&format!("<think>{text}</think>")), "");
+            true
+        }),
+        Channel::AsEmitted => add_any_dialect(message, root, "reasoning_content"),
+        Channel::Details => add_any_dialect(message, root, "reasoning"),
     }
 }
 

@@ -1,18 +1,18 @@
 //! Encodes a Reply as a whole response.
 
-use throughline_core::{Body, Item, Reply, Wire};
+use throughline_core::{Body, Item, Reply};
 use throughline_json::{self as json, Json, Name};
 
 use crate::chat::decode::{CHOICE, CHOICE_MESSAGE};
 use crate::chat::encode::custom;
 use crate::chat::encode::message::ChatMessageBuilder;
-use crate::chat::{slot, wire};
-
-const WIRE: Wire = Wire::OPENAI_CHAT;
+use crate::chat::{WIRE, slot, wire};
+use crate::events;
+use crate::object::put_all_with;
 
 /// Encodes a whole response, in its original shape if it came from this wire.
 pub(in crate::chat) fn encode_reply(reply: &Reply) -> Json {
-    let extras = if reply.origin.wire == WIRE { reply.extras.as_slice() } else { &[] };
+    let extras = events::own_extras(reply, &WIRE);
     let is_native = extras.iter().any(|(key, _)| &**key == "done");
     if is_native { native_response(reply, extras) } else { completion(reply, extras) }
 }
@@ -40,27 +40,16 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
             a.raw(other);
         }
     });
-    json::object(|o| {
-        let top: Vec<_> = extras.iter().filter(|(key, _)| !key.starts_with('/')).collect();
-        if top.is_empty() {
-            o.string("id", reply.id.as_deref().unwrap_or("chatcmpl"));
-            o.string("object", "chat.completion").number("created", 0);
-            o.string("model", &reply.origin.answered).raw("choices", &choices);
-            o.raw("usage", &wire::usage_json(&reply.usage));
-            return;
-        }
-        let mut is_written = false;
-        for (key, value) in top {
-            o.raw(key, value);
-            // OpenAI writes `choices` after `model`.
-            if &**key == "model" && !std::mem::replace(&mut is_written, true) {
-                o.raw("choices", &choices);
-            }
-        }
-        if !is_written {
-            o.raw("choices", &choices);
-        }
-    })
+    let mut top = extras.iter().filter(|(key, _)| !key.starts_with('/')).peekable();
+    if top.peek().is_some() {
+        // OpenAI writes `choices` after `model`.
+        return json::object(|o| put_all_with(o, top, "model", ("choices", &choices)));
+    }
+    object! {
+        "id": reply.id.as_deref().unwrap_or("chatcmpl"), "object": "chat.completion", "created": 0,
+        "model": reply.origin.answered, "choices": choices,
+        "usage": wire::usage_json(&reply.usage),
+    }
 }
 
 /// Builds a response of Ollama's native API.
@@ -122,12 +111,7 @@ pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
             Some(("reasoning_content".to_owned(), json::string(&thought.content)))
         }
         Body::Call(call) => Some((slot::list_slot(slot::CALLS, 0).into_owned(), call_part(call))),
-        Body::Thought(_)
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Unknown => None,
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ use throughline_json::{self as json, Json, Node};
 
 use crate::chat::encode::reasoning;
 use crate::chat::{contract, wire};
+use crate::cross_wire;
 use crate::draft::{self, Draft};
 
 /// Writes every setting that differs from the source request.
@@ -78,37 +79,23 @@ fn put_limit(draft: &mut Draft<'_>, call: &Call) {
 }
 
 fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
-    let settings = &call.settings;
-    let reasons = contract::will_reason(&call.target, settings.reasoning.as_ref());
-    let all = [
-        ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
-        ("top_p", &settings.top_p, draft.differs(|s| &s.top_p)),
-        ("top_k", &settings.top_k, draft.differs(|s| &s.top_k)),
-    ];
-    for (key, value, differs) in all {
-        if !differs && !is_reconsidered {
-            continue;
-        }
-        let refusal = if value.is_none() {
-            None
-        } else if contract::rejects_sampling(&call.target, reasons) {
+    let reasons = contract::will_reason(&call.target, call.settings.reasoning.as_ref());
+    let refusal = |key: &str| {
+        if contract::rejects_sampling(&call.target, reasons) {
             Some("this model does not support it; it was left out")
         } else if key == "top_k" && contract::is_strict(&call.target) {
             Some("this endpoint does not support it; it was left out")
         } else {
             None
-        };
-        match refusal {
-            Some(message) => {
-                draft.warn(key, message);
-                draft.remove(key);
-            }
-            None if differs => draft.set(key, value.clone()),
-            None => {}
         }
+    };
+    let names = ["temperature", "top_p", "top_k"];
+    for (key, value) in cross_wire::sampling_changes(draft, call, &names, is_reconsidered, refusal)
+    {
+        draft.set(key, value);
     }
     if draft.differs(|s| &s.stop) {
-        draft.set("stop", draft::stop_list(settings));
+        draft.set("stop", draft::stop_list(&call.settings));
     }
 }
 
@@ -195,15 +182,13 @@ fn put_output(draft: &mut Draft<'_>, call: &Call) {
     }
     let format = call.settings.output.as_ref().map(|output| match output {
         OutputFormat::Json => object! { "type": "json_object" },
-        OutputFormat::Schema { name, schema, strict } => json::object(|o| {
-            o.string("type", "json_schema").object("json_schema", |o| {
-                // The wire requires a name.
-                o.string("name", name.as_deref().unwrap_or("answer")).raw("schema", schema);
-                if let Some(strict) = strict {
-                    o.bool("strict", *strict);
-                }
-            });
-        }),
+        // The wire requires a name.
+        OutputFormat::Schema { name, schema, strict } => object! {
+            "type": "json_schema",
+            "json_schema": {
+                "name": name.as_deref().unwrap_or("answer"), "schema": schema, "strict": strict,
+            },
+        },
     });
     draft.set("response_format", format);
 }

@@ -33,13 +33,7 @@ pub(super) enum OpenPartKind {
 
 impl OpenPartKind {
     pub(super) fn is_thought(&self) -> bool {
-        match self {
-            OpenPartKind::Field(_) | OpenPartKind::Detail(_) | OpenPartKind::Chunk(_) => true,
-            OpenPartKind::Text(_)
-            | OpenPartKind::Tagged { .. }
-            | OpenPartKind::Call(_)
-            | OpenPartKind::Raw(_) => false,
-        }
+        matches!(self, Self::Field(_) | Self::Detail(_) | Self::Chunk(_))
     }
 
     pub(super) fn is_text(&self) -> bool {
@@ -64,7 +58,7 @@ pub(super) struct OpenDetail {
     kind: Name,
     index: Option<u64>,
     id: Option<Name>,
-    text: String,
+    pub(super) text: String,
     members: Vec<(Name, Json)>,
 }
 
@@ -86,10 +80,6 @@ impl OpenDetail {
             "reasoning.summary" => Some("summary"),
             _ => None,
         }
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
     }
 
     /// Returns whether a fragment continues this detail. A fragment without an index continues only
@@ -134,9 +124,9 @@ impl OpenDetail {
 
 /// Records a member: a later value replaces an earlier one unless it is empty or `null`.
 fn merge_member(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
-    let says_nothing = value.is_null() || value.raw() == b"\"\"";
+    let is_empty = value.is_null() || value.raw() == b"\"\"";
     match members.iter_mut().find(|(known, _)| *known == name) {
-        Some(_) if says_nothing => {}
+        Some(_) if is_empty => {}
         Some((_, known)) => *known = value.json(),
         None => members.push((name, value.json())),
     }
@@ -224,34 +214,26 @@ impl OpenChunk {
 }
 
 /// A tool call whose arguments are still arriving.
+#[derive(Default)]
 pub(super) struct ChatOpenCall {
     number: Option<u64>,
-    pub(super) id: String,
+    id: String,
     pub(super) name: String,
-    arguments: String,
+    pub(super) arguments: String,
     /// Arguments that arrived as an object.
     object: Option<Json>,
     members: Vec<(Name, Json)>,
     function: Vec<(Name, Json)>,
     /// Whether the part is a legacy `function_call`.
-    is_bare: bool,
+    pub(super) is_bare: bool,
     /// Whether the opening event was emitted.
-    pub(super) is_told: bool,
+    pub(super) is_announced: bool,
 }
 
 impl ChatOpenCall {
     pub(super) fn new(fragment: Node<'_>, is_bare: bool) -> Self {
-        Self {
-            number: fragment.get("index").and_then(Node::u64),
-            id: String::new(),
-            name: String::new(),
-            arguments: String::new(),
-            object: None,
-            members: Vec::new(),
-            function: Vec::new(),
-            is_bare,
-            is_told: false,
-        }
+        let number = fragment.get("index").and_then(Node::u64);
+        Self { number, is_bare, ..Self::default() }
     }
 
     /// Returns whether a fragment continues this call. Some servers give all calls the same index
@@ -269,14 +251,6 @@ impl ChatOpenCall {
             None if id.is_empty() => is_last && !names,
             None => *id == *self.id,
         }
-    }
-
-    pub(super) fn is_bare(&self) -> bool {
-        self.is_bare
-    }
-
-    pub(super) fn arguments(&self) -> &str {
-        &self.arguments
     }
 
     /// Adds a fragment and returns the arguments it added.

@@ -2,28 +2,22 @@
 
 use std::sync::Arc;
 
-use throughline_core::{Delta, Event};
+use throughline_core::Delta;
 use throughline_json::Node;
 
-use crate::chat::slot::{self, FIELDS};
+use crate::chat::slot::{self, Slots};
 use crate::chat::stream::ChatDecoder;
-use crate::chat::stream::part::{OpenDetail, OpenPartKind};
+use crate::chat::stream::part::{OpenDetail, OpenPartKind as Kind};
 
 impl ChatDecoder {
     /// Handles the reasoning of a delta: details, and strings that do not repeat them.
-    pub(super) fn reasoning(&mut self, delta: Node<'_>) -> Vec<Event> {
-        let mut events = Vec::new();
-        let details = delta.get(slot::DETAILS).into_iter().flat_map(Node::elements);
-        for fragment in details {
-            events.extend(self.detail(fragment));
+    pub(super) fn reasoning(&mut self, delta: Node<'_>) {
+        for fragment in delta.get(slot::DETAILS).into_iter().flat_map(Node::elements) {
+            self.detail(fragment);
         }
         let has_details = self.parts.iter().any(|part| part.slot.starts_with(slot::DETAILS));
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
-        for (key, value) in delta.members() {
-            let field = FIELDS.into_iter().find(|field| key.is(field));
-            let Some(field) = field.filter(|_| value.is_string() && value.raw().len() > 2) else {
-                continue;
-            };
+        for (field, value) in Slots::from_message(delta).strings {
             if has_details {
                 let piece = value.text().unwrap_or_default();
                 match self.echoes.iter_mut().find(|(known, _)| *known == field) {
@@ -38,71 +32,57 @@ impl ChatDecoder {
             }
         }
         for (fields, value) in strings {
-            super::append_events(
-                &mut events,
-                self.field(&fields, &value.text().unwrap_or_default()),
-            );
+            self.field(&fields, &value.text().unwrap_or_default());
         }
-        events
     }
 
-    fn field(&mut self, fields: &[&'static str], piece: &str) -> Vec<Event> {
+    fn field(&mut self, fields: &[&'static str], piece: &str) {
         let slot = slot::joined_slot(fields);
         let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
-            OpenPartKind::Field(text) if part.is_open && part.slot == slot => {
-                Some((part.index, text))
-            }
+            Kind::Field(text) if part.is_open && part.slot == slot => Some((part.index, text)),
             _ => None,
         });
         if let Some((index, text)) = known {
             text.push_str(piece);
-            return vec![Event::Delta { index, delta: Delta::Thought(Arc::from(piece)) }];
+            return self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));
         }
-        let mut events = self.close(OpenPartKind::is_text);
-        events.extend(self.open(slot, OpenPartKind::Field(piece.to_owned())));
-        events
+        self.close(Kind::is_text);
+        self.open(slot, Kind::Field(piece.to_owned()));
     }
 
-    fn detail(&mut self, fragment: Node<'_>) -> Vec<Event> {
-        let last = self.parts.iter().rposition(|part| matches!(part.kind, OpenPartKind::Detail(_)));
-        let known = self.parts.iter_mut().enumerate().rev().find_map(|(at, part)| match &mut part
-            .kind
-        {
-            OpenPartKind::Detail(detail) if detail.is_continued_by(fragment, Some(at) == last) => {
-                Some((part.index, part.is_open, detail))
-            }
-            _ => None,
-        });
+    fn detail(&mut self, fragment: Node<'_>) {
+        let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Detail(_)));
+        let known =
+            self.parts.iter_mut().enumerate().rev().find_map(|(at, part)| match &mut part.kind {
+                Kind::Detail(detail) if detail.is_continued_by(fragment, Some(at) == last) => {
+                    Some((part.index, part.is_open, detail))
+                }
+                _ => None,
+            });
         if let Some((index, is_open, detail)) = known {
             let piece = detail.add(fragment);
-            let is_told = is_open && !piece.is_empty();
-            let delta = Delta::Thought(Arc::from(piece));
-            return is_told.then_some(Event::Delta { index, delta }).into_iter().collect();
+            if is_open && !piece.is_empty() {
+                self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));
+            }
+            return;
         }
-        let position =
-            self.parts.iter().filter(|part| part.slot.starts_with(slot::DETAILS)).count();
-        let slot = slot::list_slot(slot::DETAILS, position);
+        let slot = self.next_slot(slot::DETAILS);
         let mut detail = OpenDetail::new(fragment);
-        let mut events = self.close(OpenPartKind::is_text);
+        self.close(Kind::is_text);
         if detail.text_key().is_none() {
-            events.extend(self.whole(slot, fragment));
-            return events;
+            return self.whole(slot, fragment);
         }
         detail.add(fragment);
-        events.extend(self.open(slot, OpenPartKind::Detail(detail)));
-        events
+        self.open(slot, Kind::Detail(detail));
     }
 
     /// Returns the fields whose text equals the text of the details.
     pub(super) fn echoing_fields(&self) -> impl Iterator<Item = &'static str> {
-        let readable: String = self
-            .parts
-            .iter()
-            .filter_map(|part| match &part.kind {
-                OpenPartKind::Detail(detail) => Some(detail.text()),
-                _ => None,
-            })
-            .collect();
+        let details = self.parts.iter().filter_map(|part| match &part.kind {
+            Kind::Detail(detail) => Some(detail.text.as_str()),
+            _ => None,
+        });
+        let readable: String = details.collect();
         let echoes = self.echoes.iter();
         echoes.filter(move |(_, echo)| *echo == readable).map(|(field, _)| *field)
     }

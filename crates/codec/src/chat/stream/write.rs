@@ -1,21 +1,19 @@
 //! Encodes events as stream chunks.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use throughline_core::{
-    Body, Delta, Event, Item, Origin, Reply, StopReason, Thought, ThoughtKind, Wire,
-};
-use throughline_json::{self as json, Json, Name, Node};
+use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason, Thought, ThoughtKind};
+use throughline_json::{self as json, Name, Node, Tree};
 
 use crate::chat::decode::message::{INLINE_TAGS, THINKING_CHUNK};
 use crate::chat::encode::{custom, reply};
-use crate::chat::{slot, wire};
+use crate::chat::{WIRE, slot, wire};
 use crate::frame::Frame;
+use crate::object::{copy_members, members_except};
 use crate::{CodecError, Encoder};
-
-const WIRE: Wire = Wire::OPENAI_CHAT;
 
 /// Encodes a streamed message. Texts, thoughts and calls are emitted incrementally; all other parts
 /// are emitted when they are complete.
@@ -32,8 +30,8 @@ pub(in crate::chat) struct ChatEncoder {
 
 /// The output mode of a part, and the text emitted so far.
 struct StreamedPart {
-    way: OutputMode,
-    said: String,
+    mode: OutputMode,
+    sent: String,
 }
 
 #[derive(Clone)]
@@ -42,8 +40,8 @@ enum OutputMode {
     Whole,
     Content,
     Fields(Vec<&'static str>),
+    /// In fragments of a detail; `text` names its readable member.
     Detail {
-        kind: &'static str,
         text: &'static str,
         index: Option<u64>,
     },
@@ -59,13 +57,12 @@ impl Encoder for ChatEncoder {
             Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Usage(_) => Vec::new(),
             Event::Ended(reply) => self.write_ended(reply),
-            Event::Failed(failure) => vec![frame(&object! {
-                "error": {
-                    "message": failure.message,
-                    "type": failure.kind.as_deref().unwrap_or("api_error"),
-                },
-            })],
-            Event::Alien(json) => vec![frame(json)],
+            Event::Failed(failure) => {
+                let kind = failure.kind.as_deref().unwrap_or("api_error");
+                let error = object! { "error": { "message": failure.message, "type": kind } };
+                vec![Frame::json(None, &error)]
+            }
+            Event::Alien(json) => vec![Frame::json(None, json)],
         })
     }
 }
@@ -83,7 +80,7 @@ impl ChatEncoder {
     }
 
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
-        let way = match body {
+        let mode = match body {
             Body::Text(_) if self.has_list => OutputMode::Whole,
             Body::Text(_) => OutputMode::Content,
             Body::Thought(thought) => self.thought_mode(thought),
@@ -93,14 +90,9 @@ impl ChatEncoder {
                 None if self.is_own => OutputMode::Whole,
                 Some(_) | None => OutputMode::Call(self.next_call()),
             },
-            Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => OutputMode::Whole,
+            _ => OutputMode::Whole,
         };
-        let frames = match (&way, body) {
+        let frames = match (&mode, body) {
             (OutputMode::Call(number), Body::Call(call)) => {
                 let id = call.wire_id.as_ref().filter(|id| !id.is_empty()).unwrap_or(&call.id.0);
                 vec![self.call(members! {
@@ -110,7 +102,7 @@ impl ChatEncoder {
             }
             (_, _) => Vec::new(),
         };
-        self.parts.insert(index, StreamedPart { way, said: String::new() });
+        self.parts.insert(index, StreamedPart { mode, sent: String::new() });
         frames
     }
 
@@ -133,20 +125,16 @@ impl ChatEncoder {
             }
             (INLINE_TAGS, _) | (_, ThoughtKind::Encrypted) => OutputMode::Whole,
             (_, _) if !fields.is_empty() => OutputMode::Fields(fields),
-            (_, ThoughtKind::Text) => {
-                OutputMode::Detail { kind: "reasoning.text", text: "text", index: thought.index }
+            (_, kind) => {
+                let text = if kind == ThoughtKind::Text { "text" } else { "summary" };
+                OutputMode::Detail { text, index: thought.index }
             }
-            (_, ThoughtKind::Summary) => OutputMode::Detail {
-                kind: "reasoning.summary",
-                text: "summary",
-                index: thought.index,
-            },
         }
     }
 
     fn write_delta(&mut self, index: u32, delta: &Delta) -> Vec<Frame> {
         let Some(part) = self.parts.get_mut(&index) else { return Vec::new() };
-        let piece = match (delta, &part.way) {
+        let piece = match (delta, &part.mode) {
             (Delta::Text(piece), OutputMode::Content)
             | (Delta::Thought(piece), OutputMode::Fields(_) | OutputMode::Detail { .. }) => piece,
             // Empty arguments may have been omitted by the source; the complete call decides.
@@ -157,22 +145,24 @@ impl ChatEncoder {
                 return Vec::new();
             }
         };
-        part.said.push_str(piece);
-        let way = part.way.clone();
-        vec![self.text_chunk(&way, piece)]
+        part.sent.push_str(piece);
+        let mode = part.mode.clone();
+        vec![self.text_chunk(&mode, piece)]
     }
 
     /// Builds a chunk that continues a part.
-    fn text_chunk(&self, way: &OutputMode, piece: &str) -> Frame {
-        match way {
+    fn text_chunk(&self, mode: &OutputMode, piece: &str) -> Frame {
+        match mode {
             OutputMode::Whole | OutputMode::Content => self.chunk(members! { "content": piece }),
             OutputMode::Fields(fields) => self.chunk(|o| {
                 for field in fields {
                     o.string(field, piece);
                 }
             }),
-            OutputMode::Detail { kind, text, index } => self.chunk(members! {
-                (slot::DETAILS): [{ "type": kind, (text): piece, "index": index }],
+            OutputMode::Detail { text, index } => self.chunk(members! {
+                (slot::DETAILS): [{
+                    "type": format!("reasoning.{text}"), (text): piece, "index": index,
+                }],
             }),
             OutputMode::Call(number) => self.call(members! {
                 "index": *number, "function": { "arguments": piece },
@@ -181,32 +171,27 @@ impl ChatEncoder {
     }
 
     fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
-        let Some(StreamedPart { way, said }) = self.parts.remove(&index) else { return Vec::new() };
+        let Some(StreamedPart { mode, sent }) = self.parts.remove(&index) else {
+            return Vec::new();
+        };
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
-        let node = native.as_ref().map(throughline_json::Tree::root);
+        let node = native.as_ref().map(Tree::root);
         let slot_name = item.native_on(&WIRE).map_or("", |native| &native.slot);
-        let text = match &item.body {
-            Body::Call(call) => {
+        let text = match item.call() {
+            Some(call) => {
                 let written = node.and_then(|node| node.at("/function/arguments"));
                 let written = written.and_then(Node::text);
-                written.map_or_else(|| custom::arguments_text(call), std::borrow::Cow::into_owned)
+                written.map_or_else(|| custom::arguments_text(call), Cow::into_owned)
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => item.visible().unwrap_or_default().to_owned(),
+            None => item.visible().unwrap_or_default().to_owned(),
         };
         // The part of the text that no delta has emitted.
-        let rest = text.strip_prefix(said.as_str()).filter(|rest| !rest.is_empty());
+        let rest = text.strip_prefix(sent.as_str()).filter(|rest| !rest.is_empty());
         let mut frames = Vec::new();
-        if !matches!(way, OutputMode::Whole) {
-            frames.extend(rest.map(|rest| self.text_chunk(&way, rest)));
+        if !matches!(mode, OutputMode::Whole) {
+            frames.extend(rest.map(|rest| self.text_chunk(&mode, rest)));
         }
-        match way {
+        match mode {
             OutputMode::Whole => frames.extend(self.whole_chunk(item)),
             OutputMode::Content | OutputMode::Fields(_) => {}
             OutputMode::Detail { text: text_key, .. } => {
@@ -217,21 +202,18 @@ impl ChatEncoder {
                             o.string(field, &text);
                         }
                         o.array(slot::DETAILS, |a| {
-                            a.object(|o| copy_members(o, node, &[text_key]));
+                            a.object(|o| copy_members(o, members_except(node, &[text_key])));
                         });
                     })
                 }));
             }
             OutputMode::Call(number) => {
-                let others = |node: &Node<'_>| {
-                    let mut keys = node.members().map(|(key, _)| key);
-                    keys.any(|key| !["id", "type", "function"].iter().any(|known| key.is(known)))
+                let has_others = |node: &Node<'_>| {
+                    members_except(*node, &["id", "type", "function"]).next().is_some()
                 };
-                frames.extend(node.filter(others).map(|node| {
-                    self.call(|o| {
-                        o.number("index", number);
-                        copy_members(o, node, &["id", "type", "function", "index"]);
-                    })
+                frames.extend(node.filter(has_others).map(|node| {
+                    let others = members_except(node, &["id", "type", "function", "index"]);
+                    self.call(|o| copy_members(o.number("index", number), others))
                 }));
             }
         }
@@ -248,19 +230,12 @@ impl ChatEncoder {
             }),
             slot::CALLS => {
                 self.calls += 1;
-                self.call(|o| {
-                    o.number("index", number);
-                    copy_members(o, part.tree().root(), &["index"]);
-                })
+                let tree = part.tree();
+                let others = members_except(tree.root(), &["index"]);
+                self.call(|o| copy_members(o.number("index", number), others))
             }
-            list @ (slot::CONTENT | slot::DETAILS) => {
-                let list = list.to_owned();
-                self.chunk(members! { (&list): [part] })
-            }
-            member => {
-                let member = member.to_owned();
-                self.chunk(members! { (&member): part })
-            }
+            list @ (slot::CONTENT | slot::DETAILS) => self.chunk(members! { (list): [part] }),
+            member => self.chunk(members! { (member): part }),
         })
     }
 
@@ -277,8 +252,7 @@ impl ChatEncoder {
         let usage = known.map(|(_, usage)| usage.clone());
         let usage = usage.unwrap_or_else(|| wire::usage_json(&reply.usage));
         let usage = self.frame(members! { "choices": [], "usage": usage });
-        let done = Frame { event: None, data: Bytes::from_static(b"[DONE]"), exception: false };
-        vec![last, usage, done]
+        vec![last, usage, Frame::data(Bytes::from_static(b"[DONE]"))]
     }
 
     fn call(&self, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
@@ -300,22 +274,11 @@ impl ChatEncoder {
     }
 
     fn frame(&self, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
-        frame(&json::object(|o| {
+        let chunk = json::object(|o| {
             o.maybe_string("id", self.id.as_deref());
             o.string("object", "chat.completion.chunk").number("created", 0);
-            o.string("model", &self.model);
-            fill(o);
-        }))
+            fill(o.string("model", &self.model));
+        });
+        Frame::json(None, &chunk)
     }
-}
-
-/// Copies the members of an object except `but`.
-fn copy_members(o: &mut json::Object<'_>, node: Node<'_>, but: &[&str]) {
-    for (key, value) in node.members().filter(|(key, _)| !but.iter().any(|name| key.is(name))) {
-        o.node(&key.text().unwrap_or_default(), value);
-    }
-}
-
-fn frame(json: &Json) -> Frame {
-    Frame { event: None, data: json.bytes().clone(), exception: false }
 }

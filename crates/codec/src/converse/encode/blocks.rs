@@ -6,12 +6,11 @@ use throughline_core::{
 };
 use throughline_json::{self as json, Json};
 
-use crate::converse::contract;
-use crate::converse::encode::{ConverseWriter, WIRE};
-use crate::converse::wire::{self, ConverseBlockKind};
-use crate::cross_wire;
+use crate::converse::encode::ConverseWriter;
+use crate::converse::wire::{self, ConverseBlockKind as Kind};
+use crate::converse::{WIRE, contract};
 use crate::draft::{self, Draft};
-use crate::seal_policy;
+use crate::{cross_wire, seal_policy};
 
 impl ConverseWriter<'_> {
     /// Encodes one block of the system prompt, which may contain only texts and markers.
@@ -20,28 +19,11 @@ impl ConverseWriter<'_> {
         draft: &mut Draft<'_>,
         item: &Item,
     ) -> (Option<Json>, Fate) {
-        let is_native = item.native_on(&WIRE).is_some();
-        match &item.body {
-            Body::Text(_) | Body::Summary { .. } => self.block(draft, item, None),
-            Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown
-                if is_native =>
-            {
-                self.block(draft, item, None)
-            }
-            Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => (None, draft::elided_fate(item, ElisionReason::NotOnThisWire)),
+        let is_text = matches!(item.body, Body::Text(_) | Body::Summary { .. });
+        if is_text || item.native_on(&WIRE).is_some() {
+            return self.block(draft, item, None);
         }
+        (None, draft::elided_fate(item, ElisionReason::NotOnThisWire))
     }
 
     /// Encodes one Item as a block and returns its Fate.
@@ -56,32 +38,32 @@ impl ConverseWriter<'_> {
         }
         draft.warn_about_cache_markers(item.native.as_ref());
         let seals_why = seal_policy::elision_reason(item, &self.call.target);
-        let said = |block: Json| (Some(block), cross_wire::said(item, seals_why));
-        let left = |why| (None, draft::elided_fate(item, why));
+        let sent = |block: Json| (Some(block), cross_wire::sent_fate(item, seals_why));
+        let omitted = |why| (None, draft::elided_fate(item, why));
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if contract::is_blank(text) => {
-                left(ElisionReason::NotOnThisWire)
+                omitted(ElisionReason::NotOnThisWire)
             }
-            Body::Text(text) | Body::Summary { text, .. } => said(text_block(text)),
+            Body::Text(text) | Body::Summary { text, .. } => sent(text_block(text)),
             Body::Media(media) => match cross_wire::media(draft, self.media_block(media)) {
-                Some(block) => said(block),
-                None => left(ElisionReason::NotOnThisWire),
+                Some(block) => sent(block),
+                None => omitted(ElisionReason::NotOnThisWire),
             },
-            Body::Thought(_) if item.origin.is_some() => left(seals_why),
+            Body::Thought(_) if item.origin.is_some() => omitted(seals_why),
             Body::Thought(thought) => {
                 cross_wire::thought(draft, self.call, (item, thought), &WIRE, text_block)
             }
             Body::Call(call) => {
                 let id = self.ids.assign(&call.id);
-                said(object! {
+                sent(object! {
                     "toolUse": {
                         "toolUseId": id, "name": call.name,
                         "input": cross_wire::arguments(&call.args),
                     },
                 })
             }
-            Body::Result(result) => said(self.result_block(draft, result)),
-            Body::Hosted(_) | Body::Compaction | Body::Unknown => left(seals_why),
+            Body::Result(result) => sent(self.result_block(draft, result)),
+            Body::Hosted(_) | Body::Compaction | Body::Unknown => omitted(seals_why),
         }
     }
 
@@ -102,15 +84,7 @@ impl ConverseWriter<'_> {
             Body::Text(text) if native.side == Direction::Response && contract::is_blank(text) => {
                 Some(ElisionReason::NotOnThisWire)
             }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => None,
+            _ => None,
         };
         let empty = is_message.then_some(ElisionReason::NotOnThisWire);
         if let Some(why) = empty.or(why).or_else(|| seal_policy::refusal(&seals)) {
@@ -139,33 +113,26 @@ impl ConverseWriter<'_> {
                 Part::Unknown(wire, json) => cross_wire::native_part_or_warn(draft, wire, json),
             });
         }
-        json::object(|o| {
-            o.object("toolResult", |o| {
-                o.string("toolUseId", &id).raw("content", &json::array_of(&parts));
-                if result.outcome != Outcome::Ok {
-                    o.string("status", "error");
-                }
-            });
-        })
+        let (content, status) = (json::array_of(&parts), result.outcome != Outcome::Ok);
+        let status = status.then_some("error");
+        object! { "toolResult": { "toolUseId": id, "content": content, "status": status } }
     }
 
     fn media_block(&mut self, media: &Media) -> Option<Json> {
         let (mime, source) = match media {
             Media::Inline { mime, base64 } => {
                 let data = std::str::from_utf8(base64).ok()?;
-                let source = object! { "bytes": data };
-                (mime, source)
+                (mime, object! { "bytes": data })
             }
             Media::Remote { mime, uri, .. } if uri.starts_with("s3://") => {
-                let source = object! { "s3Location": { "uri": uri } };
-                (mime.as_ref()?, source)
+                (mime.as_ref()?, object! { "s3Location": { "uri": uri } })
             }
             Media::Remote { .. } => return None,
         };
         let (kind, format) = wire::format_of(mime)?;
         let key = kind.key()?;
         // Every document must have a unique name.
-        let name = (kind == ConverseBlockKind::Document).then(|| {
+        let name = (kind == Kind::Document).then(|| {
             self.documents += 1;
             format!("document-{}", self.documents)
         });

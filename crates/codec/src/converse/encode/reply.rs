@@ -3,20 +3,16 @@
 use throughline_core::{Body, Item, Reply, StopReason};
 use throughline_json::{self as json, Json, Node};
 
-use crate::converse::encode::WIRE;
 use crate::converse::encode::blocks::text_block;
-use crate::converse::wire;
-use crate::draft;
+use crate::converse::{WIRE, wire};
+use crate::object::put_all;
+use crate::{draft, events};
 
 /// Encodes a complete response.
 pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
-    let content = json::array(|a| {
-        for block in reply.items.iter().filter_map(block) {
-            a.raw(&block);
-        }
-    });
-    let is_own = reply.origin.wire == WIRE;
-    let extras = if is_own { reply.extras.as_slice() } else { &[] };
+    let content: Vec<Json> = reply.items.iter().filter_map(block).collect();
+    let content = json::array_of(&content);
+    let extras = events::own_extras(reply, &WIRE);
     let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
     let output = extra("output");
     let message = output.and_then(|output| output.tree().root().get("message").map(Node::json));
@@ -37,9 +33,7 @@ pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
         if extra("metrics").is_none() {
             o.raw("metrics", &empty_metrics());
         }
-        for (key, value) in extras.iter().filter(|(key, _)| &**key != "output") {
-            o.raw(key, value);
-        }
+        put_all(o, extras.iter().filter(|(key, _)| &**key != "output"));
     })
 }
 

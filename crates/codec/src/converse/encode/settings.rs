@@ -1,12 +1,12 @@
 //! Encodes the settings of a Call within the limits of the model.
 
-use throughline_core::{Call, NativeReasoning, OutputFormat, Profile, ToolChoice};
+use throughline_core::{Call, NativeReasoning, Profile, ToolChoice};
 use throughline_json::{self as json, Json, Node};
 
 use crate::claude::{self, ThinkingMode};
 use crate::converse::contract::{self, FieldFormat};
 use crate::draft::{self, Draft};
-use crate::effort;
+use crate::{cross_wire, effort};
 
 /// The member with the family-specific settings.
 const FIELDS: &str = "additionalModelRequestFields";
@@ -40,17 +40,8 @@ pub(super) fn put_settings(
     edit_member(draft, "inferenceConfig", inference);
     put_tools(draft, call, asking, tools, is_reconsidered);
     if draft.differs(|s| &s.output) {
-        let format = match &settings.output {
-            Some(OutputFormat::Schema { name, schema, .. }) => {
-                Some(text_format(name.as_deref(), schema))
-            }
-            Some(OutputFormat::Json) => {
-                let message = "this wire supports JSON output only with a schema; it was omitted";
-                draft.warn("output", message);
-                None
-            }
-            None => None,
-        };
+        let schema = cross_wire::output_schema(draft, call);
+        let format = schema.map(|(name, schema)| text_format(name, schema));
         edit_member(draft, "outputConfig", vec![("textFormat", format)]);
     }
 }
@@ -60,9 +51,9 @@ fn edit_member(draft: &mut Draft<'_>, member: &'static str, changes: FieldChange
     let base = draft.current_value(member).filter(|base| base.tree().root().is_object());
     let tree = base.as_ref().map(Json::tree);
     let is_new = |(key, value): &(&'static str, Option<Json>)| {
-        let said = tree.as_ref().and_then(|tree| tree.root().get(key)).map(Node::json);
-        match (said, value) {
-            (Some(said), Some(value)) => !said.is_equivalent_to(value),
+        let current = tree.as_ref().and_then(|tree| tree.root().get(key)).map(Node::json);
+        match (current, value) {
+            (Some(current), Some(value)) => !current.is_equivalent_to(value),
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
         }
@@ -234,10 +225,10 @@ fn put_tools(
     let was = draft.current_value("toolConfig");
     let tree = was.as_ref().map(Json::tree);
     let list = tree.as_ref().and_then(|tree| tree.root().get("tools"));
-    let said: Vec<Json> = list.into_iter().flat_map(Node::elements).map(Node::json).collect();
+    let current: Vec<Json> = list.into_iter().flat_map(Node::elements).map(Node::json).collect();
     let has_no_tools = tools.is_empty();
     let mut changes: FieldChanges = Vec::new();
-    if *tools != *said {
+    if *tools != *current {
         changes.push(("tools", Some(json::array_of(tools))));
     }
     if is_reconsidered || draft.differs(|s| &s.choice) {
@@ -245,7 +236,7 @@ fn put_tools(
     }
     if has_no_tools {
         // `tools` is a required member of the object.
-        if !said.is_empty() {
+        if !current.is_empty() {
             draft.remove("toolConfig");
         }
         return;
@@ -259,7 +250,7 @@ fn tool_choice(
     asking: ThinkingMode,
     has_no_tools: bool,
 ) -> Option<Json> {
-    let word = |key: &str, name: Option<&str>| Some(object! { (key): { "name": name } });
+    let typed = |key: &str, name: Option<&str>| Some(object! { (key): { "name": name } });
     let choice = call.settings.choice.as_ref()?;
     if has_no_tools {
         if matches!(choice, ToolChoice::Any | ToolChoice::Tool(_)) {
@@ -270,17 +261,17 @@ fn tool_choice(
     if contract::rejects_tool_choice(&call.target.profile, asking, choice) {
         let message = "this model does not support a forced tool choice; `auto` was sent instead";
         draft.warn("tool_choice", message);
-        return word("auto", None);
+        return typed("auto", None);
     }
     match choice {
-        ToolChoice::Auto => word("auto", None),
-        ToolChoice::Any => word("any", None),
-        ToolChoice::Tool(name) => word("tool", Some(name)),
+        ToolChoice::Auto => typed("auto", None),
+        ToolChoice::Any => typed("any", None),
+        ToolChoice::Tool(name) => typed("tool", Some(name)),
         ToolChoice::None => {
             draft.warn("tool_choice", "this wire cannot disable tools; it was omitted");
             None
         }
-        ToolChoice::Other(said) => {
+        ToolChoice::Other(other) => {
             // A choice from this wire is kept unchanged and needs no warning.
             let own = draft.source().is_some_and(|source| {
                 source.settings.choice.as_ref() == call.settings.choice.as_ref()
@@ -288,7 +279,7 @@ fn tool_choice(
             if !own {
                 draft.warn("tool_choice", "this wire does not support this choice; it was omitted");
             }
-            own.then(|| said.clone())
+            own.then(|| other.clone())
         }
     }
 }

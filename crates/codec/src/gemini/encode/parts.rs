@@ -41,12 +41,12 @@ pub(super) fn media_part(media: &Media) -> Option<Json> {
 
 /// Builds the response object of a tool result. An object is sent unchanged; other values are
 /// wrapped in `output` or `error`.
-pub(super) fn response(outcome: Outcome, said: &[Json]) -> Json {
+pub(super) fn response(outcome: Outcome, values: &[Json]) -> Json {
     let key = match outcome {
         Outcome::Ok => "output",
         Outcome::Error | Outcome::Unknown | Outcome::Denied => "error",
     };
-    match said {
+    match values {
         [value] if outcome == Outcome::Ok && value.bytes().first() == Some(&b'{') => value.clone(),
         [value] => object! { (key): value },
         [] => object! { (key): "" },

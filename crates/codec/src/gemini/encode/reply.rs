@@ -1,11 +1,13 @@
 //! Encodes whole Replies, and the response part of an Item.
 
-use throughline_core::{Body, Item, Reply, Wire};
+use throughline_core::{Body, Item, Reply};
 use throughline_json::{self as json, Json, Name, Node};
 
-use crate::draft;
+use crate::gemini::WIRE;
 use crate::gemini::encode::parts::{arguments, text_part};
 use crate::gemini::wire::{self, FinishMarker};
+use crate::object::{copy_members, put_all};
+use crate::{draft, events};
 
 /// Encodes a whole response.
 pub(in crate::gemini) fn encode_reply(reply: &Reply) -> Json {
@@ -26,9 +28,8 @@ pub(in crate::gemini) fn encode_reply(reply: &Reply) -> Json {
     })
 }
 
-/// Returns the reply's extras if they came from this wire.
-pub(in crate::gemini) fn extras(reply: &Reply) -> &[(Name, Json)] {
-    if reply.origin.wire == Wire::GEMINI { &reply.extras } else { &[] }
+fn extras(reply: &Reply) -> &[(Name, Json)] {
+    events::own_extras(reply, &WIRE)
 }
 
 /// Restores the candidates, with the parts in the first one.
@@ -41,14 +42,10 @@ fn candidates(others: &Json, parts: &[Json]) -> Json {
                 continue;
             }
             let content = candidate.get("content").map(Node::json);
-            let content = content.unwrap_or_else(|| {
-                object! { "role": "model" }
-            });
-            let content = if parts.is_empty() {
-                content
-            } else {
-                draft::with_member(&content, "parts", json::array_of(parts))
-            };
+            let mut content = content.unwrap_or_else(|| object! { "role": "model" });
+            if !parts.is_empty() {
+                content = draft::with_member(&content, "parts", json::array_of(parts));
+            }
             a.raw(&draft::with_member(&candidate.json(), "content", content));
         }
     })
@@ -86,12 +83,9 @@ pub(in crate::gemini) fn write_chunk(
     }
     if let Some(reply) = ended {
         o.raw("usageMetadata", &usage(reply));
-        let said = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
-        for (key, value) in own {
-            if !said.iter().any(|said| wire::is_spelled(key, said)) {
-                o.raw(key, value);
-            }
-        }
+        let known = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
+        let is_known = |key: &str| known.iter().any(|known| wire::is_spelled(key, known));
+        put_all(o, own.iter().filter(|(key, _)| !is_known(key)));
     }
     o.string("modelVersion", model).maybe_string("responseId", id);
 }
@@ -113,13 +107,10 @@ fn put_candidate(
         o.string("finishReason", reason);
     }
     o.number("index", 0);
-    let said = ["content", "finishReason", "index"];
-    for (key, value) in own.into_iter().flat_map(Node::members) {
-        let key = key.text().unwrap_or_default();
-        if !said.iter().any(|said| wire::is_spelled(&key, said)) {
-            o.node(&key, value);
-        }
-    }
+    let known = ["content", "finishReason", "index"];
+    let is_known = |key: &str| known.iter().any(|known| wire::is_spelled(key, known));
+    let members = own.into_iter().flat_map(Node::members);
+    copy_members(o, members.filter(|(key, _)| !is_known(&key.text().unwrap_or_default())));
 }
 
 /// Writes the usage, with the provider's own JSON while it matches.
@@ -132,7 +123,7 @@ fn usage(reply: &Reply) -> Json {
 
 /// Returns the response part of an Item. Thoughts of other wires are shown without Seals.
 pub(in crate::gemini) fn response_part(item: &Item) -> Option<Json> {
-    if let Some(native) = item.native_on(&Wire::GEMINI) {
+    if let Some(native) = item.native_on(&WIRE) {
         return Some(native.json.clone());
     }
     match &item.body {

@@ -2,15 +2,14 @@
 
 use std::borrow::Cow;
 
-use throughline_core::{Call, NativeReasoning, OutputFormat, Profile, Tool, ToolChoice, Wire};
-use throughline_json::{self as json, Json};
+use throughline_core::{Call, NativeReasoning, OutputFormat, Profile, Tool, ToolChoice};
+use throughline_json::{self as json, Json, Node};
 
 use crate::draft::{self, Draft};
-use crate::gemini::contract;
 use crate::gemini::encode::source_spelling;
 use crate::gemini::path::{self, GeminiPath};
-use crate::gemini::wire;
-use crate::{edit, effort};
+use crate::gemini::{WIRE, contract, wire};
+use crate::{cross_wire, edit, effort};
 
 /// Changed members of one object, by camelCase name.
 type ConfigChanges = Vec<(Cow<'static, str>, Option<Json>)>;
@@ -24,19 +23,13 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     if draft.differs(|s| &s.max_tokens) {
         push("maxOutputTokens", settings.max_tokens.map(Json::from));
     }
-    let sampling = [
-        ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
-        ("topP", &settings.top_p, draft.differs(|s| &s.top_p)),
-        ("topK", &settings.top_k, draft.differs(|s| &s.top_k)),
-    ];
-    for (key, value, differs) in sampling {
-        let is_refused = call.target.profile.fixed_sampling && value.is_some();
-        if is_refused && (differs || is_retargeted) {
-            draft.warn(key, "this model does not support it; it was left out");
-            push(key, None);
-        } else if differs {
-            push(key, value.clone());
-        }
+    let refusal = call.target.profile.fixed_sampling;
+    let refusal = refusal.then_some("this model does not support it; it was left out");
+    let names = ["temperature", "topP", "topK"];
+    for (key, value) in
+        cross_wire::sampling_changes(draft, call, &names, is_retargeted, |_| refusal)
+    {
+        push(key, value);
     }
     if draft.differs(|s| &s.stop) {
         push("stopSequences", draft::stop_list(settings));
@@ -57,7 +50,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
         thinking.extend(more);
         let tree = base.as_ref().map(Json::tree);
         let before = tree.as_ref().and_then(|tree| wire::get(tree.root(), "thinkingConfig"));
-        let before = before.filter(|before| before.is_object()).map(throughline_json::Node::json);
+        let before = before.filter(|before| before.is_object()).map(Node::json);
         if let Some(config) = apply_changes(before.as_ref(), &thinking) {
             let config = (config.as_str() != "{}").then_some(config);
             changes.push((Cow::Borrowed("thinkingConfig"), config));
@@ -73,7 +66,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
 /// They were decoded one by one, so this joins them again.
 fn unrepresented_members(draft: &mut Draft<'_>, call: &Call, object: &str) -> ConfigChanges {
     let mut found = ConfigChanges::new();
-    for extra in call.extras.iter().filter(|extra| extra.wire == Some(Wire::GEMINI)) {
+    for extra in call.extras.iter().filter(|extra| extra.wire == Some(WIRE)) {
         let Some((parent, name)) = extra.key.rsplit_once('.') else { continue };
         if wire::is_path(parent, object) {
             let is_there = draft.source().is_some_and(|source| {
@@ -187,31 +180,21 @@ fn disabled_budget(draft: &mut Draft<'_>, profile: &Profile) -> Json {
 }
 
 fn disabled_level(draft: &mut Draft<'_>, profile: &Profile) -> Option<String> {
-    let least = profile.levels.first().cloned();
-    if let Some(level) = &least {
-        let message = format!("{} cannot disable thinking; `{level}` was sent", profile.name);
-        draft.warn("reasoning", message);
-    }
-    least
+    let level = profile.levels.first()?;
+    let message = format!("{} cannot disable thinking; `{level}` was sent", profile.name);
+    draft.warn("reasoning", message);
+    Some(level.clone())
 }
 
 fn level(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) -> Option<String> {
-    let wanted = match (reasoning.effort.as_deref(), reasoning.budget_tokens) {
-        (Some(effort), budget) => {
-            if let Some(budget) = budget {
-                let message = format!("{} supports levels; {budget} was left out", profile.name);
-                draft.warn("reasoning.budget_tokens", message);
-            }
-            effort
-        }
-        (None, Some(budget)) => {
-            let level = effort::effort_for_budget(budget);
-            let message = format!("{} supports levels; {budget} became `{level}`", profile.name);
-            draft.warn("reasoning.budget_tokens", message);
-            level
-        }
-        (None, None) => return None,
-    };
+    let (effort, budget) = (reasoning.effort.as_deref(), reasoning.budget_tokens);
+    let wanted = effort.or_else(|| budget.map(effort::effort_for_budget))?;
+    if let Some(budget) = budget {
+        let became = format!("became `{wanted}`");
+        let became = if effort.is_some() { "was left out" } else { &became };
+        let message = format!("{} supports levels; {budget} {became}", profile.name);
+        draft.warn("reasoning.budget_tokens", message);
+    }
     effort::nearest_or_warn(draft, wanted, &profile.levels, profile)
 }
 
@@ -221,18 +204,16 @@ fn budget_or_auto(
     reasoning: &NativeReasoning,
     profile: &Profile,
 ) -> Option<Json> {
-    let limits = profile.budget.as_ref();
+    let (name, limits) = (&profile.name, profile.budget.as_ref());
     match (reasoning.budget_tokens, reasoning.effort.as_deref()) {
         (Some(wanted), effort) => {
             let budget = contract::nearest_budget(wanted, limits);
             if budget != wanted {
-                let message =
-                    format!("{} does not support {wanted}; {budget} was sent", profile.name);
+                let message = format!("{name} does not support {wanted}; {budget} was sent");
                 draft.warn("reasoning.budget_tokens", message);
             }
             if let Some(effort) = effort.filter(|_| limits.is_some()) {
-                let message =
-                    format!("{} supports a budget; `{effort}` was left out", profile.name);
+                let message = format!("{name} supports a budget; `{effort}` was left out");
                 draft.warn("reasoning.effort", message);
             }
             Some(Json::from(budget))
@@ -283,21 +264,14 @@ fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
 
 /// Writes the tool choice.
 fn function_calling_config(draft: &mut Draft<'_>) -> Option<Json> {
-    let mode = |mode: &str, allowed: Option<&str>| {
-        json::object(|o| {
-            o.string("mode", mode);
-            if let Some(allowed) = allowed {
-                o.array("allowedFunctionNames", |a| {
-                    a.string(allowed);
-                });
-            }
-        })
-    };
+    let mode = |mode: &str| Some(object! { "mode": mode });
     match draft.supported_tool_choice() {
-        Some(ToolChoice::Auto) => Some(mode("AUTO", None)),
-        Some(ToolChoice::None) => Some(mode("NONE", None)),
-        Some(ToolChoice::Any) => Some(mode("ANY", None)),
-        Some(ToolChoice::Tool(name)) => Some(mode("ANY", Some(&name))),
+        Some(ToolChoice::Auto) => mode("AUTO"),
+        Some(ToolChoice::None) => mode("NONE"),
+        Some(ToolChoice::Any) => mode("ANY"),
+        Some(ToolChoice::Tool(name)) => {
+            Some(object! { "mode": "ANY", "allowedFunctionNames": [json::string(&name)] })
+        }
         Some(ToolChoice::Other(own)) if own.tree().root().text_of("mode").is_some() => Some(own),
         Some(ToolChoice::Other(_)) => {
             draft.warn("tool_choice", "this wire has no such choice; it was left out");

@@ -1,14 +1,14 @@
 //! Encodes streamed responses as chunks of whole parts; the last chunk has the finish reason.
 
-use bytes::Bytes;
 use std::sync::Arc;
-use throughline_core::{Body, Delta, Event, Failure, Item, Origin, Wire};
+
+use throughline_core::{Body, Delta, Event, Failure, Item, Origin, Reply, StopReason};
 use throughline_json::{self as json, Json, Name};
 
 use crate::frame::Frame;
 use crate::gemini::encode::parts::text_part;
 use crate::gemini::encode::reply;
-use crate::gemini::wire;
+use crate::gemini::{WIRE, wire};
 use crate::{CodecError, Encoder};
 
 /// Encodes a streamed response. Each part is held until the next one arrives, for two reasons: the
@@ -23,6 +23,8 @@ pub(in crate::gemini) struct GeminiEncoder {
     open: Option<bool>,
     /// The Item whose text is open, and whether some of it was written.
     under_way: Option<(u32, bool)>,
+    /// Frames of the current event.
+    frames: Vec<Frame>,
 }
 
 struct HeldPart {
@@ -36,47 +38,48 @@ struct HeldPart {
 
 impl Encoder for GeminiEncoder {
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError> {
-        Ok(match event {
+        match event {
             Event::Began { id, origin } => {
                 self.id.clone_from(id);
                 self.origin = Some(Arc::clone(origin));
-                Vec::new()
             }
-            Event::Opened { .. } | Event::Usage(_) => Vec::new(),
+            Event::Opened { .. } | Event::Usage(_) => {}
             Event::Delta { index, delta } => match delta {
                 Delta::Text(text) => self.write_text(*index, text_part(text), false),
                 Delta::Thought(text) => self.write_text(*index, reply::thought_part(text), true),
                 // Arguments are emitted when the call is complete.
-                Delta::Args(_) | Delta::ArgsAt { .. } => Vec::new(),
+                Delta::Args(_) | Delta::ArgsAt { .. } => {}
             },
             Event::Closed { index, item } => self.write_closed(*index, item),
             Event::Ended(ended) => {
-                self.id.clone_from(&ended.id);
-                self.origin = Some(Arc::clone(&ended.origin));
                 let parts = self.release();
-                let is_empty = parts.is_empty() && ended.stop == throughline_core::StopReason::Cut;
-                let last = json::object(|o| {
-                    let (id, model) = (self.id.as_deref(), &ended.origin.answered);
-                    reply::write_chunk(o, id, model, Some(ended), &parts);
-                });
-                if is_empty { Vec::new() } else { vec![frame(&last)] }
+                if !parts.is_empty() || ended.stop != StopReason::Cut {
+                    let (id, model) = (ended.id.as_deref(), &ended.origin.answered);
+                    self.write_chunk(id, model, Some(ended), &parts);
+                }
             }
-            Event::Failed(failure) => self.write(vec![frame(&failure_json(failure))]),
-            Event::Alien(json) => self.write(vec![frame(json)]),
-        })
+            Event::Failed(failure) => {
+                self.flush();
+                self.frames.push(Frame::json(None, &failure_json(failure)));
+            }
+            Event::Alien(json) => {
+                self.flush();
+                self.frames.push(Frame::json(None, json));
+            }
+        }
+        Ok(std::mem::take(&mut self.frames))
     }
 }
 
 impl GeminiEncoder {
-    fn write_text(&mut self, index: u32, part: Json, is_thought: bool) -> Vec<Frame> {
-        let frames = self.write(Vec::new());
+    fn write_text(&mut self, index: u32, part: Json, is_thought: bool) {
+        self.flush();
         let begins = self.under_way.is_none_or(|(open, _)| open != index);
         self.under_way = Some((index, !begins));
         self.held = Some(HeldPart { index, part, bare: Some(is_thought), begins });
-        frames
     }
 
-    fn write_closed(&mut self, index: u32, item: &Item) -> Vec<Frame> {
+    fn write_closed(&mut self, index: u32, item: &Item) {
         let is_under_way = self.under_way.take_if(|(open, _)| *open == index);
         let is_bare = !has_other_members(item);
         match (&mut self.held, is_under_way) {
@@ -84,31 +87,26 @@ impl GeminiEncoder {
             (Some(held), Some((_, false))) if held.index == index => {
                 held.part = reply::response_part(item).unwrap_or_else(|| held.part.clone());
                 held.bare = held.bare.filter(|_| is_bare);
-                Vec::new()
             }
             // Some text was already written, so only the rest can be signed.
             (Some(held), Some((_, true))) if held.index == index => {
-                let signature = item.native_on(&Wire::GEMINI).and_then(|native| {
-                    let tree = native.json.tree();
-                    let value = wire::get(tree.root(), "thoughtSignature")?;
-                    value.name()
-                });
-                if let Some(signature) = signature {
-                    held.part = wire::signed_with(&held.part, Some(&signature));
+                let tree = item.native_on(&WIRE).map(|native| native.json.tree());
+                let signature =
+                    tree.as_ref().and_then(|tree| wire::name_of(tree.root(), "thoughtSignature"));
+                if signature.is_some() {
+                    held.part = wire::signed_with(&held.part, signature.as_deref());
                     held.bare = None;
                 }
-                Vec::new()
             }
             _ => {
-                let Some(part) = reply::response_part(item) else { return Vec::new() };
-                let frames = self.write(Vec::new());
+                let Some(part) = reply::response_part(item) else { return };
+                self.flush();
                 let bare = match &item.body {
                     Body::Text(_) if is_bare => Some(false),
                     Body::Thought(_) if is_bare => Some(true),
                     _ => None,
                 };
                 self.held = Some(HeldPart { index, part, bare, begins: true });
-                frames
             }
         }
     }
@@ -126,22 +124,31 @@ impl GeminiEncoder {
         joins.then_some(end).into_iter().chain([held.part]).collect()
     }
 
-    /// Returns the held part as a frame, followed by these frames.
-    fn write(&mut self, frames: Vec<Frame>) -> Vec<Frame> {
+    /// Writes the held part as a chunk.
+    fn flush(&mut self) {
         let parts = self.release();
-        let held = (!parts.is_empty()).then(|| {
+        if !parts.is_empty() {
             let model = self.origin.as_ref().map(|origin| Name::clone(&origin.answered));
-            frame(&json::object(|o| {
-                reply::write_chunk(o, self.id.as_deref(), &model.unwrap_or_default(), None, &parts);
-            }))
-        });
-        held.into_iter().chain(frames).collect()
+            let id = self.id.clone();
+            self.write_chunk(id.as_deref(), &model.unwrap_or_default(), None, &parts);
+        }
+    }
+
+    fn write_chunk(
+        &mut self,
+        id: Option<&str>,
+        model: &str,
+        ended: Option<&Reply>,
+        parts: &[Json],
+    ) {
+        let chunk = json::object(|o| reply::write_chunk(o, id, model, ended, parts));
+        self.frames.push(Frame::json(None, &chunk));
     }
 }
 
 /// Returns whether an Item's part has members besides its text.
 fn has_other_members(item: &Item) -> bool {
-    item.native_on(&Wire::GEMINI).is_some_and(|native| {
+    item.native_on(&WIRE).is_some_and(|native| {
         let tree = native.json.tree();
         let mut members = tree.root().members();
         members.any(|(key, _)| !key.is("text") && !key.is("thought"))
@@ -155,9 +162,4 @@ fn failure_json(failure: &Failure) -> Json {
             "status": failure.kind.as_deref().unwrap_or("INTERNAL"),
         },
     }
-}
-
-fn frame(json: &Json) -> Frame {
-    let data: Bytes = json.bytes().clone();
-    Frame { event: None, data, exception: false }
 }

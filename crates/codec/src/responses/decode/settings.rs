@@ -1,9 +1,10 @@
 //! Decodes the settings, tools and remaining members of a request.
 
-use throughline_core::{Extra, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice, Wire};
+use throughline_core::{Extra, NativeReasoning, OutputFormat, Settings, Tool, ToolChoice};
 use throughline_json::{Name, Node};
 
 use crate::draft;
+use crate::responses::WIRE;
 
 /// Members that fields of the Call represent.
 const KNOWN: &[&str] = &[
@@ -37,7 +38,7 @@ pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
         }
     };
     let named = |(key, value): (Node<'_>, _)| (key.name().unwrap_or_default(), value);
-    draft::extras(root.members().filter(is_extra).map(named), &Wire::OPENAI_RESPONSES)
+    draft::extras(root.members().filter(is_extra).map(named), &WIRE)
 }
 
 pub(super) fn tool(node: Node<'_>) -> Tool {

@@ -6,13 +6,13 @@ use throughline_core::{
 };
 use throughline_json::{self as json, Json};
 
-use crate::cross_wire;
 use crate::draft::{self, Draft};
+use crate::responses::WIRE;
 use crate::responses::encode::{
-    ResponseStorage, ResponsesWriter, WIRE, intact_element, parts, without_members,
+    ResponseStorage, ResponsesWriter, intact_element, parts, without_members,
 };
 use crate::responses::wire::{self, CONTENT, IdPolicy};
-use crate::seal_policy;
+use crate::{cross_wire, seal_policy};
 
 /// Builds a user message with string content.
 pub(super) fn bare_message(text: &Json) -> Json {
@@ -51,27 +51,24 @@ impl ResponsesWriter<'_> {
         }
         let base = group.iter().find_map(|item| item.native_on(&WIRE)?.envelope.as_ref());
         let base = base.filter(|_| group.iter().all(|item| self.foreign_reason(item).is_none()));
-        let said: Vec<Json> =
+        let encoded: Vec<Json> =
             group.iter().filter_map(|item| self.part(draft, item, prefix)).collect();
-        if said.is_empty() {
+        if encoded.is_empty() {
             return None;
         }
         let role = group.first().map_or(Role::User, |item| item.role);
         Some(match base.filter(|base| base.json.tree().root().is_object()) {
             Some(base) => {
                 let base = wire::to_request_element(base.json.tree().root(), IdPolicy::Dropped);
-                draft::with_member(&base, CONTENT, json::array_of(&said))
+                draft::with_member(&base, CONTENT, json::array_of(&encoded))
             }
-            None => parts::message(role, &said),
+            None => parts::message(role, &encoded),
         })
     }
 
-    fn message_ids(&self, drops: bool) -> IdPolicy {
-        if self.storage == ResponseStorage::Stored && !drops {
-            IdPolicy::Kept
-        } else {
-            IdPolicy::Dropped
-        }
+    pub(super) fn message_ids(&self, drops: bool) -> IdPolicy {
+        let keeps = self.storage == ResponseStorage::Stored && !drops;
+        if keeps { IdPolicy::Kept } else { IdPolicy::Dropped }
     }
 
     /// Encodes a part that changed or came from another wire.
@@ -106,12 +103,7 @@ impl ResponsesWriter<'_> {
             Body::Media(media) => {
                 cross_wire::media(draft, parts::media(item.role, media, &self.call.target))
             }
-            Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => None,
+            _ => None,
         };
         draft.fates.push(match (&part, &item.native) {
             (None, _) => draft::elided_fate(item, why),
@@ -142,9 +134,9 @@ impl ResponsesWriter<'_> {
             let message = "this wire cannot mark a tool failure; only its text was sent";
             draft.warn("tool result", message);
         }
-        let mut said = Vec::new();
+        let mut encoded = Vec::new();
         for part in &result.parts {
-            said.extend(match part {
+            encoded.extend(match part {
                 Part::Text(text) => Some(parts::text(Role::User, text)),
                 Part::Value(value) => Some(parts::text(Role::User, value.as_str())),
                 Part::Media(media) => {
@@ -162,7 +154,7 @@ impl ResponsesWriter<'_> {
                 [Part::Text(text)] => o.string("output", text),
                 [Part::Value(value)] => o.string("output", value.as_str()),
                 [Part::Media(Media::Inline { .. } | Media::Remote { .. }) | Part::Unknown(..)]
-                | [_, _, ..] => o.raw("output", &json::array_of(&said)),
+                | [_, _, ..] => o.raw("output", &json::array_of(&encoded)),
             };
         })
     }

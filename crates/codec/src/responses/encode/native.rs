@@ -40,16 +40,8 @@ impl ResponsesWriter<'_> {
                     draft::reshaped_fate(item, ReshapeKind::Flattened, ElisionReason::Foreign);
                 (Some(self.result(draft, result)), fate)
             }
-            Body::Result(result) => {
-                let element = self.native_result(draft, native, result);
-                (Some(element), kept)
-            }
-            Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown
-            | Body::Text(_)
-            | Body::Media(_)
-            | Body::Summary { .. } => {
+            Body::Result(result) => (Some(self.native_result(draft, native, result)), kept),
+            _ => {
                 if let Some(why) = refusal.or_else(|| self.foreign_reason(item)) {
                     return (None, draft::elided_fate(item, why));
                 }
@@ -68,11 +60,8 @@ impl ResponsesWriter<'_> {
 
     /// Encodes a hosted step, compaction or unknown element in the form a request accepts.
     fn projected(&self, native: &NativePart) -> Json {
-        let ids = if self.storage == ResponseStorage::Declined {
-            IdPolicy::Dropped
-        } else {
-            IdPolicy::Kept
-        };
+        let drops_ids = self.storage == ResponseStorage::Declined;
+        let ids = if drops_ids { IdPolicy::Dropped } else { IdPolicy::Kept };
         match native.side {
             Direction::Request => native.json.clone(),
             Direction::Response => wire::to_request_element(native.json.tree().root(), ids),
@@ -107,16 +96,10 @@ impl ResponsesWriter<'_> {
                 None => native.json.clone(),
             });
         }
-        let ids = match self.storage {
-            ResponseStorage::Stored | ResponseStorage::Never if stranger.is_none() => {
-                IdPolicy::Kept
-            }
-            ResponseStorage::Stored | ResponseStorage::Never | ResponseStorage::Declined => {
-                IdPolicy::Dropped
-            }
-        };
+        let keeps_ids = self.storage != ResponseStorage::Declined && stranger.is_none();
+        let ids = if keeps_ids { IdPolicy::Kept } else { IdPolicy::Dropped };
         let says_nothing = item.seals.is_empty() && thought.kind != ThoughtKind::Text;
-        if ids == IdPolicy::Dropped && says_nothing {
+        if !keeps_ids && says_nothing {
             return Err(ElisionReason::Unsigned);
         }
         Ok(wire::to_request_element(native.json.tree().root(), ids))
@@ -152,9 +135,7 @@ impl ResponsesWriter<'_> {
             Direction::Request if drops => without_members(&native.json, &["id", "status"]),
             Direction::Request => native.json.clone(),
             Direction::Response => {
-                let keeps = self.storage == ResponseStorage::Stored && !drops;
-                let ids = if keeps { IdPolicy::Kept } else { IdPolicy::Dropped };
-                wire::to_request_element(native.json.tree().root(), ids)
+                wire::to_request_element(native.json.tree().root(), self.message_ids(drops))
             }
         };
         if call.custom {

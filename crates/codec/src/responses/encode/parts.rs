@@ -1,30 +1,21 @@
 //! Encodes the parts of a message's content.
 
 use throughline_core::{Media, Role, Target};
-use throughline_json::{self as json, Json};
+use throughline_json::{self as json, Json, Node};
 
 use crate::draft;
+use crate::message_groups::role_name;
 use crate::responses::wire::CONTENT;
 
 /// Builds a message. A single text becomes string content, as most clients send it.
 pub(super) fn message(role: Role, parts: &[Json]) -> Json {
-    let word = match role {
-        Role::System => "system",
-        Role::Developer => "developer",
-        Role::User | Role::Tool => "user",
-        Role::Assistant => "assistant",
-    };
+    let role = if role == Role::Tool { Role::User } else { role };
     let only = match parts {
-        [only] => only.tree().root().get("text").map(throughline_json::Node::json),
+        [only] => only.tree().root().get("text").map(Node::json),
         [] | [_, _, ..] => None,
     };
-    json::object(|o| {
-        o.string("role", word);
-        match &only {
-            Some(text) => o.raw(CONTENT, text),
-            None => o.raw(CONTENT, &json::array_of(parts)),
-        };
-    })
+    let content = only.unwrap_or_else(|| json::array_of(parts));
+    object! { "role": role_name(role), (CONTENT): content }
 }
 
 /// Builds a text part; assistant text is output.

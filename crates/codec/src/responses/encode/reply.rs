@@ -3,39 +3,25 @@
 use throughline_core::{Body, Item, Origin, Reply};
 use throughline_json::{self as json, Json};
 
-use crate::draft;
+use crate::object::put_all_with;
+use crate::responses::WIRE;
 use crate::responses::encode::{
-    WIRE, arguments, call_type_and_member, envelope, group_elements, intact_element,
+    arguments, call_type_and_member, envelope, group_elements, intact_element,
 };
 use crate::responses::wire::{self, CONTENT};
+use crate::{draft, events};
 
 /// Encodes a whole response.
 pub(in crate::responses) fn encode_reply(reply: &Reply) -> Json {
-    let output = json::array(|a| {
-        for element in outputs(reply) {
-            a.raw(&element);
-        }
-    });
-    let own = (reply.origin.wire == WIRE).then_some(&reply.extras);
-    let Some(extras) = own.filter(|extras| !extras.is_empty()) else {
-        let (status, reason) = wire::status_and_reason(&reply.stop);
-        let id = shown_id(reply.id.as_deref(), &reply.origin);
-        let rest = members! { "output": output, "usage": wire::usage_json(&reply.usage) };
-        return skeleton(id, &reply.origin.answered, (status, reason), rest);
-    };
-    json::object(|o| {
+    let output = json::array_of(&outputs(reply));
+    let extras = events::own_extras(reply, &WIRE);
+    if !extras.is_empty() {
         // OpenAI writes `output` after `model`.
-        let has_model = extras.iter().any(|(key, _)| &**key == "model");
-        for (key, value) in extras {
-            o.raw(key, value);
-            if &**key == "model" {
-                o.raw("output", &output);
-            }
-        }
-        if !has_model {
-            o.raw("output", &output);
-        }
-    })
+        return json::object(|o| put_all_with(o, extras, "model", ("output", &output)));
+    }
+    let id = shown_id(reply.id.as_deref(), &reply.origin);
+    let rest = members! { "output": output, "usage": wire::usage_json(&reply.usage) };
+    skeleton(id, &reply.origin.answered, wire::status_and_reason(&reply.stop), rest)
 }
 
 /// Returns the id to show; clients of this wire require one even for replies from other wires.
@@ -50,16 +36,14 @@ pub(in crate::responses) fn skeleton(
     (status, reason): (&str, Option<&str>),
     fill: impl FnOnce(&mut json::Object<'_>),
 ) -> Json {
+    let details = reason.map_or_else(Json::null, |reason| object! { "reason": reason });
     json::object(|o| {
-        o.maybe_string("id", id).string("object", "response");
-        o.number("created_at", 0).string("status", status).null("error");
-        match reason {
-            Some(reason) => o.object("incomplete_details", members! { "reason": reason }),
-            None => o.null("incomplete_details"),
-        };
-        o.null("instructions").object("metadata", |_| {}).string("model", model);
-        o.bool("parallel_tool_calls", true).null("temperature").string("tool_choice", "auto");
-        o.array("tools", |_| {}).null("top_p");
+        put_members! { o
+            "id": id, "object": "response", "created_at": 0, "status": status, "error": null,
+            "incomplete_details": details, "instructions": null, "metadata": {}, "model": model,
+            "parallel_tool_calls": true, "temperature": null, "tool_choice": "auto", "tools": [],
+            "top_p": null
+        }
         fill(o);
     })
 }
@@ -98,7 +82,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
             return Some(with_id(&native.json, made));
         }
         let base = group.iter().find_map(|item| envelope(item))?;
-        let said = json::array(|a| {
+        let content = json::array(|a| {
             for item in group {
                 match (item.native_on(&WIRE), item.visible()) {
                     (Some(native), _) => a.raw(&native.json),
@@ -107,7 +91,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
                 };
             }
         });
-        return Some(draft::with_member(&base.json, CONTENT, said));
+        return Some(draft::with_member(&base.json, CONTENT, content));
     }
     match &first.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(object! {
@@ -121,13 +105,14 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
                 }
             });
         })),
-        Body::Call(call) => Some(json::object(|o| {
+        Body::Call(call) => {
             let (kind, key) = call_type_and_member(call);
-            let prefix = if key == "input" { "ctc" } else { "fc" };
-            o.string("id", &made(prefix)).string("type", kind).string("status", "completed");
-            o.string("call_id", &call.id.0).string("name", &call.name);
-            o.string(key, &arguments(call));
-        })),
+            Some(object! {
+                "id": made(if key == "input" { "ctc" } else { "fc" }), "type": kind,
+                "status": "completed", "call_id": call.id.0, "name": call.name,
+                (key): arguments(call),
+            })
+        }
         Body::Media(_) | Body::Result(_) | Body::Hosted(_) | Body::Compaction | Body::Unknown => {
             None
         }

@@ -8,8 +8,8 @@ use throughline_core::{
 use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft::{self, Draft};
-use crate::effort;
 use crate::responses::contract;
+use crate::{cross_wire, effort};
 
 /// Writes every setting that differs from the source request.
 pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
@@ -86,8 +86,8 @@ fn put_reasoning(draft: &mut Draft<'_>, call: &Call) {
     // An endpoint with plain reasoning has no summaries to request.
     let shows = reasoning.include_thoughts == Some(true) && stores;
     let was = draft.current_value("reasoning");
-    let said = |key: &str| was.as_ref()?.tree().root().present(key).map(Node::json);
-    let (summary, older) = match (shows, said("summary"), said("generate_summary")) {
+    let current = |key: &str| was.as_ref()?.tree().root().present(key).map(Node::json);
+    let (summary, older) = match (shows, current("summary"), current("generate_summary")) {
         (false, ..) => (None, None),
         (true, None, None) => (Some(json::string("auto")), None),
         (true, summary, older) => (summary, older),
@@ -177,22 +177,15 @@ fn put_member(draft: &mut Draft<'_>, key: &'static str, changes: &[(&'static str
 }
 
 fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
-    let settings = &call.settings;
-    let effort = effort(draft);
-    let all = [
-        ("temperature", &settings.temperature, draft.differs(|s| &s.temperature)),
-        ("top_p", &settings.top_p, draft.differs(|s| &s.top_p)),
-    ];
-    let is_refused = contract::rejects_sampling(&call.target.profile, effort.as_deref());
-    for (key, value, differs) in all {
-        if is_refused && (differs || is_reconsidered) && value.is_some() {
-            draft.warn(key, "this model does not support it while it reasons; it was left out");
-            draft.remove(key);
-        } else if differs {
-            draft.set(key, value.clone());
-        }
+    let refusal = contract::rejects_sampling(&call.target.profile, effort(draft).as_deref())
+        .then_some("this model does not support it while it reasons; it was left out");
+    let names = ["temperature", "top_p"];
+    for (key, value) in
+        cross_wire::sampling_changes(draft, call, &names, is_reconsidered, |_| refusal)
+    {
+        draft.set(key, value);
     }
-    if settings.top_k.is_some() && draft.differs(|s| &s.top_k) {
+    if call.settings.top_k.is_some() && draft.differs(|s| &s.top_k) {
         draft.warn("top_k", "this wire has no such setting; it was left out");
     }
 }
@@ -264,17 +257,12 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
 }
 
 fn format(output: &OutputFormat) -> Json {
-    json::object(|o| match output {
-        OutputFormat::Json => {
-            o.string("type", "json_object");
-        }
-        OutputFormat::Schema { name, schema, strict } => {
-            let name = name.as_ref().map_or_else(|| Arc::from("answer"), Arc::clone);
-            o.string("type", "json_schema").string("name", &name).raw("schema", schema);
-            // The default is not strict, so an absent value stays absent.
-            if let Some(strict) = strict {
-                o.bool("strict", *strict);
-            }
-        }
-    })
+    match output {
+        OutputFormat::Json => object! { "type": "json_object" },
+        // The default is not strict, so an absent value stays absent.
+        OutputFormat::Schema { name, schema, strict } => object! {
+            "type": "json_schema", "name": name.as_deref().unwrap_or("answer"), "schema": schema,
+            "strict": strict,
+        },
+    }
 }

@@ -3,17 +3,15 @@
 //! Their ids are known when they open, so live events use the final ids. The parts of a message
 //! share its id: the first part to open opens the message, and the last to close closes it.
 
-use throughline_core::{Body, CallId, Item, ThoughtKind, ToolCall, Wire};
+use throughline_core::{Body, CallId, Item, ThoughtKind, ToolCall};
 use throughline_json::{Json, Name};
 
-use crate::responses::encode;
 use crate::responses::stream::whole;
 use crate::responses::stream::write::{
     EventFamily, LiveItem, PartPlace, ResponsesEncoder, opening_form_of, text_part,
 };
 use crate::responses::wire::CONTENT;
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
+use crate::responses::{WIRE, encode};
 
 /// Separator between the parts of a thought in its text.
 const APART: &str = "\n\n";
@@ -24,7 +22,7 @@ pub(super) struct NativeElement {
     /// Number of parts opened.
     parts: usize,
     /// Whether the message's opening event was emitted.
-    is_told: bool,
+    is_opened: bool,
     /// Part numbers that are not live, by Item index.
     numbers: Vec<(u32, usize)>,
     /// Completed Items.
@@ -37,8 +35,8 @@ impl ResponsesEncoder {
         let kind = match body {
             Body::Text(_) | Body::Summary { .. } => {
                 let (at, number) = self.open_native_part(id);
-                let is_told = self.own.get_mut(id).map(|own| &mut own.is_told);
-                if is_told.is_some_and(|is_told| !std::mem::replace(is_told, true)) {
+                let is_opened = self.own.get_mut(id).map(|own| &mut own.is_opened);
+                if is_opened.is_some_and(|is_opened| !std::mem::replace(is_opened, true)) {
                     let element = opening_form_of(body, id);
                     self.item("response.output_item.added", at, &element);
                 }
@@ -52,12 +50,7 @@ impl ResponsesEncoder {
             Body::Thought(thought) if thought.kind == ThoughtKind::Text => EventFamily::Thinking,
             Body::Thought(_) => EventFamily::Summary,
             Body::Call(call) if !call.custom => EventFamily::Arguments,
-            Body::Call(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => {
+            _ => {
                 let (_, number) = self.open_native_part(id);
                 if let Some(own) = self.own.get_mut(id) {
                     own.numbers.push((index, number));
@@ -82,7 +75,7 @@ impl ResponsesEncoder {
         let own = self.own.entry(id.clone()).or_insert_with(|| {
             self.outputs += 1;
             let (numbers, items) = (Vec::new(), Vec::new());
-            NativeElement { at: next, parts: 0, is_told: false, numbers, items }
+            NativeElement { at: next, parts: 0, is_opened: false, numbers, items }
         });
         let number = own.parts;
         own.parts += 1;
@@ -94,7 +87,7 @@ impl ResponsesEncoder {
     pub(super) fn next_part<'t>(&self, live: &LiveItem, piece: &'t str) -> Option<&'t str> {
         let is_thought = matches!(live.kind, EventFamily::Summary | EventFamily::Thinking);
         let rest = piece.strip_prefix(APART).filter(|rest| !rest.is_empty());
-        rest.filter(|_| self.is_native && is_thought && live.has_said)
+        rest.filter(|_| self.is_native && is_thought && live.has_text)
     }
 
     /// Ends a live text that is part of a message of this wire; returns `false` otherwise.
@@ -126,7 +119,7 @@ impl ResponsesEncoder {
         let known = own.numbers.iter().find(|(opened, _)| *opened == index);
         let number = known.map_or(own.parts, |(_, number)| *number);
         own.parts = own.parts.max(number + 1);
-        if !std::mem::replace(&mut own.is_told, true)
+        if !std::mem::replace(&mut own.is_opened, true)
             && let Some(envelope) = &native.envelope
         {
             let element = whole::opening_form(envelope.json.tree().root());

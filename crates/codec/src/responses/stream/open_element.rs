@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use throughline_json::{self as json, Json, Name, Node};
 
 use crate::draft;
-use crate::responses::wire::{CONTENT, ResponsesElementKind};
+use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 
 /// An incomplete element: its opening event and the content received since.
 pub(super) struct ResponsesOpenElement {
-    pub(super) kind: ResponsesElementKind,
+    pub(super) kind: Kind,
     /// Item indexes in the reply, by part number.
     pub(super) indices: BTreeMap<usize, u32>,
     start: Json,
     parts: BTreeMap<usize, OpenMessagePart>,
     summary: BTreeMap<usize, String>,
     thoughts: BTreeMap<usize, String>,
-    arguments: String,
+    pub(super) arguments: String,
 }
 
 /// The kind of a message part, as far as its opening event shows it.
@@ -37,7 +37,7 @@ struct OpenMessagePart {
 impl ResponsesOpenElement {
     pub(super) fn new(element: Node<'_>) -> Self {
         Self {
-            kind: ResponsesElementKind::from_element(element),
+            kind: Kind::from_element(element),
             indices: BTreeMap::new(),
             start: element.json(),
             parts: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl ResponsesOpenElement {
 
     /// Records the opening of a part. Only the parts of messages are separate Items.
     pub(super) fn begin_part(&mut self, number: usize, start: Json) {
-        if self.kind == ResponsesElementKind::Message {
+        if self.kind == Kind::Message {
             self.parts.entry(number).or_default().start = Some(start);
         }
     }
@@ -73,7 +73,7 @@ impl ResponsesOpenElement {
     }
 
     pub(super) fn add_text(&mut self, number: usize, delta: &str) {
-        if self.kind == ResponsesElementKind::Message {
+        if self.kind == Kind::Message {
             self.parts.entry(number).or_default().text.push_str(delta);
         }
     }
@@ -87,10 +87,6 @@ impl ResponsesOpenElement {
         is_next
     }
 
-    pub(super) fn add_arguments(&mut self, delta: &str) {
-        self.arguments.push_str(delta);
-    }
-
     /// Assembles the element from the content received so far.
     pub(super) fn assemble(&self) -> Json {
         let texts = |kind: &str, texts: &BTreeMap<usize, String>| {
@@ -101,11 +97,11 @@ impl ResponsesOpenElement {
             })
         };
         let changes = match self.kind {
-            ResponsesElementKind::Message if !self.parts.is_empty() => {
+            Kind::Message if !self.parts.is_empty() => {
                 let parts: Vec<Json> = self.parts.values().map(OpenMessagePart::assemble).collect();
                 vec![(CONTENT, Some(json::array_of(&parts)))]
             }
-            ResponsesElementKind::Reasoning => {
+            Kind::Reasoning => {
                 let lists = [
                     ("summary", "summary_text", &self.summary),
                     (CONTENT, "reasoning_text", &self.thoughts),
@@ -113,19 +109,13 @@ impl ResponsesOpenElement {
                 let lists = lists.into_iter().filter(|(.., list)| !list.is_empty());
                 lists.map(|(key, kind, list)| (key, Some(texts(kind, list)))).collect()
             }
-            ResponsesElementKind::Call => {
+            Kind::Call => {
                 vec![("arguments", Some(json::string(&self.arguments)))]
             }
-            ResponsesElementKind::CustomCall => {
+            Kind::CustomCall => {
                 vec![("input", Some(json::string(&self.arguments)))]
             }
-            ResponsesElementKind::Message
-            | ResponsesElementKind::Result
-            | ResponsesElementKind::CustomResult
-            | ResponsesElementKind::HostedCall
-            | ResponsesElementKind::HostedResult
-            | ResponsesElementKind::Compaction
-            | ResponsesElementKind::Unknown => Vec::new(),
+            _ => Vec::new(),
         };
         draft::edit_object(Some(&self.start), &changes)
     }
@@ -133,9 +123,7 @@ impl ResponsesOpenElement {
 
 impl OpenMessagePart {
     fn assemble(&self) -> Json {
-        let plain = || {
-            object! { "type": "output_text", "text": "", "annotations": [] }
-        };
+        let plain = || object! { "type": "output_text", "text": "", "annotations": [] };
         let start = self.start.clone().unwrap_or_else(plain);
         let is_refusal = start.tree().root().get("type").is_some_and(|kind| kind.is("refusal"));
         let key = if is_refusal { "refusal" } else { "text" };

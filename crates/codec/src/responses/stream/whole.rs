@@ -4,8 +4,10 @@ use throughline_core::Item;
 use throughline_json::{self as json, Json, Node};
 
 use crate::responses::encode;
-use crate::responses::stream::write::{PartPlace, ResponsesEncoder, text_part, thinking_part};
-use crate::responses::wire::{CONTENT, ResponsesElementKind};
+use crate::responses::stream::write::{
+    EventFamily, LiveItem, PartPlace, ResponsesEncoder, text_part,
+};
+use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 
 impl ResponsesEncoder {
     /// Emits a complete element in all its events.
@@ -18,25 +20,20 @@ impl ResponsesEncoder {
         let id = node.text_of("id").unwrap_or_default();
         self.item("response.output_item.added", at, &opening_form(node));
         let place = PartPlace { at, id: &id, number: 0 };
-        match ResponsesElementKind::from_element(node) {
-            ResponsesElementKind::Message => {
+        match Kind::from_element(node) {
+            Kind::Message => {
                 for (number, part) in elements(node, CONTENT).enumerate() {
                     self.message_part(PartPlace { at, id: &id, number }, part);
                 }
             }
-            ResponsesElementKind::Reasoning => self.reasoning_parts(at, &id, node),
-            ResponsesElementKind::Call => {
+            Kind::Reasoning => self.reasoning_parts(at, &id, node),
+            Kind::Call => {
                 self.arguments(place, node, "function_call_arguments", "arguments");
             }
-            ResponsesElementKind::CustomCall => {
+            Kind::CustomCall => {
                 self.arguments(place, node, "custom_tool_call_input", "input");
             }
-            ResponsesElementKind::Result
-            | ResponsesElementKind::CustomResult
-            | ResponsesElementKind::HostedCall
-            | ResponsesElementKind::HostedResult
-            | ResponsesElementKind::Compaction
-            | ResponsesElementKind::Unknown => {}
+            _ => {}
         }
         self.item("response.output_item.done", at, &element);
     }
@@ -76,19 +73,12 @@ impl ResponsesEncoder {
     }
 
     fn reasoning_parts(&mut self, at: usize, id: &str, node: Node<'_>) {
-        for (number, part) in elements(node, "summary").enumerate() {
-            let (place, text) = (PartPlace { at, id, number }, part.text_of("text"));
-            let text = text.unwrap_or_default();
-            self.summary_added(place);
-            self.summary_delta(place, &text);
-            self.summary_done(place, &text);
-        }
-        for (number, part) in elements(node, CONTENT).enumerate() {
-            let (place, text) = (PartPlace { at, id, number }, part.text_of("text"));
-            let text = text.unwrap_or_default();
-            self.part("response.content_part.added", place, &thinking_part(""));
-            self.thinking_delta(place, &text);
-            self.thinking_done(place, &text);
+        for (list, kind) in [("summary", EventFamily::Summary), (CONTENT, EventFamily::Thinking)] {
+            for (number, part) in elements(node, list).enumerate() {
+                let mut live = LiveItem::new(at, id.to_owned(), kind, number);
+                self.write_piece(&mut live, &part.text_of("text").unwrap_or_default());
+                self.end_part(&live);
+            }
         }
     }
 
@@ -107,16 +97,16 @@ fn elements<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
 
 /// Returns the opening form of an element: in progress, without content or Seals.
 pub(super) fn opening_form(element: Node<'_>) -> Json {
-    let kind = ResponsesElementKind::from_element(element);
+    let kind = Kind::from_element(element);
     json::object(|o| {
         for (key, value) in element.members() {
             let name = key.text().unwrap_or_default();
             match (&*name, kind) {
                 ("status", _) => o.string("status", "in_progress"),
-                ("arguments", ResponsesElementKind::Call)
-                | ("input", ResponsesElementKind::CustomCall) => o.string(&name, ""),
-                (CONTENT, ResponsesElementKind::Message | ResponsesElementKind::Reasoning)
-                | ("summary", ResponsesElementKind::Reasoning) => o.array(&name, |_| {}),
+                ("arguments", Kind::Call) | ("input", Kind::CustomCall) => o.string(&name, ""),
+                (CONTENT, Kind::Message | Kind::Reasoning) | ("summary", Kind::Reasoning) => {
+                    o.array(&name, |_| {})
+                }
                 (key, kind) if kind.is_sealed(key) => continue,
                 (name, _) => o.node(name, value),
             };

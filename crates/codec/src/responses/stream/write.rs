@@ -8,16 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason, Wire};
+use throughline_core::{Body, Delta, Event, Item, Origin, Reply, StopReason};
 use throughline_json::{self as json, Json, Name};
 
 use crate::frame::Frame;
-use crate::responses::encode;
 use crate::responses::stream::native::NativeElement;
 use crate::responses::wire::CONTENT;
+use crate::responses::{WIRE, encode};
 use crate::{CodecError, Encoder};
-
-const WIRE: Wire = Wire::OPENAI_RESPONSES;
 
 /// Encodes a streamed response.
 #[derive(Default)]
@@ -54,8 +52,8 @@ pub(super) struct LiveItem {
     /// Number of the current part in the content or summary.
     pub(super) part: usize,
     /// Text of the current part.
-    pub(super) said: String,
-    pub(super) has_said: bool,
+    pub(super) text_so_far: String,
+    pub(super) has_text: bool,
 }
 
 /// The event family in which an Item is emitted.
@@ -98,10 +96,8 @@ impl ResponsesEncoder {
     fn push_event(&mut self, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) {
         let number = self.sequence;
         self.sequence += 1;
-        let object = json::object(|o| {
-            o.string("type", kind).number("sequence_number", number);
-            fill(o);
-        });
+        let object =
+            json::object(|o| fill(o.string("type", kind).number("sequence_number", number)));
         self.frames.push(Frame::json(Some(Arc::from(kind)), &object));
     }
 
@@ -134,12 +130,7 @@ impl ResponsesEncoder {
             Body::Thought(_) => (EventFamily::Summary, "rs"),
             // Free text is emitted when complete.
             Body::Call(call) if !call.custom => (EventFamily::Arguments, "fc"),
-            Body::Call(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Unknown => return,
+            _ => return,
         };
         let at = self.reserve_output_index();
         let id = self.generated_id(prefix, at);
@@ -172,25 +163,28 @@ impl ResponsesEncoder {
     }
 
     /// Emits a piece of a live Item.
-    fn write_piece(&mut self, live: &mut LiveItem, text: &str) {
-        let is_first = !std::mem::replace(&mut live.has_said, true);
+    pub(super) fn write_piece(&mut self, live: &mut LiveItem, text: &str) {
+        let is_first = !std::mem::replace(&mut live.has_text, true);
         if matches!(live.kind, EventFamily::Summary | EventFamily::Thinking) {
-            live.said.push_str(text);
+            live.text_so_far.push_str(text);
         }
         let place = live.place();
         match live.kind {
             EventFamily::Text => self.text_delta(place, text),
             EventFamily::Summary => {
                 if is_first {
-                    self.summary_added(place);
+                    let part = members! { "part": summary_part("") };
+                    self.summary("response.reasoning_summary_part.added", place, part);
                 }
-                self.summary_delta(place, text);
+                let delta = members! { "delta": text };
+                self.summary("response.reasoning_summary_text.delta", place, delta);
             }
             EventFamily::Thinking => {
                 if is_first {
                     self.part("response.content_part.added", place, &thinking_part(""));
                 }
-                self.thinking_delta(place, text);
+                let delta = members! { "delta": text };
+                self.content_event("response.reasoning_text.delta", place, delta);
             }
             EventFamily::Arguments => {
                 let delta = "response.function_call_arguments.delta";
@@ -234,22 +228,9 @@ impl ResponsesEncoder {
     }
 
     fn close_live(&mut self, mut live: LiveItem, item: &Item) {
-        let arguments;
-        let text = match &item.body {
-            Body::Call(call) => {
-                arguments = encode::arguments(call);
-                &*arguments
-            }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => item.visible().unwrap_or_default(),
-        };
-        if !live.has_said && !text.is_empty() {
+        let arguments = item.call().map(encode::arguments);
+        let text = arguments.as_deref().or(item.visible()).unwrap_or_default();
+        if !live.has_text && !text.is_empty() {
             self.write_piece(&mut live, text);
         }
         match live.kind {
@@ -269,19 +250,20 @@ impl ResponsesEncoder {
     }
 
     /// Ends the current part of a thought.
-    fn end_part(&mut self, live: &LiveItem) {
-        let place = live.place();
+    pub(super) fn end_part(&mut self, live: &LiveItem) {
+        let (place, text) = (live.place(), &live.text_so_far);
+        let done = members! { "text": text };
         match live.kind {
-            EventFamily::Summary if live.has_said => {
-                self.summary_done(place, &live.said);
+            EventFamily::Summary if live.has_text => {
+                self.summary("response.reasoning_summary_text.done", place, done);
+                let part = members! { "part": summary_part(text) };
+                self.summary("response.reasoning_summary_part.done", place, part);
             }
-            EventFamily::Thinking if live.has_said => {
-                self.thinking_done(place, &live.said);
+            EventFamily::Thinking if live.has_text => {
+                self.content_event("response.reasoning_text.done", place, done);
+                self.part("response.content_part.done", place, &thinking_part(text));
             }
-            EventFamily::Text
-            | EventFamily::Summary
-            | EventFamily::Thinking
-            | EventFamily::Arguments => {}
+            _ => {}
         }
     }
 
@@ -309,8 +291,7 @@ impl ResponsesEncoder {
         fill: impl FnOnce(&mut json::Object<'_>),
     ) {
         self.push_event(kind, |o| {
-            o.string("item_id", place.id).number("output_index", place.at as u64);
-            fill(o);
+            fill(o.string("item_id", place.id).number("output_index", place.at as u64));
         });
     }
 
@@ -320,10 +301,8 @@ impl ResponsesEncoder {
         place: PartPlace<'_>,
         fill: impl FnOnce(&mut json::Object<'_>),
     ) {
-        self.element_event(kind, place, |o| {
-            o.number("content_index", place.number as u64);
-            fill(o);
-        });
+        let number = place.number as u64;
+        self.element_event(kind, place, |o| fill(o.number("content_index", number)));
     }
 
     fn summary(
@@ -332,39 +311,12 @@ impl ResponsesEncoder {
         place: PartPlace<'_>,
         fill: impl FnOnce(&mut json::Object<'_>),
     ) {
-        self.element_event(kind, place, |o| {
-            o.number("summary_index", place.number as u64);
-            fill(o);
-        });
+        let number = place.number as u64;
+        self.element_event(kind, place, |o| fill(o.number("summary_index", number)));
     }
 
     pub(super) fn part(&mut self, kind: &str, place: PartPlace<'_>, part: &Json) {
         self.content_event(kind, place, members! { "part": part });
-    }
-
-    pub(super) fn summary_added(&mut self, place: PartPlace<'_>) {
-        let part = members! { "part": summary_part("") };
-        self.summary("response.reasoning_summary_part.added", place, part);
-    }
-
-    pub(super) fn summary_delta(&mut self, place: PartPlace<'_>, text: &str) {
-        let delta = "response.reasoning_summary_text.delta";
-        self.summary(delta, place, members! { "delta": text });
-    }
-
-    pub(super) fn summary_done(&mut self, place: PartPlace<'_>, text: &str) {
-        let part = members! { "part": summary_part(text) };
-        self.summary("response.reasoning_summary_text.done", place, members! { "text": text });
-        self.summary("response.reasoning_summary_part.done", place, part);
-    }
-
-    pub(super) fn thinking_delta(&mut self, place: PartPlace<'_>, text: &str) {
-        self.content_event("response.reasoning_text.delta", place, members! { "delta": text });
-    }
-
-    pub(super) fn thinking_done(&mut self, place: PartPlace<'_>, text: &str) {
-        self.content_event("response.reasoning_text.done", place, members! { "text": text });
-        self.part("response.content_part.done", place, &thinking_part(text));
     }
 
     pub(super) fn text_delta(&mut self, place: PartPlace<'_>, text: &str) {
@@ -382,7 +334,7 @@ impl ResponsesEncoder {
 
 impl LiveItem {
     pub(super) fn new(at: usize, id: String, kind: EventFamily, part: usize) -> Self {
-        Self { at, id, kind, part, said: String::new(), has_said: false }
+        Self { at, id, kind, part, text_so_far: String::new(), has_text: false }
     }
 
     pub(super) fn place(&self) -> PartPlace<'_> {
