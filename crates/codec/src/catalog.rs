@@ -43,7 +43,7 @@ pub enum CatalogError {
     Twice {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The repeated name.
+        /// The name that two rows share.
         name: String,
     },
     /// A row has no name.
@@ -57,9 +57,9 @@ pub enum CatalogError {
     /// No provider has the requested name.
     #[error("there is no provider named `{name}`{}", suggestion(.close))]
     UnknownProvider {
-        /// The requested name.
+        /// The name that no row has.
         name: String,
-        /// The most similar names.
+        /// The most similar provider names, best first.
         close: Vec<Name>,
     },
 }
@@ -84,13 +84,10 @@ impl Catalog {
         let file: ProfileFile = read("profiles", toml)?;
         let names: Vec<&str> = file.profile.iter().map(|row| row.name.as_str()).collect();
         check_names("profiles", &names)?;
-        let mut profiles: Vec<Arc<Profile>> = file.profile.into_iter().map(Arc::new).collect();
-        let own = profiles.len();
-        for old in &self.profiles {
-            if !profiles.iter().take(own).any(|new| new.name == old.name) {
-                profiles.push(Arc::clone(old));
-            }
-        }
+        let is_replaced = |old: &&Arc<Profile>| names.contains(&old.name.as_str());
+        let others: Vec<_> =
+            self.profiles.iter().filter(|old| !is_replaced(old)).map(Arc::clone).collect();
+        let profiles = file.profile.into_iter().map(Arc::new).chain(others).collect();
         Ok(Self { providers: self.providers.clone(), profiles, families: Memoized::default() })
     }
 

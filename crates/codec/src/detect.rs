@@ -10,9 +10,9 @@ use crate::{CODECS, Document};
 /// The detected properties of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
-    /// The detected wire.
+    /// The protocol whose codec recognises the document.
     pub wire: Wire,
-    /// The part of an exchange.
+    /// Whether the document is a request, a complete response or a streamed event.
     pub document: Document,
     /// The framing of a stream; `None` for a single document.
     pub framing: Option<Framing>,

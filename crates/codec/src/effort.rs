@@ -51,14 +51,12 @@ pub(crate) fn nearest_or_warn(
         return Some(wanted.to_owned());
     }
     let nearest = closest(wanted, taken).cloned();
+    let name = &profile.name;
     let message = match &nearest {
         Some(nearest) => {
-            format!(
-                "{} does not accept effort `{wanted}`; `{nearest}` was sent instead",
-                profile.name
-            )
+            format!("{name} does not accept effort `{wanted}`; `{nearest}` was sent instead")
         }
-        None => format!("{} accepts no effort setting; `{wanted}` was omitted", profile.name),
+        None => format!("{name} accepts no effort setting; `{wanted}` was omitted"),
     };
     draft.warn("reasoning.effort", message);
     nearest

@@ -15,7 +15,7 @@ pub enum CodecError {
     /// The JSON does not have the structure that the wire requires.
     #[error("not a valid {wire} {what}: `{path}` {problem}")]
     Shape {
-        /// The wire.
+        /// The protocol that the document violates.
         wire: Wire,
         /// The expected document kind, for example `request`.
         what: &'static str,

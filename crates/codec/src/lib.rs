@@ -122,7 +122,8 @@ pub trait Codec: Send + Sync {
     /// setting.
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
-    /// Decodes a request addressed to `context.target`. Replayed output is attributed to that target.
+    /// Decodes a request addressed to `context.target`. Replayed output is attributed to that
+    /// target.
     fn decode_request(
         &self,
         request: &Request,
@@ -174,9 +175,9 @@ pub trait Codec: Send + Sync {
 /// The part of an exchange that a document represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
-    /// A request.
+    /// The request that a client sends to a provider.
     Request,
-    /// A complete response.
+    /// The complete response to a request, or an error body.
     Response,
     /// One event of a streamed response.
     Event,

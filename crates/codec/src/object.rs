@@ -3,7 +3,7 @@
 //! `object! { "type": "text", "text": text }` builds a `Json`. `members! { … }` is a closure that
 //! writes the same members into an open object. Values are literals, nested objects and arrays,
 //! `null`, or expressions that implement [`Value`]; a `None` is left out. A key that is not a
-//! literal stands in parentheses. The macros write straight into the output buffer.
+//! literal is written in parentheses. The macros write straight into the output buffer.
 
 use std::borrow::Cow;
 

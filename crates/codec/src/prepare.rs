@@ -5,7 +5,7 @@ use throughline_core::{Call, EncodedRequest, Target};
 use throughline_json::Tree;
 
 use crate::audit::{Finding, IssuedSeals, Transcript, Verdict, audit};
-use crate::repair::{AppliedFix, RepairLevel, refresh_fates, repair};
+use crate::repair::{AppliedFix, Repair, RepairLevel, refresh_fates, repair};
 use crate::{Codec, CodecError};
 
 /// The context in which a request is prepared.
@@ -13,7 +13,7 @@ use crate::{Codec, CodecError};
 pub struct Preparation<'a> {
     /// The codec of the target's wire.
     pub codec: &'a dyn Codec,
-    /// The target of the request.
+    /// The endpoint and model that receive the request.
     pub target: &'a Target,
     /// The level of repair; `None` if the request is only audited.
     pub level: Option<RepairLevel>,
@@ -28,7 +28,7 @@ pub struct Preparation<'a> {
 pub struct PreparedCall {
     /// The request, with its Fates after the repair.
     pub encoded: EncodedRequest,
-    /// The audit of the request.
+    /// The verdict, the findings and the applied repairs.
     pub outcome: AuditOutcome,
 }
 
@@ -39,7 +39,7 @@ pub struct AuditOutcome {
     pub verdict: Verdict,
     /// The rules that the request breaks.
     pub findings: Vec<Finding>,
-    /// The repairs that were applied.
+    /// The repairs, in the order in which they were applied.
     pub fixes: Vec<AppliedFix>,
 }
 
@@ -51,7 +51,7 @@ impl AuditOutcome {
 }
 
 impl<'a> Preparation<'a> {
-    /// Prepares requests to `target`, and repairs what it would reject.
+    /// Prepares requests to `target` and repairs violations that the provider would reject.
     pub fn new(codec: &'a dyn Codec, target: &'a Target) -> Self {
         Self { codec, target, level: Some(RepairLevel::Refused), parsed: None, issued: None }
     }
@@ -72,15 +72,12 @@ impl<'a> Preparation<'a> {
             let outcome = AuditOutcome { verdict, findings: audit.findings, fixes: Vec::new() };
             return Ok(PreparedCall { encoded, outcome });
         };
-        let repair = repair(&transcript, self.target, level)?;
-        let mut verdict = repair.audit.verdict();
-        if !repair.fixes.is_empty()
-            && refresh_fates(self.codec, self.target, &mut encoded, repair.request)?
-        {
+        let Repair { request, fixes, audit } = repair(&transcript, self.target, level)?;
+        let mut verdict = audit.verdict();
+        if !fixes.is_empty() && refresh_fates(self.codec, self.target, &mut encoded, request)? {
             verdict = verdict.max(Verdict::Degrade);
         }
-        let outcome =
-            AuditOutcome { verdict, findings: repair.audit.findings, fixes: repair.fixes };
+        let outcome = AuditOutcome { verdict, findings: audit.findings, fixes };
         Ok(PreparedCall { encoded, outcome })
     }
 }

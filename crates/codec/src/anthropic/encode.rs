@@ -16,7 +16,6 @@ use crate::{cross_wire, events, seal_policy};
 
 mod settings;
 
-/// The path of requests.
 pub(super) const PATH: &str = "/v1/messages";
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");

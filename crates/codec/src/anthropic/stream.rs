@@ -362,18 +362,10 @@ fn block_start_frame(index: u32, block: &Json) -> Frame {
 
 fn content_delta(index: u32, kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
     event_frame("content_block_delta", |o| {
-        o.number("index", u64::from(index));
-        o.object("delta", |o| {
-            o.string("type", kind);
-            fill(o);
-        });
+        o.number("index", u64::from(index)).object("delta", |o| fill(o.string("type", kind)));
     })
 }
 
 fn event_frame(kind: &str, fill: impl FnOnce(&mut json::Object<'_>)) -> Frame {
-    let object = json::object(|o| {
-        o.string("type", kind);
-        fill(o);
-    });
-    Frame::json(Some(Arc::from(kind)), &object)
+    Frame::json(Some(Arc::from(kind)), &json::object(|o| fill(o.string("type", kind))))
 }

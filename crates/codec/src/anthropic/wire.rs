@@ -58,7 +58,6 @@ fn model_is_routed(document: Node<'_>) -> bool {
     document.text_of("model").is_some_and(|model| model.contains('/'))
 }
 
-/// The type of a content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnthropicBlockKind {
     Text,

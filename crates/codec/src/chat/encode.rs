@@ -374,21 +374,15 @@ fn function(tool: &Tool) -> Json {
 fn rewritten_fate(call: &Call, item: &Item) -> Fate {
     let Some(native) = &item.native else { return draft::kept_fate(item) };
     if native.wire != WIRE {
-        return draft::reshaped_fate(
-            item,
-            ReshapeKind::OtherWire,
-            seal_policy::elision_reason(item, &call.target),
-        );
+        let why = seal_policy::elision_reason(item, &call.target);
+        return draft::reshaped_fate(item, ReshapeKind::OtherWire, why);
     }
     if item.seals.is_empty() {
         return draft::kept_fate(item);
     }
-    let left = |did| {
-        if did == Disposition::Kept {
-            Disposition::Elided(ElisionReason::NotOnThisWire)
-        } else {
-            did
-        }
+    let left = |did| match did {
+        Disposition::Kept => Disposition::Elided(ElisionReason::NotOnThisWire),
+        other => other,
     };
     Fate {
         item: item.id.clone(),

@@ -19,7 +19,6 @@ pub(super) enum TagScope {
     Anywhere,
 }
 
-/// A piece of the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TagPiece {
     Text(String),

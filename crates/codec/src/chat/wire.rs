@@ -6,6 +6,7 @@ use throughline_json::{self as json, Json, Label, Name, Node};
 
 use crate::Document;
 use crate::chat::slot;
+use crate::object::copy_members;
 
 /// Detects whether a document belongs to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
@@ -108,14 +109,11 @@ pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
             for (key, value) in node.members().filter(|(_, value)| !value.is_null()) {
                 let name = key.text().unwrap_or_default();
                 if &*name == "function" && !is_custom {
-                    o.object("function", |o| {
-                        for (key, value) in value.members() {
-                            let name = key.text().unwrap_or_default();
-                            if FUNCTION_MEMBERS.contains(&&*name) || is_signature(&name) {
-                                o.node(&name, value);
-                            }
-                        }
-                    });
+                    let is_taken = |(key, _): &(Node<'_>, Node<'_>)| {
+                        let name = key.text().unwrap_or_default();
+                        FUNCTION_MEMBERS.contains(&&*name) || is_signature(&name)
+                    };
+                    o.object("function", |o| copy_members(o, value.members().filter(is_taken)));
                 } else if CALL_MEMBERS.contains(&&*name) && &*name != "function"
                     || is_custom && &*name == "custom"
                     || is_signature(&name)

@@ -280,11 +280,7 @@ impl ConverseEncoder {
         let node = tree.root();
         let mut frames = Vec::new();
         match &item.body {
-            Body::Call(_) => {
-                if !is_started {
-                    frames.extend(tool_frames(index, node, "toolUse", "input"));
-                }
-            }
+            Body::Call(_) if is_started => {}
             Body::Text(text) | Body::Summary { text, .. } => {
                 let citations = node.at("/citationsContent/citations");
                 if !is_started && (citations.is_none() || !text.is_empty()) {
@@ -311,7 +307,9 @@ impl ConverseEncoder {
             Body::Hosted(hosted) if hosted.is_result => {
                 frames.extend(tool_frames(index, node, "toolResult", "content"));
             }
-            Body::Hosted(_) => frames.extend(tool_frames(index, node, "toolUse", "input")),
+            Body::Call(_) | Body::Hosted(_) => {
+                frames.extend(tool_frames(index, node, "toolUse", "input"));
+            }
             Body::Media(_) | Body::Result(_) | Body::Compaction | Body::Unknown => {
                 frames.push(block_start_frame(index, &block));
             }

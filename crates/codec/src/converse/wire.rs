@@ -157,7 +157,6 @@ fn pick_members(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -
     json::object(|o| copy_members(o, node.members().filter(is_taken)))
 }
 
-/// The type of a stream event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConverseEventKind {
     MessageStart,

@@ -27,15 +27,8 @@ pub(super) struct SseFramer {
 
 impl SseFramer {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            line: Vec::new(),
-            first_line: true,
-            after_cr: false,
-            event: None,
-            data: None,
-            names: EventNames::default(),
-        }
+        let (line, names) = (Vec::new(), EventNames::default());
+        Self { limit, line, first_line: true, after_cr: false, event: None, data: None, names }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError> {

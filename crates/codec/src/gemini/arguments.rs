@@ -14,7 +14,6 @@ use crate::gemini::wire::get;
 const DEEPEST: usize = 256;
 const MAX_GAP: usize = 64;
 
-/// The arguments received so far.
 #[derive(Debug, Default)]
 pub(super) struct PartialArguments {
     values: Vec<ArgumentValue>,

@@ -348,15 +348,11 @@ impl<'c> GeminiWriter<'c> {
             }
         }
         let holds = contract::supports_media_in_responses(&self.call.target.profile);
-        let answer = json::object(|o| {
-            o.object("functionResponse", |o| {
-                o.maybe_string("id", id.map(|id| &**id)).string("name", name);
-                o.raw("response", &response(result.outcome, &values));
-                if holds && !media.is_empty() {
-                    o.raw("parts", &json::array_of(&media));
-                }
-            });
-        });
+        let parts = (holds && !media.is_empty()).then(|| json::array_of(&media));
+        let response = response(result.outcome, &values);
+        let answer = object! {
+            "functionResponse": { "id": id, "name": name, "response": response, "parts": parts },
+        };
         let beside = if holds { Vec::new() } else { media };
         std::iter::once(answer).chain(beside).collect()
     }

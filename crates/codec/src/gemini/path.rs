@@ -2,7 +2,6 @@
 
 use throughline_core::Target;
 
-/// A parsed request path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GeminiPath<'p> {
     /// Everything before the model: `/v1beta/models/`, or the longer form of Vertex.

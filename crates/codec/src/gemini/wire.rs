@@ -89,7 +89,6 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     (is_answer || is_error || is_object("usageMetadata")).then_some(Document::Response)
 }
 
-/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GeminiPartKind {
     Text,

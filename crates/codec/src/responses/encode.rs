@@ -153,13 +153,10 @@ struct ResponsesWriter<'c> {
     is_orphaned: bool,
 }
 
-/// The Items of one element: the parts of one message, or a single Item.
-type ElementItems<'i> = Vec<&'i Item>;
-
-/// Groups Items into elements. This wire does not require alternating turns, so only parts of the
-/// same message are joined.
-fn group_elements<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<ElementItems<'i>> {
-    let mut groups: Vec<ElementItems<'i>> = Vec::new();
+/// Groups Items into elements: the parts of one message, or a single Item. This wire does not
+/// require alternating turns, so only parts of the same message are joined.
+fn group_elements<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<Vec<&'i Item>> {
+    let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
         match groups.last_mut() {
             Some(group) if group.last().is_some_and(|last| is_same_element(last, item)) => {

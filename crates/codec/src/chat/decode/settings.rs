@@ -46,6 +46,9 @@ pub(super) fn decode_settings(root: Node<'_>, is_native: bool) -> Settings {
     // Ollama's native API nests the sampling settings in `options`.
     let sampling = if is_native { root.get("options").unwrap_or(root) } else { root };
     let raw = |key: &str| sampling.present(key).map(Node::json);
+    // One stop sequence or a list of them.
+    let stop = sampling.present("stop");
+    let stops = stop.into_iter().chain(stop.into_iter().flat_map(Node::elements));
     let limits: &[&str] =
         if is_native { &["num_predict"] } else { &["max_completion_tokens", "max_tokens"] };
     Settings {
@@ -53,13 +56,7 @@ pub(super) fn decode_settings(root: Node<'_>, is_native: bool) -> Settings {
         temperature: raw("temperature"),
         top_p: raw("top_p"),
         top_k: raw("top_k"),
-        stop: match sampling.present("stop") {
-            Some(stop) => match stop.name() {
-                Some(one) => vec![one],
-                None => stop.elements().filter_map(Node::name).collect(),
-            },
-            None => Vec::new(),
-        },
+        stop: stops.filter_map(Node::name).collect(),
         choice: root.present("tool_choice").map(choice),
         parallel: root.get("parallel_tool_calls").and_then(Node::bool),
         reasoning: reasoning(root),

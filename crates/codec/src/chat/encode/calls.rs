@@ -98,15 +98,9 @@ impl ChatWriter<'_> {
             }
         }
         let content = parts.content(self.is_native).unwrap_or_else(|| json::string(""));
-        json::object(|o| {
-            o.string("role", "tool");
-            if self.is_native {
-                let name = result.name.as_ref().or_else(|| self.names.get(&result.call));
-                o.maybe_string("tool_name", name.map(|name| &**name));
-            } else {
-                o.string("tool_call_id", &self.ids.result_id(&result.call));
-            }
-            o.raw("content", &content);
-        })
+        let name = result.name.as_ref().or_else(|| self.names.get(&result.call));
+        let name = name.filter(|_| self.is_native);
+        let id = (!self.is_native).then(|| self.ids.result_id(&result.call));
+        object! { "role": "tool", "tool_name": name, "tool_call_id": id, "content": content }
     }
 }

@@ -27,10 +27,8 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
             }
             o.raw("message", &message);
             if !others.iter().any(|(key, _)| *key == "finish_reason") {
-                match wire::finish_reason(&reply.stop) {
-                    Some(word) => o.string("finish_reason", word),
-                    None => o.null("finish_reason"),
-                };
+                let reason = wire::finish_reason(&reply.stop);
+                o.raw("finish_reason", &reason.map_or_else(Json::null, json::string));
             }
             for (key, value) in others {
                 o.raw(key, value);

@@ -2,6 +2,8 @@
 
 use throughline_json::{self as json, Json, Label, Name, Node};
 
+use crate::object::put_all;
+
 /// A part of a message that may still be incomplete.
 pub(super) struct ChatOpenPart {
     pub(super) index: u32,
@@ -185,10 +187,9 @@ impl OpenChunk {
 
     fn json(&self) -> Json {
         json::object(|o| {
-            let is_type = |member: &&(Name, Json)| &*member.0 == "type";
-            for (key, value) in self.members.iter().filter(is_type) {
-                o.raw(key, value);
-            }
+            let (kind, others): (Vec<_>, Vec<_>) =
+                self.members.iter().partition(|(key, _)| &**key == "type");
+            put_all(o, kind);
             match self.thinking.as_slice() {
                 [ChunkElement::Text(text)] if self.is_string => {
                     o.string("thinking", text);
@@ -206,9 +207,7 @@ impl OpenChunk {
                     });
                 }
             }
-            for (key, value) in self.members.iter().filter(|member| !is_type(member)) {
-                o.raw(key, value);
-            }
+            put_all(o, others);
         })
     }
 }

@@ -21,7 +21,7 @@ pub(in crate::gemini) struct GeminiEncoder {
     held: Option<HeldPart>,
     /// For the last bare text written: whether it is a thought. The next part would join it.
     open: Option<bool>,
-    /// The Item whose text is open, and whether some of it was written.
+    /// The Item whose text is open, and whether part of the text was written.
     under_way: Option<(u32, bool)>,
     /// Frames of the current event.
     frames: Vec<Frame>,

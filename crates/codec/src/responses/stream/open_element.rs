@@ -78,7 +78,7 @@ impl ResponsesOpenElement {
         }
     }
 
-    /// Adds to a thought; returns `true` if this begins another part of it.
+    /// Adds text to a thought; returns `true` if the text begins another part of the thought.
     pub(super) fn add_thought(&mut self, list: &str, number: usize, delta: &str) -> bool {
         let texts = if list == CONTENT { &mut self.thoughts } else { &mut self.summary };
         let text = texts.entry(number).or_default();

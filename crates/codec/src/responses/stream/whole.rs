@@ -52,8 +52,8 @@ impl ResponsesEncoder {
             "refusal" => {
                 let refusal = part.text_of("refusal").unwrap_or_default();
                 self.part(added, place, &object! { "type": "refusal", "refusal": "" });
-                self.content_event("response.refusal.delta", place, members! { "delta": refusal });
-                self.content_event("response.refusal.done", place, members! { "refusal": refusal });
+                self.part_event("response.refusal.delta", place, members! { "delta": refusal });
+                self.part_event("response.refusal.done", place, members! { "refusal": refusal });
                 self.part(done, place, &part.json());
             }
             _ => {
@@ -67,7 +67,7 @@ impl ResponsesEncoder {
     pub(super) fn whole_text_done(&mut self, place: PartPlace<'_>, part: Node<'_>) {
         for (count, annotation) in elements(part, "annotations").enumerate() {
             let added = members! { "annotation_index": count as u64, "annotation": annotation };
-            self.content_event("response.output_text.annotation.added", place, added);
+            self.part_event("response.output_text.annotation.added", place, added);
         }
         self.text_done(place, &part.json());
     }

@@ -174,17 +174,17 @@ impl ResponsesEncoder {
             EventFamily::Summary => {
                 if is_first {
                     let part = members! { "part": summary_part("") };
-                    self.summary("response.reasoning_summary_part.added", place, part);
+                    self.part_event("response.reasoning_summary_part.added", place, part);
                 }
                 let delta = members! { "delta": text };
-                self.summary("response.reasoning_summary_text.delta", place, delta);
+                self.part_event("response.reasoning_summary_text.delta", place, delta);
             }
             EventFamily::Thinking => {
                 if is_first {
                     self.part("response.content_part.added", place, &thinking_part(""));
                 }
                 let delta = members! { "delta": text };
-                self.content_event("response.reasoning_text.delta", place, delta);
+                self.part_event("response.reasoning_text.delta", place, delta);
             }
             EventFamily::Arguments => {
                 let delta = "response.function_call_arguments.delta";
@@ -255,12 +255,12 @@ impl ResponsesEncoder {
         let done = members! { "text": text };
         match live.kind {
             EventFamily::Summary if live.has_text => {
-                self.summary("response.reasoning_summary_text.done", place, done);
+                self.part_event("response.reasoning_summary_text.done", place, done);
                 let part = members! { "part": summary_part(text) };
-                self.summary("response.reasoning_summary_part.done", place, part);
+                self.part_event("response.reasoning_summary_part.done", place, part);
             }
             EventFamily::Thinking if live.has_text => {
-                self.content_event("response.reasoning_text.done", place, done);
+                self.part_event("response.reasoning_text.done", place, done);
                 self.part("response.content_part.done", place, &thinking_part(text));
             }
             _ => {}
@@ -295,39 +295,30 @@ impl ResponsesEncoder {
         });
     }
 
-    pub(super) fn content_event(
+    /// Pushes an event of a part. Only events of summaries number their parts in `summary_index`.
+    pub(super) fn part_event(
         &mut self,
         kind: &str,
         place: PartPlace<'_>,
         fill: impl FnOnce(&mut json::Object<'_>),
     ) {
-        let number = place.number as u64;
-        self.element_event(kind, place, |o| fill(o.number("content_index", number)));
-    }
-
-    fn summary(
-        &mut self,
-        kind: &str,
-        place: PartPlace<'_>,
-        fill: impl FnOnce(&mut json::Object<'_>),
-    ) {
-        let number = place.number as u64;
-        self.element_event(kind, place, |o| fill(o.number("summary_index", number)));
+        let key = if kind.contains("summary") { "summary_index" } else { "content_index" };
+        self.element_event(kind, place, |o| fill(o.number(key, place.number as u64)));
     }
 
     pub(super) fn part(&mut self, kind: &str, place: PartPlace<'_>, part: &Json) {
-        self.content_event(kind, place, members! { "part": part });
+        self.part_event(kind, place, members! { "part": part });
     }
 
     pub(super) fn text_delta(&mut self, place: PartPlace<'_>, text: &str) {
         let delta = members! { "delta": text, "logprobs": [] };
-        self.content_event("response.output_text.delta", place, delta);
+        self.part_event("response.output_text.delta", place, delta);
     }
 
     pub(super) fn text_done(&mut self, place: PartPlace<'_>, part: &Json) {
         let text = part.tree().root().name_of("text").unwrap_or_default();
         let done = members! { "text": text, "logprobs": [] };
-        self.content_event("response.output_text.done", place, done);
+        self.part_event("response.output_text.done", place, done);
         self.part("response.content_part.done", place, part);
     }
 }
