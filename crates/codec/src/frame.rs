@@ -241,12 +241,9 @@ impl FrameWriter {
 
     /// Appends the end of the stream and resets the writer for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        match self.framing {
-            Framing::JsonArray => {
-                out.extend_from_slice(if self.array_is_open { b"]" } else { b"[]" });
-                self.array_is_open = false;
-            }
-            Framing::Sse | Framing::JsonLines | Framing::EventStream => {}
+        if self.framing == Framing::JsonArray {
+            out.extend_from_slice(if self.array_is_open { b"]" } else { b"[]" });
+            self.array_is_open = false;
         }
     }
 }

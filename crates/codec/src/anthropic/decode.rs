@@ -54,8 +54,8 @@ pub(super) fn decode_request(
             Some("system") => Role::System,
             Some(_) | None => Role::User,
         };
-        let content = message.get("content");
-        call.items.extend(reader.message_items(index, role, message, content, read_block));
+        let blocks = message.get("content");
+        call.items.extend(reader.message_items(index, role, message, blocks, read_block));
     }
     let is_filled = |system: &Node<'_>| system.is_string() || system.elements().next().is_some();
     if let Some(system) = root.get("system").filter(is_filled) {

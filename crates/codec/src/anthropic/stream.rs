@@ -66,7 +66,8 @@ impl AnthropicDecoder {
         };
         let index = u32::try_from(self.reply.items.len() + self.open.len()).unwrap_or(u32::MAX);
         let (start, (text, signature, citations, others)) = (block.json(), Default::default());
-        let item = self.item(index, &start, false);
+        let mut item = self.item(index, &start);
+        item.mark_truncated();
         self.reply.open(index, &item);
         let block = AnthropicOpenBlock { index, start, text, signature, citations, others };
         self.open.insert(at, block);
@@ -102,16 +103,12 @@ impl AnthropicDecoder {
         let Some(block) = at.and_then(|at| self.open.remove(&at)) else {
             return self.reply.pass_on(root);
         };
-        let item = self.item(block.index, &block.assemble(), true);
+        let item = self.item(block.index, &block.assemble());
         self.reply.close(block.index, item);
     }
 
-    fn item(&self, index: u32, block: &Json, is_whole: bool) -> Item {
-        let mut item = self.reply.item(index, block, true, decode::read_block);
-        if !is_whole {
-            item.mark_truncated();
-        }
-        item
+    fn item(&self, index: u32, block: &Json) -> Item {
+        self.reply.item(index, block, true, decode::read_block)
     }
 
     fn on_message_delta(&mut self, root: Node<'_>) {
@@ -132,7 +129,7 @@ impl AnthropicDecoder {
         }
         let is_cut = !self.open.is_empty();
         for block in std::mem::take(&mut self.open).into_values() {
-            let item = self.item(block.index, &block.assemble(), false);
+            let item = self.item(block.index, &block.assemble());
             self.reply.items.push(item);
         }
         let stop = self.stop.take().filter(|_| !is_cut);
@@ -295,6 +292,7 @@ impl AnthropicEncoder {
         let stop = event_frame("content_block_stop", members! { "index": u64::from(index) });
         let native = item.native_on(&WIRE).map(|native| native.json.tree());
         let node = native.as_ref().map(Tree::root);
+        let mut frames = Vec::new();
         if !self.streaming.contains(&index) {
             let Some(block) = encode::reply_block(item) else { return Vec::new() };
             if let Body::Call(_) = &item.body {
@@ -306,12 +304,8 @@ impl AnthropicEncoder {
             }
             // A block with only a signature is sent as a signature delta, as the provider does.
             let empty = object! { "type": "thinking", "thinking": "", "signature": "" };
-            let mut frames = vec![block_start_frame(index, &empty)];
-            frames.extend(signature_frame(index, node));
-            frames.push(stop);
-            return frames;
+            frames.push(block_start_frame(index, &empty));
         }
-        let mut frames = Vec::new();
         if let Body::Text(_) = &item.body {
             let citations = node.and_then(|node| node.get("citations"));
             for citation in citations.into_iter().flat_map(Node::elements) {

@@ -54,8 +54,8 @@ pub(super) fn decode_request(
         }
         let is_assistant = message.get("role").is_some_and(|role| role.is("assistant"));
         let role = if is_assistant { Role::Assistant } else { Role::User };
-        let content = message.get("content").filter(|content| content.is_array());
-        call.items.extend(reader.message_items(index, role, message, content, read_block));
+        let blocks = message.get("content").filter(|blocks| blocks.is_array());
+        call.items.extend(reader.message_items(index, role, message, blocks, read_block));
     }
     let system = root.present("system");
     call.system = system.map(|system| read_system(&mut reader, system)).unwrap_or_default();

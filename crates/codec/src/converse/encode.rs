@@ -18,7 +18,7 @@ mod reply;
 mod settings;
 
 pub(super) use crate::converse::encode::reply::{
-    block as reply_block, empty_metrics, encode_reply, write_stop_sequence as reply_fields,
+    block as reply_block, encode_reply, write_metadata, write_stop_sequence as reply_fields,
 };
 
 /// Encodes a Call.

@@ -11,7 +11,7 @@ use crate::converse::wire::{self, ConverseEventKind as Kind};
 use crate::converse::{WIRE, decode, encode};
 use crate::events::{self, StreamedReply};
 use crate::frame::Frame;
-use crate::object::{copy_members, put_all};
+use crate::object::copy_members;
 use crate::{CodecError, DecodeContext, Decoder, Encoder};
 
 /// Random padding that hides the length of an event.
@@ -74,7 +74,8 @@ impl ConverseDecoder {
 
     fn emit_opened(&mut self, at: u64) {
         if let Some(block) = self.open.get(&at) {
-            let item = self.item(block, false);
+            let mut item = self.item(block);
+            item.mark_truncated();
             self.reply.open(block.index, &item);
         }
     }
@@ -104,17 +105,13 @@ impl ConverseDecoder {
 
     fn close(&mut self, at: u64) {
         if let Some(block) = self.open.remove(&at) {
-            let item = self.item(&block, true);
+            let item = self.item(&block);
             self.reply.close(block.index, item);
         }
     }
 
-    fn item(&self, block: &ConverseOpenBlock, is_whole: bool) -> Item {
-        let mut item = self.reply.item(block.index, &block.assemble(), true, decode::read_block);
-        if !is_whole {
-            item.mark_truncated();
-        }
-        item
+    fn item(&self, block: &ConverseOpenBlock) -> Item {
+        self.reply.item(block.index, &block.assemble(), true, decode::read_block)
     }
 
     fn on_message_stop(&mut self, event: Node<'_>) {
@@ -150,7 +147,7 @@ impl ConverseDecoder {
         }
         let is_cut = !self.open.is_empty();
         for block in std::mem::take(&mut self.open).into_values() {
-            let item = self.item(&block, false);
+            let item = self.item(&block);
             self.reply.items.push(item);
         }
         let stop = self.stop.take().filter(|_| !is_cut).unwrap_or(StopReason::Cut);
@@ -344,7 +341,6 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
     }
     let extras = events::own_extras(reply, &WIRE);
     let extra = |key: &str| extras.iter().find(|(name, _)| &**name == key).map(|(_, value)| value);
-    let is_of_stop = |key: &str| matches!(key, "stopReason" | "additionalModelResponseFields");
     let stop = event_frame("messageStop", |o| {
         match extra("stopReason") {
             Some(reason) => o.raw("stopReason", reason),
@@ -357,15 +353,8 @@ fn end_frames(reply: &Reply) -> Vec<Frame> {
             None => encode::reply_fields(o, reply),
         }
     });
-    let metadata = event_frame("metadata", |o| {
-        if extra("usage").is_none() {
-            o.raw("usage", &wire::usage_json(&reply.usage));
-        }
-        if extra("metrics").is_none() {
-            o.raw("metrics", &encode::empty_metrics());
-        }
-        put_all(o, extras.iter().filter(|(key, _)| !is_of_stop(key) && &**key != "output"));
-    });
+    let but = ["stopReason", "additionalModelResponseFields", "output"];
+    let metadata = event_frame("metadata", |o| encode::write_metadata(o, reply, &but));
     vec![stop, metadata]
 }
 

@@ -43,18 +43,13 @@ pub(super) fn decode_request(
             Some("function") => Role::Tool,
             Some(_) | None => Role::User,
         };
-        call.items.extend(reader.message_items(
-            index,
-            role,
-            content,
-            list_of_parts(content),
-            read_part,
-        ));
+        let parts = list_of_parts(content);
+        call.items.extend(reader.message_items(index, role, content, parts, read_part));
     }
     if let Some(system) = wire::present(root, "systemInstruction") {
         // Some endpoints also accept a bare string.
-        let content = if system.is_string() { Some(system) } else { list_of_parts(system) };
-        let items = reader.message_items(0, Role::System, system, content, read_part);
+        let parts = if system.is_string() { Some(system) } else { list_of_parts(system) };
+        let items = reader.message_items(0, Role::System, system, parts, read_part);
         call.system = number_system_items(items);
     }
     call.tools = root.get("tools").map(tools::decode_tools).unwrap_or_default();

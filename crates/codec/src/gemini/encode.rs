@@ -308,8 +308,8 @@ impl<'c> GeminiWriter<'c> {
         if stand_in.is_some() || refusal.is_some() {
             part = wire::signed_with(&part, stand_in);
         }
-        let stands_in = stand_in.map(|_| Disposition::Reshaped(ReshapeKind::StandIn));
-        let visible = stands_in.unwrap_or(Disposition::Kept);
+        let reshaped = stand_in.map(|_| Disposition::Reshaped(ReshapeKind::StandIn));
+        let visible = reshaped.unwrap_or(Disposition::Kept);
         let seals = refusal.map_or(seals, |why| vec![Disposition::Elided(why); item.seals.len()]);
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }

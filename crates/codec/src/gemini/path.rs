@@ -38,7 +38,8 @@ impl<'p> GeminiPath<'p> {
         if self.is_streamed() == stream {
             return format!("{lead}{model}:{}{}", self.method, query_suffix(*query));
         }
-        let others = query.iter().flat_map(|query| query.split('&')).filter(|p| !is_framing(p));
+        let others = query.iter().flat_map(|query| query.split('&'));
+        let others = others.filter(|other| !other.is_empty() && !other.starts_with("alt="));
         let framing = stream.then_some("alt=sse");
         let parameters = others.chain(framing).collect::<Vec<_>>().join("&");
         let query = query_suffix(Some(&*parameters).filter(|query| !query.is_empty()));
@@ -63,10 +64,6 @@ pub(super) fn bare_model(model: &str) -> &str {
 
 fn method(stream: bool) -> &'static str {
     if stream { "streamGenerateContent" } else { "generateContent" }
-}
-
-fn is_framing(parameter: &str) -> bool {
-    parameter.is_empty() || parameter.starts_with("alt=")
 }
 
 fn query_suffix(query: Option<&str>) -> String {

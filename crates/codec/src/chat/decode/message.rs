@@ -122,7 +122,7 @@ impl MessageSplitter<'_, '_> {
 
     /// Adds a text, split from reasoning between tags.
     fn read_text(&mut self, text: Node<'_>) {
-        let scope = tag_scope(&self.reader.context).filter(|_| self.role == Role::Assistant);
+        let scope = tag_scope(self.reader.context).filter(|_| self.role == Role::Assistant);
         // A tag begins with `<`, which a JSON writer may have escaped.
         let may_tag = |scope: &TagScope| {
             memchr::memchr2(b'<', b'\\', text.raw()).is_some()

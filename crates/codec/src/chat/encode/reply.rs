@@ -108,14 +108,12 @@ pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
         Body::Thought(thought) if !thought.content.is_empty() => {
             Some(("reasoning_content".to_owned(), json::string(&thought.content)))
         }
-        Body::Call(call) => Some((slot::list_slot(slot::CALLS, 0).into_owned(), call_part(call))),
+        Body::Call(call) => {
+            let write = |o: &mut json::Object<'_>| {
+                custom::put_call(o.string("id", &call.id.0), call, call.custom);
+            };
+            Some((slot::list_slot(slot::CALLS, 0).into_owned(), json::object(write)))
+        }
         _ => None,
     }
-}
-
-fn call_part(call: &throughline_core::ToolCall) -> Json {
-    json::object(|o| {
-        o.string("id", &call.id.0);
-        custom::put_call(o, call, call.custom);
-    })
 }

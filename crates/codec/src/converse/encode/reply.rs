@@ -27,14 +27,22 @@ pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
             o.string("stopReason", wire::stop_reason(&reply.stop));
             write_stop_sequence(o, reply);
         }
-        if extra("usage").is_none() {
-            o.raw("usage", &wire::usage_json(&reply.usage));
-        }
-        if extra("metrics").is_none() {
-            o.raw("metrics", &empty_metrics());
-        }
-        put_all(o, extras.iter().filter(|(key, _)| &**key != "output"));
+        write_metadata(o, reply, &["output"]);
     })
+}
+
+/// Writes the usage, the metrics and the extras of a reply, except the members in `but`.
+pub(in crate::converse) fn write_metadata(o: &mut json::Object<'_>, reply: &Reply, but: &[&str]) {
+    let extras = events::own_extras(reply, &WIRE);
+    let lacks = |key: &str| !extras.iter().any(|(name, _)| &**name == key);
+    if lacks("usage") {
+        o.raw("usage", &wire::usage_json(&reply.usage));
+    }
+    if lacks("metrics") {
+        // Clients expect metrics, which replies of other wires lack.
+        o.object("metrics", members! { "latencyMs": 0 });
+    }
+    put_all(o, extras.iter().filter(|(key, _)| !but.contains(&&**key)));
 }
 
 /// Writes the model-specific fields for a reply of another wire: the stop sequence, which has no
@@ -43,11 +51,6 @@ pub(in crate::converse) fn write_stop_sequence(o: &mut json::Object<'_>, reply: 
     if let StopReason::Sequence(Some(sequence)) = &reply.stop {
         o.object("additionalModelResponseFields", members! { "stop_sequence": sequence });
     }
-}
-
-/// Returns placeholder metrics, which clients expect and replies of other wires lack.
-pub(in crate::converse) fn empty_metrics() -> Json {
-    object! { "latencyMs": 0 }
 }
 
 /// Encodes a block of a response. Thoughts of other wires are included for the reader; only
