@@ -22,9 +22,10 @@ mod summary;
 mod transcript;
 
 use throughline_core::{Request, Target, Wire};
-use throughline_json::Tree;
+use throughline_json::{Tree, words};
 use throughline_spec::ReplayAudit;
 
+pub(crate) use crate::audit::compare::opens_all;
 pub use crate::audit::compare::{
     Change, ChangeKind, Comparison, IssuedItem, PrefixChange, ReorderedElement,
 };
@@ -91,34 +92,24 @@ pub struct Audit {
     pub findings: Vec<Finding>,
 }
 
-/// The overall outcome of an audit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// The provider accepts the request.
-    Accept,
-    /// The provider accepts the request, but reasoning is lost, the model refuses to answer, or the
-    /// cache misses.
-    Degrade,
-    /// The provider returns an error.
-    Refuse,
-}
-
-impl Verdict {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Accept => "accept",
-            Verdict::Degrade => "degrade",
-            Verdict::Refuse => "refuse",
-        }
+words! {
+    /// The overall outcome of an audit.
+    #[derive(PartialOrd, Ord)]
+    Verdict {
+        /// The provider accepts the request.
+        Accept = "accept",
+        /// The provider accepts the request, but reasoning is lost, the model refuses to answer, or
+        /// the cache misses.
+        Degrade = "degrade",
+        /// The provider returns an error.
+        Refuse = "refuse",
     }
 }
 
 impl Audit {
     /// Returns the outcome of the most severe finding.
     pub fn verdict(&self) -> Verdict {
-        let gravest = self.findings.iter().map(|finding| finding.severity).max();
-        match gravest {
+        match self.findings.iter().map(|finding| finding.severity).max() {
             Some(Severity::Refuse) => Verdict::Refuse,
             Some(Severity::Degrade) => Verdict::Degrade,
             Some(Severity::Note) | None => Verdict::Accept,
@@ -138,11 +129,8 @@ pub fn audit(transcript: &Transcript<'_>, target: &Target) -> Result<Audit, Code
             &parsed
         }
     };
-    let comparison = if transcript.prior.is_empty() {
-        None
-    } else {
-        Some(Comparison::of(transcript, target, tree)?)
-    };
+    let has_prior = !transcript.prior.is_empty();
+    let comparison = has_prior.then(|| Comparison::of(transcript, target, tree)).transpose()?;
     let case = AuditContext::new(transcript, target, tree, comparison.as_ref());
     let mut findings = Findings::new(&case);
     codec.inspect(&case, &mut findings);

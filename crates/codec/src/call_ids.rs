@@ -47,9 +47,18 @@ impl CallTracker {
     /// Returns the call that a result answers: by wire id, or else the oldest open call of the
     /// tool. A result without a matching call keeps the id it came with.
     pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
+        let Self { open, by_id, by_name, .. } = self;
+        let take = |number: usize| {
+            work::step();
+            open.get_mut(number).and_then(Option::take)
+        };
         let found = match (wire_id, name) {
-            (Some(wire_id), _) => self.latest_with_id(wire_id),
-            (None, Some(name)) => self.oldest_of_tool(name),
+            (Some(wire_id), _) => by_id
+                .get_mut(wire_id)
+                .and_then(|numbers| std::iter::from_fn(|| numbers.pop()).find_map(take)),
+            (None, Some(name)) => by_name
+                .get_mut(name)
+                .and_then(|numbers| std::iter::from_fn(|| numbers.pop_front()).find_map(take)),
             (None, None) => None,
         };
         found.unwrap_or_else(|| CallId::from(wire_id.or(name).unwrap_or("unknown")))
@@ -58,28 +67,6 @@ impl CallTracker {
     /// Returns whether a call had this id.
     pub(crate) fn has_id(&self, wire_id: &str) -> bool {
         self.by_id.contains_key(wire_id)
-    }
-
-    fn latest_with_id(&mut self, wire_id: &str) -> Option<CallId> {
-        let numbers = self.by_id.get_mut(wire_id)?;
-        while let Some(number) = numbers.pop() {
-            work::step();
-            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    fn oldest_of_tool(&mut self, name: &str) -> Option<CallId> {
-        let numbers = self.by_name.get_mut(name)?;
-        while let Some(number) = numbers.pop_front() {
-            work::step();
-            if let Some(id) = self.open.get_mut(number).and_then(Option::take) {
-                return Some(id);
-            }
-        }
-        None
     }
 }
 

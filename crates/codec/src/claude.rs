@@ -117,6 +117,7 @@ pub(crate) fn decide_thinking(
     profile: &Profile,
     is_loop_unsigned: bool,
 ) -> ThinkingSettings {
+    let unset = ThinkingSettings::unset();
     if reasoning.is_off() {
         return disabled_thinking(draft, profile);
     }
@@ -126,12 +127,12 @@ pub(crate) fn decide_thinking(
         || reasoning.effort.is_some()
         || reasoning.budget_tokens.is_some();
     if !asks {
-        return ThinkingSettings::unset();
+        return unset;
     }
     if !profile.supports_mode(Mode::Adaptive) && !profile.supports_mode(Mode::Enabled) {
         let message = format!("{} does not reason; the setting was omitted", profile.name);
         draft.warn("reasoning", message);
-        return ThinkingSettings::unset();
+        return unset;
     }
     let display =
         reasoning.include_thoughts.map(|shown| if shown { "summarized" } else { "omitted" });
@@ -141,66 +142,50 @@ pub(crate) fn decide_thinking(
     if is_manual && is_loop_unsigned {
         let message = "the open tool loop began without this model's thinking; thinking is disabled until it ends";
         draft.warn("reasoning", message);
-        return ThinkingSettings::unset();
+        return unset;
     }
     // If the effort was converted to the budget, do not send it a second time.
     let tells_effort = !is_manual || (has_budget && !profile.efforts.is_empty());
     let effort = reasoning.effort.as_deref().filter(|_| tells_effort);
     let effort = effort.and_then(|effort| effort::supported_effort(draft, effort, profile));
     let effort = effort.map(|effort| json::string(&effort));
+    let adaptive = ThinkingSettings { asking: ThinkingMode::Adaptive, effort, ..unset };
     if is_manual {
         let budget = accepted_budget(draft, reasoning);
-        let thinking = json::object(|o| {
-            o.string("type", "enabled").number("budget_tokens", budget);
-            // Older models show their thinking by default and reject the setting.
-            if profile.supports_mode(Mode::Adaptive) {
-                o.maybe_string("display", display);
-            }
-        });
+        // Older models show their thinking by default and reject the setting.
+        let display = display.filter(|_| profile.supports_mode(Mode::Adaptive));
+        let thinking =
+            Some(object! { "type": "enabled", "budget_tokens": budget, "display": display });
         let room = Some(budget + MIN_ANSWER_TOKENS);
-        return ThinkingSettings {
-            asking: ThinkingMode::Manual,
-            thinking: Some(thinking),
-            effort,
-            room,
-        };
+        return ThinkingSettings { asking: ThinkingMode::Manual, thinking, room, ..adaptive };
     }
     if let Some(budget) = reasoning.budget_tokens {
         let message = format!("{} accepts no thinking budget; {budget} was omitted", profile.name);
         draft.warn("reasoning.budget_tokens", message);
     }
-    let thinking = json::object(|o| {
-        o.string("type", "adaptive").maybe_string("display", display);
-    });
     ThinkingSettings {
-        asking: ThinkingMode::Adaptive,
-        thinking: Some(thinking),
-        effort,
-        room: None,
+        thinking: Some(object! { "type": "adaptive", "display": display }),
+        ..adaptive
     }
 }
 
 fn disabled_thinking(draft: &mut Draft<'_>, profile: &Profile) -> ThinkingSettings {
-    let silent = ThinkingSettings::unset();
+    let unset = ThinkingSettings::unset();
+    let name = &profile.name;
     if profile.supports_mode(Mode::Disabled) {
-        return ThinkingSettings {
-            asking: ThinkingMode::Off,
-            thinking: Some(fixes::thinking_object("disabled")),
-            ..silent
-        };
-    }
-    if profile.supports_mode(Mode::BetweenTools) {
-        let message =
-            format!("{} cannot disable thinking; `between_tools` was sent instead", profile.name);
+        let thinking = Some(fixes::thinking_object("disabled"));
+        ThinkingSettings { asking: ThinkingMode::Off, thinking, ..unset }
+    } else if profile.supports_mode(Mode::BetweenTools) {
+        let message = format!("{name} cannot disable thinking; `between_tools` was sent instead");
         draft.warn("reasoning", message);
         let thinking = Some(fixes::thinking_object("between_tools"));
-        return ThinkingSettings { asking: ThinkingMode::Adaptive, thinking, ..silent };
+        ThinkingSettings { asking: ThinkingMode::Adaptive, thinking, ..unset }
+    } else if profile.thinks_by_default || profile.always_thinks {
+        draft.warn("reasoning", format!("{name} cannot disable thinking"));
+        unset
+    } else {
+        ThinkingSettings { asking: ThinkingMode::Off, ..unset }
     }
-    if profile.thinks_by_default || profile.always_thinks {
-        draft.warn("reasoning", format!("{} cannot disable thinking", profile.name));
-        return silent;
-    }
-    ThinkingSettings { asking: ThinkingMode::Off, ..silent }
 }
 
 fn accepted_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning) -> u64 {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use throughline_core::{
     Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Envelope, Extra, Fate,
-    Item, NativePart, Origin, ReceivedRequest, Request, ReshapeKind, SIDE_CHANNEL, Settings,
+    Item, NativePart, Origin, ReceivedRequest, Request, ReshapeKind, SIDE_CHANNEL, Settings, Tool,
     ToolChoice, Warning, Wire,
 };
 use throughline_json::{self as json, Json, Name, Node, Tree, work};
@@ -135,10 +135,8 @@ impl<'c> Draft<'c> {
     /// if there is no source.
     pub(crate) fn differs<T: PartialEq>(&self, setting: impl Fn(&Settings) -> &T) -> bool {
         let now = setting(&self.call.settings);
-        match self.source {
-            Some(source) => *setting(&source.settings) != *now,
-            None => *setting(&Settings::default()) != *now,
-        }
+        let default = Settings::default();
+        *setting(self.source.map_or(&default, |source| &source.settings)) != *now
     }
 
     /// Adds a warning that a setting was changed or omitted. Duplicates are dropped.
@@ -154,11 +152,8 @@ impl<'c> Draft<'c> {
     pub(crate) fn supported_tool_choice(&mut self) -> Option<ToolChoice> {
         let choice = self.call.settings.choice.clone()?;
         let is_own = |native: &NativePart| native.wire == self.wire && !self.has_other_endpoint();
-        let mut sent = self
-            .call
-            .tools
-            .iter()
-            .filter(|tool| !tool.hosted || tool.native.as_ref().is_some_and(is_own));
+        let is_sent = |tool: &&Tool| !tool.hosted || tool.native.as_ref().is_some_and(is_own);
+        let mut sent = self.call.tools.iter().filter(is_sent);
         let is_possible = match &choice {
             ToolChoice::Auto | ToolChoice::None | ToolChoice::Any => sent.next().is_some(),
             ToolChoice::Tool(name) => sent.any(|tool| tool.name == *name),
@@ -196,29 +191,26 @@ impl<'c> Draft<'c> {
     /// Writes the members that no field of the Call represents. Members of other wires are omitted
     /// with a warning.
     pub(crate) fn put_extras(&mut self) {
-        if let Some(id) = self.call.resumes.as_ref().filter(|_| self.wire != Wire::OPENAI_RESPONSES)
-        {
+        let resumes = self.call.resumes.as_ref().filter(|_| self.wire != Wire::OPENAI_RESPONSES);
+        if let Some(id) = resumes {
             let message = format!(
                 "the conversation before `{id}` is stored at another provider and was not sent"
             );
             self.warn("previous_response_id", message);
         }
         for extra in &self.call.extras {
-            match &extra.wire {
-                Some(wire) if *wire == self.wire => {
-                    // The source already contains this value, possibly under a repeated name.
-                    let is_there = self.source.is_some_and(|source| {
-                        range_in(&source.request.body, extra.value.bytes()).is_some()
-                    });
-                    if !is_there {
-                        self.put(extra.key.to_string(), extra.value.clone());
-                    }
-                }
-                Some(wire) => self.warnings.push(Warning::new(
-                    Arc::clone(&extra.key),
-                    format!("this setting exists only on {wire}; it was omitted"),
-                )),
-                None => self.put(extra.key.to_string(), extra.value.clone()),
+            if let Some(wire) = extra.wire.as_ref().filter(|wire| **wire != self.wire) {
+                let message = format!("this setting exists only on {wire}; it was omitted");
+                self.warnings.push(Warning::new(Arc::clone(&extra.key), message));
+                continue;
+            }
+            // The source already contains a value of this wire, possibly under a repeated name.
+            let is_there = extra.wire.is_some()
+                && self.source.is_some_and(|source| {
+                    range_in(&source.request.body, extra.value.bytes()).is_some()
+                });
+            if !is_there {
+                self.put(extra.key.to_string(), extra.value.clone());
             }
         }
     }
@@ -272,9 +264,8 @@ impl<'c> Draft<'c> {
         let (path, headers) = match self.source.filter(|_| !self.has_other_endpoint()) {
             Some(source) => (Arc::clone(&source.request.path), source.request.headers.clone()),
             None => {
-                let headers =
-                    headers.iter().map(|(key, value)| (Name::from(*key), Name::from(*value)));
-                (Name::from(path), headers.collect())
+                let header = |(key, value): &(&str, &str)| (Name::from(*key), Name::from(*value));
+                (Name::from(path), headers.iter().map(header).collect())
             }
         };
         if !self.aside.is_empty() {
@@ -346,14 +337,8 @@ pub(crate) fn extras<'t>(
 
 /// Returns the stop sequences as a list, if there are any.
 pub(crate) fn stop_list(settings: &Settings) -> Option<Json> {
-    let list = || {
-        json::array(|a| {
-            for stop in &settings.stop {
-                a.string(stop);
-            }
-        })
-    };
-    (!settings.stop.is_empty()).then(list)
+    let stops: Vec<Json> = settings.stop.iter().map(|stop| json::string(stop)).collect();
+    (!stops.is_empty()).then(|| json::array_of(&stops))
 }
 
 /// Returns the members by name. The last of several members with one name counts, at its own
@@ -361,14 +346,10 @@ pub(crate) fn stop_list(settings: &Settings) -> Option<Json> {
 pub(crate) fn last_member_per_name<'t>(
     members: impl Iterator<Item = (Node<'t>, Node<'t>)>,
 ) -> Vec<(Name, Node<'t>)> {
-    let mut all: Vec<_> =
-        members.map(|(key, value)| (key.name().unwrap_or_default(), value)).collect();
+    let all: Vec<_> = members.map(|(key, value)| (key.name().unwrap_or_default(), value)).collect();
     let last: HashMap<Name, usize> =
         all.iter().enumerate().map(|(place, (key, _))| (Arc::clone(key), place)).collect();
-    let mut place = 0;
-    all.retain(|(key, _)| {
-        place += 1;
-        last.get(key) == Some(&(place - 1))
-    });
-    all
+    let named = all.into_iter().enumerate();
+    let kept = named.filter(|(place, (key, _))| last.get(key) == Some(place));
+    kept.map(|(_, member)| member).collect()
 }

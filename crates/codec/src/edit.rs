@@ -90,10 +90,8 @@ impl Rope {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    fn write_object(&self, out: &mut Vec<u8>) {
-        for piece in &self.0 {
-            out.extend_from_slice(piece);
-        }
+    fn write_to(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|piece| out.extend_from_slice(piece));
     }
 }
 
@@ -156,13 +154,7 @@ pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
 
 /// Writes an object with these members.
 pub(crate) fn write(changes: &MemberChanges<Rope>) -> Bytes {
-    let size: usize =
-        changes.iter().filter_map(|(key, value)| Some(key.len() + value.as_ref()?.len() + 4)).sum();
-    let mut out = Vec::with_capacity(size + 2);
-    out.push(b'{');
-    push_new(&mut out, changes.iter(), true);
-    out.push(b'}');
-    Bytes::from(out)
+    edit_bytes(&Bytes::from_static(b"{}"), &[], changes)
 }
 
 /// Copies an object and replaces or removes members; new members are appended.
@@ -193,33 +185,24 @@ pub(crate) fn edit_bytes(
         if matches!(change, Some(None)) {
             continue;
         }
-        out.extend_from_slice(if is_first { without_comma(lead) } else { lead });
+        let is_led = std::mem::take(&mut is_first);
+        out.extend_from_slice(if is_led { without_comma(lead) } else { lead });
         match change.and_then(Option::as_ref) {
-            Some(value) => value.write_object(&mut out),
+            Some(value) => value.write_to(&mut out),
             None => out.extend_from_slice(base.get(range.clone()).unwrap_or_default()),
         }
-        is_first = false;
     }
-    let is_new = |(key, _): &&(Cow<'static, str>, Option<Rope>)| unseen.contains(&**key);
-    push_new(&mut out, changes.iter().filter(is_new), is_first);
-    out.extend_from_slice(base.get(copied..).unwrap_or_default());
-    Bytes::from(out)
-}
-
-fn push_new<'c>(
-    out: &mut Vec<u8>,
-    changes: impl Iterator<Item = &'c (Cow<'static, str>, Option<Rope>)>,
-    mut is_first: bool,
-) {
-    for (key, value) in changes {
+    for (key, value) in changes.iter().filter(|(key, _)| unseen.contains(&**key)) {
         let Some(value) = value else { continue };
         if !std::mem::take(&mut is_first) {
             out.push(b',');
         }
-        json::push_string(out, key);
+        json::push_string(&mut out, key);
         out.push(b':');
-        value.write_object(out);
+        value.write_to(&mut out);
     }
+    out.extend_from_slice(base.get(copied..).unwrap_or_default());
+    Bytes::from(out)
 }
 
 fn without_comma(lead: &[u8]) -> &[u8] {

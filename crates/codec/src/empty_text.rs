@@ -63,9 +63,7 @@ impl EmptyTextFilter {
                 self.with_delayed_opening(*index, event)
             }
             Event::Closed { index, item } => {
-                let is_silent = self.silent.contains_key(index);
-                if is_silent && is_omitted(item, &self.wire) {
-                    self.silent.remove(index);
+                if is_omitted(item, &self.wire) && self.silent.remove(index).is_some() {
                     return Vec::new();
                 }
                 self.with_delayed_opening(*index, event)
@@ -97,21 +95,13 @@ impl EmptyTextFilter {
         if number == index {
             return Cow::Borrowed(event);
         }
-        match event {
-            Event::Opened { id, body, .. } => {
-                Cow::Owned(Event::Opened { index: number, id: id.clone(), body: body.clone() })
-            }
-            Event::Delta { delta, .. } => {
-                Cow::Owned(Event::Delta { index: number, delta: delta.clone() })
-            }
-            Event::Closed { item, .. } => {
-                Cow::Owned(Event::Closed { index: number, item: item.clone() })
-            }
-            Event::Began { .. }
-            | Event::Usage(_)
-            | Event::Ended(_)
-            | Event::Failed(_)
-            | Event::Alien(_) => Cow::Borrowed(event),
+        let mut event = event.clone();
+        if let Event::Opened { index, .. }
+        | Event::Delta { index, .. }
+        | Event::Closed { index, .. } = &mut event
+        {
+            *index = number;
         }
+        Cow::Owned(event)
     }
 }

@@ -14,9 +14,7 @@ use throughline_core::{
 };
 use throughline_json::{Tree, work};
 
-use crate::audit::{
-    Audit, Finding, Rule, Severity, Transcript, Verdict, apply, audit, select_compatible,
-};
+use crate::audit::{Audit, Rule, Severity, Transcript, Verdict, apply, audit, select_compatible};
 use crate::{Codec, CodecError, DecodeContext};
 
 /// The maximum number of audits. One fix may reveal the next problem, but the loop must end.
@@ -84,33 +82,26 @@ fn repair_at(
     let mut request = transcript.request.clone();
     for _ in 0..PASSES {
         let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
-        let is_meant = |finding: &&Finding| finding.severity >= least && finding.auto_fix.is_some();
-        let findings: Vec<&Finding> = looked.findings.iter().filter(is_meant).collect();
-        let fixes: Vec<_> =
-            findings.iter().filter_map(|finding| finding.auto_fix.as_ref()).collect();
-        let taken = select_compatible(&fixes);
-        let edits: Vec<_> = taken
-            .iter()
-            .filter_map(|number| fixes.get(*number))
-            .flat_map(|fix| &fix.edits)
-            .collect();
-        if edits.is_empty() {
-            return Ok(Repair { request, fixes: applied, audit: looked });
-        }
-        let body = apply(&Tree::parse(request.body.clone())?, &edits);
+        let findings = looked.findings.iter().filter(|finding| finding.severity >= least);
+        let fixable = findings.filter_map(|finding| Some((finding, finding.auto_fix.as_ref()?)));
+        let (findings, fixes): (Vec<_>, Vec<_>) = fixable.unzip();
+        let taken = select_compatible(&fixes).into_iter();
+        let taken = taken.filter_map(|at| Some((*findings.get(at)?, *fixes.get(at)?)));
+        let edits: Vec<_> = taken.clone().flat_map(|(_, fix)| &fix.edits).collect();
+        let body = if edits.is_empty() {
+            request.body.clone()
+        } else {
+            apply(&Tree::parse(request.body.clone())?, &edits)
+        };
         if body == request.body {
             return Ok(Repair { request, fixes: applied, audit: looked });
         }
-        for number in taken {
-            if let (Some(finding), Some(fix)) = (findings.get(number), fixes.get(number)) {
-                applied.push(AppliedFix {
-                    rule: finding.rule,
-                    path: finding.path.clone(),
-                    message: finding.message.clone(),
-                    what: fix.what.clone(),
-                });
-            }
-        }
+        applied.extend(taken.map(|(finding, fix)| AppliedFix {
+            rule: finding.rule,
+            path: finding.path.clone(),
+            message: finding.message.clone(),
+            what: fix.what.clone(),
+        }));
         request.body = body;
     }
     let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
@@ -177,12 +168,7 @@ impl<T: Eq + Hash> Multiset<T> {
     /// Removes one copy of the value; returns false if there is none.
     fn take(&mut self, value: &T) -> bool {
         work::step();
-        match self.0.get_mut(value) {
-            Some(count) if *count > 0 => {
-                *count -= 1;
-                true
-            }
-            Some(_) | None => false,
-        }
+        let count = self.0.get_mut(value).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_some()
     }
 }

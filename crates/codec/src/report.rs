@@ -95,18 +95,13 @@ pub fn fates_json(call: &Call, encoded: &EncodedRequest) -> Json {
 
 fn put_disposition(o: &mut json::Object<'_>, key: &str, did: &Disposition) {
     o.string(key, did.as_str());
-    match did {
-        Disposition::Kept => {}
-        Disposition::Restored(evidence) => {
-            o.string(&format!("{key}_evidence"), &evidence.to_string());
-        }
-        Disposition::Reshaped(how) => {
-            o.string(&format!("{key}_how"), &how.to_string());
-        }
-        Disposition::Elided(why) => {
-            o.string(&format!("{key}_why"), &why.to_string());
-        }
-    }
+    let (suffix, reason) = match did {
+        Disposition::Kept => return,
+        Disposition::Restored(evidence) => ("evidence", evidence.to_string()),
+        Disposition::Reshaped(how) => ("how", how.to_string()),
+        Disposition::Elided(why) => ("why", why.to_string()),
+    };
+    o.string(&format!("{key}_{suffix}"), &reason);
 }
 
 /// Describes an Item in a few words. The text is not escaped; callers that write to a terminal must

@@ -83,9 +83,10 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
         let found = audit_body(codec, &to, &before, failing);
         let rests_on_headers = |id: &str| HEADER_RULES.contains(&id);
         let severity = if rests_on_headers(rule.id) { Severity::Note } else { rule.severity };
-        let told = violated_rules(&found).into_iter();
-        let told: Vec<_> = told.filter(|(id, _)| *id == rule.id || !rests_on_headers(id)).collect();
-        assert_eq!(told, [(rule.id, severity)], "{}: {:#?}", rule.id, found.findings);
+        let reported = violated_rules(&found).into_iter();
+        let reported: Vec<_> =
+            reported.filter(|(id, _)| *id == rule.id || !rests_on_headers(id)).collect();
+        assert_eq!(reported, [(rule.id, severity)], "{}: {:#?}", rule.id, found.findings);
         for finding in &found.findings {
             assert!(!finding.path.is_empty(), "{} reports no path", rule.id);
         }

@@ -1,12 +1,14 @@
-//! Describes the differences between replayed and issued content. `exact.rs` finds them.
+//! Describes the differences between replayed and issued content. `match_issued.rs` finds them.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use throughline_core::{Call, ElisionReason, Item, Reply};
-use throughline_json::Json;
+use throughline_core::{Call, Direction, ElisionReason, Item, Reply, Target, Wire};
+use throughline_json::{Json, Node};
 
-use crate::audit::fix::{Edit, Fix};
+use crate::audit::fix::Edit;
 use crate::audit::rule::{Finding, Rule};
+use crate::draft::is_same_endpoint;
 
 /// The current request compared with the earlier exchanges.
 pub struct Comparison<'p> {
@@ -37,8 +39,8 @@ impl Comparison<'_> {
         let message =
             "the content is unchanged since the previous request, but the member order differs";
         let edit = Edit::Replace(place.clone(), before);
-        let fix = Fix::new("restores the element as it was sent before", [edit]);
-        Some(Finding::in_range(rule, place, message).with_auto_fix(fix))
+        let finding = Finding::in_range(rule, place, message);
+        Some(finding.fixed_by("restores the element as it was sent before", [edit]))
     }
 }
 
@@ -76,6 +78,27 @@ pub struct IssuedItem<'p> {
     pub item: &'p Item,
     /// The index of the Seal; `None` for an unsealed thought.
     pub seal: Option<usize>,
+}
+
+impl IssuedItem<'_> {
+    /// Returns the Seal in the bytes of the response, if the response was on this wire.
+    pub fn seal_json(&self, wire: &Wire) -> Option<Json> {
+        let seal = self.item.seals.get(self.seal.unwrap_or_default())?;
+        let native = self.item.native_on(wire)?;
+        let tree = native.json.tree();
+        let value = tree.root().at(&seal.attached.at).map(Node::json);
+        value.filter(|_| native.side == Direction::Response)
+    }
+
+    /// Returns whether the target issued the Item and accepts all its Seals.
+    pub fn is_readable_by(&self, target: &Target) -> bool {
+        is_same_endpoint(&self.reply.origin, &target.origin) && opens_all(self.item, target)
+    }
+}
+
+/// Returns whether the target accepts all Seals of an Item.
+pub(crate) fn opens_all(item: &Item, target: &Target) -> bool {
+    item.seals.iter().all(|seal| seal.open_for(target, None).is_ok())
 }
 
 /// The kind of difference between issued and replayed content.
@@ -117,45 +140,31 @@ pub enum ChangeKind {
 
 impl ChangeKind {
     /// Describes the difference; completes a sentence whose subject is the Seal or thought.
-    pub fn describe(self) -> String {
-        match self {
+    pub fn describe(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::SealAltered { first } => {
-                format!("differs from the issued one, starting at byte {first}")
+                return format!("differs from the issued one, starting at byte {first}").into();
             }
-            Self::SealReencoded => {
-                "was re-encoded in another base64 alphabet or padding".to_owned()
-            }
-            Self::SealDropped => "was issued but is missing here".to_owned(),
-            Self::PartDropped => "was issued but is missing".to_owned(),
-            Self::SealMoved => "was issued on another part".to_owned(),
-            Self::PartMoved => "is in another message than the rest of its response".to_owned(),
             Self::TextEdited { first } => {
-                format!("differs from the issued one, starting at character {first}")
+                return format!("differs from the issued one, starting at character {first}")
+                    .into();
             }
-            Self::Merged => "combines several issued parts".to_owned(),
-            Self::Reordered => "is not in the order in which it was issued".to_owned(),
-            Self::Duplicated => "is a duplicate".to_owned(),
-            Self::Unissued => "was not issued in this conversation".to_owned(),
-            Self::Foreign(why) => match why {
-                ElisionReason::OtherAccount => "was issued to another account".to_owned(),
-                ElisionReason::OtherModel => {
-                    "was issued by a model whose Seals this model cannot read".to_owned()
-                }
-                ElisionReason::Foreign
-                | ElisionReason::PrefixChanged
-                | ElisionReason::Unsigned
-                | ElisionReason::Cut
-                | ElisionReason::Altered
-                | ElisionReason::Covered
-                | ElisionReason::Forgotten
-                | ElisionReason::Expired
-                | ElisionReason::NotOnThisWire
-                | ElisionReason::ByPolicy => {
-                    "was issued by another provider or endpoint".to_owned()
-                }
-            },
-            Self::SaidAloud => "was a thought but is sent here as plain text".to_owned(),
-        }
+            Self::SealReencoded => "was re-encoded in another base64 alphabet or padding",
+            Self::SealDropped => "was issued but is missing here",
+            Self::PartDropped => "was issued but is missing",
+            Self::SealMoved => "was issued on another part",
+            Self::PartMoved => "is in another message than the rest of its response",
+            Self::Merged => "combines several issued parts",
+            Self::Reordered => "is not in the order in which it was issued",
+            Self::Duplicated => "is a duplicate",
+            Self::Unissued => "was not issued in this conversation",
+            Self::Foreign(ElisionReason::OtherAccount) => "was issued to another account",
+            Self::Foreign(ElisionReason::OtherModel) => {
+                "was issued by a model whose Seals this model cannot read"
+            }
+            Self::Foreign(_) => "was issued by another provider or endpoint",
+            Self::SaidAloud => "was a thought but is sent here as plain text",
+        })
     }
 }
 

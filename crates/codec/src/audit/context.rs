@@ -1,14 +1,14 @@
 //! The input of a codec's inspection, and the list of its findings.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use throughline_core::{Profile, ReasoningFormat, Target};
 use throughline_json::{Node, Tree};
 use throughline_spec::ReplayAudit;
 
-use crate::audit::rule::{Finding, Severity};
+use crate::audit::rule::{Finding, Rule};
 use crate::audit::summary::ReasoningSummary;
 use crate::audit::{Comparison, PriorExchanges, Transcript};
 
@@ -31,13 +31,8 @@ pub struct AuditContext<'c> {
     children: RefCell<HashMap<u32, Box<[Child]>>>,
 }
 
-/// A member or an element of a value, by node number.
-#[derive(Clone, Copy)]
-struct Child {
-    /// The name of a member; `None` for an element.
-    name: Option<u32>,
-    value: u32,
-}
+/// The node numbers of a member's name and value, or of an element, which has no name.
+type Child = (Option<u32>, u32);
 
 impl<'c> AuditContext<'c> {
     pub(super) fn new(
@@ -105,7 +100,7 @@ impl<'c> AuditContext<'c> {
     /// Returns the value at `range`, or the smallest value that contains it.
     pub fn node_at(&self, range: &Range<usize>) -> Node<'c> {
         let mut node = self.body();
-        while let Some((_, inner)) = self.child_around(node, range) {
+        while let Some((_, _, inner)) = self.child_around(node, range) {
             node = inner;
             if node.range() == *range {
                 break;
@@ -120,99 +115,102 @@ impl<'c> AuditContext<'c> {
         let mut path = String::new();
         let mut node = self.body();
         while node.range() != *range
-            && let Some((step, inner)) = self.child_around(node, range)
+            && let Some((name, index, inner)) = self.child_around(node, range)
         {
-            match (step, style) {
-                (PathStep::Member(name), _) => {
-                    if !path.is_empty() {
-                        path.push('.');
-                    }
-                    path.push_str(&name);
-                }
-                (PathStep::Element(index), PathStyle::Dots) => {
-                    if !path.is_empty() {
-                        path.push('.');
-                    }
-                    path.push_str(&index.to_string());
-                }
-                (PathStep::Element(index), PathStyle::Brackets) => {
-                    path.push('[');
-                    path.push_str(&index.to_string());
-                    path.push(']');
-                }
+            let is_bracketed = name.is_none() && style == PathStyle::Brackets;
+            if !path.is_empty() && !is_bracketed {
+                path.push('.');
+            }
+            match name {
+                Some(name) => path.push_str(&name.text().unwrap_or_default()),
+                None if is_bracketed => path.extend(["[", &index.to_string(), "]"]),
+                None => path.push_str(&index.to_string()),
             }
             node = inner;
         }
         path
     }
 
-    /// Returns the child of `node` that contains `range`. Children are listed once and found by
-    /// binary search, so the paths of all findings together take linear time.
-    fn child_around(&self, node: Node<'c>, range: &Range<usize>) -> Option<(PathStep, Node<'c>)> {
+    /// Returns the child of `node` that contains `range`, with its name and its index. Children are
+    /// listed once and found by binary search, so all paths together take linear time.
+    fn child_around(
+        &self,
+        node: Node<'c>,
+        range: &Range<usize>,
+    ) -> Option<(Option<Node<'c>>, usize, Node<'c>)> {
+        let number = Node::number_in_tree;
         let list = || {
-            let elements = node.elements().map(|value| (None, value));
-            let members = node.members().map(|(name, value)| (Some(name), value));
-            let number = Node::number_in_tree;
-            let child = |(name, value): (Option<Node<'c>>, Node<'c>)| Child {
-                name: name.map(number),
-                value: number(value),
-            };
-            elements.chain(members).map(child).collect()
+            let elements = node.elements().map(|value| (None, number(value)));
+            let members = node.members().map(|(name, value)| (Some(number(name)), number(value)));
+            elements.chain(members).collect()
         };
         let mut known = self.children.borrow_mut();
-        let children = known.entry(node.number_in_tree()).or_insert_with(list);
-        let at = |child: &Child| self.tree.node(child.value);
+        let children = known.entry(number(node)).or_insert_with(list);
+        let at = |child: &Child| self.tree.node(child.1);
         let behind = children.partition_point(|child| at(child).range().start <= range.start);
         let index = behind.checked_sub(1)?;
         let child = children.get(index)?;
         let value = at(child);
-        if range.end > value.range().end {
-            return None;
-        }
-        let name = child.name.map(|name| self.tree.node(name));
-        let step = name.map_or(PathStep::Element(index), |name| {
-            PathStep::Member(name.text().unwrap_or_default().into_owned())
-        });
-        Some((step, value))
+        let name = child.0.map(|name| self.tree.node(name));
+        (range.end <= value.range().end).then_some((name, index, value))
     }
-}
-
-enum PathStep {
-    Member(String),
-    Element(usize),
 }
 
 /// Collects the findings of a codec.
 pub struct Findings<'c> {
     case: &'c AuditContext<'c>,
     found: Vec<Finding>,
+    /// Source ranges that checks do not report again.
+    covered: HashSet<Range<usize>>,
     tally: ReasoningSummary,
 }
 
 impl<'c> Findings<'c> {
     pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
-        Self { case, found: Vec::new(), tally: ReasoningSummary::default() }
+        let (covered, tally) = (HashSet::new(), ReasoningSummary::default());
+        Self { case, found: Vec::new(), covered, tally }
+    }
+
+    /// Returns whether a rule applies to the target.
+    pub(crate) fn applies(&self, rule: &Rule) -> bool {
+        (rule.applies)(self.case.target)
     }
 
     /// Adds a finding if its rule applies to the target.
-    pub fn add(&mut self, mut finding: Finding) {
-        if !(finding.rule.applies)(self.case.target) {
-            return;
+    pub fn add(&mut self, finding: Finding) {
+        self.add_at(None, finding);
+    }
+
+    /// Adds a finding that covers its range but points at a smaller node: a member's key, or a
+    /// message's role.
+    pub(crate) fn add_at(&mut self, sign: Option<Node<'_>>, mut finding: Finding) {
+        if self.applies(finding.rule) {
+            self.cover(finding.range.clone());
+            finding.range = sign.map_or(finding.range, Node::range);
+            if finding.path.is_empty() {
+                finding.path = self.case.path(&finding.range);
+            }
+            self.found.push(finding);
         }
-        if finding.path.is_empty() {
-            finding.path = self.case.path(&finding.range);
-        }
-        self.found.push(finding);
+    }
+
+    /// Marks a source range as covered by a finding.
+    pub(crate) fn cover(&mut self, place: Range<usize>) {
+        self.covered.insert(place);
+    }
+
+    pub(crate) fn is_covered(&self, place: &Range<usize>) -> bool {
+        self.covered.contains(place)
+    }
+
+    /// Adds each finding whose rule applies to the target.
+    pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        findings.into_iter().for_each(|finding| self.add(finding));
     }
 
     /// Counts one reasoning element: a thought, or a signature on another part.
     pub fn count(&mut self, element: Node<'_>, format: &ReasoningFormat, is_signed: bool) {
         self.tally.add(element.range(), format.clone(), is_signed);
-    }
-
-    /// Returns whether any finding predicts a rejection.
-    pub fn has_rejection(&self) -> bool {
-        self.found.iter().any(|finding| finding.severity == Severity::Refuse)
     }
 
     pub(super) fn finish(mut self) -> (ReplayAudit, Vec<Finding>) {

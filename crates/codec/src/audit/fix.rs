@@ -20,6 +20,16 @@ impl Fix {
     pub fn new(what: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
         Self { what: what.into(), edits: edits.into() }
     }
+
+    /// Creates a fix that removes an element or a member.
+    pub fn removal(node: Node<'_>, what: impl Into<String>) -> Self {
+        Self::new(what, [Edit::Remove(node.range())])
+    }
+
+    /// Creates a fix that replaces a value.
+    pub fn replacement(node: Node<'_>, value: Json, what: impl Into<String>) -> Self {
+        Self::new(what, [Edit::Replace(node.range(), value)])
+    }
 }
 
 /// One edit of a JSON text. Ranges refer to values in the unedited text.
@@ -130,8 +140,7 @@ fn write(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) {
         return;
     }
     // Edits are sorted by start, so those of the value itself come first.
-    let own = edits.iter().take_while(|edit| edit.place().start == place.start);
-    for edit in own {
+    for edit in edits.iter().take_while(|edit| edit.place().start == place.start) {
         if let Edit::Replace(at, value) = edit
             && *at == place
         {
@@ -154,23 +163,19 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
         let inside = within(edits, &place);
         let here = inside.iter().take_while(|edit| *edit.place() == place);
         let is_removed = here.clone().any(|edit| matches!(edit, Edit::Remove(_)));
-        for edit in here.clone() {
-            if let Edit::InsertBefore(_, new) = edit {
-                for value in new {
-                    list.push(lead, |out| out.extend_from_slice(value.bytes()));
-                }
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for edit in here {
+            match edit {
+                Edit::InsertBefore(_, new) => before.extend(new),
+                Edit::InsertAfter(_, new) => after.extend(new),
+                Edit::Replace(..) | Edit::Remove(_) | Edit::Set(..) => {}
             }
         }
+        before.into_iter().for_each(|value| list.push_value(lead, value));
         if !is_removed {
             list.push(lead, |out| write(tree, element, inside, out));
         }
-        for edit in here {
-            if let Edit::InsertAfter(_, new) = edit {
-                for value in new {
-                    list.push(lead, |out| out.extend_from_slice(value.bytes()));
-                }
-            }
-        }
+        after.into_iter().for_each(|value| list.push_value(lead, value));
         list.copied = place.end;
     }
     list.close(node, b']');
@@ -193,15 +198,10 @@ fn write_object(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>)
         let lead = list.lead(name.range().start);
         let gap = tree.bytes().get(name.range().end..value.range().start).unwrap_or_default();
         let inside = within(edits, &value.range());
-        let is_removed = inside
-            .iter()
-            .take_while(|edit| *edit.place() == value.range())
-            .any(|edit| matches!(edit, Edit::Remove(_)));
-        let new = if set.is_empty() {
-            None
-        } else {
-            name.text().and_then(|name| set.remove(&*name)).map(|(_, value)| value)
-        };
+        let mut here = inside.iter().take_while(|edit| *edit.place() == value.range());
+        let is_removed = here.any(|edit| matches!(edit, Edit::Remove(_)));
+        let text = if set.is_empty() { None } else { name.text() };
+        let new = text.and_then(|name| set.remove(&*name)).map(|(_, value)| value);
         if !is_removed {
             list.push(lead, |out| {
                 out.extend_from_slice(name.raw());
@@ -248,6 +248,10 @@ impl<'t, 'o> ListWriter<'t, 'o> {
         let after_comma = memchr::memchr(b',', gap).map_or(0, |comma| comma + 1);
         self.white = gap.get(after_comma..).unwrap_or_default();
         self.white
+    }
+
+    fn push_value(&mut self, lead: &[u8], value: &Json) {
+        self.push(lead, |out| out.extend_from_slice(value.bytes()));
     }
 
     fn push(&mut self, lead: &[u8], fill: impl FnOnce(&mut Vec<u8>)) {

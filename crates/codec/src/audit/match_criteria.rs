@@ -4,13 +4,6 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use throughline_core::{Body, Item, ThoughtKind};
 
-/// A criterion for matching Items. Matching Items have the same key.
-#[derive(Clone, Copy)]
-pub(super) struct MatchCriterion {
-    pub(super) key: fn(&Item) -> Option<u64>,
-    pub(super) is_like: fn(&Item, &Item) -> bool,
-}
-
 pub(super) fn id_key(item: &Item) -> Option<u64> {
     let id = item.call().and_then(|call| call.wire_id.as_deref());
     let id = id.or_else(|| item.native.as_ref()?.id.as_deref());
@@ -23,7 +16,7 @@ pub(super) fn part_key(item: &Item) -> Option<u64> {
         Body::Text(text) if text.trim().is_empty() && item.seals.is_empty() => None,
         Body::Text(text) => Some(hash_key(&(0, text.trim()))),
         Body::Thought(thought) => {
-            Some(hash_key(&(1, &thought.content))).filter(|_| !thought.content.is_empty())
+            (!thought.content.is_empty()).then(|| hash_key(&(1, &thought.content)))
         }
         Body::Call(call) => Some(hash_key(&(2, &call.name))),
         Body::Hosted(hosted) => Some(hash_key(&(3, &hosted.name, &hosted.visible))),
@@ -38,17 +31,11 @@ pub(super) fn output_key(item: &Item) -> Option<u64> {
     match &item.body {
         Body::Thought(_) => None,
         Body::Text(text) if text.is_empty() => None,
-        Body::Call(call) => {
-            let said = || hash_key(&(5, &call.name, call.args.canonical()));
-            Some(call.wire_id.as_ref().map_or_else(said, |id| hash_key(&(6, id))))
-        }
-        Body::Text(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Summary { .. }
-        | Body::Unknown => part_key(item),
+        Body::Call(call) => Some(match &call.wire_id {
+            Some(id) => hash_key(&(6, id)),
+            None => hash_key(&(5, &call.name, call.args.canonical())),
+        }),
+        _ => part_key(item),
     }
 }
 
@@ -74,17 +61,7 @@ pub(super) fn is_same_id(was: &Item, is: &Item) -> bool {
 }
 
 fn thought_kind(item: &Item) -> Option<ThoughtKind> {
-    match &item.body {
-        Body::Thought(thought) => Some(thought.kind),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Call(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => None,
-    }
+    if let Body::Thought(thought) = &item.body { Some(thought.kind) } else { None }
 }
 
 /// Returns whether both have the same content.
@@ -105,18 +82,7 @@ pub(super) fn is_same_part(was: &Item, is: &Item) -> bool {
         }
         (Body::Hosted(was), Body::Hosted(is)) => was == is,
         (Body::Compaction, Body::Compaction) => true,
-        (
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Thought(_)
-            | Body::Call(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown,
-            _,
-        ) => false,
+        _ => false,
     }
 }
 

@@ -8,13 +8,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use throughline_core::{Body, Call, Item, Role, Target};
+use throughline_core::{Body, Call, Item, Request, Role, Target};
 use throughline_json::Tree;
 
 use crate::audit::compare::{Change, ChangeKind, Comparison, IssuedItem};
 use crate::audit::match_criteria::{
-    MatchCriterion, id_key, is_same_element, is_same_id, is_same_kind, is_same_part, output_key,
-    part_key,
+    id_key, is_same_element, is_same_id, is_same_kind, is_same_part, output_key, part_key,
 };
 use crate::audit::prior_content::{PriorContent, normal};
 use crate::audit::{PriorExchanges, Transcript, prefix_change};
@@ -31,8 +30,7 @@ impl<'p> Comparison<'p> {
         // The Call is decoded from the bytes that the index covers, so byte ranges are valid in
         // both.
         let asked = DecodeContext::of(target.clone());
-        let request =
-            throughline_core::Request { body: tree.bytes().clone(), ..transcript.request.clone() };
+        let request = Request { body: tree.bytes().clone(), ..transcript.request.clone() };
         let call = transcript.codec.decode_request(&request, &asked)?;
         let mut search = IssuedMatcher::new(transcript.prior, target, &call, tree);
         search.match_seals();
@@ -57,22 +55,20 @@ pub(super) struct ReplayedItem<'p> {
 
 /// One Item of an earlier reply.
 struct IssuedPart<'p> {
-    exchange: usize,
-    index: usize,
-    reply: &'p throughline_core::Reply,
-    item: &'p Item,
+    issued: IssuedItem<'p>,
     /// The index of the request's Item that replays it.
     found: Option<usize>,
 }
 
 impl<'p> IssuedPart<'p> {
-    fn issued(&self, seal: Option<usize>) -> IssuedItem<'p> {
-        let Self { exchange, index, reply, item, .. } = *self;
-        IssuedItem { exchange, index, reply, item, seal }
+    fn requires_replay(&self) -> bool {
+        requires_replay(self.issued.item)
     }
 
-    fn requires_replay(&self) -> bool {
-        requires_replay(self.item)
+    /// Returns the issued Item with its first Seal.
+    fn with_first_seal(&self) -> IssuedItem<'p> {
+        let seal = (!self.issued.item.seals.is_empty()).then_some(0);
+        IssuedItem { seal, ..self.issued }
     }
 }
 
@@ -100,109 +96,96 @@ struct IssuedMatcher<'a, 'p> {
 
 impl<'a, 'p> IssuedMatcher<'a, 'p> {
     fn new(prior: &'p PriorExchanges, target: &'a Target, call: &'a Call, tree: &'a Tree) -> Self {
-        let mut given = Vec::new();
-        for (exchange, said) in prior.exchanges().iter().enumerate() {
-            let Some(reply) = &said.reply else { continue };
-            given.extend(reply.items.iter().enumerate().map(|(index, item)| IssuedPart {
-                exchange,
-                index,
-                reply,
-                item,
+        let exchanges = prior.exchanges().iter().enumerate();
+        let replies = exchanges.filter_map(|(at, exchange)| Some((at, exchange.reply.as_ref()?)));
+        let given = replies.flat_map(|(exchange, reply)| {
+            reply.items.iter().enumerate().map(move |(index, item)| IssuedPart {
+                issued: IssuedItem { exchange, index, reply, item, seal: None },
                 found: None,
-            }));
-        }
+            })
+        });
         let is_users =
             |item: &Item| item.role == Role::User && !matches!(item.body, Body::Result(_));
         let current = call.items.iter().rposition(is_users).map_or(0, |last| last + 1);
         let mut models = call.items.iter().rev().filter(|item| item.role == Role::Assistant);
-        let latest = models.next().map(|item| item.place.message);
-        let known = vec![None; call.items.len()];
-        let (changes, matches) = (Vec::new(), Vec::new());
         Self {
             prior,
             target,
             call,
             tree,
-            given,
+            given: given.collect(),
             carried: PriorContent::of(prior),
-            known,
-            changes,
-            matches,
+            known: vec![None; call.items.len()],
+            changes: Vec::new(),
+            matches: Vec::new(),
             current,
-            latest,
+            latest: models.next().map(|item| item.place.message),
         }
+    }
+
+    /// Returns the index of the issued Item that an Item of the request matches.
+    fn matched(&self, at: usize) -> Option<usize> {
+        self.known.get(at).copied().flatten()
     }
 
     /// Matches Items by their Seals, in any base64 alphabet.
     fn match_seals(&mut self) {
         let mut by_seal: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
-            for seal in &given.item.seals {
+            for seal in &given.issued.item.seals {
                 by_seal.entry(normal(seal.reveal_to_tenant())).or_default().push(number);
             }
         }
         for (at, item) in self.call.items.iter().enumerate() {
             for (seal_number, seal) in item.seals.iter().enumerate() {
                 let Some(givers) = by_seal.get(&normal(seal.reveal_to_tenant())) else { continue };
-                if self.known.get(at).is_some_and(Option::is_some) {
+                if self.matched(at).is_some() {
                     continue;
                 }
-                let free = |number: &&usize| {
-                    self.given.get(**number).is_some_and(|given| given.found.is_none())
-                };
+                let givers = givers.iter().filter_map(|n| Some((*n, self.given.get(*n)?)));
+                let mut free = givers.clone().filter(|(_, given)| given.found.is_none());
                 // Among equal Seals, prefer the one on an equal part, and use each only once.
-                let likely = givers.iter().filter(free).find(|number| {
-                    self.given.get(**number).is_some_and(|given| is_same_part(given.item, item))
-                });
-                match likely.or_else(|| givers.iter().find(free)).copied() {
-                    Some(number) => self.join(at, number),
-                    None => {
-                        let given = givers.first().and_then(|number| self.given.get(*number));
-                        let issued = given.map(|given| given.issued(None));
-                        // A Seal that the target cannot read is reported as foreign, not as a
-                        // duplicate.
-                        let mut seals = given.into_iter().flat_map(|given| &given.item.seals);
-                        let refused = seals.find_map(|seal| seal.open_for(self.target, None).err());
-                        let kind = refused.map_or(ChangeKind::Duplicated, ChangeKind::Foreign);
-                        self.report(kind, Some(at), Some(seal_number), issued);
-                    }
+                let likely = free.clone().find(|(_, given)| is_same_part(given.issued.item, item));
+                if let Some((number, _)) = likely.or_else(|| free.next()) {
+                    self.join(at, number);
+                    continue;
                 }
+                // A Seal that the target cannot read is reported as foreign, not as a duplicate.
+                let issued = givers.map(|(_, given)| given.issued).next();
+                let mut seals = issued.into_iter().flat_map(|issued| &issued.item.seals);
+                let refused = seals.find_map(|seal| seal.open_for(self.target, None).err());
+                let kind = refused.map_or(ChangeKind::Duplicated, ChangeKind::Foreign);
+                self.report(kind, at, Some(seal_number), issued);
             }
         }
     }
 
     /// Matches Items that have lost or changed their Seals.
     fn match_remaining(&mut self) {
-        let by_element = MatchCriterion { key: id_key, is_like: is_same_element };
-        let by_id = MatchCriterion { key: id_key, is_like: is_same_id };
-        let by_part = MatchCriterion { key: part_key, is_like: is_same_part };
-        for likeness in [by_element, by_id, by_part] {
-            self.match_by(likeness);
-        }
+        self.match_by(id_key, is_same_element);
+        self.match_by(id_key, is_same_id);
+        self.match_by(part_key, is_same_part);
         // An Item at the position of the next issued Item, and of the same kind, is that Item in
         // altered form.
         let mut expected = 0;
-        for at in 0..self.call.items.len() {
-            if let Some(number) = self.known.get(at).copied().flatten() {
+        for (at, item) in self.call.items.iter().enumerate() {
+            if let Some(number) = self.matched(at) {
                 expected = number + 1;
                 continue;
             }
-            let Some(item) = self.call.items.get(at).filter(|item| requires_replay(item)) else {
+            if !requires_replay(item) {
                 continue;
-            };
+            }
             let next = self.given.iter().enumerate().skip(expected).find(|(number, given)| {
                 given.requires_replay()
                     && given.found.is_none()
-                    && is_same_kind(given.item, item)
+                    && is_same_kind(given.issued.item, item)
                     // Only a reply with other replayed parts can be altered, and only in its own
                     // message.
                     && self.is_partly_replayed(*number, item)
             });
-            let carries =
-                |item: &Item| !item.seals.is_empty() || matches!(item.body, Body::Thought(_));
             if let Some((number, _)) = next
                 && item.role == Role::Assistant
-                && carries(item)
                 && !self.carried.was_sent(item)
             {
                 self.join(at, number);
@@ -222,36 +205,32 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     /// of `item`.
     fn is_elsewhere(&self, number: usize, item: &Item) -> bool {
         let Some(given) = self.given.get(number) else { return false };
-        let is_beside = |(other_number, other): &(usize, &IssuedPart<'p>)| {
-            *other_number != number && other.item.place.message == given.item.place.message
-        };
-        let beside = self.reply_parts(number).filter(is_beside);
+        let message = given.issued.item.place.message;
+        let beside = self.reply_parts(number).filter(|(other_number, other)| {
+            *other_number != number && other.issued.item.place.message == message
+        });
         let found = beside.filter_map(|(_, other)| self.call.items.get(other.found?));
         let mut places = found.map(|found| found.place.message).peekable();
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
-    fn match_by(&mut self, likeness: MatchCriterion) {
+    /// Matches the remaining Items that are alike. Items that are alike have the same key.
+    fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
-            if let Some(key) = (likeness.key)(given.item).filter(|_| given.found.is_none()) {
+            if let Some(key) = key(given.issued.item).filter(|_| given.found.is_none()) {
                 places.entry(key).or_default().push(number);
             }
         }
         let mut from = 0;
-        for at in 0..self.call.items.len() {
-            let Some(item) = self.call.items.get(at) else { continue };
-            if item.role != Role::Assistant || self.known.get(at).is_some_and(Option::is_some) {
+        for (at, item) in self.call.items.iter().enumerate() {
+            if item.role != Role::Assistant || self.matched(at).is_some() {
                 continue;
             }
-            let Some(numbers) = (likeness.key)(item).and_then(|key| places.get(&key)) else {
-                continue;
-            };
+            let Some(numbers) = key(item).and_then(|key| places.get(&key)) else { continue };
             let fits = |number: &&usize| {
-                let given = self.given.get(**number);
-                given.is_some_and(|given| {
-                    given.found.is_none() && (likeness.is_like)(given.item, item)
-                })
+                let given = self.given.get(**number).filter(|given| given.found.is_none());
+                given.is_some_and(|given| is_like(given.issued.item, item))
             };
             // Prefer the issued order, because equal texts may occur more than once.
             let later = numbers.partition_point(|number| *number < from);
@@ -272,270 +251,228 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
     /// Reports a change for each matched and each unmatched Item that differs.
     fn judge(&mut self) {
-        for at in 0..self.call.items.len() {
-            match self.known.get(at).copied().flatten() {
-                Some(number) => self.check_matched(at, number),
-                None => self.check_unmatched(at),
+        for (at, item) in self.call.items.iter().enumerate() {
+            match self.matched(at) {
+                Some(number) => self.check_matched(at, item, number),
+                None => self.check_unmatched(at, item),
             }
         }
         self.check_order();
+        self.check_sibling_order();
         self.check_missing();
         self.changes.sort_by_key(|change| change.part.as_ref().map(|part| part.start));
     }
 
-    fn check_matched(&mut self, at: usize, number: usize) {
-        let (Some(item), Some(given)) = (self.call.items.get(at), self.given.get(number)) else {
-            return;
-        };
-        let given_item = given.item;
-        let issued = given.issued((!given_item.seals.is_empty()).then_some(0));
+    fn check_matched(&mut self, at: usize, item: &Item, number: usize) {
+        let Some(given) = self.given.get(number) else { return };
+        let issued = given.with_first_seal();
         if let Some(part) = self.place(at)
             && given.requires_replay()
         {
             let (message, stranger) = (item.place.message, self.foreign_part_before(at, number));
             self.matches.push(ReplayedItem { issued, part, message, stranger });
         }
-        for (seal_number, seal) in given_item.seals.iter().enumerate() {
-            let issued = IssuedItem { seal: Some(seal_number), ..issued };
+        for (seal_number, seal) in issued.item.seals.iter().enumerate() {
+            let issued = Some(IssuedItem { seal: Some(seal_number), ..issued });
             let back = item.seals.iter().position(|other| {
                 other.format == seal.format && other.attached.at == seal.attached.at
             });
             let back = back.or_else(|| (seal_number < item.seals.len()).then_some(seal_number));
             let Some(other) = back.and_then(|back| item.seals.get(back)) else {
-                self.report(ChangeKind::SealDropped, Some(at), None, Some(issued));
+                self.report(ChangeKind::SealDropped, at, None, issued);
                 continue;
             };
             let (was, is) = (seal.reveal_to_tenant(), other.reveal_to_tenant());
             if normal(was) == normal(is) {
                 if let Err(why) = seal.open_for(self.target, None) {
-                    self.report(ChangeKind::Foreign(why), Some(at), back, Some(issued));
+                    self.report(ChangeKind::Foreign(why), at, back, issued);
                 }
                 if was != is {
-                    self.report(ChangeKind::SealReencoded, Some(at), back, Some(issued));
+                    self.report(ChangeKind::SealReencoded, at, back, issued);
                 }
             } else if self.carried.issued(is) {
-                self.report(ChangeKind::SealMoved, Some(at), back, Some(issued));
+                self.report(ChangeKind::SealMoved, at, back, issued);
             } else {
-                let first = first_difference(was, is);
-                self.report(ChangeKind::SealAltered { first }, Some(at), back, Some(issued));
+                let first = was.iter().zip(is).take_while(|(was, is)| was == is).count();
+                self.report(ChangeKind::SealAltered { first }, at, back, issued);
             }
         }
-        if requires_replay(given_item) {
-            let is_elsewhere = self.is_elsewhere(number, item);
-            self.check_content(at, given_item, item, issued, is_elsewhere);
+        if requires_replay(issued.item)
+            && let Some(kind) = self.content_change(item, issued, number)
+        {
+            self.report(kind, at, None, Some(issued));
         }
         // Additional Seals. Seals of another part were already reported.
-        for (number, seal) in item.seals.iter().enumerate().skip(given_item.seals.len()) {
-            self.check_unissued(at, number, seal.reveal_to_tenant());
-        }
+        self.check_unissued(at, item, issued.item.seals.len());
     }
 
     /// Returns the first part before an Item in its message that is not a thought and that its
     /// reply did not contain before it.
     fn foreign_part_before(&self, at: usize, number: usize) -> Option<Range<usize>> {
         let message = self.call.items.get(at)?.place.message;
-        let (start, answer) = (at.checked_sub(1)?, self.given.get(number)?.exchange);
-        let before = (0..=start).rev().map_while(|before| {
-            let item = self.call.items.get(before)?;
-            (item.place.message == message).then_some((before, item))
-        });
+        let answer = self.given.get(number)?.issued.exchange;
+        let before = self.call.items.iter().enumerate().take(at).rev();
+        let before = before.take_while(|(_, item)| item.place.message == message);
         let is_stranger = |(before, item): &(usize, &Item)| {
-            let known = self.known.get(*before).copied().flatten();
-            let is_said = known.is_some_and(|known| {
-                known < number && self.given.get(known).is_some_and(|g| g.exchange == answer)
-            });
-            item.role == Role::Assistant && !matches!(item.body, Body::Thought(_)) && !is_said
+            let known = self.matched(*before).filter(|known| *known < number);
+            let known = known.and_then(|known| self.given.get(known));
+            let is_of_reply = known.is_some_and(|given| given.issued.exchange == answer);
+            item.role == Role::Assistant && !matches!(item.body, Body::Thought(_)) && !is_of_reply
         };
         before.filter(is_stranger).last().and_then(|(before, _)| self.place(before))
     }
 
-    /// Reports a Seal that neither a response nor an earlier request contained.
-    fn check_unissued(&mut self, at: usize, number: usize, seal: &[u8]) {
-        if !self.carried.contains_seal(seal) {
-            self.report(ChangeKind::Unissued, Some(at), Some(number), None);
+    /// Reports the Seals from `start` on that neither a response nor an earlier request contained.
+    fn check_unissued(&mut self, at: usize, item: &Item, start: usize) {
+        for (number, seal) in item.seals.iter().enumerate().skip(start) {
+            if !self.carried.contains_seal(seal.reveal_to_tenant()) {
+                self.report(ChangeKind::Unissued, at, Some(number), None);
+            }
         }
     }
 
-    /// Checks that a part still has the content its Seal was issued with.
-    fn check_content(
-        &mut self,
-        at: usize,
-        was: &Item,
+    /// Returns the change of a part that no longer has the content its Seal was issued with.
+    fn content_change(
+        &self,
         is: &Item,
         issued: IssuedItem<'p>,
-        is_elsewhere: bool,
-    ) {
+        number: usize,
+    ) -> Option<ChangeKind> {
+        let was = issued.item;
         if !is_same_kind(was, is) || self.is_on_other_part(was, is) {
-            self.report(ChangeKind::SealMoved, Some(at), None, Some(issued));
-            return;
+            return Some(ChangeKind::SealMoved);
         }
-        let (Some(before), Some(now)) = (was.visible(), is.visible()) else { return };
+        let (before, now) = (was.visible()?, is.visible()?);
         if before == now {
-            return;
+            return None;
         }
-        let is_other =
-            |given: &IssuedPart<'p>| !std::ptr::eq(given.item, was) && is_same_kind(given.item, is);
-        let others = || self.given.iter().filter(|given| is_other(given));
-        let text_of = |given: &IssuedPart<'p>| given.item.visible().unwrap_or_default().to_owned();
-        let holds_another =
-            others().any(|other| !text_of(other).is_empty() && now.contains(&text_of(other)));
-        let kind = if !before.is_empty() && now.contains(before) && holds_another {
+        let given = self.given.iter().map(|given| given.issued.item);
+        let others = given.filter(|item| !std::ptr::eq(*item, was) && is_same_kind(item, is));
+        let mut texts = others.map(|item| item.visible().unwrap_or_default());
+        let holds_another = texts.clone().any(|text| !text.is_empty() && now.contains(text));
+        Some(if !before.is_empty() && now.contains(before) && holds_another {
             ChangeKind::Merged
-        } else if is_elsewhere || others().any(|other| !now.is_empty() && text_of(other) == now) {
+        } else if self.is_elsewhere(number, is) || texts.any(|text| !now.is_empty() && text == now)
+        {
             ChangeKind::SealMoved
         } else {
             let first = before.chars().zip(now.chars()).take_while(|(a, b)| a == b).count();
             ChangeKind::TextEdited { first }
-        };
-        self.report(kind, Some(at), None, Some(issued));
+        })
     }
 
     /// Returns whether a Seal is on another part than the one it was issued with: a thought with
     /// another id, or another call of the conversation.
     fn is_on_other_part(&self, was: &Item, is: &Item) -> bool {
         let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
-        match &is.body {
-            Body::Thought(_) => id(was).zip(id(is)).is_some_and(|(was, is)| was != is),
-            Body::Call(_) => {
-                !is_same_part(was, is)
-                    && self.given.iter().any(|given| is_same_part(given.item, is))
-            }
-            Body::Text(_)
-            | Body::Media(_)
-            | Body::Result(_)
-            | Body::Hosted(_)
-            | Body::Compaction
-            | Body::Summary { .. }
-            | Body::Unknown => false,
+        if matches!(is.body, Body::Thought(_)) {
+            return id(was).zip(id(is)).is_some_and(|(was, is)| was != is);
         }
+        matches!(is.body, Body::Call(_))
+            && !is_same_part(was, is)
+            && self.given.iter().any(|given| is_same_part(given.issued.item, is))
     }
 
     /// Checks a part that matches no issued Item.
-    fn check_unmatched(&mut self, at: usize) {
-        let Some(item) = self.call.items.get(at) else { return };
+    fn check_unmatched(&mut self, at: usize, item: &Item) {
         if let Body::Text(text) = &item.body
             && item.role != Role::System
             && text.trim().len() > 8
         {
-            let is_thought = |given: &&IssuedPart<'p>| {
-                matches!(given.item.body, Body::Thought(_))
-                    && given.item.visible().is_some_and(|thought| {
-                        thought.trim().len() > 8 && says(text, thought.trim())
-                    })
+            let is_thought = |issued: &IssuedItem<'p>| {
+                let thought = issued.item.visible().unwrap_or_default().trim();
+                matches!(issued.item.body, Body::Thought(_))
+                    && thought.len() > 8
+                    && says(text, thought)
             };
-            if let Some(issued) = self.given.iter().find(is_thought).map(|given| given.issued(None))
-            {
-                self.report(ChangeKind::SaidAloud, Some(at), None, Some(issued));
+            let issued = self.given.iter().map(|given| given.issued).find(is_thought);
+            if issued.is_some() {
+                self.report(ChangeKind::SaidAloud, at, None, issued);
             }
             return;
         }
-        for (number, seal) in item.seals.iter().enumerate() {
-            self.check_unissued(at, number, seal.reveal_to_tenant());
-        }
+        self.check_unissued(at, item, 0);
     }
 
-    /// Reports parts that precede earlier issued parts, or are separated from the rest of their
-    /// Reply.
+    /// Reports parts that precede earlier issued parts.
     fn check_order(&mut self) {
-        let found: Vec<(usize, usize)> = self
-            .known
-            .iter()
-            .enumerate()
-            .filter_map(|(at, number)| Some((at, (*number)?)))
-            .filter(|(_, number)| self.given.get(*number).is_some_and(IssuedPart::requires_replay))
-            .collect();
         let mut highest = None;
-        for (at, number) in found {
-            let Some(given) = self.given.get(number) else { continue };
-            let issued = given.issued(None);
-            if highest.is_some_and(|highest| number < highest) {
-                self.report(ChangeKind::Reordered, Some(at), None, Some(issued));
+        for at in 0..self.known.len() {
+            let number = self.matched(at);
+            let given = number.and_then(|number| self.given.get(number));
+            let Some(given) = given.filter(|given| given.requires_replay()) else { continue };
+            let issued = Some(given.issued);
+            if number < highest {
+                self.report(ChangeKind::Reordered, at, None, issued);
             }
-            highest = highest.max(Some(number));
+            highest = highest.max(number);
         }
-        self.check_sibling_order();
     }
 
     /// Reports thoughts that follow a part of their Reply that they preceded when issued, and
     /// thoughts in another message than the rest of their Reply.
     fn check_sibling_order(&mut self) {
         let mut reports = Vec::new();
+        let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
         for (number, given) in self.given.iter().enumerate() {
             let (Some(at), true) = (given.found, given.requires_replay()) else { continue };
-            let siblings = self.reply_parts(number);
-            for (other_number, other) in siblings.filter(|(_, other)| !other.requires_replay()) {
-                let Some(other_at) = other.found else { continue };
-                if (number < other_number) != (at < other_at) {
-                    reports.push((ChangeKind::Reordered, at, given.issued(None)));
-                    break;
-                }
-            }
-            let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
-            let was_one =
-                |other: &IssuedPart<'p>| other.item.place.message == given.item.place.message;
-            let is_apart = self.reply_parts(number).any(|(_, other)| {
-                was_one(other)
-                    && other.found.is_some_and(|other_at| message(other_at) != message(at))
+            let parts = self.reply_parts(number);
+            let found = parts.filter_map(|(number, part)| Some((number, part, part.found?)));
+            let found: Vec<_> = found.collect();
+            let is_swapped = found.iter().any(|(other, part, other_at)| {
+                !part.requires_replay() && (number < *other) != (at < *other_at)
             });
-            if is_apart {
-                reports.push((ChangeKind::PartMoved, at, given.issued(None)));
-            }
+            let is_apart = found.iter().any(|(_, part, other_at)| {
+                part.issued.item.place.message == given.issued.item.place.message
+                    && message(*other_at) != message(at)
+            });
+            let kinds = [(is_swapped, ChangeKind::Reordered), (is_apart, ChangeKind::PartMoved)];
+            let kinds = kinds.into_iter().filter(|(applies, _)| *applies);
+            reports.extend(kinds.map(|(_, kind)| (kind, at, given.issued)));
         }
         for (kind, at, issued) in reports {
             let part = self.place(at);
             if !self.changes.iter().any(|change| change.kind == kind && change.part == part) {
-                self.report(kind, Some(at), None, Some(issued));
+                self.report(kind, at, None, Some(issued));
             }
         }
     }
 
     /// Reports missing parts of replies that are otherwise replayed.
     fn check_missing(&mut self) {
-        let mut gone = Vec::new();
-        for (number, given) in self.given.iter().enumerate() {
-            if given.found.is_some() || !given.requires_replay() {
-                continue;
-            }
-            let last = self.reply_parts(number).filter_map(|(_, other)| other.found).max();
-            if let Some(last) = last {
-                gone.push((last, given.issued((!given.item.seals.is_empty()).then_some(0))));
-            }
-        }
-        for (near, issued) in gone {
+        let missing = self.given.iter().enumerate();
+        let missing = missing.filter(|(_, given)| given.found.is_none() && given.requires_replay());
+        let missing = missing.filter_map(|(number, given)| {
+            let near = self.reply_parts(number).filter_map(|(_, other)| other.found).max()?;
             let (is_current, is_latest) = self.turn_position(near);
-            self.changes.push(Change {
-                kind: ChangeKind::PartDropped,
-                part: None,
-                seal: None,
-                issued: Some(issued),
-                is_current,
-                is_latest,
-                is_placed: true,
-            });
-        }
+            let issued = Some(given.with_first_seal());
+            let (kind, part, seal) = (ChangeKind::PartDropped, None, None);
+            Some(Change { kind, part, seal, issued, is_current, is_latest, is_placed: true })
+        });
+        let missing: Vec<_> = missing.collect();
+        self.changes.extend(missing);
     }
 
     /// Returns all Items of the same Reply with their indexes.
     fn reply_parts(&self, number: usize) -> impl Iterator<Item = (usize, &IssuedPart<'p>)> {
-        let given = self.given.get(number);
-        let start = number - given.map_or(0, |given| given.index);
-        let is_same = move |(_, other): &(usize, &IssuedPart<'p>)| {
-            given.is_some_and(|given| other.exchange == given.exchange)
-        };
-        self.given.iter().enumerate().skip(start).take_while(is_same)
+        let issued = self.given.get(number).map(|given| given.issued);
+        let start = number - issued.map_or(0, |issued| issued.index);
+        let parts = self.given.iter().enumerate().skip(start);
+        let exchange = issued.map(|issued| issued.exchange);
+        parts.take_while(move |(_, other)| Some(other.issued.exchange) == exchange)
     }
 
     fn report(
         &mut self,
         kind: ChangeKind,
-        at: Option<usize>,
+        at: usize,
         seal: Option<usize>,
         issued: Option<IssuedItem<'p>>,
     ) {
-        let part = at.and_then(|at| self.place(at));
-        let seal = at.zip(seal).and_then(|(at, seal)| self.seal_range(at, seal));
-        let (is_current, is_latest) = at.map_or((false, false), |at| self.turn_position(at));
-        let is_placed = kind != ChangeKind::Unissued || at.is_some_and(|at| self.is_placed(at));
+        let part = self.place(at);
+        let seal = seal.and_then(|seal| self.seal_range(at, seal));
+        let (is_current, is_latest) = self.turn_position(at);
+        let is_placed = kind != ChangeKind::Unissued || self.is_placed(at);
         self.changes.push(Change { kind, part, seal, issued, is_current, is_latest, is_placed });
     }
 
@@ -552,11 +489,11 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         let json = |item: &Item| item.native.as_ref().map(|native| native.json.clone());
         let is_same = |(was, is): (&Item, &Item)| was.role == is.role && json(was) == json(is);
         self.prior.exchanges().iter().filter(|exchange| exchange.reply.is_some()).any(|exchange| {
-            let Some(asked) = exchange.call.as_ref().map(|call| &call.items) else { return false };
-            let answer = items.get(asked.len()..=at).unwrap_or_default();
+            let Some(sent) = exchange.call.as_ref().map(|call| &call.items) else { return false };
+            let answer = items.get(sent.len()..=at).unwrap_or_default();
             !answer.is_empty()
                 && answer.iter().all(|item| item.role == Role::Assistant)
-                && asked.iter().zip(items).all(is_same)
+                && sent.iter().zip(items).all(is_same)
         })
     }
 
@@ -575,9 +512,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     fn seal_range(&self, at: usize, seal: usize) -> Option<Range<usize>> {
         let item = self.call.items.get(at)?;
         let (native, seal) = (item.native.as_ref()?, item.seals.get(seal)?);
-        let base = range_in(self.tree.bytes(), native.json.bytes())?.start;
-        let inner = native.json.tree();
-        let range = inner.root().at(&seal.attached.at)?.range();
+        let base = self.place(at)?.start;
+        let range = native.json.tree().root().at(&seal.attached.at)?.range();
         Some(base + range.start..base + range.end)
     }
 }
@@ -588,10 +524,6 @@ fn says(text: &str, thought: &str) -> bool {
     let text = text.trim();
     let is_as_long = (thought.len()..thought.len() + 64).contains(&text.len());
     is_as_long && text.contains(thought)
-}
-
-fn first_difference(was: &[u8], is: &[u8]) -> usize {
-    was.iter().zip(is).take_while(|(was, is)| was == is).count()
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 
 use std::ops::Range;
 
-use throughline_core::{Seal, Target};
+use throughline_core::{Call, Digest, Target};
 use throughline_json::{Node, Tree};
 
 use crate::audit::Transcript;
-use crate::audit::compare::{PrefixChange, ReorderedElement};
+use crate::audit::compare::{PrefixChange, ReorderedElement, opens_all};
 use crate::audit::match_issued::ReplayedItem;
+use crate::draft::is_same_endpoint;
 use crate::prefix::PrefixHasher;
 
 /// Returns the first element that changed since a replayed thought was issued.
@@ -29,39 +30,34 @@ pub(super) fn changed<'p>(
         let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
         // Skip families without prefix binding, and Seals that the model does not read and
         // therefore does not verify.
-        let is_read = |seal: &Seal| seal.open_for(target, None).is_ok();
-        if !exchange.asked.target.profile.bound.prefix
-            || !found.issued.item.seals.iter().all(is_read)
-        {
+        if !exchange.asked.target.profile.bound.prefix || !opens_all(found.issued.item, target) {
             return None;
         }
+        let change = |element, place| {
+            let (part, issued) = (found.part.clone(), found.issued);
+            Some(PrefixChange { element, place, part, issued })
+        };
+        let names = transcript.codec.prefix_members();
         if let Some(place) = &found.stranger {
-            let member = transcript.codec.prefix_members().last().unwrap_or(&"messages");
-            return Some(PrefixChange {
-                element: format!("{member}.{}", found.message),
-                place: Some(place.clone()),
-                part: found.part.clone(),
-                issued: found.issued,
-            });
+            let member = names.last().unwrap_or(&"messages");
+            return change(format!("{member}.{}", found.message), Some(place.clone()));
         }
         if !is_first {
             return None;
         }
-        let before = exchange.call.as_ref()?.source_on(&transcript.codec.wire())?;
-        let before = Tree::parse(before.request.body.clone()).ok()?;
-        let names = transcript.codec.prefix_members();
+        let before = source_tree(transcript, exchange.call.as_ref()?)?;
         let (element, place) =
             names.iter().find_map(|name| differs(name, before.root(), tree.root()))?;
         // Elements after the thought did not exist when it was issued.
         let is_before = place.as_ref().is_none_or(|place| place.start < found.part.start)
             || !names.last().is_some_and(|last| element.starts_with(last));
-        is_before.then(|| PrefixChange {
-            element,
-            place,
-            part: found.part.clone(),
-            issued: found.issued,
-        })
+        if is_before { change(element, place) } else { None }
     })
+}
+
+/// Returns the body of an earlier request, if it was on the same wire.
+fn source_tree(transcript: &Transcript<'_>, call: &Call) -> Option<Tree> {
+    Tree::parse(call.source_on(&transcript.codec.wire())?.request.body.clone()).ok()
 }
 
 /// Returns the first element that equals the one in the last request except for its member order.
@@ -73,18 +69,14 @@ pub(super) fn reordered(
 ) -> Option<ReorderedElement> {
     let exchange = transcript.prior.exchanges().iter().rfind(|exchange| exchange.call.is_some())?;
     let (was, is) = (&exchange.asked.target.origin, &target.origin);
-    let is_same = was.provider == is.provider
-        && was.endpoint == is.endpoint
-        && was.account == is.account
-        && was.asked == is.asked;
-    let last = exchange.call.as_ref().filter(|_| is_same)?;
-    let before =
-        Tree::parse(last.source_on(&transcript.codec.wire())?.request.body.clone()).ok()?;
+    let is_same = is_same_endpoint(was, is) && was.account == is.account && was.asked == is.asked;
+    let before = source_tree(transcript, exchange.call.as_ref().filter(|_| is_same)?)?;
     transcript.codec.prefix_members().iter().find_map(|name| {
-        let (was, is) = (elements(before.root(), name), elements(tree.root(), name));
-        let mut pairs = was.into_iter().zip(is);
-        let (was, is) = pairs
-            .find(|(was, is)| digest(*was) != digest(*is) && was.canonical() == is.canonical())?;
+        let mut pairs = elements(before.root(), name).into_iter().zip(elements(tree.root(), name));
+        let (was, is) = pairs.find(|(was, is)| {
+            let exact = PrefixHasher::new;
+            digest(exact(), *was) != digest(exact(), *is) && was.canonical() == is.canonical()
+        })?;
         Some(ReorderedElement { place: is.range(), before: was.json() })
     })
 }
@@ -120,24 +112,20 @@ pub(crate) fn differs(
     let may_grow = matches!(name, "messages" | "contents" | "input");
     let element = |index: usize| if is_list { format!("{name}.{index}") } else { name.to_owned() };
     for (index, was) in was.iter().enumerate() {
-        match is.get(index) {
-            Some(is) if semantic_digest(*was) == semantic_digest(*is) => {}
-            Some(is) => return Some((element(index), Some(is.range()))),
-            None => return Some((element(index), None)),
+        let is = is.get(index);
+        if is.is_none_or(|is| semantic_digest(*was) != semantic_digest(*is)) {
+            return Some((element(index), is.map(|is| is.range())));
         }
     }
     let added = is.get(was.len()).filter(|_| !may_grow)?;
     Some((element(was.len()), Some(added.range())))
 }
 
-fn semantic_digest(node: Node<'_>) -> [u8; 32] {
-    let mut prefix = PrefixHasher::semantic();
-    prefix.update("", &node.json());
-    prefix.digest()
+fn semantic_digest(node: Node<'_>) -> Digest {
+    digest(PrefixHasher::semantic(), node)
 }
 
-fn digest(node: Node<'_>) -> [u8; 32] {
-    let mut prefix = PrefixHasher::new();
-    prefix.update("", &node.json());
-    prefix.digest()
+fn digest(mut hasher: PrefixHasher, node: Node<'_>) -> Digest {
+    hasher.update("", &node.json());
+    hasher.digest()
 }

@@ -14,9 +14,9 @@ pub(super) struct PriorContent {
     /// Seals in earlier responses.
     issued: HashSet<Vec<u8>>,
     /// Keys of the thoughts in earlier requests.
-    recalled: HashSet<u64>,
+    thoughts: HashSet<u64>,
     /// Keys of the model's other output.
-    said: HashSet<u64>,
+    outputs: HashSet<u64>,
 }
 
 impl PriorContent {
@@ -28,8 +28,8 @@ impl PriorContent {
         Self {
             sent: calls().flat_map(seals).collect(),
             issued: replies().flat_map(seals).collect(),
-            recalled: calls().filter(|item| is_thought(item)).filter_map(part_key).collect(),
-            said: models.filter_map(output_key).collect(),
+            thoughts: calls().filter(|item| is_thought(item)).filter_map(part_key).collect(),
+            outputs: models.filter_map(output_key).collect(),
         }
     }
 
@@ -49,13 +49,13 @@ impl PriorContent {
     pub(super) fn was_sent(&self, item: &Item) -> bool {
         let is_plain = is_thought(item) && item.seals.is_empty();
         let thought = part_key(item).filter(|_| is_plain);
-        thought.is_some_and(|thought| self.recalled.contains(&thought))
+        thought.is_some_and(|thought| self.thoughts.contains(&thought))
             || seals(item).any(|seal| self.sent.contains(&seal))
     }
 
     /// Returns whether the model produced output with this key.
     pub(super) fn has_output(&self, key: u64) -> bool {
-        self.said.contains(&key)
+        self.outputs.contains(&key)
     }
 }
 

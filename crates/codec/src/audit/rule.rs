@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use serde::Deserialize;
 use throughline_core::{Target, Wire};
-use throughline_json::Node;
+use throughline_json::{Node, words};
 
-use crate::audit::fix::Fix;
+use crate::audit::fix::{Edit, Fix};
 
 /// One reason for which a provider rejects or degrades a request.
 #[derive(Debug)]
@@ -38,26 +38,18 @@ pub struct Rule {
     pub example: Example,
 }
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Severity {
-    /// Informational.
-    Note,
-    /// The request is accepted, but reasoning is lost, the model refuses to answer, or caches miss.
-    Degrade,
-    /// The provider returns an HTTP error.
-    Refuse,
-}
-
-impl Severity {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Degrade => "degrade",
-            Severity::Refuse => "refuse",
-        }
+words! {
+    /// The severity of a finding.
+    #[derive(PartialOrd, Ord, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    Severity {
+        /// Informational.
+        Note = "note",
+        /// The request is accepted, but reasoning is lost, the model refuses to answer, or caches
+        /// miss.
+        Degrade = "degrade",
+        /// The provider returns an HTTP error.
+        Refuse = "refuse",
     }
 }
 
@@ -95,35 +87,23 @@ impl Source {
     }
 }
 
-/// The kind of evidence, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SourceKind {
-    /// Recorded traffic.
-    Recorded,
-    /// The type definitions of the vendor's own client.
-    Types,
-    /// Vendor documentation.
-    Documentation,
-    /// A public issue report.
-    Issue,
-    /// The source of a public client.
-    Client,
-    /// A secondary page, which justifies only a note.
-    Secondary,
-}
-
-impl SourceKind {
-    /// Returns the name used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SourceKind::Recorded => "recorded",
-            SourceKind::Types => "types",
-            SourceKind::Documentation => "documentation",
-            SourceKind::Issue => "issue",
-            SourceKind::Client => "client",
-            SourceKind::Secondary => "secondary",
-        }
+words! {
+    /// The kind of evidence, strongest first.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    SourceKind {
+        /// Recorded traffic.
+        Recorded = "recorded",
+        /// The type definitions of the vendor's own client.
+        Types = "types",
+        /// Vendor documentation.
+        Documentation = "documentation",
+        /// A public issue report.
+        Issue = "issue",
+        /// The source of a public client.
+        Client = "client",
+        /// A secondary page, which justifies only a note.
+        Secondary = "secondary",
     }
 }
 
@@ -211,6 +191,13 @@ impl Finding {
         self
     }
 
+    /// Sets the expected provider error of a rejection. A finding of lower severity has none.
+    #[must_use]
+    pub fn with_rejection_error(mut self, error: impl Into<Cow<'static, str>>) -> Self {
+        self.provider_error = (self.severity == Severity::Refuse).then(|| error.into());
+        self
+    }
+
     /// Sets advice that replaces the rule's advice.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<Cow<'static, str>>) -> Self {
@@ -223,5 +210,17 @@ impl Finding {
     pub fn with_auto_fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
         self.auto_fix = fix.into();
         self
+    }
+
+    /// Sets an automatic fix that makes these edits; `what` describes their effect.
+    #[must_use]
+    pub fn fixed_by(self, what: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
+        self.with_auto_fix(Fix::new(what, edits))
+    }
+
+    /// Sets an automatic fix that removes an element or a member.
+    #[must_use]
+    pub fn fixed_by_removing(self, node: Node<'_>, what: impl Into<String>) -> Self {
+        self.with_auto_fix(Fix::removal(node, what))
     }
 }

@@ -61,31 +61,32 @@ impl ReasoningSummary {
         case: &AuditContext<'_>,
         audit: &ReplayAudit,
     ) -> Vec<ReplayViolation> {
-        let here = self.at(&finding.range);
-        match breach {
-            ViolationKind::Missing => vec![missing(case.profile(), audit)],
+        let mut here = self.at(&finding.range);
+        let first = match breach {
+            ViolationKind::Missing => Some(missing(case.profile(), audit)),
             ViolationKind::UnsignedCall => {
                 let call = call_of(case.node_at(&finding.range));
-                vec![ReplayViolation::UnsignedCall { call }]
+                Some(ReplayViolation::UnsignedCall { call })
             }
             ViolationKind::Fragmented => {
-                here.skip(1).map(|each| ReplayViolation::Fragmented { item: each.number }).collect()
+                let rest = here.skip(1);
+                return rest.map(|e| ReplayViolation::Fragmented { item: e.number }).collect();
             }
-            ViolationKind::Foreign => {
-                first_violation(here, |item, format, _| ReplayViolation::Foreign { item, format })
+            ViolationKind::Foreign | ViolationKind::Invalid | ViolationKind::Unsigned => {
+                here.next().map(|element| {
+                    let (item, format) = (element.number, element.format.clone());
+                    match breach {
+                        ViolationKind::Foreign => ReplayViolation::Foreign { item, format },
+                        // An empty Seal counts as missing.
+                        ViolationKind::Invalid if element.is_signed => {
+                            ReplayViolation::Invalid { item, format }
+                        }
+                        _ => ReplayViolation::Unsigned { item, format },
+                    }
+                })
             }
-            ViolationKind::Invalid => first_violation(here, |item, format, is_signed| {
-                // An empty Seal counts as missing.
-                if is_signed {
-                    ReplayViolation::Invalid { item, format }
-                } else {
-                    ReplayViolation::Unsigned { item, format }
-                }
-            }),
-            ViolationKind::Unsigned => {
-                first_violation(here, |item, format, _| ReplayViolation::Unsigned { item, format })
-            }
-        }
+        };
+        first.into_iter().collect()
     }
 
     /// Returns the elements that overlap a range.
@@ -94,16 +95,6 @@ impl ReasoningSummary {
         let behind = self.elements.get(before..).unwrap_or_default();
         behind.iter().take_while(|each| each.place.start < place.end)
     }
-}
-
-/// Returns the violation of the first element, if there is one.
-fn first_violation<'e>(
-    mut elements: impl Iterator<Item = &'e ReasoningElement>,
-    violation: fn(usize, ReasoningFormat, bool) -> ReplayViolation,
-) -> Vec<ReplayViolation> {
-    let first = elements.next();
-    let violated = first.map(|it| violation(it.number, it.format.clone(), it.is_signed));
-    violated.into_iter().collect()
 }
 
 /// Returns the violation for missing reasoning. The documents define a separate one for strict

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use throughline_core::{Call, Event, Reply, Request, Target};
 
+use crate::draft::is_same_endpoint;
 use crate::events::StreamDecoder;
 use crate::frame::Framing;
 use crate::{Codec, CodecError, DecodeContext};
@@ -50,11 +51,10 @@ impl PriorExchanges {
     pub(super) fn has_issued(&self, seal: &[u8], target: &Target) -> bool {
         let is_own = |exchange: &&Exchange| {
             let (was, now) = (&exchange.asked.target.origin, &target.origin);
-            was.provider == now.provider
-                && was.endpoint == now.endpoint
-                && was.account == now.account
+            is_same_endpoint(was, now) && was.account == now.account
         };
-        let replies = self.exchanges.iter().filter(is_own).filter_map(|said| said.reply.as_ref());
+        let replies =
+            self.exchanges.iter().filter(is_own).filter_map(|exchange| exchange.reply.as_ref());
         let mut seals = replies.flat_map(|reply| &reply.items).flat_map(|item| &item.seals);
         seals.any(|issued| **issued.reveal_to_tenant() == *seal)
     }
@@ -100,18 +100,11 @@ impl PriorExchanges {
         let mut events = decoder.push(bytes)?;
         events.extend(decoder.finish()?);
         for event in events {
-            match event {
-                Event::Ended(reply) => {
-                    self.answer(asked, *reply);
-                    return Ok(());
-                }
-                Event::Failed(failure) => return Err(CodecError::Provider(Box::new(failure))),
-                Event::Began { .. }
-                | Event::Opened { .. }
-                | Event::Delta { .. }
-                | Event::Closed { .. }
-                | Event::Usage(_)
-                | Event::Alien(_) => {}
+            if let Event::Ended(reply) = event {
+                self.answer(asked, *reply);
+                break;
+            } else if let Event::Failed(failure) = event {
+                return Err(CodecError::Provider(Box::new(failure)));
             }
         }
         Ok(())

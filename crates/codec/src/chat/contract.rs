@@ -19,22 +19,18 @@ use throughline_core::{
 };
 
 use crate::audit::{AuditContext, Findings};
-use crate::chat::contract::replay_history::ChatReplayHistory;
-use crate::chat::contract::view::{ChatFindings, ChatRequest};
-
 pub(super) use crate::chat::contract::rules::RULES;
+use crate::chat::contract::view::ChatRequest;
 
 /// Reports everything in the request that the endpoint would reject.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ChatRequest::new(case);
-    let past = ChatReplayHistory::of(&view);
-    let mut report = ChatFindings::new(case.target(), findings);
-    fields::count_reasoning(&view, &mut report);
-    settings::check(&view, &mut report);
-    calls::check(&view, &mut report);
-    fields::check(&view, &past, &mut report);
-    details::check(&view, &past, &mut report);
-    replay_history::check(&view, &past, &mut report);
+    view.count_reasoning(findings);
+    view.check_settings(findings);
+    calls::check(&view, findings);
+    view.check_fields(findings);
+    view.check_details(findings);
+    view.check_changes(findings);
 }
 
 /// Returns the member in which an endpoint expects reasoning as one string.
@@ -111,84 +107,42 @@ fn is_openai(target: &Target) -> bool {
 }
 
 /// Members that all chat endpoints share, besides those that fields of the Call represent.
-const COMMON_MEMBERS: [&str; 8] = [
-    "frequency_penalty",
-    "logit_bias",
-    "logprobs",
-    "n",
-    "presence_penalty",
-    "seed",
-    "stream_options",
-    "top_logprobs",
-];
+const COMMON_MEMBERS: &str = "frequency_penalty logit_bias logprobs n presence_penalty seed \
+    stream_options top_logprobs";
 /// Additional members of OpenAI.
-const OPENAI: [&str; 15] = [
-    "audio",
-    "function_call",
-    "functions",
-    "metadata",
-    "modalities",
-    "prediction",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "user",
-    "verbosity",
-    "web_search_options",
-    "response_format",
-];
-const MISTRAL: [&str; 8] = [
-    "frequency_penalty",
-    "metadata",
-    "n",
-    "prediction",
-    "presence_penalty",
-    "prompt_mode",
-    "random_seed",
-    "safe_prompt",
-];
-const OLLAMA_MEMBERS: [&str; 3] = ["keep_alive", "logprobs", "top_logprobs"];
+const OPENAI_MEMBERS: &str = "audio function_call functions metadata modalities prediction \
+    prompt_cache_key prompt_cache_retention safety_identifier service_tier store user verbosity \
+    web_search_options response_format";
+const MISTRAL_MEMBERS: &str = "frequency_penalty metadata n prediction presence_penalty prompt_mode \
+    random_seed safe_prompt";
+const OLLAMA_MEMBERS: &str = "keep_alive logprobs top_logprobs";
 /// Members that only routers have: upstream selection and additions.
-const ROUTER_MEMBERS: [&str; 9] = [
-    "models",
-    "plugins",
-    "provider",
-    "providerOptions",
-    "route",
-    "session_id",
-    "trace",
-    "transforms",
-    "usage",
-];
+const ROUTER_MEMBERS: &str =
+    "models plugins provider providerOptions route session_id trace transforms usage";
 
 /// Returns whether an endpoint accepts a setting that was written for another endpoint.
 pub(super) fn accepts_extra(from: &Target, to: &Target, key: &str) -> bool {
     let (was, now) = (from.provider.dialect.channel, to.provider.dialect.channel);
+    let is_in = |members: &str| members.split_ascii_whitespace().any(|member| member == key);
     match now {
-        ReasoningChannel::None => COMMON_MEMBERS.contains(&key) || OPENAI.contains(&key),
-        ReasoningChannel::Chunks => MISTRAL.contains(&key),
-        ReasoningChannel::Thinking => OLLAMA_MEMBERS.contains(&key),
+        ReasoningChannel::None => is_in(COMMON_MEMBERS) || is_in(OPENAI_MEMBERS),
+        ReasoningChannel::Chunks => is_in(MISTRAL_MEMBERS),
+        ReasoningChannel::Thinking => is_in(OLLAMA_MEMBERS),
         // These endpoints accept any member, so only members known to be specific to another
         // endpoint are dropped.
         ReasoningChannel::AsEmitted | ReasoningChannel::Details => match was {
-            ReasoningChannel::Details => {
-                now == ReasoningChannel::Details || !ROUTER_MEMBERS.contains(&key)
-            }
-            ReasoningChannel::Thinking => !matches!(key, "options" | "keep_alive"),
-            ReasoningChannel::Chunks => {
-                !matches!(key, "prompt_mode" | "random_seed" | "safe_prompt")
-            }
+            ReasoningChannel::Details => now == ReasoningChannel::Details || !is_in(ROUTER_MEMBERS),
+            ReasoningChannel::Thinking => !is_in("options keep_alive"),
+            ReasoningChannel::Chunks => !is_in("prompt_mode random_seed safe_prompt"),
             ReasoningChannel::AsEmitted
             | ReasoningChannel::None
             | ReasoningChannel::ReasoningContent
             | ReasoningChannel::Reasoning
-            | ReasoningChannel::Tags => !matches!(key, "enable_search" | "search_options"),
+            | ReasoningChannel::Tags => !is_in("enable_search search_options"),
         },
         ReasoningChannel::ReasoningContent
         | ReasoningChannel::Reasoning
-        | ReasoningChannel::Tags => COMMON_MEMBERS.contains(&key),
+        | ReasoningChannel::Tags => is_in(COMMON_MEMBERS),
     }
 }
 

@@ -4,17 +4,15 @@
 use throughline_core::{Body, Direction, Item, Mode, Reply};
 use throughline_json::{self as json, Json};
 
-use crate::audit::{Change, ChangeKind, Edit, Fix};
+use crate::audit::{Change, ChangeKind, Edit, Fix, IssuedItem, opens_all};
 use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeTurn};
 
 impl<'c> Inspection<'_, 'c, '_> {
     /// Returns an issued thought in request form, if this target may receive it.
     pub(super) fn issued_block(&self, item: &Item) -> Option<Json> {
-        let native = item.native_on(&self.book.signature_missing.wire)?;
-        let is_open =
-            |seal: &throughline_core::Seal| seal.open_for(self.case.target(), None).is_ok();
-        let may_go = !item.seals.is_empty() && item.seals.iter().all(is_open);
+        let native = item.native_on(&self.book.wire)?;
+        let may_go = !item.seals.is_empty() && opens_all(item, self.case.target());
         may_go.then(|| match native.side {
             Direction::Response => (self.book.project)(&native.json),
             Direction::Request => native.json.clone(),
@@ -36,7 +34,7 @@ impl<'c> Inspection<'_, 'c, '_> {
     ) -> Option<Fix> {
         let issued = self.issued_block(change?.issued?.item)?;
         let what = format!("restores the {} block as it was issued", block.type_name());
-        Some(Fix::new(what, [Edit::Replace(block.node.range(), issued)]))
+        Some(Fix::replacement(block.node, issued, what))
     }
 
     /// Removes blocks.
@@ -63,7 +61,7 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     /// Returns the edits that remove a message. If speakers must alternate, its neighbours are
     /// merged.
-    pub(super) fn message_removal_edits(&self, index: usize) -> Vec<Edit> {
+    fn message_removal_edits(&self, index: usize) -> Vec<Edit> {
         let messages = &self.view.messages;
         let Some(message) = messages.get(index).filter(|_| messages.len() > 1) else {
             return Vec::new();
@@ -102,15 +100,12 @@ impl<'c> Inspection<'_, 'c, '_> {
             parts.extend(found.map(|block| block.node.json()));
         }
         let what = "restores the thinking blocks of this message as they were issued";
-        others
-            .iter()
-            .all(Option::is_none)
-            .then(|| Fix::new(what, [Edit::Replace(content.range(), json::array_of(&parts))]))
+        let is_complete = others.iter().all(Option::is_none);
+        is_complete.then(|| Fix::replacement(content, json::array_of(&parts), what))
     }
 
     /// Restores one missing thought next to the remaining parts of its response.
-    pub(super) fn restore_missing_fix(&self, change: &Change<'_>) -> Option<Fix> {
-        let issued = change.issued?;
+    pub(super) fn restore_missing_fix(&self, issued: IssuedItem<'_>) -> Option<Fix> {
         let home = self.message_of_reply(issued.reply)?;
         if let Some(fix) = self.restore_message_fix(home, issued.reply) {
             return Some(fix);
@@ -131,12 +126,13 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// texts, because texts may repeat.
     pub(super) fn message_of_reply(&self, reply: &Reply) -> Option<usize> {
         let last = |is_text: bool| {
-            let items =
-                reply.items.iter().filter(|item| matches!(item.body, Body::Text(_)) == is_text);
-            let items: Vec<&Item> = items.collect();
-            let said =
-                |block: &&ClaudeBlock<'c>| items.iter().any(|item| self.replays(block, item));
-            self.view.assistant_blocks().filter(said).last().map(|block| block.message)
+            let is_of_reply = |block: &&ClaudeBlock<'c>| {
+                let mut items = reply.items.iter();
+                items.any(|item| {
+                    matches!(item.body, Body::Text(_)) == is_text && self.replays(block, item)
+                })
+            };
+            self.view.assistant_blocks().filter(is_of_reply).last().map(|block| block.message)
         };
         last(false).or_else(|| last(true))
     }
@@ -145,13 +141,12 @@ impl<'c> Inspection<'_, 'c, '_> {
     pub(super) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
         let has_id = |id: Option<&str>| id.is_some_and(|id| block.id.is_some_and(|own| own.is(id)));
         let is_native = || {
-            let native = item.native_on(&self.book.signature_missing.wire);
-            let is_known =
-                !matches!(block.kind, ClaudeBlockKind::Other | ClaudeBlockKind::Compaction);
-            !is_known
-                && native.is_some_and(|native| {
-                    (self.book.project)(&native.json).is_equivalent_to(&block.node.json())
-                })
+            let is_opaque =
+                matches!(block.kind, ClaudeBlockKind::Other | ClaudeBlockKind::Compaction);
+            let native = item.native_on(&self.book.wire).filter(|_| is_opaque);
+            native.is_some_and(|native| {
+                (self.book.project)(&native.json).is_equivalent_to(&block.node.json())
+            })
         };
         match &item.body {
             Body::Thought(_) => item.seals.iter().any(|seal| {
@@ -165,11 +160,8 @@ impl<'c> Inspection<'_, 'c, '_> {
                 block.kind == ClaudeBlockKind::Call && has_id(call.wire_id.as_deref())
             }
             Body::Hosted(hosted) => {
-                let kind = if hosted.is_result {
-                    ClaudeBlockKind::HostedAnswer
-                } else {
-                    ClaudeBlockKind::HostedCall
-                };
+                let (call, answer) = (ClaudeBlockKind::HostedCall, ClaudeBlockKind::HostedAnswer);
+                let kind = if hosted.is_result { answer } else { call };
                 block.kind == kind && has_id(hosted.pairs.as_deref())
             }
             Body::Text(_)
@@ -183,7 +175,7 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     /// Disables thinking for a tool loop whose thinking is lost, as the provider recommends.
     pub(super) fn disable_thinking_fix(&self, turn: &ClaudeTurn) -> Option<Fix> {
-        let thinking = self.view.knobs.thinking?;
+        let thinking = self.view.settings.thinking?;
         let profile = self.case.profile();
         let off = if profile.supports_mode(Mode::Disabled) {
             Edit::Replace(thinking.range(), thinking_object("disabled"))
@@ -192,8 +184,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         } else {
             Edit::Remove(thinking.range())
         };
-        let rest: Vec<_> =
-            self.view.blocks_of_turn(turn).filter(|b| b.kind.is_thinking()).collect();
+        let blocks = self.view.blocks_of_turn(turn);
+        let rest: Vec<_> = blocks.filter(|block| block.kind.is_thinking()).collect();
         let mut edits = vec![off];
         edits.extend(self.removal_edits(&rest));
         Some(Fix::new("disables thinking until this tool loop ends", edits))
@@ -202,7 +194,5 @@ impl<'c> Inspection<'_, 'c, '_> {
 
 /// Returns a `thinking` object with only its type.
 pub(super) fn thinking_object(kind: &str) -> Json {
-    json::object(|o| {
-        o.string("type", kind);
-    })
+    object! { "type": kind }
 }

@@ -1,8 +1,10 @@
 //! Inspects one request with the Claude rules of its wire.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::LazyLock;
 
-use throughline_core::{ForcedTools, Profile, ReasoningFormat};
+use throughline_core::{ForcedTools, Profile, ReasoningFormat, Wire};
 use throughline_json::{Json, Node};
 
 use crate::audit::{AuditContext, Change, Finding, Findings, Rule, Severity};
@@ -11,28 +13,11 @@ use crate::claude::view::{ClaudeBlock, ClaudeRequest};
 
 /// The Claude rules as a wire names them, and the wire's error formats.
 pub(crate) struct ClaudeRules {
-    pub(crate) tool_loop_needs_thinking: &'static Rule,
-    pub(crate) signature_missing: &'static Rule,
-    pub(crate) signature_invalid: &'static Rule,
-    pub(crate) thinking_modified: &'static Rule,
-    pub(crate) thinking_dropped: &'static Rule,
-    pub(crate) prefix_changed: &'static Rule,
-    pub(crate) mode_not_supported: &'static Rule,
-    pub(crate) budget_too_small: &'static Rule,
-    pub(crate) budget_not_below_max_tokens: &'static Rule,
-    pub(crate) forced_tool_choice: &'static Rule,
-    pub(crate) effort_not_supported: &'static Rule,
-    pub(crate) sampling_fixed: &'static Rule,
-    pub(crate) prefill_refused: &'static Rule,
-    pub(crate) ends_in_thinking: &'static Rule,
-    pub(crate) block_unreadable: &'static Rule,
-    pub(crate) thought_as_text: &'static Rule,
-    pub(crate) tool_call_unanswered: &'static Rule,
-    /// Reports a changed Seal on a block other than a thought; `None` if the wire has no rule for
-    /// it.
-    pub(crate) sealed_content_changed: Option<&'static Rule>,
-    /// Wraps the model's error text as the provider returns it.
-    pub(crate) wraps: fn(&str) -> String,
+    pub(crate) wire: Wire,
+    /// All rules of the wire. A Claude rule has the same name on every wire: its id after the `/`.
+    pub(crate) rules: &'static LazyLock<Vec<&'static Rule>>,
+    /// The text that the provider puts before the model's error.
+    pub(crate) error_prefix: &'static str,
     /// Returns the error for calls of a message without results.
     pub(crate) unanswered: fn(usize, &str) -> String,
     /// Returns the error for a result without a call.
@@ -72,22 +57,20 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
                 changes.entry(part.start).or_insert(change);
             }
         }
-        Self {
-            view,
-            book,
-            case,
-            findings,
-            judged: HashSet::new(),
-            refused: BTreeSet::new(),
-            changes,
-        }
+        let (judged, refused) = (HashSet::new(), BTreeSet::new());
+        Self { view, book, case, findings, judged, refused, changes }
     }
 
     /// Applies all Claude rules to the request.
     pub(crate) fn run(&mut self) {
-        self.count();
+        let is_claude = claude::is_claude(self.case.target());
+        let format =
+            if is_claude { ReasoningFormat::AnthropicClaudeV1 } else { ReasoningFormat::unknown() };
+        for block in self.view.assistant_blocks().filter(|block| block.kind.is_thinking()) {
+            self.findings.count(block.node, &format, block.is_sealed());
+        }
         self.check_tool_pairs();
-        if claude::is_claude(self.case.target()) {
+        if is_claude {
             self.check_blocks();
             self.check_settings();
             self.check_replay();
@@ -95,17 +78,33 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         }
     }
 
-    fn count(&mut self) {
-        let is_claude = claude::is_claude(self.case.target());
-        let format =
-            if is_claude { ReasoningFormat::AnthropicClaudeV1 } else { ReasoningFormat::unknown() };
-        for block in self.view.assistant_blocks().filter(|block| block.kind.is_thinking()) {
-            self.findings.count(block.node, &format, block.is_sealed());
-        }
+    /// Creates a finding of the Claude rule with this name; `None` if the wire has no such rule.
+    pub(super) fn finding(
+        &self,
+        rule: &str,
+        place: Range<usize>,
+        message: impl Into<String>,
+    ) -> Option<Finding> {
+        let is_named = |id: &str| id.split_once('/').is_some_and(|(_, name)| name == rule);
+        let rule = self.book.rules.iter().copied().find(|rule| is_named(rule.id))?;
+        Some(Finding::in_range(rule, place, message))
     }
 
-    /// Reports a finding for a block.
-    pub(crate) fn report(&mut self, block: &ClaudeBlock<'c>, finding: Finding) {
+    /// Creates a finding with the model's error text as the provider returns it.
+    pub(super) fn rejection(
+        &self,
+        rule: &str,
+        node: Node<'_>,
+        message: impl Into<String>,
+        error: impl AsRef<str>,
+    ) -> Option<Finding> {
+        let finding = self.finding(rule, node.range(), message)?;
+        Some(finding.with_provider_error(self.provider_error(error)))
+    }
+
+    /// Reports a finding for a block, if there is one.
+    pub(crate) fn report(&mut self, block: &ClaudeBlock<'c>, finding: impl Into<Option<Finding>>) {
+        let Some(finding) = finding.into() else { return };
         let start = block.node.range().start;
         self.judged.insert(start);
         if finding.severity == Severity::Refuse {
@@ -114,18 +113,18 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         self.findings.add(finding.with_path(block.path()));
     }
 
-    /// Reports a finding that does not concern a block.
-    pub(crate) fn add(&mut self, finding: Finding) {
-        self.findings.add(finding);
+    /// Reports findings that do not concern a block.
+    pub(crate) fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
     }
 
-    /// Returns whether the block at this offset already has a finding.
-    pub(crate) fn has_finding(&self, start: usize) -> bool {
-        self.judged.contains(&start)
+    /// Returns whether a block already has a finding.
+    pub(super) fn has_finding(&self, block: &ClaudeBlock<'_>) -> bool {
+        self.judged.contains(&block.node.range().start)
     }
 
     /// Returns whether a block in this range is rejected.
-    pub(crate) fn has_rejection_in(&self, place: &std::ops::Range<usize>) -> bool {
+    pub(super) fn has_rejection_in(&self, place: &Range<usize>) -> bool {
         self.refused.range(place.clone()).next().is_some()
     }
 
@@ -135,7 +134,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
     }
 
     /// Returns the model's error text as the provider returns it.
-    pub(crate) fn provider_error(&self, words: impl AsRef<str>) -> String {
-        (self.book.wraps)(words.as_ref())
+    pub(super) fn provider_error(&self, words: impl AsRef<str>) -> String {
+        format!("{}{}", self.book.error_prefix, words.as_ref())
     }
 }

@@ -22,25 +22,37 @@ const TEMPERATURE_WITH_ADAPTIVE: &str = "`temperature` may only be set to 1 when
 
 impl Inspection<'_, '_, '_> {
     pub(super) fn check_settings(&mut self) {
-        if self.check_mode() && self.view.knobs.thinking_mode() == ThinkingMode::Manual {
-            self.check_budget();
+        let (unsupported, view) = (self.check_mode(), self.view);
+        if unsupported.is_none() && view.settings.thinking_mode() == ThinkingMode::Manual {
+            self.extend(self.check_budget());
         }
-        self.check_tool_choice();
-        self.check_efforts();
-        self.check_sampling();
+        self.extend(unsupported);
+        self.extend(self.check_tool_choice());
+        // An unlisted model may support unlisted efforts.
+        if !claude::is_unlisted(self.case.profile()) {
+            let efforts = view.settings.efforts.iter();
+            let found: Vec<_> = efforts.filter_map(|effort| self.check_effort(*effort)).collect();
+            self.extend(found);
+        }
+        for (name, value) in &view.settings.sampling {
+            self.extend(self.check_sampling(name, *value));
+        }
     }
 
     /// Checks whether the model supports the requested thinking mode.
-    fn check_mode(&mut self) -> bool {
+    fn check_mode(&self) -> Option<Finding> {
         let profile = self.case.profile();
-        let Some(thinking) = self.view.knobs.thinking else { return true };
-        let Some(kind) = thinking.get("type") else { return true };
+        let thinking = self.view.settings.thinking?;
+        let kind = thinking.get("type")?;
         let word = kind.text().unwrap_or_default();
         // An unknown mode may be new, so it is not reported.
-        let Some(mode) = parse_mode(&word) else { return true };
+        let modes = [Mode::Enabled, Mode::Adaptive, Mode::Disabled, Mode::BetweenTools];
+        let mode = modes.into_iter().find(|mode| word_of(*mode) == word)?;
         if profile.modes.is_empty() || profile.supports_mode(mode) {
             return self.check_effort_for_mode(mode);
         }
+        let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
+        let message = format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken));
         // The error texts for the other modes are unknown.
         let error = match mode {
             Mode::Adaptive => Some("adaptive thinking is not supported on this model".to_owned()),
@@ -52,15 +64,10 @@ impl Inspection<'_, '_, '_> {
             }
             Mode::Enabled | Mode::Disabled | Mode::BetweenTools => None,
         };
-        let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
-        let message = format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken));
-        let finding = Finding::at(self.book.mode_not_supported, kind, message)
-            .with_auto_fix(self.nearest_mode_fix(thinking, mode));
-        self.add(match error {
-            Some(error) => finding.with_provider_error(self.provider_error(error)),
-            None => finding.without_provider_error(),
-        });
-        false
+        let finding = self.finding("mode-not-supported", kind.range(), message)?;
+        let provider_error = error.map(|error| self.provider_error(error).into());
+        let finding = Finding { provider_error, ..finding };
+        Some(finding.with_auto_fix(self.nearest_mode_fix(thinking, mode)))
     }
 
     /// Returns a fix that selects the nearest supported mode.
@@ -69,229 +76,178 @@ impl Inspection<'_, '_, '_> {
         let takes = |mode: Mode| profile.supports_mode(mode);
         let whole = |kind: &str| {
             let what = format!("uses `{kind}` thinking instead");
-            Fix::new(what, [Edit::Replace(thinking.range(), thinking_object(kind))])
+            Fix::replacement(thinking, thinking_object(kind), what)
         };
         match mode {
             Mode::Enabled | Mode::BetweenTools if takes(Mode::Adaptive) => {
                 let kind = Edit::Set(thinking.range(), "type".to_owned(), json::string("adaptive"));
-                let mut edits = vec![kind];
-                edits.extend(thinking.get("budget_tokens").map(|b| Edit::Remove(b.range())));
+                let budget = thinking.get("budget_tokens").map(|b| Edit::Remove(b.range()));
+                let edits: Vec<_> = [kind].into_iter().chain(budget).collect();
                 Fix::new("uses `adaptive` thinking instead", edits)
             }
             Mode::Adaptive if takes(Mode::Enabled) => {
-                let effort = self.view.knobs.efforts.first().and_then(|effort| effort.text());
+                let effort = self.view.settings.efforts.first().and_then(|effort| effort.text());
                 let budget = effort::budget(effort.as_deref()).max(MIN_BUDGET);
-                let manual = json::object(|o| {
-                    o.string("type", "enabled").number("budget_tokens", budget);
-                });
+                let manual = object! { "type": "enabled", "budget_tokens": budget };
                 let what = format!("uses thinking with a budget of {budget} tokens instead");
-                Fix::new(what, [Edit::Replace(thinking.range(), manual)])
+                Fix::replacement(thinking, manual, what)
             }
             Mode::Disabled if takes(Mode::BetweenTools) => whole("between_tools"),
             Mode::BetweenTools if takes(Mode::Disabled) => whole("disabled"),
             Mode::Enabled | Mode::Adaptive | Mode::Disabled | Mode::BetweenTools => {
-                Fix::new("omits `thinking`", [Edit::Remove(thinking.range())])
+                Fix::removal(thinking, "omits `thinking`")
             }
         }
     }
 
     /// Checks modes that are supported only up to some effort.
-    fn check_effort_for_mode(&mut self, mode: Mode) -> bool {
+    fn check_effort_for_mode(&self, mode: Mode) -> Option<Finding> {
         let note = match mode {
             Mode::Disabled => "disabled-up-to",
             Mode::BetweenTools => "between-tools-up-to",
-            Mode::Enabled | Mode::Adaptive => return true,
+            Mode::Enabled | Mode::Adaptive => return None,
         };
         let profile = self.case.profile();
-        let (Some(most), Some(effort)) = (profile.notes.get(note), self.view.knobs.efforts.first())
-        else {
-            return true;
-        };
+        let (most, effort) = (profile.notes.get(note)?, *self.view.settings.efforts.first()?);
         let word = effort.text().unwrap_or_default();
         if effort::effort_rank(&word) <= effort::effort_rank(most) {
-            return true;
+            return None;
         }
-        let message = format!(
-            "with `{}` thinking, {} supports efforts up to `{most}`",
-            word_of(mode),
-            profile.name,
-        );
-        let fix = Fix::new(
-            format!("uses effort `{most}` instead"),
-            [Edit::Replace(effort.range(), json::string(most))],
-        );
-        let finding = Finding::at(self.book.mode_not_supported, *effort, message)
+        let (name, mode_word) = (&profile.name, word_of(mode));
+        let message =
+            format!("with `{mode_word}` thinking, {name} supports efforts up to `{most}`");
+        let what = format!("uses effort `{most}` instead");
+        let finding = self
+            .finding("mode-not-supported", effort.range(), message)?
             .with_fix(format!("Use effort `{most}` or less, or omit `thinking`."))
-            .with_auto_fix(fix);
-        self.add(match mode {
-            Mode::Disabled => finding.with_provider_error(self.provider_error(format!(
+            .with_auto_fix(Fix::replacement(effort, json::string(most), what));
+        Some(if mode == Mode::Disabled {
+            finding.with_provider_error(self.provider_error(format!(
                 "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
                  '{most}' or below, or enable thinking."
-            ))),
-            Mode::Enabled | Mode::Adaptive | Mode::BetweenTools => finding.without_provider_error(),
-        });
-        false
+            )))
+        } else {
+            finding.without_provider_error()
+        })
     }
 
-    fn check_budget(&mut self) {
-        let knobs = &self.view.knobs;
-        let Some(thinking) = knobs.thinking else { return };
+    fn check_budget(&self) -> Option<Finding> {
+        let settings = &self.view.settings;
+        let thinking = settings.thinking?;
         let least = self.case.profile().budget.map_or(MIN_BUDGET, |budget| budget.min);
-        let path = "thinking.enabled.budget_tokens";
-        let set = |budget: u64| {
-            let edit = Edit::Set(thinking.range(), "budget_tokens".to_owned(), Json::from(budget));
-            Fix::new(format!("sets a budget of {budget} tokens"), [edit])
+        let too_small = |node: Node<'_>, message: String, problem: String| {
+            let error = format!("thinking.enabled.budget_tokens: {problem}");
+            let edit = Edit::Set(thinking.range(), "budget_tokens".to_owned(), Json::from(least));
+            let finding = self.rejection("budget-too-small", node, message, error)?;
+            Some(finding.fixed_by(format!("sets a budget of {least} tokens"), [edit]))
         };
         let Some(budget) = thinking.present("budget_tokens") else {
-            let error = self.provider_error(format!("{path}: Field required"));
-            let message = "`budget_tokens` is missing";
-            let finding = Finding::at(self.book.budget_too_small, thinking, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(set(least)));
-            return;
+            let message = "`budget_tokens` is missing".to_owned();
+            return too_small(thinking, message, "Field required".to_owned());
         };
-        let Some(tokens) = budget.u64() else { return };
+        let tokens = budget.u64()?;
         if tokens < least {
-            let error = self.provider_error(format!(
-                "{path}: Input should be greater than or equal to {least}"
-            ));
             let message = format!("{tokens} is below the minimum of {least}");
-            let finding = Finding::at(self.book.budget_too_small, budget, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(set(least)));
-            return;
+            let problem = format!("Input should be greater than or equal to {least}");
+            return too_small(budget, message, problem);
         }
-        let Some((place, most)) = knobs.max_tokens.and_then(|node| Some((node, node.u64()?)))
-        else {
-            return;
-        };
-        let is_interleaved = knobs.has_tools && knobs.has_beta(INTERLEAVED) == Some(true);
-        if tokens < most || is_interleaved {
-            return;
+        let (place, most) = settings.max_tokens.and_then(|node| Some((node, node.u64()?)))?;
+        let interleaves = settings.has_beta(INTERLEAVED);
+        if tokens < most || settings.has_tools && interleaves == Some(true) {
+            return None;
         }
-        let may_be_interleaved = knobs.has_tools && knobs.has_beta(INTERLEAVED).is_none();
-        let severity = if may_be_interleaved { Severity::Note } else { Severity::Refuse };
-        let error =
-            self.provider_error("`max_tokens` must be greater than `thinking.budget_tokens`.");
+        let may_interleave = settings.has_tools && interleaves.is_none();
+        let severity = if may_interleave { Severity::Note } else { Severity::Refuse };
+        let error = "`max_tokens` must be greater than `thinking.budget_tokens`.";
         let room = tokens.saturating_add(MIN_ANSWER_TOKENS);
-        let fix = Fix::new(
-            format!("raises the maximum number of tokens to {room}"),
-            [Edit::Replace(place.range(), Json::from(room))],
-        );
+        let what = format!("raises the maximum number of tokens to {room}");
         let message = format!("thinking and answer together have only {most} tokens");
-        let finding = Finding::at(self.book.budget_not_below_max_tokens, budget, message);
-        self.add(finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix));
+        let finding = self.rejection("budget-not-below-max-tokens", budget, message, error)?;
+        let fix = Fix::replacement(place, Json::from(room), what);
+        Some(finding.with_severity(severity).with_auto_fix(fix))
     }
 
-    fn check_tool_choice(&mut self) {
-        let knobs = &self.view.knobs;
-        let Some(choice) = knobs.choice.filter(|_| knobs.is_forced) else { return };
+    fn check_tool_choice(&self) -> Option<Finding> {
+        let settings = &self.view.settings;
+        let choice = settings.choice.filter(|_| settings.is_forced)?;
         let profile = self.case.profile();
         let rule = (self.book.forced_tools)(profile);
-        if !claude::rejects_tool_choice(profile, rule, knobs.thinking_mode(), &ToolChoice::Any) {
-            return;
+        if !claude::rejects_tool_choice(profile, rule, settings.thinking_mode(), &ToolChoice::Any) {
+            return None;
         }
-        let (error, message) = match rule {
-            ForcedTools::Refused => (
+        let (error, message) = if rule == ForcedTools::Refused {
+            (
                 "tool_choice: type \"tool\" and \"any\" are not supported for this model.",
                 format!("{} never supports a forced tool choice", profile.name),
-            ),
-            ForcedTools::Allowed
-            | ForcedTools::RefusedWithBudget
-            | ForcedTools::RefusedWhileThinking => (
+            )
+        } else {
+            (
                 "Thinking may not be enabled when tool_choice forces tool use.",
                 format!("{} does not support a forced tool choice while thinking", profile.name),
-            ),
+            )
         };
-        let error = self.provider_error(error);
-        let free = Edit::Replace(choice.range(), (self.book.free_choice)(choice));
-        let fix = Fix::new("lets the model choose its tools", [free]);
-        let finding = Finding::at(self.book.forced_tool_choice, choice, message);
-        self.add(finding.with_provider_error(error).with_auto_fix(fix));
+        let free = (self.book.free_choice)(choice);
+        let fix = Fix::replacement(choice, free, "lets the model choose its tools");
+        let finding = self.rejection("forced-tool-choice", choice, message, error)?;
+        Some(finding.with_auto_fix(fix))
     }
 
-    fn check_efforts(&mut self) {
-        let view = self.view;
+    fn check_effort(&self, effort: Node<'_>) -> Option<Finding> {
         let profile = self.case.profile();
-        // An unlisted model may support unlisted efforts.
-        if claude::is_unlisted(profile) {
-            return;
+        let (name, taken) = (&profile.name, &profile.efforts);
+        let word = effort.text().unwrap_or_default();
+        if taken.iter().any(|taken| **taken == *word) {
+            return None;
         }
-        for effort in &view.knobs.efforts {
-            let word = effort.text().unwrap_or_default();
-            if profile.efforts.iter().any(|taken| **taken == *word) {
-                continue;
-            }
-            let error = if profile.efforts.is_empty() {
-                "This model does not support the effort parameter.".to_owned()
-            } else {
-                let mut levels: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-                levels.sort_unstable();
-                let levels = levels.join(", ");
-                format!(
-                    "This model does not support effort level '{word}'. Supported levels: {levels}."
-                )
-            };
-            let error = self.provider_error(error);
-            let fix = match effort::closest(&word, &profile.efforts) {
-                Some(near) => Fix::new(
-                    format!("uses effort `{near}` instead"),
-                    [Edit::Replace(effort.range(), json::string(near))],
-                ),
-                None => {
-                    // Also remove the parent object if it contains nothing else.
-                    let holder = view.knobs.output_config.filter(|config| {
-                        let place = config.range();
-                        config.members().count() == 1 && place.contains(&effort.range().start)
-                    });
-                    let gone = holder.unwrap_or(*effort).range();
-                    Fix::new("omits the effort", [Edit::Remove(gone)])
-                }
-            };
-            let message = if profile.efforts.is_empty() {
-                format!("{} has no effort setting", profile.name)
-            } else {
-                let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-                format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken))
-            };
-            let finding = Finding::at(self.book.effort_not_supported, *effort, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(fix));
-        }
+        let mut levels: Vec<&str> = taken.iter().map(String::as_str).collect();
+        let message = if taken.is_empty() {
+            format!("{name} has no effort setting")
+        } else {
+            format!("{name} supports {}, not `{word}`", quoted_list(&levels))
+        };
+        levels.sort_unstable();
+        let error = if taken.is_empty() {
+            "This model does not support the effort parameter.".to_owned()
+        } else {
+            let levels = levels.join(", ");
+            format!(
+                "This model does not support effort level '{word}'. Supported levels: {levels}."
+            )
+        };
+        let fix = if let Some(near) = effort::closest(&word, taken) {
+            Fix::replacement(effort, json::string(near), format!("uses effort `{near}` instead"))
+        } else {
+            // Also remove the parent object if it contains nothing else.
+            let holder = self.view.settings.output_config.filter(|config| {
+                let place = config.range();
+                config.members().count() == 1 && place.contains(&effort.range().start)
+            });
+            Fix::removal(holder.unwrap_or(effort), "omits the effort")
+        };
+        let finding = self.rejection("effort-not-supported", effort, message, error)?;
+        Some(finding.with_auto_fix(fix))
     }
 
-    fn check_sampling(&mut self) {
-        let view = self.view;
+    fn check_sampling(&self, name: &str, value: Node<'_>) -> Option<Finding> {
         let profile = self.case.profile();
-        let asking = view.knobs.thinking_mode();
-        for (name, value) in &view.knobs.sampling {
-            if *name != "top_k" && is_one(*value) {
-                continue;
-            }
-            let error = if profile.fixed_sampling {
-                format!("`{name}` is deprecated for this model.")
-            } else if *name == "temperature" {
-                match asking {
-                    ThinkingMode::Manual => TEMPERATURE_WITH_BUDGET.to_owned(),
-                    ThinkingMode::Adaptive => TEMPERATURE_WITH_ADAPTIVE.to_owned(),
-                    ThinkingMode::Silent | ThinkingMode::Off => continue,
-                }
-            } else {
-                continue;
-            };
-            let message = if profile.fixed_sampling {
-                format!("{} does not accept `{name}`", profile.name)
-            } else {
-                format!("{} does not accept `{name}` while thinking", profile.name)
-            };
-            let error = self.provider_error(error);
-            let fix = Fix::new(format!("omits `{name}`"), [Edit::Remove(value.range())]);
-            let finding = Finding::at(self.book.sampling_fixed, *value, message);
-            self.add(finding.with_provider_error(error).with_auto_fix(fix));
+        if name != "top_k" && is_one(value) {
+            return None;
         }
+        let mode = self.view.settings.thinking_mode();
+        let (condition, error) = match mode {
+            _ if profile.fixed_sampling => ("", format!("`{name}` is deprecated for this model.")),
+            ThinkingMode::Manual if name == "temperature" => {
+                (" while thinking", TEMPERATURE_WITH_BUDGET.to_owned())
+            }
+            ThinkingMode::Adaptive if name == "temperature" => {
+                (" while thinking", TEMPERATURE_WITH_ADAPTIVE.to_owned())
+            }
+            _ => return None,
+        };
+        let message = format!("{} does not accept `{name}`{condition}", profile.name);
+        let finding = self.rejection("sampling-fixed", value, message, error)?;
+        Some(finding.fixed_by_removing(value, format!("omits `{name}`")))
     }
-}
-
-fn parse_mode(word: &str) -> Option<Mode> {
-    let modes = [Mode::Enabled, Mode::Adaptive, Mode::Disabled, Mode::BetweenTools];
-    modes.into_iter().find(|mode| word_of(*mode) == word)
 }
 
 /// Returns the value of `thinking.type` for a mode.

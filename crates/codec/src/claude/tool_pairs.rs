@@ -1,11 +1,13 @@
 //! Checks that each tool call is answered in the next message and each result has a call.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::audit::Finding;
+use throughline_json::Node;
+
 use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker, ClaudeTurn};
+
+const RULE: &str = "tool-call-unanswered";
 
 impl<'a, 'c> Inspection<'a, 'c, '_> {
     pub(super) fn check_tool_pairs(&mut self) {
@@ -36,7 +38,7 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let waiting =
             self.unpaired((turn, ClaudeBlockKind::Call), (answers, ClaudeBlockKind::Answer));
         let Some(first) = waiting.first() else { return };
-        let names: Vec<_> = waiting.iter().filter_map(|call| id_of(call)).collect();
+        let names: Vec<_> = waiting.iter().filter_map(|call| call.id?.text()).collect();
         let names = names.join(", ");
         let message = match waiting.len() {
             1 => format!("the next message has no result for `{names}`"),
@@ -45,10 +47,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let error = (self.book.unanswered)(first.message, &names);
         let gone = self.with_orphaned_thinking(&waiting);
         let fix = self.removal_fix(&gone, "removes the unanswered call");
-        let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
-            .with_provider_error(error)
-            .with_auto_fix(fix);
-        self.report(first, finding);
+        let finding = self.finding(RULE, first.node.range(), message);
+        self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
     /// Returns the calls, and the thinking in their messages if nothing else would be left there.
@@ -71,15 +71,13 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let unasked =
             self.unpaired((turn, ClaudeBlockKind::Answer), (calls, ClaudeBlockKind::Call));
         let Some(first) = unasked.first() else { return };
-        let id = id_of(first).unwrap_or_default();
+        let id = first.id.and_then(Node::text).unwrap_or_default();
         let message =
             format!("this result answers `{id}`, but the previous message has no such call");
         let error = (self.book.unasked)(first, &id);
         let fix = self.removal_fix(&unasked, "removes the result without a call");
-        let finding = Finding::at(self.book.tool_call_unanswered, first.node, message)
-            .with_provider_error(error)
-            .with_auto_fix(fix);
-        self.report(first, finding);
+        let finding = self.finding(RULE, first.node.range(), message);
+        self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
     /// Returns the blocks of one kind in a turn whose ids no block of another turn has.
@@ -95,11 +93,10 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         }
         let partners = partner.into_iter().flat_map(|turn| view.blocks_of_turn(turn));
         let partners = partners.filter(|block| block.kind == partner_kind);
-        let ids: HashSet<Cow<'c, str>> = partners.filter_map(id_of).collect();
-        blocks.filter(|block| id_of(block).is_none_or(|id| !ids.contains(&id))).collect()
+        let ids: HashSet<_> = partners.filter_map(|block| block.id?.text()).collect();
+        let is_unpaired = |block: &&ClaudeBlock<'c>| {
+            block.id.and_then(Node::text).is_none_or(|id| !ids.contains(&id))
+        };
+        blocks.filter(is_unpaired).collect()
     }
-}
-
-fn id_of<'c>(block: &ClaudeBlock<'c>) -> Option<Cow<'c, str>> {
-    block.id?.text()
 }

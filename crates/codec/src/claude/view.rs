@@ -9,7 +9,7 @@ use crate::claude::ThinkingMode;
 pub(crate) struct ClaudeRequest<'c> {
     pub(crate) messages: Vec<ClaudeMessage<'c>>,
     pub(crate) turns: Vec<ClaudeTurn>,
-    pub(crate) knobs: ClaudeSettings<'c>,
+    pub(crate) settings: ClaudeSettings<'c>,
     /// Whether consecutive messages of one speaker count as one message.
     pub(crate) joins: bool,
     /// Whether the provider stores the conversation before these messages.
@@ -149,24 +149,21 @@ impl<'c> ClaudeSettings<'c> {
 impl<'c> ClaudeRequest<'c> {
     pub(crate) fn new(
         messages: Vec<ClaudeMessage<'c>>,
-        knobs: ClaudeSettings<'c>,
+        settings: ClaudeSettings<'c>,
         joins: bool,
     ) -> Self {
         let mut turns: Vec<ClaudeTurn> = Vec::new();
         for (index, message) in messages.iter().enumerate() {
-            match turns.last_mut() {
-                Some(turn) if message.speaker == ClaudeSpeaker::System => {
-                    turn.messages.end = index + 1;
-                }
-                Some(turn) if joins && turn.speaker == message.speaker => {
-                    turn.messages.end = index + 1;
-                }
-                Some(_) | None => {
-                    turns.push(ClaudeTurn { speaker: message.speaker, messages: index..index + 1 });
-                }
+            let speaker = message.speaker;
+            let joined = turns.last_mut().filter(|turn| {
+                speaker == ClaudeSpeaker::System || joins && turn.speaker == speaker
+            });
+            match joined {
+                Some(turn) => turn.messages.end = index + 1,
+                None => turns.push(ClaudeTurn { speaker, messages: index..index + 1 }),
             }
         }
-        Self { messages, turns, knobs, joins, is_partial: false }
+        Self { messages, turns, settings, joins, is_partial: false }
     }
 
     /// Returns the blocks of a turn.

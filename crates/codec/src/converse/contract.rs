@@ -13,6 +13,7 @@ use throughline_core::{
 use crate::audit::{AuditContext, Findings};
 use crate::claude::{self, Inspection, ThinkingMode};
 pub(super) use crate::converse::contract::rules::RULES;
+use crate::draft::is_same_endpoint;
 
 /// Reports what the provider would reject.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
@@ -52,7 +53,7 @@ impl FieldFormat {
 pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
     let reader = &target.origin;
-    if origin.provider != reader.provider || origin.endpoint != reader.endpoint {
+    if !is_same_endpoint(origin, reader) {
         return Some(ElisionReason::Foreign);
     }
     if claude::is_claude(target) {

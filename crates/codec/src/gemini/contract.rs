@@ -1,7 +1,7 @@
 //! Requirements of `generateContent`: predicates that the encoder uses, and the rules that audit a
 //! request.
 //!
-//! `rules.rs` describes each rule. `view.rs` parses the request once. The other modules check their
+//! `rules.rs` declares the rules. `view.rs` parses the request once. The other modules check their
 //! own rules: signatures, calls and responses, and thinking settings.
 
 mod function_responses;
@@ -12,6 +12,7 @@ mod view;
 
 use throughline_core::{Direction, Item, Profile, Target, TokenBudget, Wire};
 
+use crate::draft::is_same_endpoint;
 pub(super) use crate::gemini::contract::rules::RULES;
 use crate::gemini::contract::view::GeminiRequest;
 use crate::{AuditContext, Findings};
@@ -19,10 +20,9 @@ use crate::{AuditContext, Findings};
 /// Reports everything in a request that the provider would reject.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = GeminiRequest::new(case);
-    let reported = signatures::check(case, &view, findings);
-    signatures::report_changes(case, &view, &reported, findings);
-    function_responses::look(&view, findings);
-    thinking::check(case, &view, findings);
+    view.check_signatures(findings);
+    function_responses::check(&view, findings);
+    thinking::check(&view, findings);
 }
 
 /// Returns the stand-in for a call that the model rejects without a signature: "Function call is
@@ -32,10 +32,7 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
 pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
     let is_as_sent = call.native_on(&Wire::GEMINI).is_some_and(|n| n.side == Direction::Request)
         && call.origin.as_ref().is_some_and(|origin| {
-            let to = &target.origin;
-            origin.provider == to.provider
-                && origin.endpoint == to.endpoint
-                && origin.asked == to.asked
+            is_same_endpoint(origin, &target.origin) && origin.asked == target.origin.asked
         });
     target.profile.stand_in.as_deref().filter(|_| !is_as_sent)
 }

@@ -1,10 +1,9 @@
 //! Requirements of the Responses API: predicates that the encoder uses, and the rules that audit a
 //! request.
 //!
-//! `rules.rs` describes each rule. `view.rs` parses the request once, and `replay_history.rs`
+//! `rules.rs` declares the rules. `view.rs` parses the request once, and `replay_history.rs`
 //! indexes the earlier exchanges. The other modules check their own rules: id pairs, calls and
-//! outputs,
-//! settings, and the reasoning items themselves.
+//! outputs, settings, and the reasoning items themselves.
 
 mod calls;
 mod pairing;
@@ -16,7 +15,6 @@ mod view;
 
 use throughline_core::{ForcedTools, Profile, ToolChoice};
 
-use crate::responses::contract::replay_history::ResponsesReplayHistory;
 pub(super) use crate::responses::contract::rules::RULES;
 use crate::responses::contract::view::ResponsesRequest;
 use crate::{AuditContext, Findings};
@@ -24,14 +22,11 @@ use crate::{AuditContext, Findings};
 /// Reports everything in a request that the provider would reject.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ResponsesRequest::new(case);
-    let past = (!case.prior().is_empty()).then(|| ResponsesReplayHistory::new(case));
-    seals::check(case, &view, past.as_ref(), findings);
-    pairing::check(&view, past.as_ref(), findings);
-    calls::check(case, &view, past.as_ref(), findings);
-    settings::check(case, &view, past.as_ref(), findings);
-    if let Some(past) = &past {
-        seals::report_changes(case, &view, past, findings);
-    }
+    view.check_seals(findings);
+    view.check_pairs(findings);
+    view.check_calls(findings);
+    view.check_settings(findings);
+    view.report_changes(findings);
 }
 
 /// The smallest `max_output_tokens` that the API accepts.

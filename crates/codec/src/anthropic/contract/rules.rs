@@ -1,9 +1,7 @@
 //! The rules of the Messages API, and the names of the Claude rules on this wire.
 
-use std::sync::LazyLock;
-
-use throughline_core::{ForcedTools, Profile, Target, Wire};
-use throughline_json::{self as json, Json, Node};
+use throughline_core::{Target, Wire};
+use throughline_json::{Json, Node};
 
 use crate::anthropic::wire;
 use crate::audit::rule_book::declare_rules;
@@ -37,38 +35,18 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "anthropic/cache-prefix-broken" if is_cached, prior 1 2;
 }
 
-/// The Claude rules with the names and errors of this wire.
-pub(super) static BOOK: LazyLock<ClaudeRules> = LazyLock::new(|| ClaudeRules {
-    tool_loop_needs_thinking: &TOOL_LOOP_NEEDS_THINKING,
-    signature_missing: &SIGNATURE_MISSING,
-    signature_invalid: &SIGNATURE_INVALID,
-    thinking_modified: &THINKING_MODIFIED,
-    thinking_dropped: &THINKING_DROPPED,
-    prefix_changed: &PREFIX_CHANGED,
-    mode_not_supported: &MODE_NOT_SUPPORTED,
-    budget_too_small: &BUDGET_TOO_SMALL,
-    budget_not_below_max_tokens: &BUDGET_NOT_BELOW_MAX_TOKENS,
-    forced_tool_choice: &FORCED_TOOL_CHOICE,
-    effort_not_supported: &EFFORT_NOT_SUPPORTED,
-    sampling_fixed: &SAMPLING_FIXED,
-    prefill_refused: &PREFILL_REFUSED,
-    ends_in_thinking: &ENDS_IN_THINKING,
-    block_unreadable: &BLOCK_UNREADABLE,
-    thought_as_text: &THOUGHT_AS_TEXT,
-    tool_call_unanswered: &TOOL_CALL_UNANSWERED,
-    sealed_content_changed: Some(&SEALED_CONTENT_CHANGED),
-    wraps: wrap_error,
+/// The Claude rules with the names and errors of this wire. Anthropic returns the model's error text
+/// unchanged.
+pub(super) static BOOK: ClaudeRules = ClaudeRules {
+    wire: Wire::ANTHROPIC_MESSAGES,
+    rules: &RULES,
+    error_prefix: "",
     unanswered: unanswered_error,
     unasked: unmatched_result_error,
-    forced_tools,
+    forced_tools: |profile| profile.forced_tools,
     free_choice: unforced_choice,
     project: wire::project,
-});
-
-/// Anthropic returns the model's error text unchanged.
-fn wrap_error(words: &str) -> String {
-    words.to_owned()
-}
+};
 
 fn unanswered_error(message: usize, ids: &str) -> String {
     format!(
@@ -85,17 +63,9 @@ fn unmatched_result_error(block: &ClaudeBlock<'_>, id: &str) -> String {
     )
 }
 
-fn forced_tools(profile: &Profile) -> ForcedTools {
-    profile.forced_tools
-}
-
 fn unforced_choice(choice: Node<'_>) -> Json {
-    json::object(|o| {
-        o.string("type", "auto");
-        if let Some(parallel) = choice.get("disable_parallel_tool_use") {
-            o.node("disable_parallel_tool_use", parallel);
-        }
-    })
+    let parallel = choice.get("disable_parallel_tool_use");
+    object! { "type": "auto", "disable_parallel_tool_use": parallel }
 }
 
 /// Returns whether the endpoint has a prompt cache that compares bytes.

@@ -5,21 +5,22 @@ use throughline_json::Node;
 use crate::anthropic::wire::AnthropicBlockKind as Wire;
 use crate::audit::AuditContext;
 use crate::claude::view::{
-    ClaudeBlock, ClaudeBlockKind, ClaudeMessage, ClaudeRequest, ClaudeSettings, ClaudeSpeaker,
+    ClaudeBlock, ClaudeBlockKind as Kind, ClaudeMessage, ClaudeRequest, ClaudeSettings,
+    ClaudeSpeaker,
 };
 
 pub(super) fn build<'c>(case: &AuditContext<'c>) -> ClaudeRequest<'c> {
     let body = case.body();
-    let mut knobs = settings(case);
+    let mut settings = settings(case);
     let mut messages = Vec::new();
     for (index, node) in body.get("messages").into_iter().flat_map(Node::elements).enumerate() {
         let message = message(index, node);
         if message.speaker == ClaudeSpeaker::System {
-            knobs.efforts.extend(node.at("/output_config/effort").filter(|e| e.is_string()));
+            settings.efforts.extend(node.at("/output_config/effort").filter(|e| e.is_string()));
         }
         messages.push(message);
     }
-    let mut view = ClaudeRequest::new(messages, knobs, true);
+    let mut view = ClaudeRequest::new(messages, settings, true);
     view.is_partial = body.present("thread").is_some();
     view
 }
@@ -31,48 +32,32 @@ fn message(index: usize, node: Node<'_>) -> ClaudeMessage<'_> {
         Some(_) | None => ClaudeSpeaker::User,
     };
     let content = node.get("content");
-    let blocks = match content {
-        Some(text) if text.is_string() => {
-            vec![ClaudeBlock {
-                text: Some(text),
-                ..ClaudeBlock::new(text, ClaudeBlockKind::Text, index, None)
-            }]
-        }
-        Some(list) => {
-            list.elements().enumerate().map(|(part, node)| block(index, part, node)).collect()
-        }
-        None => Vec::new(),
-    };
-    ClaudeMessage { node, speaker, content, blocks }
+    let plain = content.filter(|content| content.is_string()).map(|text| ClaudeBlock {
+        text: Some(text),
+        ..ClaudeBlock::new(text, Kind::Text, index, None)
+    });
+    let list = content.into_iter().flat_map(Node::elements).enumerate();
+    let blocks = list.map(|(part, node)| block(index, part, node));
+    ClaudeMessage { node, speaker, content, blocks: plain.into_iter().chain(blocks).collect() }
 }
 
 fn block(message: usize, part: usize, node: Node<'_>) -> ClaudeBlock<'_> {
-    let kind = node.text_of("type").unwrap_or_default();
-    let plain = |kind: ClaudeBlockKind| ClaudeBlock::new(node, kind, message, Some(part));
-    match Wire::from_type(&kind) {
-        Wire::Text => ClaudeBlock { text: node.get("text"), ..plain(ClaudeBlockKind::Text) },
-        Wire::Thinking => ClaudeBlock {
-            text: node.get("thinking"),
-            seal: node.present("signature"),
-            ..plain(ClaudeBlockKind::Thinking)
-        },
-        Wire::RedactedThinking => {
-            ClaudeBlock { seal: node.present("data"), ..plain(ClaudeBlockKind::Redacted) }
-        }
-        Wire::ToolUse => ClaudeBlock { id: node.get("id"), ..plain(ClaudeBlockKind::Call) },
-        Wire::ToolResult => {
-            ClaudeBlock { id: node.get("tool_use_id"), ..plain(ClaudeBlockKind::Answer) }
-        }
-        Wire::HostedCall => {
-            ClaudeBlock { id: node.get("id"), ..plain(ClaudeBlockKind::HostedCall) }
-        }
-        Wire::HostedResult => {
-            ClaudeBlock { id: node.get("tool_use_id"), ..plain(ClaudeBlockKind::HostedAnswer) }
-        }
-        Wire::Compaction => {
-            ClaudeBlock { text: node.get("content"), ..plain(ClaudeBlockKind::Compaction) }
-        }
-        Wire::Image | Wire::Document | Wire::Unknown => plain(ClaudeBlockKind::Other),
+    let (kind, text, seal, id) = match Wire::from_type(&node.text_of("type").unwrap_or_default()) {
+        Wire::Text => (Kind::Text, Some("text"), None, None),
+        Wire::Thinking => (Kind::Thinking, Some("thinking"), Some("signature"), None),
+        Wire::RedactedThinking => (Kind::Redacted, None, Some("data"), None),
+        Wire::ToolUse => (Kind::Call, None, None, Some("id")),
+        Wire::ToolResult => (Kind::Answer, None, None, Some("tool_use_id")),
+        Wire::HostedCall => (Kind::HostedCall, None, None, Some("id")),
+        Wire::HostedResult => (Kind::HostedAnswer, None, None, Some("tool_use_id")),
+        Wire::Compaction => (Kind::Compaction, Some("content"), None, None),
+        Wire::Image | Wire::Document | Wire::Unknown => (Kind::Other, None, None, None),
+    };
+    ClaudeBlock {
+        text: text.and_then(|member| node.get(member)),
+        seal: seal.and_then(|member| node.present(member)),
+        id: id.and_then(|member| node.get(member)),
+        ..ClaudeBlock::new(node, kind, message, Some(part))
     }
 }
 
@@ -100,11 +85,9 @@ fn settings<'c>(case: &AuditContext<'c>) -> ClaudeSettings<'c> {
 /// there.
 fn betas(case: &AuditContext<'_>) -> Option<String> {
     let header = case.header("anthropic-beta").map(str::to_owned);
-    let member = case.body().present("anthropic_beta");
-    let listed = member.map(|list| {
-        let names = list.elements().filter_map(Node::text);
-        names.collect::<Vec<_>>().join(",")
-    });
-    let nothing = || case.has_all_headers().then(String::new);
-    header.or(listed).or_else(nothing)
+    let listed = || {
+        let names = case.body().present("anthropic_beta")?.elements().filter_map(Node::text);
+        Some(names.collect::<Vec<_>>().join(","))
+    };
+    header.or_else(listed).or_else(|| case.has_all_headers().then(String::new))
 }

@@ -1,10 +1,9 @@
 //! Rules that exist only on Anthropic's own wire.
 
-use throughline_core::Body;
 use throughline_json::{Node, Tree};
 
 use crate::anthropic::contract::rules;
-use crate::audit::{AuditContext, Edit, Finding, Fix, Severity};
+use crate::audit::{AuditContext, Edit, Finding, Severity};
 use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlockKind, ClaudeRequest};
 
@@ -14,45 +13,35 @@ const BINDING: &str = "thinking-binding-controls-2026-08-01";
 /// Applies the wire's own rules to the request.
 pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     let (view, case) = (inspection.view, inspection.case);
-    let found =
-        [check_binding(view), check_exclusive(case), check_config(case, view), reordered(case)];
-    for finding in found.into_iter().flatten() {
-        inspection.add(finding);
-    }
+    // Another member order is another prefix for the cache.
+    let reordered = || case.comparison()?.cache_finding(&rules::CACHE_PREFIX_BROKEN);
+    let found = [check_binding(view), check_exclusive(case), check_config(case, view), reordered()];
+    inspection.extend(found.into_iter().flatten());
     check_compactions(inspection);
 }
 
 fn check_binding(view: &ClaudeRequest<'_>) -> Option<Finding> {
-    let thinking = view.knobs.thinking?;
+    let thinking = view.settings.thinking?;
     let binding = thinking.present("block_binding")?;
-    let severity = match view.knobs.has_beta(BINDING) {
+    let (severity, message) = match view.settings.has_beta(BINDING) {
         Some(true) => return None,
-        Some(false) => Severity::Refuse,
-        None => Severity::Note,
+        Some(false) => (Severity::Refuse, "the headers do not request its beta"),
+        None => (Severity::Note, "the headers, which must request its beta, are unknown"),
     };
     let kind = thinking.text_of("type").unwrap_or("adaptive".into());
-    let message = match severity {
-        Severity::Refuse => "the headers do not request its beta",
-        Severity::Degrade | Severity::Note => {
-            "the headers, which must request its beta, are unknown"
-        }
-    };
     let error = format!("thinking.{kind}.block_binding: Extra inputs are not permitted");
-    let fix = Fix::new("omits `block_binding`", [Edit::Remove(binding.range())]);
     let finding = Finding::at(&rules::BINDING_NEEDS_BETA, binding, message);
-    Some(finding.with_severity(severity).with_provider_error(error).with_auto_fix(fix))
+    let finding = finding.with_severity(severity).with_provider_error(error);
+    Some(finding.fixed_by_removing(binding, "omits `block_binding`"))
 }
 
 fn check_exclusive(case: &AuditContext<'_>) -> Option<Finding> {
     let compaction = case.body().present("compaction")?;
     let management = case.body().present("context_management")?;
-    let fix = Fix::new(
-        "omits `context_management`, because `compaction` is set",
-        [Edit::Remove(management.range())],
-    );
     let message = "`context_management` is set as well";
     let finding = Finding::at(&rules::COMPACTION_EXCLUSIVE, compaction, message);
-    Some(finding.with_auto_fix(fix))
+    let what = "omits `context_management`, because `compaction` is set";
+    Some(finding.fixed_by_removing(management, what))
 }
 
 fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
@@ -78,10 +67,8 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
     };
     let exchange = case.prior().exchanges().iter().rev().find(|exchange| {
         let mut items = exchange.reply.iter().flat_map(|reply| &reply.items);
-        items.any(|item| {
-            let id = if let Body::Call(call) = &item.body { call.wire_id.as_deref() } else { None };
-            id.is_some_and(is_called)
-        })
+        items
+            .any(|item| item.call().and_then(|call| call.wire_id.as_deref()).is_some_and(is_called))
     })?;
     let source = exchange.call.as_ref()?.source_on(&rules::CONFIG_CHANGED_IN_LOOP.wire)?;
     // Another model has another configuration.
@@ -90,13 +77,12 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
     }
     let before = Tree::parse(source.request.body.clone()).ok()?;
     let was = before.root().present("thinking");
-    let is = view.knobs.thinking;
-    let said =
+    let is = view.settings.thinking;
+    let member =
         |node: Option<Node<'_>>, key: &str| node.and_then(|node| node.get(key)).map(Node::json);
-    let is_same = |key: &str| match (said(was, key), said(is, key)) {
+    let is_same = |key: &str| match (member(was, key), member(is, key)) {
         (Some(was), Some(is)) => was.is_equivalent_to(&is),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
+        (was, is) => was.is_none() && is.is_none(),
     };
     if is_same("type") && is_same("budget_tokens") {
         return None;
@@ -107,7 +93,7 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         (None, None) => return None,
     };
     let what = "restores the thinking setting of the start of this tool loop";
-    let began = |key: &str| said(was, key).map(|value| value.as_str().to_owned());
+    let began = |key: &str| member(was, key).map(|value| value.as_str().to_owned());
     let message = match (began("type"), began("budget_tokens")) {
         (Some(kind), _) if !is_same("type") => {
             format!("this tool loop began with thinking type {kind}")
@@ -117,10 +103,5 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         (None, _) => "this tool loop began without `thinking`".to_owned(),
     };
     let finding = Finding::at(&rules::CONFIG_CHANGED_IN_LOOP, is.unwrap_or(case.body()), message);
-    Some(finding.with_path("thinking").with_auto_fix(Fix::new(what, [edit])))
-}
-
-/// Another member order is another prefix for the cache.
-fn reordered(case: &AuditContext<'_>) -> Option<Finding> {
-    case.comparison()?.cache_finding(&rules::CACHE_PREFIX_BROKEN)
+    Some(finding.with_path("thinking").fixed_by(what, [edit]))
 }

@@ -3,79 +3,71 @@
 use throughline_core::{ReasoningSwitch, ToolChoice};
 use throughline_json as json;
 
-use crate::audit::{Edit, Finding, Fix};
-use crate::chat::contract::rules::{
-    EFFORT_NOT_SUPPORTED, FORCED_TOOL_CHOICE, MAX_TOKENS_RENAMED, REASONING_FORMAT_EXCLUSIVE,
-    SAMPLING_FIXED,
-};
-use crate::chat::contract::view::{ChatFindings, ChatRequest, member_key};
+use crate::audit::{Edit, Finding, Findings, Fix};
+use crate::chat::contract::rules;
+use crate::chat::contract::view::{ChatRequest, member_key};
 use crate::chat::{contract, decode};
 use crate::effort;
 
-pub(super) fn check(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    check_effort(view, report);
-    check_sampling(view, report);
-    check_token_limit(view, report);
-    check_tool_choice(view, report);
-    check_reasoning_format(view, report);
-}
-
-fn check_effort(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    let (target, profile) = (view.case.target(), view.case.profile());
-    let is_switch = target.provider.dialect.switch == ReasoningSwitch::Effort;
-    let Some(node) = view.root.present("reasoning_effort").filter(|_| is_switch) else { return };
-    let Some(wanted) = node.text() else { return };
-    if profile.efforts.iter().any(|effort| **effort == *wanted) {
-        return;
+impl ChatRequest<'_> {
+    pub(super) fn check_settings(&self, findings: &mut Findings<'_>) {
+        findings.extend(self.check_effort());
+        if contract::rejects_sampling(self.case.target(), self.thinks) {
+            findings.extend(
+                ["temperature", "top_p"].into_iter().filter_map(|k| self.check_sampling(k)),
+            );
+        }
+        findings.extend(self.check_token_limit());
+        findings.extend(self.check_tool_choice());
+        findings.extend(self.check_reasoning_format());
     }
-    let model = target.model();
-    let (message, answer, fix) = if profile.efforts.is_empty() {
-        (
-            format!("{model} does not reason and accepts no `reasoning_effort`"),
-            "Unrecognized request argument supplied: reasoning_effort".to_owned(),
-            Fix::new("removes `reasoning_effort`", [Edit::Remove(node.range())]),
-        )
-    } else {
-        let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-        let fix = match effort::closest(&wanted, &profile.efforts) {
-            Some(nearest) => Fix::new(
-                format!("uses the nearest effort, `{nearest}`"),
-                [Edit::Replace(node.range(), json::string(nearest))],
-            ),
-            None => Fix::new("removes `reasoning_effort`", [Edit::Remove(node.range())]),
-        };
-        (
-            format!("{model} supports {}, not `{wanted}`", effort::quoted_list(&taken)),
-            format!(
-                "Unsupported value: 'reasoning_effort' does not support '{wanted}' with this model. \
-                 Supported values are: {}.",
-                effort::quoted_series(&profile.efforts, '\'')
-            ),
-            fix,
-        )
-    };
-    report.add(
-        Finding::at(&EFFORT_NOT_SUPPORTED, node, message)
-            .with_provider_error(answer)
-            .with_auto_fix(fix),
-    );
-}
 
-fn check_sampling(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    let target = view.case.target();
-    if !contract::rejects_sampling(target, view.thinks) {
-        return;
-    }
-    // Kimi fixes only the temperature; OpenAI's reasoning models fix all sampling settings.
-    let is_openai = contract::is_openai(target);
-    let keys: &[&str] = if is_openai { &["temperature", "top_p"] } else { &["temperature"] };
-    for key in keys {
-        let Some(node) = view.root.present(key) else { continue };
-        let Some(value) = node.number().filter(|number| number.parse() != Ok(1.0)) else {
-            continue;
+    fn check_effort(&self) -> Option<Finding> {
+        let (target, profile) = (self.case.target(), self.case.profile());
+        let is_switch = target.provider.dialect.switch == ReasoningSwitch::Effort;
+        let node = self.root.present("reasoning_effort").filter(|_| is_switch)?;
+        let wanted = node.text()?;
+        if profile.efforts.iter().any(|effort| **effort == *wanted) {
+            return None;
+        }
+        let model = target.model();
+        let removed = || Fix::removal(node, "removes `reasoning_effort`");
+        let (message, error, fix) = if profile.efforts.is_empty() {
+            (
+                format!("{model} does not reason and accepts no `reasoning_effort`"),
+                "Unrecognized request argument supplied: reasoning_effort".to_owned(),
+                removed(),
+            )
+        } else {
+            let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
+            let nearest = effort::closest(&wanted, &profile.efforts);
+            (
+                format!("{model} supports {}, not `{wanted}`", effort::quoted_list(&taken)),
+                format!(
+                    "Unsupported value: 'reasoning_effort' does not support '{wanted}' with this model. \
+                     Supported values are: {}.",
+                    effort::quoted_series(&profile.efforts, '\'')
+                ),
+                nearest.map_or_else(removed, |nearest| {
+                    let what = format!("uses the nearest effort, `{nearest}`");
+                    Fix::replacement(node, json::string(nearest), what)
+                }),
+            )
         };
-        let answer = match (is_openai, *key) {
-            (false, _) => "invalid temperature: only 1 is allowed for this model".to_owned(),
+        let finding = Finding::at(&rules::EFFORT_NOT_SUPPORTED, node, message);
+        Some(finding.with_provider_error(error).with_auto_fix(fix))
+    }
+
+    fn check_sampling(&self, key: &str) -> Option<Finding> {
+        let target = self.case.target();
+        let node = self.root.present(key)?;
+        let value = node.number().filter(|number| number.parse() != Ok(1.0))?;
+        // Kimi fixes only the temperature; OpenAI's reasoning models fix all sampling settings.
+        let error = match (contract::is_openai(target), key) {
+            (false, "temperature") => {
+                "invalid temperature: only 1 is allowed for this model".to_owned()
+            }
+            (false, _) => return None,
             (true, "temperature") => format!(
                 "Unsupported value: 'temperature' does not support {value} with this model. \
                  Only the default (1) value is supported."
@@ -85,54 +77,45 @@ fn check_sampling(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
             }
         };
         let message = format!("{} accepts only its default `{key}`", target.model());
-        let fix = Fix::new(format!("removes `{key}`"), [Edit::Remove(node.range())]);
-        report.add(
-            Finding::at(&SAMPLING_FIXED, node, message)
-                .with_provider_error(answer)
-                .with_auto_fix(fix),
-        );
+        let finding = Finding::at(&rules::SAMPLING_FIXED, node, message).with_provider_error(error);
+        Some(finding.fixed_by_removing(node, format!("removes `{key}`")))
     }
-}
 
-fn check_token_limit(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    let Some(old) = view.root.present("max_tokens") else { return };
-    let model = view.case.target().model();
-    let message = format!("{model} requires the name `max_completion_tokens`");
-    let mut edits = vec![Edit::Remove(old.range())];
-    if view.root.present("max_completion_tokens").is_none() {
-        edits.push(Edit::Set(view.root.range(), "max_completion_tokens".to_owned(), old.json()));
-    }
-    let fix = Fix::new("renames `max_tokens` to `max_completion_tokens`", edits);
-    let finding = Finding::at(&MAX_TOKENS_RENAMED, old, message).with_path("max_tokens");
-    report.add_at(member_key(view.root, "max_tokens"), finding.with_auto_fix(fix));
-}
-
-fn check_tool_choice(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    let target = view.case.target();
-    let Some(node) = view.root.present("tool_choice") else { return };
-    let choice = decode::choice_of(node);
-    if !contract::rejects_tool_choice(target, view.thinks, &choice) {
-        return;
-    }
-    let message = match &choice {
-        ToolChoice::Tool(name) => format!("this forces a call to `{name}`"),
-        ToolChoice::Any | ToolChoice::Auto | ToolChoice::None | ToolChoice::Other(_) => {
-            "this forces a tool call".to_owned()
+    fn check_token_limit(&self) -> Option<Finding> {
+        let old = self.root.present("max_tokens")?;
+        let model = self.case.target().model();
+        let message = format!("{model} requires the name `max_completion_tokens`");
+        let (key, new) = (member_key(self.root, "max_tokens"), "max_completion_tokens");
+        let mut edits = vec![Edit::Remove(old.range())];
+        if self.root.present(new).is_none() {
+            edits.push(Edit::Set(self.root.range(), new.to_owned(), old.json()));
         }
-    };
-    let fix = Fix::new(
-        "leaves the choice to the model",
-        [Edit::Replace(node.range(), json::string("auto"))],
-    );
-    report.add(Finding::at(&FORCED_TOOL_CHOICE, node, message).with_auto_fix(fix));
-}
+        let finding = Finding::at(&rules::MAX_TOKENS_RENAMED, key.unwrap_or(old), message);
+        let what = "renames `max_tokens` to `max_completion_tokens`";
+        Some(finding.with_path("max_tokens").fixed_by(what, edits))
+    }
 
-fn check_reasoning_format(view: &ChatRequest<'_>, report: &mut ChatFindings<'_, '_>) {
-    let format = view.root.present("reasoning_format");
-    let (Some(format), Some(include)) = (format, view.root.present("include_reasoning")) else {
-        return;
-    };
-    let message = format!("`reasoning_format` is also set, to {}", format.json().as_str());
-    let fix = Fix::new("removes `include_reasoning`", [Edit::Remove(include.range())]);
-    report.add(Finding::at(&REASONING_FORMAT_EXCLUSIVE, include, message).with_auto_fix(fix));
+    fn check_tool_choice(&self) -> Option<Finding> {
+        let node = self.root.present("tool_choice")?;
+        let choice = decode::choice_of(node);
+        if !contract::rejects_tool_choice(self.case.target(), self.thinks, &choice) {
+            return None;
+        }
+        let message = match &choice {
+            ToolChoice::Tool(name) => format!("this forces a call to `{name}`"),
+            ToolChoice::Any | ToolChoice::Auto | ToolChoice::None | ToolChoice::Other(_) => {
+                "this forces a tool call".to_owned()
+            }
+        };
+        let fix = Fix::replacement(node, json::string("auto"), "leaves the choice to the model");
+        Some(Finding::at(&rules::FORCED_TOOL_CHOICE, node, message).with_auto_fix(fix))
+    }
+
+    fn check_reasoning_format(&self) -> Option<Finding> {
+        let format = self.root.present("reasoning_format")?;
+        let include = self.root.present("include_reasoning")?;
+        let message = format!("`reasoning_format` is also set, to {}", format.json().as_str());
+        let finding = Finding::at(&rules::REASONING_FORMAT_EXCLUSIVE, include, message);
+        Some(finding.fixed_by_removing(include, "removes `include_reasoning`"))
+    }
 }

@@ -1,9 +1,6 @@
 //! The rules of Converse, and the names of the Claude rules on this wire.
 
-use std::sync::LazyLock;
-
 use throughline_core::{Target, Wire};
-use throughline_json::{self as json, Json, Node};
 
 use crate::audit::rule_book::declare_rules;
 use crate::claude::view::ClaudeBlock;
@@ -34,38 +31,18 @@ declare_rules! {
     EMPTY_SIGNATURE = "bedrock/empty-signature" if rejects_empty_signature;
 }
 
-/// The Claude rules with the names and errors of this wire.
-pub(super) static BOOK: LazyLock<ClaudeRules> = LazyLock::new(|| ClaudeRules {
-    tool_loop_needs_thinking: &TOOL_LOOP_NEEDS_THINKING,
-    signature_missing: &SIGNATURE_MISSING,
-    signature_invalid: &SIGNATURE_INVALID,
-    thinking_modified: &THINKING_MODIFIED,
-    thinking_dropped: &THINKING_DROPPED,
-    prefix_changed: &PREFIX_CHANGED,
-    mode_not_supported: &MODE_NOT_SUPPORTED,
-    budget_too_small: &BUDGET_TOO_SMALL,
-    budget_not_below_max_tokens: &BUDGET_NOT_BELOW_MAX_TOKENS,
-    forced_tool_choice: &FORCED_TOOL_CHOICE,
-    effort_not_supported: &EFFORT_NOT_SUPPORTED,
-    sampling_fixed: &SAMPLING_FIXED,
-    prefill_refused: &PREFILL_REFUSED,
-    ends_in_thinking: &ENDS_IN_THINKING,
-    block_unreadable: &BLOCK_UNREADABLE,
-    thought_as_text: &THOUGHT_AS_TEXT,
-    tool_call_unanswered: &TOOL_CALL_UNANSWERED,
-    sealed_content_changed: None,
-    wraps: wrap_error,
+/// The Claude rules with the names and errors of this wire. Bedrock adds its own prefix to the
+/// model's error text.
+pub(super) static BOOK: ClaudeRules = ClaudeRules {
+    wire: Wire::BEDROCK_CONVERSE,
+    rules: &RULES,
+    error_prefix: "The model returned the following errors: ",
     unanswered: unanswered_error,
     unasked: unmatched_result_error,
     forced_tools,
-    free_choice: unforced_choice,
+    free_choice: |_| object! { "auto": {} },
     project: wire::project,
-});
-
-/// Bedrock adds its own prefix to the model's error text.
-fn wrap_error(words: &str) -> String {
-    format!("The model returned the following errors: {words}")
-}
+};
 
 /// Bedrock checks the tool results itself, before the model does.
 fn unanswered_error(message: usize, ids: &str) -> String {
@@ -79,12 +56,6 @@ fn unmatched_result_error(block: &ClaudeBlock<'_>, _: &str) -> String {
         "The number of toolResult blocks at messages.{message}.content exceeds the number of toolUse blocks of \
          previous turn."
     )
-}
-
-fn unforced_choice(_: Node<'_>) -> Json {
-    json::object(|o| {
-        o.object("auto", |_| {});
-    })
 }
 
 /// Returns whether the model has no signatures and rejects an empty one.

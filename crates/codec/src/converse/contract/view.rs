@@ -4,7 +4,8 @@ use throughline_json::Node;
 
 use crate::audit::AuditContext;
 use crate::claude::view::{
-    ClaudeBlock, ClaudeBlockKind, ClaudeMessage, ClaudeRequest, ClaudeSettings, ClaudeSpeaker,
+    ClaudeBlock, ClaudeBlockKind as Kind, ClaudeMessage, ClaudeRequest, ClaudeSettings,
+    ClaudeSpeaker,
 };
 use crate::converse::wire::ConverseBlockKind as Wire;
 
@@ -26,25 +27,23 @@ fn message(index: usize, node: Node<'_>) -> ClaudeMessage<'_> {
 fn block(message: usize, part: usize, node: Node<'_>) -> ClaudeBlock<'_> {
     let kind = Wire::from_node(node);
     let inner = kind.key().and_then(|key| node.get(key)).unwrap_or(node);
-    let plain = |kind: ClaudeBlockKind| ClaudeBlock::new(node, kind, message, Some(part));
-    let paired = |kind: ClaudeBlockKind| ClaudeBlock { id: inner.get("toolUseId"), ..plain(kind) };
+    let plain = |kind: Kind| ClaudeBlock::new(node, kind, message, Some(part));
+    let paired = |kind: Kind| ClaudeBlock { id: inner.get("toolUseId"), ..plain(kind) };
     match kind {
-        Wire::Text => ClaudeBlock { text: Some(inner), ..plain(ClaudeBlockKind::Text) },
+        Wire::Text => ClaudeBlock { text: Some(inner), ..plain(Kind::Text) },
         Wire::Reasoning => match (inner.present("reasoningText"), inner.present("redactedContent"))
         {
-            (None, Some(data)) => {
-                ClaudeBlock { seal: Some(data), ..plain(ClaudeBlockKind::Redacted) }
-            }
+            (None, Some(data)) => ClaudeBlock { seal: Some(data), ..plain(Kind::Redacted) },
             (text, _) => ClaudeBlock {
                 text: text.and_then(|text| text.get("text")),
                 seal: text.and_then(|text| text.present("signature")),
-                ..plain(ClaudeBlockKind::Thinking)
+                ..plain(Kind::Thinking)
             },
         },
-        Wire::ToolUse => paired(ClaudeBlockKind::Call),
-        Wire::ToolResult => paired(ClaudeBlockKind::Answer),
-        Wire::HostedCall => paired(ClaudeBlockKind::HostedCall),
-        Wire::HostedResult => paired(ClaudeBlockKind::HostedAnswer),
+        Wire::ToolUse => paired(Kind::Call),
+        Wire::ToolResult => paired(Kind::Answer),
+        Wire::HostedCall => paired(Kind::HostedCall),
+        Wire::HostedResult => paired(Kind::HostedAnswer),
         Wire::Image
         | Wire::Document
         | Wire::Video
@@ -53,7 +52,7 @@ fn block(message: usize, part: usize, node: Node<'_>) -> ClaudeBlock<'_> {
         | Wire::Citations
         | Wire::CachePoint
         | Wire::SearchResult
-        | Wire::Unknown => plain(ClaudeBlockKind::Other),
+        | Wire::Unknown => plain(Kind::Other),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rules of Converse that apply to all models.
 
-use crate::audit::{Edit, Finding, Fix};
+use crate::audit::Finding;
 use crate::claude::Inspection;
 use crate::claude::view::ClaudeBlockKind;
 use crate::converse::contract::{is_blank, rules};
@@ -37,9 +37,8 @@ fn check_empty_signatures(inspection: &mut Inspection<'_, '_, '_>) {
     let view = inspection.view;
     for block in view.assistant_blocks().filter(|block| block.kind == ClaudeBlockKind::Thinking) {
         let Some(seal) = block.seal.filter(|seal| seal.is("")) else { continue };
-        let fix = Fix::new("removes the empty signature", [Edit::Remove(seal.range())]);
         let message = "an empty signature is not accepted; the member must be absent";
         let finding = Finding::at(&rules::EMPTY_SIGNATURE, seal, message);
-        inspection.report(block, finding.with_auto_fix(fix));
+        inspection.report(block, finding.fixed_by_removing(seal, "removes the empty signature"));
     }
 }

@@ -4,31 +4,25 @@ use throughline_core::{Profile, TokenBudget};
 use throughline_json::{self as json, Json, Node};
 
 use crate::gemini::contract;
-use crate::gemini::contract::rules::{
-    BUDGET_OUT_OF_RANGE, LEVEL_NOT_SUPPORTED, THOUGHTS_WITHOUT_THINKING,
-};
+use crate::gemini::contract::rules;
 use crate::gemini::contract::view::GeminiRequest;
 use crate::gemini::wire;
-use crate::{AuditContext, Edit, Finding, Findings, Fix, Severity, effort};
+use crate::{Finding, Findings, Fix, Severity, effort};
 
 /// Checks the thinking settings.
-pub(super) fn check(
-    case: &AuditContext<'_>,
-    view: &GeminiRequest<'_>,
-    findings: &mut Findings<'_>,
-) {
+pub(super) fn check(view: &GeminiRequest<'_>, findings: &mut Findings<'_>) {
     let config = wire::present(view.root, "generationConfig")
         .and_then(|config| wire::present(config, "thinkingConfig"));
     let Some(config) = config else { return };
-    let profile = case.profile();
+    let profile = view.case.profile();
     let budget = wire::present(config, "thinkingBudget");
     if let Some(level) = wire::present(config, "thinkingLevel") {
-        check_level(profile, config, level, budget, findings);
+        findings.extend(check_level(profile, config, level, budget));
     }
-    let mut is_refused = false;
-    if let (Some(budget), Some(limits)) = (budget, &profile.budget) {
-        is_refused = check_budget(profile, budget, limits, findings);
-    }
+    let limits = profile.budget.as_ref();
+    let out_of_range = budget.zip(limits).and_then(|(b, limits)| check_budget(profile, b, limits));
+    let is_refused = out_of_range.as_ref().is_some_and(|f| f.severity == Severity::Refuse);
+    findings.extend(out_of_range);
     let is_off = budget.is_some_and(|budget| budget.raw() == b"0");
     if let Some(shown) = wire::present(config, "includeThoughts")
         && shown.bool() == Some(true)
@@ -36,11 +30,8 @@ pub(super) fn check(
         && !is_refused
     {
         let message = "the request includes thoughts, but thinking is disabled";
-        let edit = Edit::Remove(shown.range());
-        findings.add(
-            Finding::at(&THOUGHTS_WITHOUT_THINKING, shown, message)
-                .with_auto_fix(Fix::new("omits the thoughts", [edit])),
-        );
+        let finding = Finding::at(&rules::THOUGHTS_WITHOUT_THINKING, shown, message);
+        findings.add(finding.fixed_by_removing(shown, "omits the thoughts"));
     }
 }
 
@@ -49,53 +40,37 @@ fn check_level(
     config: Node<'_>,
     level: Node<'_>,
     budget: Option<Node<'_>>,
-    findings: &mut Findings<'_>,
-) {
+) -> Option<Finding> {
     let word = level.text().unwrap_or_default();
-    let is_taken = |taken: &String| taken.eq_ignore_ascii_case(&word);
-    let is_unsaid = word.eq_ignore_ascii_case("THINKING_LEVEL_UNSPECIFIED");
+    let is_unset = word.eq_ignore_ascii_case("THINKING_LEVEL_UNSPECIFIED");
     let name = &profile.name;
-    if profile.levels.is_empty() {
-        let size = profile.budget.filter(|_| budget.is_none() && !is_unsaid).map(|limits| {
+    let left_out = || Fix::removal(level, "leaves the level out");
+    let (message, error, fix) = if profile.levels.is_empty() {
+        let limits = profile.budget.as_ref().filter(|_| budget.is_none() && !is_unset);
+        let fix = limits.map_or_else(left_out, |limits| {
             let wanted = effort::budget(Some(&word.to_ascii_lowercase()));
-            contract::nearest_budget(wanted, Some(&limits))
+            let size = contract::nearest_budget(wanted, Some(limits));
+            let what = format!("uses a budget of {size} tokens instead of the level");
+            Fix::replacement(config, with_budget(config, size), what)
         });
-        let mut fix = Fix::new("leaves the level out", [Edit::Remove(level.range())]);
-        if let Some(size) = size {
-            let config_now = with_budget(config, size);
-            fix = Fix::new(
-                format!("uses a budget of {size} tokens instead of the level"),
-                [Edit::Replace(config.range(), config_now)],
-            );
-        }
-        let message = format!("{name} supports a token budget, not a level");
-        findings.add(
-            Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
-                .with_provider_error("Thinking level is not supported for this model.")
-                .with_auto_fix(fix),
-        );
-    } else if !is_unsaid && !profile.levels.iter().any(is_taken) {
+        let error = "Thinking level is not supported for this model.".to_owned();
+        (format!("{name} supports a token budget, not a level"), error, fix)
+    } else if is_unset || profile.levels.iter().any(|taken| taken.eq_ignore_ascii_case(&word)) {
+        return None;
+    } else {
         let levels: Vec<String> = profile.levels.iter().map(|level| format!("`{level}`")).collect();
-        let message = format!(
-            "{name} does not support the level `{word}`; it supports {}",
-            levels.join(", ")
-        );
+        let levels = levels.join(", ");
+        let message = format!("{name} does not support the level `{word}`; it supports {levels}");
         let upper = word.to_ascii_uppercase();
-        let fix = match effort::closest(&word, &profile.levels) {
-            Some(nearest) => Fix::new(
-                format!("uses the level `{nearest}` instead"),
-                [Edit::Replace(level.range(), json::string(nearest))],
-            ),
-            None => Fix::new("leaves the level out", [Edit::Remove(level.range())]),
-        };
-        findings.add(
-            Finding::at(&LEVEL_NOT_SUPPORTED, level, message)
-                .with_provider_error(format!(
-                    "Thinking level {upper} is not supported for this model."
-                ))
-                .with_auto_fix(fix),
-        );
-    }
+        let error = format!("Thinking level {upper} is not supported for this model.");
+        let fix = effort::closest(&word, &profile.levels).map_or_else(left_out, |nearest| {
+            let what = format!("uses the level `{nearest}` instead");
+            Fix::replacement(level, json::string(nearest), what)
+        });
+        (message, error, fix)
+    };
+    let finding = Finding::at(&rules::LEVEL_NOT_SUPPORTED, level, message);
+    Some(finding.with_provider_error(error).with_auto_fix(fix))
 }
 
 /// Replaces the level of the thinking settings with a budget.
@@ -113,41 +88,27 @@ fn with_budget(config: Node<'_>, size: u64) -> Json {
 }
 
 /// Checks whether the model accepts the budget.
-fn check_budget(
-    profile: &Profile,
-    budget: Node<'_>,
-    limits: &TokenBudget,
-    findings: &mut Findings<'_>,
-) -> bool {
-    let Some(size) = budget.number().and_then(|number| number.parse::<i64>().ok()) else {
-        return false;
-    };
+fn check_budget(profile: &Profile, budget: Node<'_>, limits: &TokenBudget) -> Option<Finding> {
+    let size: i64 = budget.number()?.parse().ok()?;
     let name = &profile.name;
+    let at = |message: String| Finding::at(&rules::BUDGET_OUT_OF_RANGE, budget, message);
     if size == -1 {
         // Reports disagree on whether models that always think reject -1.
-        if !limits.zero {
-            let message = format!("reports disagree on whether {name} accepts -1 (automatic size)");
-            findings.add(
-                Finding::at(&BUDGET_OUT_OF_RANGE, budget, message).with_severity(Severity::Note),
-            );
-        }
-        return false;
+        let message = format!("reports disagree on whether {name} accepts -1 (automatic size)");
+        return (!limits.zero).then(|| at(message).with_severity(Severity::Note));
     }
     let wanted = u64::try_from(size).unwrap_or_default();
     let fitting = contract::nearest_budget(wanted, Some(limits));
     if size >= 0 && fitting == wanted {
-        return false;
+        return None;
     }
     let (min, max) = (limits.min, limits.max);
     let message = match size {
         0 => format!("{name} cannot disable thinking: its budget is {min} to {max} tokens"),
         _ => format!("{name} supports a budget of {min} to {max} tokens, not {size}"),
     };
-    let edit = Edit::Replace(budget.range(), Json::from(fitting));
-    findings.add(
-        Finding::at(&BUDGET_OUT_OF_RANGE, budget, message)
-            .with_provider_error(format!("The thinking budget ({size}) is invalid."))
-            .with_auto_fix(Fix::new(format!("uses {fitting} tokens instead"), [edit])),
-    );
-    true
+    let what = format!("uses {fitting} tokens instead");
+    let fix = Fix::replacement(budget, Json::from(fitting), what);
+    let error = format!("The thinking budget ({size}) is invalid.");
+    Some(at(message).with_provider_error(error).with_auto_fix(fix))
 }

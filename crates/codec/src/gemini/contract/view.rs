@@ -1,5 +1,6 @@
 //! A request in the form that the rules need: its contents and parts, borrowed, built in one pass.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use throughline_json::Node;
@@ -9,6 +10,7 @@ use crate::gemini::wire::{self, GeminiPartKind};
 
 /// A parsed request.
 pub(super) struct GeminiRequest<'c> {
+    pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) contents: Vec<GeminiContent<'c>>,
     /// Index of the first content of the current turn: after the last user content that is not only
@@ -40,17 +42,16 @@ pub(super) struct GeminiPart<'c> {
 
 impl<'c> GeminiRequest<'c> {
     /// Parses the contents of a request.
-    pub(super) fn new(case: &AuditContext<'c>) -> Self {
+    pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
         let root = case.body();
         let list = root.get("contents").into_iter().flat_map(Node::elements);
-        let contents: Vec<GeminiContent<'c>> =
-            list.enumerate().map(|(index, node)| GeminiContent::from_node(index, node)).collect();
+        let contents: Vec<_> = list.enumerate().map(GeminiContent::new).collect();
         let begins = |content: &GeminiContent<'c>| {
             !content.is_models
                 && content.parts.iter().any(|part| part.kind != GeminiPartKind::Answer)
         };
         let current = contents.iter().rposition(begins).map_or(0, |last| last + 1);
-        Self { root, contents, current }
+        Self { case, root, contents, current }
     }
 
     /// Iterates over all parts in order.
@@ -60,25 +61,19 @@ impl<'c> GeminiRequest<'c> {
 
     /// Returns the part that contains a source range.
     pub(super) fn part_at(&self, place: &Range<usize>) -> Option<&GeminiPart<'c>> {
-        let holds = |node: Node<'c>| {
-            let range = node.range();
-            range.start <= place.start && place.end <= range.end
-        };
         let behind = self.contents.partition_point(|c| c.node.range().start <= place.start);
         let content = self.contents.get(behind.checked_sub(1)?)?;
         let behind = content.parts.partition_point(|p| p.node.range().start <= place.start);
-        content.parts.get(behind.checked_sub(1)?).filter(|part| holds(part.node))
+        let part = content.parts.get(behind.checked_sub(1)?)?;
+        (place.end <= part.node.range().end).then_some(part)
     }
 }
 
 impl<'c> GeminiContent<'c> {
-    fn from_node(index: usize, node: Node<'c>) -> Self {
+    fn new((index, node): (usize, Node<'c>)) -> Self {
         let is_models = node.get("role").is_some_and(|role| role.is("model"));
-        let list = node.get("parts").into_iter().flat_map(Node::elements);
-        let parts = list
-            .enumerate()
-            .map(|(number, part)| GeminiPart::from_node(index, number, part))
-            .collect();
+        let list = node.get("parts").into_iter().flat_map(Node::elements).enumerate();
+        let parts = list.map(|(number, part)| GeminiPart::new(index, number, part)).collect();
         Self { index, node, is_models, parts }
     }
 
@@ -89,15 +84,10 @@ impl<'c> GeminiContent<'c> {
     ) -> impl Iterator<Item = &GeminiPart<'c>> {
         self.parts.iter().filter(move |part| part.kind == kind)
     }
-
-    /// Returns the content's path as the provider writes it.
-    pub(super) fn path(&self) -> String {
-        format!("contents[{}]", self.index)
-    }
 }
 
 impl<'c> GeminiPart<'c> {
-    fn from_node(content: usize, index: usize, node: Node<'c>) -> Self {
+    fn new(content: usize, index: usize, node: Node<'c>) -> Self {
         let (kind, value) = GeminiPartKind::from_part(node);
         let signature = wire::present(node, "thoughtSignature");
         Self { content, index, node, kind, value, signature }
@@ -130,7 +120,7 @@ impl<'c> GeminiPart<'c> {
     }
 
     /// Returns the name of the function that the part calls or answers.
-    pub(super) fn function(&self) -> String {
-        self.value.text_of("name").unwrap_or_default().into_owned()
+    pub(super) fn function(&self) -> Cow<'c, str> {
+        self.value.text_of("name").unwrap_or_default()
     }
 }

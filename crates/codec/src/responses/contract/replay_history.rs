@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use throughline_core::{Body, ToolCall, Wire};
 use throughline_json::Json;
 
+use crate::draft::is_same_endpoint;
 use crate::responses::contract::view::ResponsesElement;
 use crate::responses::wire::{CONTENT, IdPolicy, ResponsesElementKind, to_request_element};
 use crate::{AuditContext, Exchange};
@@ -12,7 +13,7 @@ use crate::{AuditContext, Exchange};
 /// The outputs of earlier exchanges.
 #[derive(Default)]
 pub(super) struct ResponsesReplayHistory<'p> {
-    outputs: Vec<PriorOutput<'p>>,
+    pub(super) outputs: Vec<PriorOutput<'p>>,
     by_id: HashMap<&'p str, usize>,
     by_call: HashMap<&'p str, usize>,
     by_place: HashMap<(usize, u32), usize>,
@@ -31,23 +32,18 @@ pub(super) struct PriorOutput<'p> {
     pub(super) is_kept: bool,
     /// Whether the target produced the output for this account.
     pub(super) is_own: bool,
-    seals: Vec<&'p [u8]>,
+    pub(super) seals: Vec<&'p [u8]>,
 }
 
 impl PriorOutput<'_> {
     /// Returns the element in the form a request accepts.
-    pub(super) fn said(&self, ids: IdPolicy) -> Json {
+    pub(super) fn to_request(&self, ids: IdPolicy) -> Json {
         to_request_element(self.json.tree().root(), ids)
     }
 
     /// Returns whether a request element has the id of this output.
     pub(super) fn is_named_by(&self, element: &ResponsesElement<'_>) -> bool {
         element.id.zip(self.id).is_some_and(|(id, own)| id.is(own))
-    }
-
-    /// Returns whether the output carries this Seal.
-    pub(super) fn has_seal(&self, seal: &[u8]) -> bool {
-        self.seals.contains(&seal)
     }
 }
 
@@ -64,8 +60,7 @@ impl<'p> ResponsesReplayHistory<'p> {
     fn read(&mut self, case: &AuditContext<'p>, exchange_number: usize, exchange: &'p Exchange) {
         let Some(reply) = &exchange.reply else { return };
         let (was, is) = (&exchange.asked.target.origin, &case.target().origin);
-        let is_own =
-            was.provider == is.provider && was.endpoint == is.endpoint && was.account == is.account;
+        let is_own = is_same_endpoint(was, is) && was.account == is.account;
         let is_kept = is_own && was_stored(exchange);
         let mut last = None;
         for item in &reply.items {
@@ -122,30 +117,19 @@ impl<'p> ResponsesReplayHistory<'p> {
     /// Returns the reasoning that led to an element: the consecutive reasoning items closest before
     /// it in its response, in order.
     pub(super) fn reasoning_before(&self, output: &PriorOutput<'p>) -> &[PriorOutput<'p>] {
+        let is_reasoning = |other: &PriorOutput<'p>| other.kind == ResponsesElementKind::Reasoning;
         let before = self.outputs.get(..output.number).unwrap_or_default();
-        let is_other = |other: &&PriorOutput<'p>| other.exchange != output.exchange;
-        let start = before.iter().rposition(|other| is_other(&other)).map_or(0, |at| at + 1);
-        let own = before.get(start..).unwrap_or_default();
-        let Some(last) =
-            own.iter().rposition(|other| other.kind == ResponsesElementKind::Reasoning)
-        else {
-            return &[];
-        };
-        let run = own.get(..=last).unwrap_or_default();
-        let first = run.iter().rposition(|other| other.kind != ResponsesElementKind::Reasoning);
-        run.get(first.map_or(0, |at| at + 1)..).unwrap_or_default()
-    }
-
-    /// Returns all outputs in order.
-    pub(super) fn outputs(&self) -> &[PriorOutput<'p>] {
-        &self.outputs
+        let own = before.iter().rev().take_while(|other| other.exchange == output.exchange);
+        let skipped = own.clone().take_while(|other| !is_reasoning(other)).count();
+        let count = own.skip(skipped).take_while(|other| is_reasoning(other)).count();
+        let end = before.len() - skipped;
+        before.get(end - count..end).unwrap_or_default()
     }
 }
 
 /// Returns whether the endpoint stored the response, according to the request or otherwise to the
 /// response.
 pub(super) fn was_stored(exchange: &Exchange) -> bool {
-    let is_false = |value: &Json| value.as_str() == "false";
     let asked = exchange.call.as_ref().and_then(|call| {
         call.extras.iter().rfind(|extra| &*extra.key == "store").map(|extra| &extra.value)
     });
@@ -153,6 +137,6 @@ pub(super) fn was_stored(exchange: &Exchange) -> bool {
         let extras = &exchange.reply.as_ref()?.extras;
         extras.iter().rfind(|(key, _)| &**key == "store").map(|(_, value)| value)
     };
-    let declines = asked.or_else(answered).is_some_and(is_false);
+    let declines = asked.or_else(answered).is_some_and(|value| value.as_str() == "false");
     exchange.asked.target.provider.dialect.stores && !declines
 }

@@ -8,16 +8,19 @@ use throughline_core::Role;
 use throughline_json::Node;
 
 use crate::AuditContext;
+use crate::responses::contract::replay_history::ResponsesReplayHistory;
 use crate::responses::decode;
 use crate::responses::wire::ResponsesElementKind;
 
 /// The most elements that one reasoning item can lead to.
 const MAX_LED: usize = 64;
 
-/// A parsed request.
+/// A parsed request and the outputs of its earlier exchanges.
 pub(super) struct ResponsesRequest<'c> {
+    pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) elements: Vec<ResponsesElement<'c>>,
+    pub(super) past: ResponsesReplayHistory<'c>,
     /// Whether the endpoint stores this conversation, so that ids resolve.
     pub(super) is_kept: bool,
     /// Whether ids pair reasoning with the item it led to.
@@ -34,8 +37,6 @@ pub(super) struct ResponsesElement<'c> {
     pub(super) node: Node<'c>,
     pub(super) kind: ResponsesElementKind,
     pub(super) id: Option<Node<'c>>,
-    /// The id that joins a call and its output.
-    pub(super) call_id: Option<Node<'c>>,
     /// The opaque value of a reasoning or compaction item.
     pub(super) seal: Option<Node<'c>>,
     /// Whether the model produced the element.
@@ -46,31 +47,28 @@ pub(super) struct ResponsesElement<'c> {
 
 impl<'c> ResponsesRequest<'c> {
     /// Parses the elements of a request.
-    pub(super) fn new(case: &AuditContext<'c>) -> Self {
+    pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
         let root = case.body();
         let dialect = &case.target().provider.dialect;
         let is_declined = root.present("store").and_then(Node::bool) == Some(false);
-        let is_resumed = ["previous_response_id", "conversation"]
-            .iter()
-            .any(|member| root.present(member).is_some());
+        let continuations = ["previous_response_id", "conversation"];
         let input = root.present("input").into_iter().flat_map(Node::elements);
-        let mut elements: Vec<ResponsesElement<'c>> = input
-            .enumerate()
-            .map(|(index, node)| ResponsesElement::from_node(index, node))
-            .collect();
+        let mut elements: Vec<_> = input.enumerate().map(ResponsesElement::new).collect();
         let mut next = None;
         for element in elements.iter_mut().rev() {
             element.next = next;
-            if element.kind != ResponsesElementKind::Reasoning {
+            if !element.is_reasoning() {
                 next = Some(element.index);
             }
         }
         Self {
+            case,
             root,
             elements,
+            past: ResponsesReplayHistory::new(case),
             is_kept: dialect.stores && !is_declined,
             is_paired: dialect.pairs && !is_declined,
-            is_resumed,
+            is_resumed: continuations.iter().any(|member| root.present(member).is_some()),
         }
     }
 
@@ -81,18 +79,14 @@ impl<'c> ResponsesRequest<'c> {
         (place < element.node.range().end).then_some(element)
     }
 
-    /// Iterates over the elements of one kind.
-    pub(super) fn elements_of_kind(
-        &self,
-        kind: ResponsesElementKind,
-    ) -> impl Iterator<Item = &ResponsesElement<'c>> {
-        self.elements.iter().filter(move |element| element.kind == kind)
+    /// Iterates over the reasoning items.
+    pub(super) fn reasoning(&self) -> impl Iterator<Item = &ResponsesElement<'c>> {
+        self.elements.iter().filter(|element| element.is_reasoning())
     }
 
     /// Returns the ids in the request.
-    pub(super) fn ids(&self) -> HashSet<String> {
-        let ids = self.elements.iter().filter_map(|element| element.id?.text());
-        ids.map(Cow::into_owned).collect()
+    pub(super) fn ids(&self) -> HashSet<Cow<'c, str>> {
+        self.elements.iter().filter_map(|element| element.id?.text()).collect()
     }
 
     /// Iterates over the model's elements after this one, up to its next reasoning or the next
@@ -103,45 +97,36 @@ impl<'c> ResponsesRequest<'c> {
         reasoning: &ResponsesElement<'c>,
     ) -> impl Iterator<Item = &ResponsesElement<'c>> {
         let from = reasoning.next.unwrap_or(self.elements.len());
-        self.elements.iter().skip(from).take(MAX_LED).take_while(|element| {
-            element.is_models && element.kind != ResponsesElementKind::Reasoning
-        })
+        let later = self.elements.iter().skip(from).take(MAX_LED);
+        later.take_while(|element| element.is_models && !element.is_reasoning())
     }
 }
 
 impl<'c> ResponsesElement<'c> {
-    fn from_node(index: usize, node: Node<'c>) -> Self {
+    fn new((index, node): (usize, Node<'c>)) -> Self {
         let kind = ResponsesElementKind::from_element(node);
-        let (mut id, mut call_id, mut seal) = (None, None, None);
-        for (name, value) in node.members() {
-            if value.is_null() {
-                continue;
-            }
-            if name.is("id") {
-                id = Some(value);
-            } else if name.is("call_id") {
-                call_id = Some(value);
-            } else if name.is("encrypted_content") {
-                seal = Some(value);
-            }
-        }
+        let (id, seal) = (node.present("id"), node.present("encrypted_content"));
         let is_models = decode::role(kind, node) == Role::Assistant;
-        Self { index, node, kind, id, call_id, seal, is_models, next: None }
-    }
-
-    /// Returns the element's path as the provider writes it.
-    pub(super) fn path(&self) -> String {
-        format!("input[{}]", self.index)
+        Self { index, node, kind, id, seal, is_models, next: None }
     }
 
     /// Returns the element's type name.
-    pub(super) fn name(&self) -> String {
-        self.node.text_of("type").map_or_else(|| "message".to_owned(), Cow::into_owned)
+    pub(super) fn name(&self) -> Cow<'c, str> {
+        self.node.text_of("type").unwrap_or("message".into())
     }
 
     /// Returns the id as text, or an empty string.
-    pub(super) fn id_text(&self) -> String {
-        self.id.and_then(Node::text).unwrap_or_default().into_owned()
+    pub(super) fn id_text(&self) -> Cow<'c, str> {
+        self.id.and_then(Node::text).unwrap_or_default()
+    }
+
+    /// Returns the id that joins a call and its output.
+    pub(super) fn call_id(&self) -> Option<Cow<'c, str>> {
+        self.node.text_of("call_id")
+    }
+
+    pub(super) fn is_reasoning(&self) -> bool {
+        self.kind == ResponsesElementKind::Reasoning
     }
 
     /// Returns whether the element calls a client tool.
@@ -152,5 +137,10 @@ impl<'c> ResponsesElement<'c> {
     /// Returns whether the element is the output of a call.
     pub(super) fn is_output(&self) -> bool {
         matches!(self.kind, ResponsesElementKind::Result | ResponsesElementKind::CustomResult)
+    }
+
+    /// Returns whether the element names a stored item only by its id.
+    pub(super) fn is_reference(&self) -> bool {
+        self.node.get("type").is_some_and(|kind| kind.is("item_reference"))
     }
 }
