@@ -120,8 +120,8 @@ pub(crate) fn refresh_fates(
     let before = to.decode_request(&encoded.request, &asked)?;
     let after = to.decode_request(&repaired, &asked)?;
     let seals = after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant);
-    let mut seals: Multiset<&Bytes> = Multiset::new(seals);
-    let mut thoughts: Multiset<&str> = Multiset::new(after.items.iter().filter_map(thought_text));
+    let mut seals: HashMap<&Bytes, usize> = count_values(seals);
+    let mut thoughts = count_values(after.items.iter().filter_map(thought_text));
     let is_sent = |fate: &&mut Fate| !matches!(fate.visible, Disposition::Elided(_));
     let sent: Vec<&mut Fate> = encoded.fates.iter_mut().filter(is_sent).collect();
     let mut says_less = after.items.len() < before.items.len()
@@ -132,12 +132,12 @@ pub(crate) fn refresh_fates(
     let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
     if sent.len() == items.len() {
         for (fate, item) in sent.into_iter().zip(items) {
-            if thought_text(item).is_some_and(|text| !thoughts.take(&text)) {
+            if thought_text(item).is_some_and(|text| !take(&mut thoughts, &text)) {
                 fate.visible = Disposition::Elided(ElisionReason::ByPolicy);
                 says_less = true;
             }
             for (did, seal) in fate.seals.iter_mut().zip(&item.seals) {
-                if !seals.take(&seal.reveal_to_tenant()) {
+                if !take(&mut seals, &seal.reveal_to_tenant()) {
                     *did = Disposition::Elided(ElisionReason::ByPolicy);
                     says_less = true;
                 }
@@ -153,22 +153,16 @@ fn thought_text(item: &Item) -> Option<&str> {
     matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
 }
 
-/// A multiset.
-struct Multiset<T>(HashMap<T, usize>);
+/// Counts equal values.
+fn count_values<T: Eq + Hash>(values: impl Iterator<Item = T>) -> HashMap<T, usize> {
+    let mut counts = HashMap::new();
+    values.for_each(|value| *counts.entry(value).or_insert(0) += 1);
+    counts
+}
 
-impl<T: Eq + Hash> Multiset<T> {
-    fn new(values: impl Iterator<Item = T>) -> Self {
-        let mut counts = HashMap::new();
-        for value in values {
-            *counts.entry(value).or_insert(0) += 1;
-        }
-        Self(counts)
-    }
-
-    /// Removes one copy of the value; returns false if there is none.
-    fn take(&mut self, value: &T) -> bool {
-        work::step();
-        let count = self.0.get_mut(value).filter(|count| **count > 0);
-        count.map(|count| *count -= 1).is_some()
-    }
+/// Removes one copy of a value; returns false if there is none.
+fn take<T: Eq + Hash>(counts: &mut HashMap<T, usize>, value: &T) -> bool {
+    work::step();
+    let count = counts.get_mut(value).filter(|count| **count > 0);
+    count.map(|count| *count -= 1).is_some()
 }

@@ -16,17 +16,15 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
             return;
         }
         for (number, turn) in view.turns.iter().enumerate() {
-            let of = |number: Option<usize>, speaker: ClaudeSpeaker| {
-                let turn = number.and_then(|number| view.turns.get(number));
-                turn.filter(|turn| turn.speaker == speaker)
-            };
+            let next = view.turns.get(number + 1);
+            let last = number.checked_sub(1).and_then(|number| view.turns.get(number));
             match turn.speaker {
                 ClaudeSpeaker::Assistant => {
-                    let answers = of(number.checked_add(1), ClaudeSpeaker::User);
+                    let answers = next.filter(|next| next.speaker == ClaudeSpeaker::User);
                     self.check_calls_answered(turn, answers);
                 }
                 ClaudeSpeaker::User => {
-                    let calls = of(number.checked_sub(1), ClaudeSpeaker::Assistant);
+                    let calls = last.filter(|last| last.speaker == ClaudeSpeaker::Assistant);
                     self.check_results_called(turn, calls);
                 }
                 ClaudeSpeaker::System => {}
