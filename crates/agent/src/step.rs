@@ -56,7 +56,10 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
         RunInput::Answer(resolution) => step.on_question_resolved(&resolution),
         RunInput::Returned(ended) => step.on_client_tools_returned(&ended),
         RunInput::Expired(id) => step.on_request_expired(&id),
-        RunInput::Interrupted => step.on_interrupted(),
+        RunInput::Interrupted => {
+            step.on_interrupted();
+            Ok(())
+        }
         RunInput::Restored(open_calls) => step.on_restored(open_calls),
         RunInput::TimeUp => step.on_time_limit(),
         RunInput::Switched { model, is_prefix_bound } => {

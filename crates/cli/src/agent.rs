@@ -131,7 +131,7 @@ impl AgentContext {
 
     /// Sends a command to the process that owns a run.
     pub(crate) async fn send(&self, run: &LogId, command: RunCommand) -> Result<()> {
-        self.run(self.runner.send_command(&self.tenant, run, command)).await
+        self.run(Box::pin(self.runner.send_command(&self.tenant, run, command))).await
     }
 
     /// Returns a page of the records of a log after `seen`; empty at the end.

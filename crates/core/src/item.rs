@@ -169,7 +169,7 @@ impl Body {
             Body::Call(call) => call.args = call.args.detached(),
             Body::Result(result) => result.parts.iter_mut().for_each(Part::detach),
             Body::Thought(thought) => {
-                thought.payload = thought.payload.as_ref().map(Json::detached)
+                thought.payload = thought.payload.as_ref().map(Json::detached);
             }
             Body::Text(_)
             | Body::Hosted(_)

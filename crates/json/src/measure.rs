@@ -60,9 +60,15 @@ pub enum SizeLimitExceeded {
 impl Measure {
     /// Counts the content of a text and stops at the first exceeded limit.
     pub fn count(text: &[u8], limits: &SizeLimits) -> Result<Self, SizeLimitExceeded> {
-        let (counted, objects) = (Self::default(), [0; TRACKED_DEPTH / 64]);
-        let mut counter =
-            Counter { counted, depth: 0, objects, last: 0, is_tools: false, has_part: false };
+        let objects = [0; TRACKED_DEPTH / 64];
+        let mut counter = Counter {
+            counted: Self::default(),
+            depth: 0,
+            objects,
+            last: 0,
+            is_tools: false,
+            has_part: false,
+        };
         let mut at = 0;
         while let Some(byte) = text.get(at) {
             at += 1;

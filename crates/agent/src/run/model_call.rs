@@ -64,7 +64,7 @@ impl ModelCall {
                 }
             }
         }
-        let replay = replay_event(&fates, &thoughts, self.turn);
+        let summary = replay_event(&fates, &thoughts, self.turn);
         let mut events = response.events;
         let mut streamed = false;
         let error = loop {
@@ -74,7 +74,8 @@ impl ModelCall {
                     let (reply, took_ms) = (*reply, u64::try_from(took).unwrap_or(0));
                     let streamed = streamed && reply.stop != StopReason::Tools;
                     let cost = self.cost(&reply);
-                    let answer = ModelAnswer { purpose, reply, replay, streamed, cost, took_ms };
+                    let answer =
+                        ModelAnswer { purpose, reply, replay: summary, streamed, cost, took_ms };
                     return RunInput::Answered(Box::new(answer));
                 }
                 Some(Ok(Event::Delta { index, delta })) => {

@@ -95,8 +95,10 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> R
         let Some(limit) = run.timeout else { return work.await };
         // A tool that exceeds its timeout is aborted, so its effect is unknown.
         timeout(limit, work).await.unwrap_or_else(|_| {
-            let took = format!("The tool took more than {} ms and was stopped.", limit.as_millis());
-            ToolAnswer::unknown(format!("{took} Whether it took effect is unknown."))
+            let limit = limit.as_millis();
+            ToolAnswer::unknown(format!(
+                "The tool took more than {limit} ms and was stopped. Whether it took effect is unknown."
+            ))
         })
     };
     let emit = async |text: String| {

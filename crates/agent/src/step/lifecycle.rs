@@ -57,7 +57,7 @@ impl Step {
     }
 
     /// Recovers a run after the process that drove it stopped.
-    pub(super) fn on_interrupted(&mut self) -> StepResult {
+    pub(super) fn on_interrupted(&mut self) {
         match self.state.progress.phase.clone() {
             Phase::Ended { .. } => self.act(Action::Rest),
             // The pending requests were already published.
@@ -74,7 +74,6 @@ impl Step {
                 self.continue_calls();
             }
         }
-        Ok(())
     }
 
     /// Returns whether every open call waits for a decision.

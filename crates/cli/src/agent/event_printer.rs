@@ -53,7 +53,7 @@ impl EventPrinter {
             RunEvent::ToolCall(event) => self.tool(event),
             RunEvent::Plan(event) => event.todo_list.iter().flatten().try_for_each(|step| {
                 let text = self.policy.redact_text(&step.step).into_owned();
-                self.print_note(plan_mark(&step.status), Style::new().cyan(), &text)
+                self.print_note(plan_mark(step.status), Style::new().cyan(), &text)
             }),
             RunEvent::Turn(turn) if turn.phase == TurnPhase::Start => {
                 (self.has_thought, self.has_text) = (false, false);
@@ -162,7 +162,7 @@ pub(crate) fn tool_mark(phase: ToolCallPhase) -> (&'static str, Style) {
 }
 
 /// Returns the mark of a step of a plan.
-pub(crate) fn plan_mark(status: &PlanStepStatus) -> &'static str {
+pub(crate) fn plan_mark(status: PlanStepStatus) -> &'static str {
     match status.as_str() {
         "completed" => "☑",
         "in-progress" => "▶",

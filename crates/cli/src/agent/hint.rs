@@ -35,7 +35,8 @@ impl CommandHints {
 
 /// Formats an option for a shell, once per value, each with a leading space.
 fn format_options(name: &str, values: impl IntoIterator<Item = String>) -> String {
-    values.into_iter().map(|value| format!(" {name} {}", shell_quote(&value))).collect()
+    let options = values.into_iter().map(|value| format!(" {name} {}", shell_quote(&value)));
+    options.collect::<Vec<_>>().concat()
 }
 
 /// Quotes a value for a shell.

@@ -287,10 +287,15 @@ impl<'r> TargetRow<'r> {
 
 /// Adds the prices to a JSON object.
 fn with_price(mut object: Value, price: &Price) -> Value {
-    object["input_micro_usd"] = json!(price.input);
-    object["output_micro_usd"] = json!(price.output);
-    object["cached_micro_usd"] = json!(price.cached);
-    object["written_micro_usd"] = json!(price.written);
+    let prices = [
+        ("input_micro_usd", json!(price.input)),
+        ("output_micro_usd", json!(price.output)),
+        ("cached_micro_usd", json!(price.cached)),
+        ("written_micro_usd", json!(price.written)),
+    ];
+    if let Value::Object(members) = &mut object {
+        members.extend(prices.map(|(name, price)| (name.to_owned(), price)));
+    }
     object
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn runs(options: &Runs) -> Result<()> {
         let thread = |head: &LogHead| head.of.as_ref().map(|of| plain(&of.0)).unwrap_or_default();
         let columns = vec![
             Column::new("run", heads.iter().map(|head| plain(&head.log.0))),
-            Column::new("thread", heads.iter().map(|head| thread(head))),
+            Column::new("thread", heads.iter().map(thread)),
             Column::numbers("records", heads.iter().map(|head| head.last.to_string())),
             Column::numbers("events", heads.iter().map(|head| head.events.to_string())),
         ];

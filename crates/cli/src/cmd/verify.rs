@@ -133,10 +133,15 @@ impl Verdict {
         if let Some((segments, manifests)) = self.chains {
             let warning =
                 |warning: &Warning| json!({ "code": warning.code(), "text": warning.to_string() });
-            out["segments"] = json!(segments);
-            out["manifests"] = json!(manifests);
-            out["tables"] = json!(self.tables);
-            out["warnings"] = self.warnings.iter().map(warning).collect();
+            let chains = [
+                ("segments", json!(segments)),
+                ("manifests", json!(manifests)),
+                ("tables", json!(self.tables)),
+                ("warnings", self.warnings.iter().map(warning).collect()),
+            ];
+            if let Value::Object(members) = &mut out {
+                members.extend(chains.map(|(name, value)| (name.to_owned(), value)));
+            }
         }
         out
     }

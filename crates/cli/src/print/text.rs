@@ -72,10 +72,13 @@ pub(crate) struct Report<'r> {
 
 impl Report<'_> {
     /// Writes the file if the option names one, but never over an input file.
-    pub(crate) fn write_file<'p>(&self, read: impl IntoIterator<Item = &'p PathBuf>) -> Result<()> {
+    pub(crate) fn write_file<'p>(
+        &self,
+        inputs: impl IntoIterator<Item = &'p PathBuf>,
+    ) -> Result<()> {
         let Some(file) = self.file.filter(|file| file.as_os_str() != "-") else { return Ok(()) };
         let real = file.canonicalize().ok();
-        if real.is_some() && read.into_iter().any(|other| other.canonicalize().ok() == real) {
+        if real.is_some() && inputs.into_iter().any(|other| other.canonicalize().ok() == real) {
             let (option, name) = (self.option, file.display());
             return Err(Failure::Usage(format!("{option} {name} would overwrite the request")));
         }

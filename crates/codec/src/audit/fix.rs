@@ -171,11 +171,15 @@ fn write_array(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) 
                 Edit::Replace(..) | Edit::Remove(_) | Edit::Set(..) => {}
             }
         }
-        before.into_iter().for_each(|value| list.push_value(lead, value));
+        for value in before {
+            list.push_value(lead, value);
+        }
         if !is_removed {
             list.push(lead, |out| write(tree, element, inside, out));
         }
-        after.into_iter().for_each(|value| list.push_value(lead, value));
+        for value in after {
+            list.push_value(lead, value);
+        }
         list.copied = place.end;
     }
     list.close(node, b']');

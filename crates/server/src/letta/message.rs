@@ -310,7 +310,7 @@ pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> Le
 /// The messages for the tool calls of one answer: the calls that run at once, then a request to
 /// decide the others.
 pub(crate) fn call_messages<'i>(
-    items: impl Iterator<Item = &'i StoredItem> + Clone,
+    items: &(impl Iterator<Item = &'i StoredItem> + Clone),
     needs_decision: impl Fn(&ToolCall) -> bool,
 ) -> Vec<LettaMessage> {
     let message = |asks: bool| {

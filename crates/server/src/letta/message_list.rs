@@ -231,7 +231,7 @@ impl<'s> MessageList<'s> {
         let run = items.first().and_then(|first| message::run_of(&first.item.id.0));
         let casting = run.and_then(|run| self.runs.get(&run)?.casting.as_ref());
         let asks = |call: &_| casting.is_some_and(|casting| needs_decision(casting, call));
-        message::call_messages(items.iter().copied(), asks)
+        message::call_messages(&items.iter().copied(), asks)
     }
 
     /// Loads the data of a run once.

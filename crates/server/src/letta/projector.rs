@@ -252,7 +252,7 @@ impl<'s> Projector<'s> {
             }));
         }
         let needs_decision = |call: &ToolCall| needs_decision(&self.known.casting, call);
-        letters.extend(message::call_messages(items.iter(), needs_decision));
+        letters.extend(message::call_messages(&items.iter(), needs_decision));
         for letter in &mut letters {
             letter.place.step_id.clone_from(&step);
         }

@@ -237,7 +237,7 @@ impl Telemetry {
         }
         let failure = error.map(|error| StoreFailure { at: Instant::now(), reason: reason(error) });
         let was_failing =
-            std::mem::replace(last_failure(&mut *lock(&self.health.state)), failure).is_some();
+            std::mem::replace(last_failure(&mut lock(&self.health.state)), failure).is_some();
         let status = match (was_failing, error) {
             (false, Some(_)) => format!("{operation} failed"),
             (true, None) => format!("{operation} works again"),

@@ -363,12 +363,12 @@ impl Journal {
         let mut destroyed = ErasureReport::default();
         let mut batch = Batch::new(tenant.clone());
         for erase in erases {
-            let erased = self.erased_records(tenant, erase).await?;
-            if !erased.is_empty() || erase.seqs.is_none() {
+            let records = self.erased_records(tenant, erase).await?;
+            if !records.is_empty() || erase.seqs.is_none() {
                 destroyed.logs.push(erase.log.clone());
             }
-            destroyed.records += u64::try_from(erased.len()).unwrap_or(u64::MAX);
-            destroyed.bytes += erased.iter().map(|(_, size)| size).sum::<u64>();
+            destroyed.records += u64::try_from(records.len()).unwrap_or(u64::MAX);
+            destroyed.bytes += records.iter().map(|(_, size)| size).sum::<u64>();
             let mut append = Append::new(erase.log.clone()).record(notice(erase));
             append.expect =
                 expects.iter().find(|(log, _)| *log == erase.log).map(|(_, last)| *last);

@@ -200,7 +200,7 @@ impl Import<'_> {
 
     /// Records and marks what was destroyed in the history of a fork whose parent is not imported.
     async fn record_erasures(&self, log: &ImportedLog) -> Result<()> {
-        let erases = log.erasures(log.unrecorded.iter().copied());
+        let erases = log.erasures(&log.unrecorded);
         if erases.is_empty() {
             return Ok(());
         }
@@ -235,7 +235,7 @@ impl Import<'_> {
         let gone = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
         let (unrecorded, own): (Vec<_>, Vec<_>) = gone.partition(|(seq, _)| *seq <= log.orphaned);
         log.unrecorded.extend(unrecorded);
-        let mut erases = log.erasures(own.into_iter());
+        let mut erases = log.erasures(&own);
         // The log's own reason is applied last, so each record keeps its own reason.
         let gone = log.gone.filter(|_| begins);
         erases.extend(gone.map(|why| Erasure::all(log.name.clone(), why)));
@@ -269,9 +269,9 @@ impl ImportedLog {
     }
 
     /// Returns the erasures of these records, one per reason.
-    fn erasures(&self, gone: impl Iterator<Item = (u64, ErasureReason)> + Clone) -> Vec<Erasure> {
+    fn erasures(&self, gone: &[(u64, ErasureReason)]) -> Vec<Erasure> {
         let erasure = |why| {
-            let seqs = gone.clone().filter(|(_, gone)| *gone == why).map(|(seq, _)| seq);
+            let seqs = gone.iter().filter(|(_, gone)| *gone == why).map(|(seq, _)| *seq);
             Erasure::records(self.name.clone(), seqs.collect(), why)
         };
         let erases = ErasureReason::ALL.into_iter().map(erasure);
@@ -398,7 +398,7 @@ impl<'r> ExportReader<'r> {
                 }
             }
             (Some(_), None) if record.redacted && self.seen.redacted => {
-                self.seen.without_content += 1
+                self.seen.without_content += 1;
             }
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content and no reason for its absence")),

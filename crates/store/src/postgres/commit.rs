@@ -232,9 +232,17 @@ impl Columns {
             let hash = new.map(|row| &row.hash);
             self.keys.push(values![id, label, limits, hash, revoked, mac]);
         }
-        let [o, a, t] = [self.once.len(), self.appends.len(), self.takes.len()];
-        let [q, n, e, y] = [self.asks.len(), self.turns.len(), self.erases.len(), self.keys.len()];
-        self.batches.push(values![place, is_plain(batch), o, a, t, q, n, e, y]);
+        self.batches.push(values![
+            place,
+            is_plain(batch),
+            self.once.len(),
+            self.appends.len(),
+            self.takes.len(),
+            self.asks.len(),
+            self.turns.len(),
+            self.erases.len(),
+            self.keys.len()
+        ]);
     }
 
     fn append<'g>(&mut self, tenant: i64, append: &'g SealedAppend, logs: &mut LogPositions<'g>) {

@@ -173,7 +173,9 @@ fn drop_parts(body: &mut Value, kind: &str) {
     if let Value::Array(list) = body {
         list.retain(|part| !is_type(part, kind));
     }
-    children(body).into_iter().for_each(|child| drop_parts(child, kind));
+    for child in children(body) {
+        drop_parts(child, kind);
+    }
 }
 
 /// Truncates the strings of a member to their first half anywhere in a body.
@@ -181,7 +183,9 @@ fn truncate_values(body: &mut Value, key: &str) {
     if let Some(Value::String(text)) = body.get_mut(key) {
         text.truncate(text.floor_char_boundary(text.len() / 2));
     }
-    children(body).into_iter().for_each(|child| truncate_values(child, key));
+    for child in children(body) {
+        truncate_values(child, key);
+    }
 }
 
 fn children(value: &mut Value) -> Vec<&mut Value> {

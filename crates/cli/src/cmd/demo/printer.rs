@@ -79,7 +79,7 @@ impl DemoPrinter {
             }
             RunEvent::ToolCall(call) => self.tool(call),
             RunEvent::Plan(plan) => plan.todo_list.iter().flatten().try_for_each(|step| {
-                self.line(plan_mark(&step.status), Style::new().cyan(), &step.step)
+                self.line(plan_mark(step.status), Style::new().cyan(), &step.step)
             }),
             RunEvent::Replay(replay) => self.replay(replay),
             RunEvent::Summarization(summary) => {

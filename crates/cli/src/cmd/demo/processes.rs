@@ -183,27 +183,31 @@ impl DemoProcesses {
     fn find_in(&self, command: &str, list: &str, key: &str, value: &str) -> Result<Option<Value>> {
         let output = self.command(&[command, "--format", "json"])?;
         let output: Value = serde_json::from_str(&output).context("the output is not JSON")?;
-        let mut entries = output[list].as_array().into_iter().flatten();
-        Ok(entries.find(|entry| entry[key] == value).cloned())
+        let mut entries = output.get(list).and_then(Value::as_array).into_iter().flatten();
+        Ok(entries.find(|entry| entry.get(key).is_some_and(|found| found == value)).cloned())
     }
 
     /// Returns the thread of a run.
     pub(super) fn thread_of(&self, run: &str) -> Result<String> {
         let run = self.find_in("runs", "runs", "id", run)?.unwrap_or_default();
-        Ok(run["thread"].as_str().context("the run has no thread")?.to_owned())
+        let thread = run.get("thread").and_then(Value::as_str);
+        Ok(thread.context("the run has no thread")?.to_owned())
     }
 
     /// Returns the pending request of that kind.
     pub(super) fn pending_request(&self, kind: &str) -> Result<PendingDemoRequest> {
         let found = self.find_in("inbox", "waiting", "kind", kind)?;
         let found = found.with_context(|| format!("there is no pending {kind}"))?;
-        let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        let text = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
         let id = text(&found, "id");
         let Some(question) = found.pointer("/questions/0") else {
-            let text = format!("{} {}", text(&found, "tool"), found["args"]);
+            let text =
+                format!("{} {}", text(&found, "tool"), found.get("args").unwrap_or(&Value::Null));
             return Ok(PendingDemoRequest { id, text, options: Vec::new() });
         };
-        let options = question["options"].as_array().into_iter().flatten();
+        let options = question.get("options").and_then(Value::as_array).into_iter().flatten();
         let options = options.map(|option| (text(option, "label"), text(option, "description")));
         Ok(PendingDemoRequest { id, text: text(question, "question"), options: options.collect() })
     }

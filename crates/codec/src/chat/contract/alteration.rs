@@ -26,24 +26,29 @@ pub(super) fn severity(
     vendor: Option<Vendor>,
     is_known: bool,
 ) -> Option<Severity> {
-    use ChangeKind::{Duplicated, PartMoved, Reordered, SealAltered, SealMoved, SealReencoded};
-    Some(match (vendor, kind) {
-        (Some(Vendor::Xai) | None, ChangeKind::Unissued) => Severity::Note,
-        (_, ChangeKind::Unissued) if !is_known => Severity::Note,
-        (_, ChangeKind::Unissued) => Severity::Refuse,
+    use ChangeKind::{
+        Duplicated, PartMoved, Reordered, SealAltered, SealMoved, SealReencoded, Unissued,
+    };
+    match (vendor, kind) {
+        (Some(Vendor::Xai) | None, Unissued) => Some(Severity::Note),
+        (Some(_), Unissued) => Some(if is_known { Severity::Refuse } else { Severity::Note }),
         // The signature covers the whole block, so every change breaks it.
-        (Some(Vendor::Anthropic), _) => Severity::Refuse,
+        (Some(Vendor::Anthropic), _) => Some(Severity::Refuse),
         // Google checks the bytes but not their alphabet, and accepted signatures in other
         // positions.
-        (Some(Vendor::Google), SealAltered { .. }) => Severity::Refuse,
-        (Some(Vendor::Google), SealMoved | Duplicated | Reordered) => Severity::Note,
-        (Some(Vendor::Google), _) => return None,
+        (Some(Vendor::Google), _) => match kind {
+            SealAltered { .. } => Some(Severity::Refuse),
+            SealMoved | Duplicated | Reordered => Some(Severity::Note),
+            _ => None,
+        },
         // OpenAI checks the encrypted content; a summary is only for display. The effect of a
         // repeated item is not documented.
-        (Some(Vendor::OpenAi), SealAltered { .. } | SealReencoded) => Severity::Refuse,
-        (Some(Vendor::OpenAi), SealMoved | PartMoved | Reordered) => Severity::Degrade,
-        (Some(Vendor::OpenAi), Duplicated) => Severity::Note,
-        (Some(Vendor::OpenAi), _) => return None,
-        (Some(Vendor::Xai) | None, _) => Severity::Degrade,
-    })
+        (Some(Vendor::OpenAi), _) => match kind {
+            SealAltered { .. } | SealReencoded => Some(Severity::Refuse),
+            SealMoved | PartMoved | Reordered => Some(Severity::Degrade),
+            Duplicated => Some(Severity::Note),
+            _ => None,
+        },
+        (Some(Vendor::Xai) | None, _) => Some(Severity::Degrade),
+    }
 }

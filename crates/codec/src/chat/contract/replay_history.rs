@@ -63,8 +63,8 @@ impl<'c> ChatRequest<'c> {
 
     /// Returns the message that a reply became, with its index.
     fn message_of(&self, reply: &Reply) -> Option<(usize, &ChatMessage<'c>)> {
-        let is_it = |own: &Option<&Reply>| own.is_some_and(|own| std::ptr::eq(own, reply));
-        let number = self.replies.iter().position(is_it)?;
+        let mut replies = self.replies.iter().copied();
+        let number = replies.position(|own| own.is_some_and(|own| std::ptr::eq(own, reply)))?;
         Some((number, self.messages.get(number)?))
     }
 
