@@ -57,7 +57,6 @@ const LINE: &str = "    let found = rows.iter().find(|row| row.name == wanted); 
 
 static CONVERSATION: AtomicU64 = AtomicU64::new(1);
 
-/// A conversation in progress.
 pub(crate) struct Conversation {
     dialect: Dialect,
     model: Model,
@@ -69,7 +68,6 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Starts a unique conversation.
     pub(crate) fn new(dialect: Dialect, model: Model, size: Size, lossy: bool) -> Self {
         let number = CONVERSATION.fetch_add(1, Ordering::Relaxed);
         let process = std::process::id();
@@ -79,7 +77,6 @@ impl Conversation {
         Self { dialect, model, size, lossy, history: question.into_bytes() }
     }
 
-    /// Returns the next request.
     pub(crate) fn request(&self, stream: bool) -> Bytes {
         let head = match self.dialect {
             Dialect::Messages => MESSAGES,

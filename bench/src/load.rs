@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use crate::conversation::{Conversation, Dialect, Size};
 use crate::reply::Model;
 
-/// The requests to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadSpec {
     pub(crate) dialect: Dialect,
@@ -30,7 +29,6 @@ pub(crate) struct LoadSpec {
     pub(crate) provider: Option<SocketAddr>,
 }
 
-/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadResult {
     pub(crate) requests: usize,
@@ -57,7 +55,6 @@ impl LoadResult {
     }
 }
 
-/// A persistent connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
@@ -112,7 +109,6 @@ impl Connection {
     }
 }
 
-/// Runs the load.
 pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<LoadResult> {
     let mut lines = Vec::new();
     for _ in 0..work.connections {

@@ -9,7 +9,6 @@ use tokio::process::Command;
 
 use crate::process::{self, Server};
 
-/// Another gateway.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,

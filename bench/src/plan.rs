@@ -52,7 +52,6 @@ pub(crate) struct Pair {
     pub(crate) time: Option<Duration>,
 }
 
-/// Memory of a server.
 pub(crate) struct Memory {
     pub(crate) idle: u64,
     pub(crate) loaded: u64,

@@ -44,7 +44,6 @@ impl Model {
     }
 }
 
-/// One reply.
 pub(crate) struct Reply {
     model: Model,
     /// Makes the reply unique.

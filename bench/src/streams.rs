@@ -13,7 +13,6 @@ use crate::load::Connection;
 use crate::process::Server;
 use crate::reply::Model;
 
-/// Number of concurrent streams.
 pub(crate) const STREAMS: usize = 1000;
 
 /// Resources and times of the streams.

@@ -53,7 +53,6 @@ pub(crate) struct AgentContext {
     pub(crate) runner: Runner,
     pub(crate) journal: Journal,
     pub(crate) tenant: Tenant,
-    /// Redaction of all output.
     pub(crate) policy: RedactionPolicy,
     /// Stops the simulators when dropped.
     _simulator: Option<Simulator>,

@@ -5,7 +5,6 @@ use std::time::Instant;
 use jiff::Timestamp;
 use throughline_core::Clock;
 
-/// Returns the current time.
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
@@ -17,7 +16,6 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// The system clock.
 pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {

@@ -44,7 +44,6 @@ const NAME: &str = "throughline.toml";
 /// Maximum number of problems that other commands than `config check` print.
 const PRINTED: usize = 5;
 
-/// The effective configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// The file that was read; `None` if all values are defaults.

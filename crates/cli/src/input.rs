@@ -26,7 +26,6 @@ const LIMITS: SizeLimits = SizeLimits { entries: 4_000_000, items: 200_000, tool
 
 /// A document that was read and parsed.
 pub(crate) struct Input {
-    /// Name for messages.
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }

@@ -35,7 +35,6 @@ pub(crate) enum IfMissing {
     FailsReadOnly,
 }
 
-/// An open store.
 pub(crate) struct OpenStore {
     runtime: Runtime,
     pub(crate) journal: Journal,
@@ -315,7 +314,6 @@ fn parse_key(source: &str, text: String) -> Result<MasterKey> {
     key.map_err(|error| Failure::Usage(format!("{source}: {error}")))
 }
 
-/// Receives SIGINT and SIGTERM.
 pub(crate) struct Signals {
     interrupted: Signal,
     terminated: Signal,

@@ -18,7 +18,6 @@ use crate::config::TracingSettings;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// Creates the configured sinks.
 pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
     let open = settings.sinks.iter().map(|sink| {
         let options = SinkOptions {

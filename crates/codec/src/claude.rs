@@ -91,7 +91,6 @@ pub(crate) fn is_bound_claude(target: &Target) -> bool {
 /// The thinking settings to send.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThinkingSettings {
-    /// The resulting thinking mode.
     pub(crate) asking: ThinkingMode,
     /// The `thinking` object; `None` to omit it.
     pub(crate) thinking: Option<Json>,

@@ -113,7 +113,6 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Removes a member.
     pub(crate) fn remove(&mut self, key: impl Into<Cow<'static, str>>) {
         self.change(key.into(), None);
     }
@@ -246,7 +245,6 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the finished body.
     pub(crate) fn body(&self) -> Bytes {
         match self.source {
             Some(source) => edit::edit_bytes(&source.request.body, &source.members, &self.changes),

@@ -7,7 +7,6 @@
 use throughline_core::Digest;
 use throughline_json::{Json, JsonKind, Node};
 
-/// An incremental digest.
 #[derive(Clone)]
 pub(crate) struct PrefixHasher {
     hasher: blake3::Hasher,

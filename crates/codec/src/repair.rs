@@ -153,7 +153,6 @@ fn thought_text(item: &Item) -> Option<&str> {
     matches!(item.body, Body::Thought(_)).then(|| item.visible().unwrap_or_default())
 }
 
-/// Counts equal values.
 fn count_values<T: Eq + Hash>(values: impl Iterator<Item = T>) -> HashMap<T, usize> {
     let mut counts = HashMap::new();
     values.for_each(|value| *counts.entry(value).or_insert(0) += 1);

@@ -35,7 +35,6 @@ pub(crate) struct FilteredResolver {
 }
 
 impl FilteredResolver {
-    /// Uses the system resolver.
     pub(crate) fn system() -> Self {
         Self::with_lookup(|name| {
             Box::pin(

@@ -146,7 +146,6 @@ pub(crate) struct Permit<'a> {
 }
 
 impl Permit<'_> {
-    /// Records the outcome.
     pub(crate) fn settle(mut self, failed: bool, now: Instant) {
         let probes = self.probe.take().is_some();
         if failed {

@@ -66,7 +66,6 @@ impl Client {
     }
 }
 
-/// The connect timeout expired.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was not opened in time")]
 pub(crate) struct ConnectTimeout;

@@ -28,9 +28,7 @@ pub struct AwsKeys {
 /// The signed parts of a request.
 pub(crate) struct SignedParts<'a> {
     pub(crate) method: &'a str,
-    /// Path as sent.
     pub(crate) path: &'a str,
-    /// Query as sent.
     pub(crate) query: &'a str,
     /// Additional signed headers, with lower-case names.
     pub(crate) headers: Vec<(&'a str, &'a str)>,
@@ -85,7 +83,6 @@ pub(crate) fn sign(
     added
 }
 
-/// Builds the canonical request.
 fn canonical(request: &SignedParts<'_>, headers: &BTreeMap<&str, String>, signed: &str) -> String {
     let path: Vec<String> = request.path.split('/').map(escaped).collect();
     let mut query: Vec<(&str, &str)> = request

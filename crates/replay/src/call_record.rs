@@ -134,7 +134,6 @@ struct FailedAttempt {
     said: String,
 }
 
-/// The reply in summary.
 #[derive(Clone, Debug)]
 struct ReplySummary {
     id: Option<Name>,

@@ -191,7 +191,6 @@ fn letters(mut number: u128, length: usize) -> String {
     text
 }
 
-/// Compares in constant time.
 fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len()
         && left.iter().zip(right).fold(0, |all, (left, right)| all | (left ^ right)) == 0

@@ -57,7 +57,6 @@ pub struct AgentApi {
     /// Exports run traces for the console.
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
     pub(crate) summaries: SummaryCache,
-    /// Journal verifications in progress.
     pub(crate) proofs: Verifications,
     /// Redaction of everything that callers see.
     pub(crate) policy: Option<Arc<RedactionPolicy>>,

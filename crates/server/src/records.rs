@@ -63,7 +63,6 @@ pub(crate) fn run_events(record: &Record) -> impl Iterator<Item = (u64, RunEvent
     events.filter_map(|(number, event)| Some((number, parse_event(event)?)))
 }
 
-/// Parses an event.
 pub(crate) fn parse_event(event: Bytes) -> Option<RunEvent> {
     RunEvent::parse(&Json::parse(event).ok()?).ok()
 }

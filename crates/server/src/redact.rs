@@ -16,7 +16,6 @@ pub(crate) fn redact_response(
     GatewayResponse { body, ..response }
 }
 
-/// Redacts a document.
 pub(crate) fn redact_json(policy: &RedactionPolicy, document: &Json) -> Json {
     policy.redact_json(document, ThoughtRedaction::Redact).into_owned()
 }

@@ -398,7 +398,6 @@ fn openai_requires_replay_when_the_turn_called_a_function() {
     );
 }
 
-/// "Grok stateless)".
 #[test]
 fn grok_requires_nothing() {
     assert_eq!(ReasoningFormat::XaiResponsesV1.replay_contract(), ReplayContract::Stateless);

@@ -17,7 +17,6 @@ pub(crate) fn parse_digest(hex: &str) -> Option<Digest> {
     bytes.as_ref().try_into().ok()
 }
 
-/// Decodes hexadecimal digits.
 pub(crate) fn unhex(text: &str) -> Option<Bytes> {
     if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;

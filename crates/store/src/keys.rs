@@ -179,7 +179,6 @@ impl Keys {
         Ok(Salt { epoch, bytes: wrap(self.key(epoch).as_ref(), salt)? })
     }
 
-    /// Opens a stored salt.
     pub(crate) fn unwrap(&self, salt: &Salt) -> Result<SaltBytes> {
         let damaged = || corrupt!("a salt cannot be unwrapped with the master key");
         let plain = unwrap(salt.epoch, self.key(salt.epoch).as_ref(), &salt.bytes)?;

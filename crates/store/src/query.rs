@@ -21,7 +21,6 @@ impl Span {
     }
 }
 
-/// A filter for logs.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) kind: Option<LogKind>,

@@ -7,7 +7,6 @@ use throughline_json::Name;
 use crate::chain::{Header, Link};
 use crate::row_mac::{Field, fields};
 
-/// A stored record.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) seq: u64,
@@ -56,7 +55,6 @@ impl Row {
 /// A record with its position in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainRow {
-    /// Increases in commit order.
     pub(crate) id: i64,
     pub(crate) tenant: Tenant,
     pub(crate) log: LogId,
@@ -76,7 +74,6 @@ pub(crate) struct ApiKeyRow {
     pub(crate) tenant: Tenant,
     pub(crate) id: Name,
     pub(crate) label: Name,
-    /// JSON text.
     pub(crate) limits: Name,
     pub(crate) hash: Digest,
     pub(crate) created: i64,
@@ -111,7 +108,6 @@ pub(crate) enum ErasureReason {
 impl ErasureReason {
     pub(crate) const ALL: [Self; 2] = [ErasureReason::Forgotten, ErasureReason::Expired];
 
-    /// Returns the stored number.
     pub(crate) fn number(self) -> i16 {
         self as i16
     }

@@ -112,7 +112,6 @@ pub(crate) enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the stored number.
     pub(crate) fn number(self) -> i16 {
         self as i16
     }
@@ -136,12 +135,10 @@ pub(crate) struct Erasure {
 }
 
 impl Erasure {
-    /// Destroys all own records.
     pub(crate) fn all(log: LogId, why: ErasureReason) -> Self {
         Self { log, seqs: None, checkpoints: false, why, kin: None, note: None }
     }
 
-    /// Destroys the given records.
     pub(crate) fn records(log: LogId, seqs: Vec<u64>, why: ErasureReason) -> Self {
         Self { log, seqs: Some(seqs), checkpoints: false, why, kin: None, note: None }
     }

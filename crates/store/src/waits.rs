@@ -15,7 +15,6 @@ use crate::sync::lock;
 /// A log of a tenant.
 pub(crate) type LogKey = (Tenant, LogId);
 
-/// The waiting tasks.
 #[derive(Default)]
 pub(crate) struct WaitRegistry {
     slots: Mutex<HashMap<LogKey, Arc<WaitSlot>>>,

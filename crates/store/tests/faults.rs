@@ -18,7 +18,6 @@ use throughline_core::{
 use throughline_store::{Journal, KeyLimits, MasterKey, Options, open};
 use throughline_testkit::{figure, on_small_disk};
 
-/// The polling interval.
 const LOOK: Duration = Duration::from_millis(10);
 
 fn file(name: &str) -> PathBuf {

@@ -24,7 +24,6 @@ use throughline_store::{Journal, Options, about_item, open};
 use throughline_testkit::power::{Recorder, record};
 use throughline_testkit::{Folder, TestRng, cases, figure};
 
-/// An acknowledged change.
 enum Ack {
     /// A record and its content.
     Wrote(LogId, u64, Bytes),
@@ -217,7 +216,6 @@ fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
     seqs.iter().map(salt).collect()
 }
 
-/// All acknowledgements, for comparison.
 struct History<'a> {
     acks: &'a [Ack],
     said: HashMap<(LogId, u64), Bytes>,

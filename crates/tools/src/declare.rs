@@ -41,7 +41,6 @@ const PHRASES: Phrases = Phrases {
     largest_size: 1 << 30,
 };
 
-/// Tables that declare tools.
 const TABLES: [&str; 2] = ["mcp", "http"];
 
 const MCP_KEYS: [&str; 11] = [

@@ -19,7 +19,6 @@ use crate::sink::{Retry, Sink, SinkError};
 /// Attribute of the run's own span that contains the status of the trace.
 const STATUS: &str = "throughline.trace.status";
 
-/// Maximum number of attempts.
 const TRIES: u32 = 4;
 /// Maximum delay before the first retry; doubles with each retry. The actual delay is random below
 /// it.
@@ -27,7 +26,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// Maximum delay that a sink may request.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(30);
-/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Result of delivering a trace.

@@ -14,7 +14,6 @@ use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch};
 use crate::sink::{SendFuture, Sink, SinkError};
 use crate::span::{Span, SpanKind, Value};
 
-/// Behaviour of a sink.
 #[derive(Clone, Copy, PartialEq)]
 enum SinkBehaviour {
     Takes,

@@ -33,7 +33,6 @@ pub(crate) struct Cost {
     pub(crate) cpu: Duration,
 }
 
-/// Returns the median.
 pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration {
     let mut times: Vec<Duration> = costs.iter().map(of).collect();
     times.sort();

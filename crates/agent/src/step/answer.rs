@@ -21,7 +21,6 @@ use crate::roster::check_schema;
 use crate::step::{Step, StepResult};
 
 impl Step {
-    /// Handles a complete answer.
     pub(super) fn on_model_answered(&mut self, answer: ModelAnswer) -> StepResult {
         self.check_calling(answer.purpose)?;
         self.add_usage(&answer);

@@ -94,7 +94,6 @@ impl Step {
         }
     }
 
-    /// Switches to another model.
     pub(super) fn on_model_switched(&mut self, model: Name, is_prefix_bound: bool) -> StepResult {
         self.check_open()?;
         if model.is_empty() {
@@ -109,7 +108,6 @@ impl Step {
         Ok(())
     }
 
-    /// Cancels the run.
     pub(super) fn on_cancelled(&mut self, reason: Option<Name>) -> StepResult {
         self.check_open()?;
         let stage = match &self.state.progress.phase {

@@ -59,7 +59,6 @@ impl Step {
         !reflected.seen && is_called_for && is_allowed && since >= config.every_n_turns.max(1)
     }
 
-    /// Stores a reflection.
     pub(super) fn on_reflection(&mut self, answer: &ModelAnswer) {
         let Some(config) = self.state.reflection().cloned() else { return self.next() };
         let text = truncate_note(text_of(&answer.reply).trim(), config.max_chars);

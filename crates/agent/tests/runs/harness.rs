@@ -115,7 +115,6 @@ impl ScriptedModel {
     }
 }
 
-/// Scripted models by name.
 #[derive(Default)]
 pub(crate) struct ScriptedModels {
     models: BTreeMap<Name, Arc<ScriptedModel>>,
@@ -159,7 +158,6 @@ impl Clock for FakeClock {
     }
 }
 
-/// Generates sequential ids.
 #[derive(Default)]
 pub(crate) struct SequentialIds(AtomicU64);
 

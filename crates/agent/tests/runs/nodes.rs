@@ -16,7 +16,6 @@ use throughline_testkit::{Child, TestRng, cases, child_task, figure, postgres_da
 
 use crate::harness::{FakeClock, RecordingTool, ScriptedAnswer, ScriptedModels, results, us};
 
-/// Ids of one node.
 struct NodeIds(String);
 
 impl IdGenerator for NodeIds {

@@ -13,7 +13,6 @@ use throughline_spec::{
 
 use crate::harness::{ScriptedAnswer, ScriptedModels};
 
-/// A deterministic conversation.
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,

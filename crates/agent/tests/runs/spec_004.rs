@@ -242,7 +242,6 @@ async fn ephemeral_messages_are_audited() {
     assert!(!state.as_str().contains(HIDDEN), "nor do messages, memory and summaries");
 }
 
-/// Records all events.
 #[derive(Default)]
 struct EventLog(Mutex<Vec<RunEvent>>);
 

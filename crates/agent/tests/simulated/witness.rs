@@ -26,14 +26,12 @@ pub(crate) struct Observations {
     behind: HashMap<ItemId, Option<ItemId>>,
     /// Violations of the expected behaviour.
     pub(crate) objections: Vec<String>,
-    /// Answered requests.
     pub(crate) asked: u64,
     /// Seals that were sent back.
     pub(crate) replayed: u64,
     /// Seals that were withheld, because they belong to another model or their prefix was
     /// summarised.
     pub(crate) withheld: u64,
-    /// Summaries that requests contained.
     pub(crate) summaries: std::collections::BTreeSet<ItemId>,
 }
 

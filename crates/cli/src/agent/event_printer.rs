@@ -21,7 +21,6 @@ enum LineContent {
     Text,
 }
 
-/// Prints run events.
 pub(crate) struct EventPrinter {
     format: Format,
     policy: RedactionPolicy,
@@ -40,7 +39,6 @@ impl EventPrinter {
         Self { format, policy, line, pieces, has_thought: false, has_text: false }
     }
 
-    /// Prints one event.
     pub(crate) fn print(&mut self, event: &RunEvent) -> Result<()> {
         if matches!(self.format, Format::Json) {
             let event = self.policy.redact_run_event(event);
@@ -79,7 +77,6 @@ impl EventPrinter {
         }
     }
 
-    /// Ends the current line.
     pub(crate) fn end(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.line, LineContent::Empty) {
             LineContent::Empty => Ok(()),

@@ -18,7 +18,6 @@ use crate::store::Signals;
 pub(crate) struct FollowedRun<'c> {
     pub(crate) context: &'c AgentContext,
     pub(crate) run: LogId,
-    /// The last printed record.
     pub(crate) seen: u64,
     pub(crate) printer: EventPrinter,
 }

@@ -143,7 +143,6 @@ fn confirm(question: &str) -> Result<bool> {
     Ok(text::prompt(&prompt)?.is_some_and(|answer| answer.eq_ignore_ascii_case("yes")))
 }
 
-/// Summarises the erased content.
 fn sentence(erased: &ErasureReport) -> String {
     let (records, logs) = (count(erased.records, "record"), count(erased.logs.len(), "log"));
     format!("{records} in {logs}, {}", stored_size(erased.bytes))

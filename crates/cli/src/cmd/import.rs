@@ -42,7 +42,6 @@ pub(crate) fn run(options: &Import) -> Result<()> {
 
 /// An export that can be read more than once.
 pub(crate) struct ExportSource {
-    /// Name for messages.
     pub(crate) name: String,
     file: File,
     bytes: u64,

@@ -39,7 +39,6 @@ pub(crate) fn run(options: &Items) -> Result<()> {
     })
 }
 
-/// A page of records.
 struct RecordPage<'r> {
     records: &'r [Record],
     next: Option<u64>,

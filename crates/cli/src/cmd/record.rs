@@ -16,7 +16,6 @@ use crate::print::failure::{Failure, Result};
 use crate::print::mask::{masks, replace_ranges};
 use crate::print::text::{compact, size};
 
-/// Members with readable text.
 const READABLE: [&str; 8] =
     ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
 
@@ -38,7 +37,6 @@ pub(crate) struct RecordSummary {
     pub(crate) seals: Vec<usize>,
 }
 
-/// Displayable content.
 enum DisplayContent {
     /// JSON.
     Json(Json),
@@ -96,7 +94,6 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSumma
     }
 }
 
-/// Describes an Item.
 fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
     let role = role_word(item.role);
     let (kind, text) = match &item.body {

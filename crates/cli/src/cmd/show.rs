@@ -19,7 +19,6 @@ use crate::print::text::{self, compact, count, plain, size, wrapped, write_style
 /// Maximum length of a displayed text without `--full`.
 const SHORT: usize = 600;
 
-/// The decoded document.
 enum Shown {
     Call(Box<Call>),
     Reply(Box<Reply>),

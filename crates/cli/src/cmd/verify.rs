@@ -45,7 +45,6 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode> {
     })
 }
 
-/// Result of a verification.
 #[derive(Default)]
 struct Verdict {
     subject: String,

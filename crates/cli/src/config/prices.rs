@@ -6,7 +6,6 @@ use crate::config::{Price, Prices, price_table};
 
 const BUILTIN: &str = include_str!("prices.toml");
 
-/// Built-in and configured prices.
 pub(crate) struct PriceTable {
     version: String,
     builtin: Prices,

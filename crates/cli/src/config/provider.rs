@@ -19,7 +19,6 @@ const PLAIN: &str = "compatible";
 const KEYS: &[&str] =
     &["kind", "wire", "base_url", "aws_region", "api_key_env", "api_key", "models"];
 
-/// Parses one provider.
 pub(super) fn read(
     name: &str,
     section: &Section<'_>,

@@ -23,7 +23,6 @@ const SHOWN: usize = 100;
 pub(crate) struct ProviderSettings {
     /// The part of a model name before the slash, and the account label of its seals.
     pub(crate) name: Name,
-    /// Address and wire.
     pub(crate) endpoint: Endpoint,
     pub(crate) credential: Credential,
     /// Patterns of the bare model names that the provider claims.
@@ -80,7 +79,6 @@ pub(crate) struct Route {
     pub(crate) model: Name,
     /// Targets in the order they are tried.
     pub(crate) targets: Vec<Destination>,
-    /// Line of the configuration.
     pub(crate) line: usize,
 }
 
@@ -102,7 +100,6 @@ impl fmt::Display for Destination {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no model `{asked}`{}", advice(.close, .providers))]
 pub(crate) struct UnknownModelError {
-    /// The requested name, truncated.
     pub(crate) asked: String,
     /// Similar names, most similar first.
     pub(crate) close: Vec<String>,
@@ -110,7 +107,6 @@ pub(crate) struct UnknownModelError {
     pub(crate) providers: Vec<Name>,
 }
 
-/// All providers and routes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Routes {
     providers: Vec<ProviderSettings>,

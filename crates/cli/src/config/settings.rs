@@ -129,16 +129,13 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
     ("error", PrefixPolicy::Error),
 ];
 
-/// Timeouts of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
     /// Headers of a request, and the next request on a kept-alive connection.
     pub(crate) client_headers: Duration,
-    /// Body of a request.
     pub(crate) client_body: Duration,
     /// A client that does not read its response.
     pub(crate) slow_reader: Duration,
-    /// Connection to a provider.
     pub(crate) connect: Duration,
     /// First byte of a provider's response.
     pub(crate) first_byte: Duration,
@@ -146,7 +143,6 @@ pub(crate) struct Timeouts {
     pub(crate) idle: Duration,
     /// Store write before the last frame of a response is sent.
     pub(crate) capture: Duration,
-    /// Open responses at shutdown.
     pub(crate) shutdown: Duration,
     /// Waiting for capacity when the gateway is full.
     pub(crate) queue: Duration,
@@ -188,9 +184,7 @@ impl Timeouts {
 /// Price overrides for a model, in millionths of a dollar per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Price {
-    /// Input tokens.
     pub(crate) input: Option<u64>,
-    /// Output tokens.
     pub(crate) output: Option<u64>,
     /// Input tokens read from the provider's cache.
     pub(crate) cached: Option<u64>,

@@ -13,7 +13,6 @@ use super::shown_variable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TracingSettings {
     pub(crate) enabled: bool,
-    /// When traces are sent.
     pub(crate) mode: Mode,
     /// Conversation id that is set on all traces.
     pub(crate) thread_id: Option<Name>,
@@ -26,14 +25,11 @@ pub(crate) struct TracingSettings {
     pub(crate) sinks: Vec<SinkSettings>,
 }
 
-/// A destination for traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SinkSettings {
     pub(crate) name: Name,
     pub(crate) kind: SinkKind,
-    /// Address or folder.
     pub(crate) to: String,
-    /// Additional header.
     pub(crate) header: Option<(Name, Credential)>,
 }
 
@@ -58,7 +54,6 @@ impl TracingSettings {
     }
 }
 
-/// Parses the section.
 pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> TracingSettings {
     let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
     section.reject_unknown_keys(&keys, notes);

@@ -15,7 +15,6 @@ use crate::print::text;
 /// Model name if none is given.
 pub(crate) const UNKNOWN: &str = "unknown";
 
-/// Providers and model families.
 pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
 
 impl RequestCatalog {

@@ -19,7 +19,6 @@ use crate::print::text;
 
 /// A request with its target and history.
 pub(crate) struct Subject {
-    /// Name for messages.
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
     pub(crate) target: Target,

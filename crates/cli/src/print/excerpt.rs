@@ -35,7 +35,6 @@ const STRIDE: usize = 4096;
 pub(crate) struct Annotation<'m> {
     pub(crate) place: Range<usize>,
     pub(crate) label: &'m str,
-    /// Style of the carets.
     pub(crate) style: Style,
 }
 

@@ -16,9 +16,7 @@ const LONG: usize = 80;
 /// A value that is replaced in the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mask {
-    /// Byte range, including quotes.
     pub(crate) place: Range<usize>,
-    /// Replacement text.
     pub(crate) shown: String,
     /// Size in bytes if the value is a seal.
     pub(crate) sealed: Option<usize>,

@@ -15,7 +15,6 @@ const DELAY: Duration = Duration::from_millis(300);
 /// Interval between two states of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Resolution of the bar.
 const STEPS: u64 = 1000;
 
 /// A bar that is cleared when the work ends. It is shown only with text output.

@@ -14,7 +14,6 @@ use crate::traces::Receiver;
 /// Every simulated thought ends in a note that no other text contains.
 const NOTE: &str = "note [0-9a-f]{6}";
 
-/// Outputs with their sources.
 type Views = Vec<(String, String)>;
 
 /// Parses the JSON body of an HTTP response.

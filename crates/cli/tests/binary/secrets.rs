@@ -8,7 +8,6 @@ use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 use crate::support::throughline_with;
 
-/// Returns a unique secret.
 fn canary(number: u32) -> String {
     format!("cAnArY{number:02}xQ7Zp9Lw3Vt5Rk8Jm2Nb6Hd4Gf")
 }

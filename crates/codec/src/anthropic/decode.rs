@@ -79,7 +79,6 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Decodes a complete response.
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();
@@ -102,7 +101,6 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     Ok(Reply { id, items, stop, usage: usage.unwrap_or_default(), origin, extras })
 }
 
-/// Decodes an error response.
 pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let message = root.at("/error/message").and_then(Node::name);
     let message = message.or_else(|| root.name_of("message")).unwrap_or_default();

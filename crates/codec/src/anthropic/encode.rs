@@ -20,7 +20,6 @@ pub(super) const PATH: &str = "/v1/messages";
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Encodes a Call.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     draft.put_model();
@@ -286,7 +285,6 @@ fn media_block(media: &Media, target: &Target) -> Option<Json> {
     }
 }
 
-/// Encodes a complete response.
 pub(super) fn encode_reply(reply: &Reply) -> Json {
     let content: Vec<Json> = reply.items.iter().filter_map(reply_block).collect();
     let content = json::array_of(&content);

@@ -12,7 +12,6 @@ use crate::frame::Frame;
 use crate::item_reader::named_member;
 use crate::{CodecError, DecodeContext, Decoder, Encoder, draft};
 
-/// Decodes a streamed message.
 pub(super) struct AnthropicDecoder {
     reply: StreamedReply,
     open: BTreeMap<u64, AnthropicOpenBlock>,

@@ -136,7 +136,6 @@ pub(super) fn project(block: &Json) -> Json {
     json::object(|o| copy_members(o, node.members().filter(is_taken)))
 }
 
-/// Converts a stop reason.
 pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {
     match reason {
         Some("end_turn") => StopReason::Done,

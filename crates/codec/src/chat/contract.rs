@@ -109,7 +109,6 @@ fn is_openai(target: &Target) -> bool {
 /// Members that all chat endpoints share, besides those that fields of the Call represent.
 const COMMON_MEMBERS: &str = "frequency_penalty logit_bias logprobs n presence_penalty seed \
     stream_options top_logprobs";
-/// Additional members of OpenAI.
 const OPENAI_MEMBERS: &str = "audio function_call functions metadata modalities prediction \
     prompt_cache_key prompt_cache_retention safety_identifier service_tier store user verbosity \
     web_search_options response_format";

@@ -89,7 +89,6 @@ fn read_tool(node: Node<'_>) -> Tool {
     }
 }
 
-/// Decodes a whole response.
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();

@@ -26,7 +26,6 @@ mod reasoning;
 mod tests;
 pub(super) mod write;
 
-/// Decodes a streamed message.
 pub(super) struct ChatDecoder {
     reply: StreamedReply,
     parts: Vec<ChatOpenPart>,

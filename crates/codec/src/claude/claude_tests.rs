@@ -69,7 +69,6 @@ impl AuditFixture {
         self
     }
 
-    /// Sets the account.
     pub(crate) fn with_account(mut self, account: &str) -> Self {
         let mut origin = throughline_core::Origin::clone(&self.target.origin);
         origin.account = Name::from(account);

@@ -37,7 +37,6 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(Fix::replacement(block.node, issued, what))
     }
 
-    /// Removes blocks.
     pub(crate) fn removal_fix(&self, blocks: &[&ClaudeBlock<'c>], what: &str) -> Option<Fix> {
         let edits = self.removal_edits(blocks);
         (!edits.is_empty()).then(|| Fix::new(what, edits))

@@ -61,7 +61,6 @@ pub(crate) struct ClaudeBlock<'c> {
     /// The index of its message. `part` is `None` if the content is plain text.
     pub(crate) message: usize,
     pub(crate) part: Option<usize>,
-    /// The readable text.
     pub(crate) text: Option<Node<'c>>,
     /// The signature or the redacted data; `None` if absent or `null`.
     pub(crate) seal: Option<Node<'c>>,

@@ -42,7 +42,6 @@ impl ConverseOpenBlock {
         Self { index, start, ..Self::default() }
     }
 
-    /// Adds a delta.
     pub(super) fn add(&mut self, delta: Node<'_>) -> DeltaContent {
         if let Some(text) = delta.name_of("text") {
             self.text.push_str(&text);

@@ -81,7 +81,6 @@ fn extras(root: Node<'_>) -> Vec<Extra> {
     draft::extras(members.into_iter().filter(is_extra), &WIRE)
 }
 
-/// Decodes a complete response.
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();

@@ -21,7 +21,6 @@ pub(super) use crate::converse::encode::reply::{
     block as reply_block, encode_reply, write_metadata, write_stop_sequence as reply_fields,
 };
 
-/// Encodes a Call.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();

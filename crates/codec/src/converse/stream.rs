@@ -17,7 +17,6 @@ use crate::{CodecError, DecodeContext, Decoder, Encoder};
 /// Random padding that hides the length of an event.
 const PADDING: &str = "p";
 
-/// Decodes a streamed response.
 pub(super) struct ConverseDecoder {
     reply: StreamedReply,
     open: BTreeMap<u64, ConverseOpenBlock>,

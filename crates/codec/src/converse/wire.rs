@@ -317,7 +317,6 @@ pub(super) fn mime_of(block: Kind, format: &str) -> Option<Name> {
 pub(super) struct ConversePath<'p> {
     /// Everything before `/model/`.
     before: &'p str,
-    /// The percent-decoded model.
     pub(super) model: Option<String>,
     /// Whether the response is streamed.
     pub(super) stream: bool,

@@ -70,7 +70,6 @@ fn request_extras(root: Node<'_>) -> Vec<Extra> {
     draft::extras(extras, &WIRE)
 }
 
-/// Decodes a whole response.
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();

@@ -20,7 +20,6 @@ use crate::{CodecError, DecodeContext, Decoder, draft};
 
 pub(super) mod write;
 
-/// Decodes a streamed response.
 pub(super) struct GeminiDecoder {
     reply: StreamedReply,
     open: Option<GeminiOpenPart>,

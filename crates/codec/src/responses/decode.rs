@@ -59,7 +59,6 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Decodes a whole response.
 pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let root = tree.root();

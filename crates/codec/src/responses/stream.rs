@@ -22,7 +22,6 @@ mod write;
 use self::open_element::{MessagePartKind, ResponsesOpenElement};
 pub(super) use self::write::ResponsesEncoder;
 
-/// Decodes a streamed response.
 pub(super) struct ResponsesDecoder {
     reply: StreamedReply,
     calls: CallTracker,

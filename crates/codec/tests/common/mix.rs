@@ -8,7 +8,6 @@ use throughline_core::{
     Thought, ThoughtKind, ThreadSecret, ToolResult,
 };
 
-/// Builds a user message.
 pub(crate) fn user_text(text: &str) -> Item {
     Item::new("said", ItemPosition::default(), Role::User, Body::Text(Arc::from(text)))
 }

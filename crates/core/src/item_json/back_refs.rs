@@ -195,7 +195,6 @@ fn cost(root: Node<'_>, node: Node<'_>) -> usize {
     PIECE_MIN_LEN + way / 16 + node.raw().len()
 }
 
-/// The remaining work budget.
 struct WorkBudget(Cell<usize>);
 
 impl WorkBudget {
@@ -222,7 +221,6 @@ impl<'t> ReferenceResolver<'t> {
         Self { root, reading: WorkBudget::for_root(root) }
     }
 
-    /// Reads a text.
     pub(super) fn text(&self, node: Node<'t>) -> Result<Name, &'static str> {
         if let Some(name) = node.name() {
             return Ok(name);
@@ -247,7 +245,6 @@ impl<'t> ReferenceResolver<'t> {
         }
     }
 
-    /// Reads a value.
     pub(super) fn value(&self, node: Node<'t>) -> Result<Json, &'static str> {
         if let Some(value) = node.get("is") {
             return Ok(value.json());

@@ -329,7 +329,6 @@ fn required<T>(fields: &Fields<'_>, key: &str, value: Option<T>) -> ItemResult<T
     value.ok_or_else(|| fields.error(key, "is missing"))
 }
 
-/// Reads two integers.
 fn numbers(fields: &Fields<'_>, key: &str) -> ItemResult<[u64; 2]> {
     let elements = fields.present(key).into_iter().flat_map(Node::elements);
     let numbers: Option<Vec<u64>> = elements.map(Node::u64).collect();

@@ -38,7 +38,6 @@ pub(crate) fn begun(piece: &str) -> Vec<u8> {
     format!("{head}{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
 }
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) connection: usize,
@@ -190,7 +189,6 @@ pub(crate) fn outgoing(path: &str) -> UpstreamRequest {
     }
 }
 
-/// Reads a whole body.
 pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Vec<u8>, UpstreamError> {
     let mut body = answer.body;
     let mut bytes = Vec::new();

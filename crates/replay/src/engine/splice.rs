@@ -17,7 +17,6 @@ pub(super) struct Patch {
     /// The turn's Items in the Call.
     pub(super) range: Range<usize>,
     pub(super) node: TurnId,
-    /// The captured Items.
     pub(super) items: Vec<Item>,
     pub(super) evidence: Evidence,
 }

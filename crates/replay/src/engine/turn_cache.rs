@@ -85,7 +85,6 @@ impl TurnCache {
         self.recent().put((tenant.clone(), turn.id.clone()), known, captured.size);
     }
 
-    /// Removes an erased turn.
     pub(super) fn drop(&self, tenant: &Tenant, node: &TurnId) {
         drop(self.recent().take(&(tenant.clone(), node.clone())));
     }

@@ -5,9 +5,7 @@ use std::borrow::Cow;
 use throughline_core::TurnId;
 use throughline_json::{self as json, Json, Node};
 
-/// Default page size.
 const USUAL: usize = 20;
-/// Maximum page size.
 const MOST: usize = 100;
 
 /// The paging parameters of a list request.

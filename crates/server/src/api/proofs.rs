@@ -22,7 +22,6 @@ impl Default for Verifications {
     }
 }
 
-/// A verification in progress.
 pub(crate) struct VerificationPermit<'p> {
     tenants: Arc<Mutex<HashSet<Tenant>>>,
     tenant: Tenant,

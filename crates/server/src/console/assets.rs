@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use crate::response::GatewayResponse;
 
-/// The files by path.
 const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
 
 /// Allow only files of this server, no inline code, and no embedding in other pages.

@@ -109,7 +109,6 @@ struct EventFeed {
     out: Vec<u8>,
 }
 
-/// A text in progress.
 struct OpenText {
     of: TextKey,
     pieces: StreamRedactor,

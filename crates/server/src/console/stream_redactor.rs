@@ -9,7 +9,6 @@ use throughline_spec::RedactionPolicy;
 /// How many words are held back: a token may follow the word that identifies it, such as `Bearer`.
 const HELD: usize = 2;
 
-/// A text in progress.
 #[derive(Debug, Default)]
 pub(super) struct StreamRedactor {
     line: String,

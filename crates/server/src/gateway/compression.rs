@@ -13,7 +13,6 @@ use throughline_json::Name;
 
 use crate::gateway::answer::LARGEST_ANSWER;
 
-/// The supported codings.
 const READABLE: [&str; 5] = ["gzip", "x-gzip", "deflate", "br", "identity"];
 /// The largest inflated chunk, since a few compressed bytes can inflate to any size.
 const MAX_INFLATED: usize = LARGEST_ANSWER;
@@ -37,7 +36,6 @@ pub(crate) fn can_inflate(encoding: Option<&str>) -> bool {
     !matches!(Inflater::new(encoding), Inflater::Unreadable)
 }
 
-/// Inflates a complete response.
 pub(crate) fn inflate(encoding: Option<&str>, body: &Bytes) -> io::Result<Bytes> {
     let mut inflater = Inflater::new(encoding);
     inflater.push(body)

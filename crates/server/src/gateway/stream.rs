@@ -35,9 +35,7 @@ const AHEAD: u32 = 64 << 10;
 /// The provider's response and how to relay it.
 pub(crate) struct RelayParts {
     pub(crate) answer: UpstreamResponse,
-    /// The provider's codec.
     pub(crate) from: &'static dyn Codec,
-    /// The caller's codec.
     pub(crate) to: &'static dyn Codec,
     pub(crate) context: DecodeContext,
     /// The framing of the caller's stream.

@@ -151,12 +151,10 @@ pub(crate) struct AgentStore<'s> {
 }
 
 impl AgentStore<'_> {
-    /// Reads an agent.
     pub(crate) async fn agent(&self, id: &str) -> StoreResult<Option<AgentRecord>> {
         Ok(self.read(id).await?.filter(|found| found.agent.is_none()))
     }
 
-    /// Reads a conversation.
     pub(crate) async fn conversation(&self, id: &str) -> StoreResult<Option<AgentRecord>> {
         Ok(self.read(id).await?.filter(|found| found.agent.is_some()))
     }

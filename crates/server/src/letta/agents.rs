@@ -194,7 +194,6 @@ pub(crate) async fn block(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &found.json()))
 }
 
-/// Updates a memory block.
 pub(crate) async fn update_block(request: &ApiRequest<'_>) -> ApiResult {
     let agent = request.agent(&request.id(0)).await?;
     let (blocks, label) = (agent.members.list("memory_blocks"), request.id(1));

@@ -17,7 +17,6 @@ use crate::url::Query;
 
 /// Number of records per store read.
 const PAGE: u64 = 512;
-/// Maximum page size.
 const MOST: usize = 1000;
 
 /// The paging parameters of a list request.

@@ -14,7 +14,6 @@ use crate::object::object;
 pub(crate) struct MessageRequest {
     /// The content parts of one user message.
     pub(crate) parts: Vec<Body>,
-    /// Decisions about pending calls.
     pub(crate) decisions: Vec<Decision>,
     /// The client's ids of the parts and decisions, which identify retries.
     pub(crate) otids: Vec<Option<Name>>,
@@ -25,7 +24,6 @@ pub(crate) struct MessageRequest {
     pub(crate) wishes: ResponseOptions,
 }
 
-/// Options for the response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseOptions {
     /// Whether to stream the response, if the route leaves this to the request.

@@ -115,7 +115,6 @@ impl<'s> Projector<'s> {
         }
     }
 
-    /// Converts one event.
     pub(crate) async fn convert(
         &mut self,
         event: &RunEvent,

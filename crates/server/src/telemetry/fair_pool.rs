@@ -29,7 +29,6 @@ pub(crate) enum OverSharePolicy {
     Wait,
 }
 
-/// A pool of units.
 pub(crate) struct FairPool {
     capacity: u64,
     over: OverSharePolicy,

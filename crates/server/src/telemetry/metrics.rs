@@ -48,7 +48,6 @@ struct MetricsState {
 /// Histograms by dialect and provider.
 type Histograms = BTreeMap<(Name, Name), DurationHistogram>;
 
-/// A histogram of durations.
 #[derive(Default)]
 struct DurationHistogram {
     classes: [u64; BUCKETS.len()],

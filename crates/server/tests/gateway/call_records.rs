@@ -246,7 +246,6 @@ async fn branches_have_their_own_records() {
     }
 }
 
-/// Keys of two tenants.
 struct TwoTenants;
 
 impl Keyring for TwoTenants {

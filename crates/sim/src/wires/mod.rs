@@ -104,7 +104,6 @@ fn list<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> + use<'
     node.get(key).into_iter().flat_map(Node::elements)
 }
 
-/// Returns a string member.
 fn string(node: Node<'_>, key: &str) -> Option<String> {
     node.text_of(key).map(Cow::into_owned)
 }

@@ -43,13 +43,11 @@ impl Drop for BenchFolder {
     }
 }
 
-/// Returns text without repetition.
 pub(crate) fn text(dice: &mut TestRng, length: usize) -> String {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+";
     (0..length).map(|_| char::from(LETTERS[dice.below(LETTERS.len())])).collect()
 }
 
-/// Returns the median.
 pub(crate) fn median(times: &[Duration]) -> Duration {
     let mut times = times.to_vec();
     times.sort();

@@ -18,7 +18,6 @@ use crate::sql::{SqlRow, SqlValue, Transaction};
 pub(crate) struct Dialect {
     /// The database's time in milliseconds.
     pub(crate) now: &'static str,
-    /// The schema version.
     pub(crate) version: &'static str,
     /// Whether the lease in row `h` of `leases`, which may be missing, is active.
     pub(crate) lease_is_active: &'static str,

@@ -28,7 +28,6 @@ pub(crate) fn read(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> R
     Ok(rows)
 }
 
-/// Returns the stored tally.
 pub(crate) fn stored_tally(db: &dyn Transaction) -> Result<Option<Bytes>> {
     let tally = db.query("SELECT value FROM kept WHERE name = $1", &values![TALLY_NAME])?;
     tally.first().map(|row| row.get(0)).transpose()

@@ -49,7 +49,6 @@ pub(crate) enum KeyFileEntry {
     Forgotten(Name, Bytes),
 }
 
-/// Writes a key file.
 pub(crate) struct KeyWriter {
     out: BufWriter<File>,
     hash: blake3::Hasher,

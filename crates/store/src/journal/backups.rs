@@ -94,7 +94,6 @@ impl Registration {
     }
 }
 
-/// Makes a path absolute.
 fn absolute(path: &Path) -> Result<PathBuf> {
     let failed = |error| invalid!("{}: {error}", path.display());
     std::path::absolute(path).map_err(failed)

@@ -55,7 +55,6 @@ impl Journal {
         Ok(places)
     }
 
-    /// Opens a stored record.
     pub(super) async fn open_row(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Result<Record> {
         let content = match self.content_or_erasure(tenant, log, row).await? {
             Ok((content, _)) => Content::Here(content),

@@ -61,7 +61,6 @@ pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes
     Ok((name, note.bytes().clone()))
 }
 
-/// Parses a stored note.
 pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>), StoreError> {
     let damaged = || corrupt!("a stored note about destroyed contents is damaged");
     parse_note(note).ok_or_else(damaged)

@@ -178,7 +178,6 @@ fn parents_first(threads: Vec<LogHead>) -> Vec<LogId> {
     ordered
 }
 
-/// Writes each chunk immediately.
 struct WriteSink<'w>(&'w mut (dyn Write + Send));
 
 impl ExportSink for WriteSink<'_> {

@@ -170,7 +170,6 @@ impl Journal {
     }
 }
 
-/// A running import.
 struct Import<'i> {
     journal: &'i Journal,
     tenant: &'i Tenant,

@@ -151,7 +151,6 @@ fn line(parents: &HashMap<LogId, LogId>, thread: &LogId) -> Vec<LogId> {
     std::iter::successors(Some(thread.clone()), next).collect()
 }
 
-/// Returns the expired Threads.
 fn chosen(
     mut ages: Vec<ExpiredThread>,
     retention: Retention,

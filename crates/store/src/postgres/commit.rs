@@ -32,7 +32,6 @@ pub(super) struct PreparedBatch {
     tenant: i64,
     /// The advisory locks that the batch needs.
     locks: Vec<i64>,
-    /// The approximate size.
     pub(super) bytes: usize,
 }
 

@@ -104,7 +104,6 @@ impl Server {
         Ok(client)
     }
 
-    /// Returns a pooled connection.
     pub(super) async fn pooled(&self) -> Result<deadpool_postgres::Object> {
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => self.unreachable(&error),
@@ -157,7 +156,6 @@ impl Server {
         self.query_opt(sql, params).await?.ok_or_else(|| damaged("an answer"))
     }
 
-    /// Closes the pool.
     pub(super) fn close(&self) {
         self.pool.close();
     }

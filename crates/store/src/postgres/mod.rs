@@ -42,7 +42,6 @@ use crate::sealed_batch::{SealedAppend, SealedBatch};
 use crate::sync::lock;
 use crate::waits::WaitRegistry;
 
-/// The store on PostgreSQL.
 pub(crate) struct Postgres {
     shared: Arc<Shared>,
     queue: mpsc::Sender<PostgresJob>,

@@ -235,7 +235,6 @@ async fn assert_sound(node: &Postgres) {
     assert_eq!(node.check().await.expect("the check runs"), Vec::<String>::new());
 }
 
-/// Returns the error message.
 fn said<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
     answer.expect_err("the call fails").to_string()
 }

@@ -73,7 +73,6 @@ pub(super) fn sql_row(row: &Row) -> Result<SqlRow> {
     values.collect::<Result<_, _>>().map(SqlRow)
 }
 
-/// Returns a column's value.
 pub(super) fn field<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|error| StoreError::Database(Arc::new(error)))
 }

@@ -38,7 +38,6 @@ const IDLE: u32 = 8;
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The same time if it is unknown whether a group was written.
 const UNKNOWN: Duration = Duration::from_secs(20);
-/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Signing interval while heads move.
 const SIGN_INTERVAL: Duration = Duration::from_millis(900);

@@ -28,7 +28,6 @@ pub(super) struct Chains {
     pub(super) known: LogCache,
 }
 
-/// One tenant's chain.
 pub(super) struct ChainSegment {
     /// The row id of the tenant.
     pub(super) tenant: i64,

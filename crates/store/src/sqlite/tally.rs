@@ -15,7 +15,6 @@ pub(super) fn value(db: &Connection, name: &str) -> rusqlite::Result<Option<Byte
     query_first(db, find, [name], |row| row.get::<_, Vec<u8>>(0).map(Bytes::from))
 }
 
-/// Returns the stored tally.
 pub(super) fn stored(db: &Connection) -> rusqlite::Result<Option<Bytes>> {
     value(db, TALLY_NAME)
 }

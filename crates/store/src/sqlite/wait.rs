@@ -20,7 +20,6 @@ use crate::waits::{LogKey, WaitRegistry};
 /// The polling interval of the file.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The waiting tasks.
 pub(super) struct Waiters {
     path: PathBuf,
     pub(super) registry: WaitRegistry,

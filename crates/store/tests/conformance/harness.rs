@@ -30,7 +30,6 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// Creates an empty location.
     pub(crate) fn fresh(on: Database) -> Self {
         let folder = StoreFolder::new();
         let url = match on {
@@ -116,7 +115,6 @@ pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }
 
-/// Another tenant.
 pub(crate) fn them() -> Tenant {
     Tenant::from("them")
 }

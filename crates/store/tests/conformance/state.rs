@@ -33,7 +33,6 @@ impl Fold for TextFold {
     }
 }
 
-/// Counts Items.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct CountFold(u64);
 

@@ -10,7 +10,6 @@ use throughline_store::Journal;
 
 use crate::load::{BatchNumber, CALLERS, behind, held, places, tenant};
 
-/// All acknowledged writes.
 #[derive(Default)]
 pub(crate) struct AcknowledgedWrites {
     /// Batches, and where they were written.

@@ -28,7 +28,6 @@ impl Secrets {
         Self { db, file: file.to_owned(), salts, sealed, never }
     }
 
-    /// Adds a plain text.
     pub(crate) fn say(&mut self, text: &[u8]) {
         self.never.extend(windows(text));
     }
@@ -100,7 +99,6 @@ impl Secrets {
         self.never.extend(windows(digits.as_bytes()));
     }
 
-    /// Adds all salts.
     pub(crate) fn gather_salts(&mut self) {
         let mut find = self.db.prepare("SELECT salt FROM salts").unwrap();
         let salts = find.query_map([], |row| row.get::<_, Vec<u8>>(0)).unwrap();

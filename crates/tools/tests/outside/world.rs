@@ -127,7 +127,6 @@ pub(crate) fn reply(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Reactio
     Reaction::Says([head.as_bytes(), body].concat())
 }
 
-/// Builds a redirect.
 pub(crate) fn redirect(status: &str, to: &str) -> Reaction {
     Reaction::Says(
         format!("HTTP/1.1 {status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes(),

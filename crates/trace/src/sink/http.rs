@@ -11,7 +11,6 @@ use throughline_tools::client as web;
 use crate::session::TraceBatch;
 use crate::sink::{InvalidSink, Retry, SendFuture, Sink, SinkError};
 
-/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Posts each batch as a JSON document to one URL.
@@ -54,7 +53,6 @@ impl PostTarget {
         Ok(Self { client, url, headers })
     }
 
-    /// Posts a body once.
     pub(super) async fn send(
         &self,
         kind: &'static str,

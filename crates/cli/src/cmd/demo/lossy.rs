@@ -31,7 +31,6 @@ pub(super) struct LossyClient {
     pub(super) restored: GatewayResult,
 }
 
-/// Result of one mistake.
 pub(super) struct MistakeResult {
     pub(super) provider: &'static str,
     /// What the client did wrong, such as "drops the thinking".
@@ -46,9 +45,7 @@ pub(super) struct MistakeResult {
 /// Result of a lossy request through the gateway.
 pub(super) struct GatewayResult {
     pub(super) status: u16,
-    /// Number of restored thoughts.
     pub(super) thoughts: usize,
-    /// Number of restored seals.
     pub(super) seals: usize,
     /// Id of the call record in the gateway.
     pub(super) call: String,
@@ -199,7 +196,6 @@ fn children(value: &mut Value) -> Vec<&mut Value> {
 /// HTTP client for the simulators and the gateway.
 struct Client(Http);
 
-/// A response.
 struct HttpResponse {
     status: u16,
     headers: Vec<(Name, Name)>,

@@ -16,7 +16,6 @@ use crate::agent::{plan_mark, tool_mark};
 use crate::print::failure::Result;
 use crate::print::text::{self, count, one_line, plain, stored_size, width, wrapped, write_styled};
 
-/// Number of chapters.
 const CHAPTERS: u32 = 9;
 
 pub(super) struct DemoPrinter {
@@ -65,7 +64,6 @@ impl DemoPrinter {
         self.paragraph(mark, style, &one_line(text, self.width.saturating_sub(4)))
     }
 
-    /// Prints a run event.
     pub(super) fn print_event(&self, event: &RunEvent) -> Result<()> {
         match event {
             RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => {

@@ -52,7 +52,6 @@ pub(super) struct DemoProcesses {
     home: Option<TempDir>,
 }
 
-/// The gateway process.
 struct GatewayProcess {
     _process: Process,
     address: SocketAddr,
@@ -279,11 +278,9 @@ impl Worker {
     }
 }
 
-/// A pending request.
 pub(super) struct PendingDemoRequest {
     pub(super) id: String,
     pub(super) text: String,
-    /// Choices with their descriptions.
     pub(super) options: Vec<(String, String)>,
 }
 

@@ -11,16 +11,13 @@ use super::lossy::LossyClient;
 use crate::agent::{AgentContext, events_of};
 use crate::print::failure::Result;
 
-/// The counts.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) thoughts: Counts,
     pub(super) seals: Counts,
     /// Reasons for elisions, with their number.
     pub(super) reasons: Vec<(String, usize)>,
-    /// Requests made by Throughline.
     pub(super) calls: usize,
-    /// Refused requests of Throughline.
     pub(super) refused: usize,
     /// Seals that the simulators issued to Throughline.
     pub(super) issued: usize,

@@ -91,7 +91,6 @@ impl Browser {
         self.ask(method, &format!("/session/{}{path}", self.session), body)
     }
 
-    /// Resizes the window.
     pub(crate) fn size(&self, width: u32, height: u32) {
         let screen =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
@@ -108,7 +107,6 @@ impl Browser {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
 
-    /// Opens a URL.
     pub(crate) fn open(&self, url: &str) {
         self.command("POST", "/url", &json!({ "url": url }));
     }

@@ -50,7 +50,6 @@ impl Proxy {
         }
     }
 
-    /// Accepts connections again.
     pub(crate) fn restore(&self) {
         self.is_cut.store(false, Ordering::SeqCst);
     }

@@ -18,7 +18,6 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    /// Creates an empty folder.
     pub(crate) fn nothing(name: &str) -> Self {
         let folder = scratch(&format!("store-{name}"));
         std::fs::remove_dir_all(&folder).ok();
@@ -26,7 +25,6 @@ impl TestStore {
         Self { folder }
     }
 
-    /// Creates an empty store.
     pub(crate) fn empty(name: &str) -> Self {
         let kept = Self::nothing(name);
         kept.written(&Options::default(), async |_| {});

@@ -8,7 +8,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::support::without_keys;
 
-/// A running gateway.
 pub(crate) struct GatewayProcess {
     child: Child,
     pub(crate) address: String,

@@ -68,7 +68,6 @@ pub(super) fn decode_settings(root: Node<'_>, is_native: bool) -> Settings {
     }
 }
 
-/// Reads the tool choice.
 pub(in crate::chat) fn choice(choice: Node<'_>) -> ToolChoice {
     let name = choice.at("/function/name").or_else(|| choice.at("/custom/name"));
     match (choice.text().as_deref(), name.and_then(Node::name)) {

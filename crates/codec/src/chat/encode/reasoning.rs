@@ -10,7 +10,6 @@ use crate::effort;
 const SWITCHES: [&str; 6] =
     ["reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"];
 
-/// Removes all reasoning settings.
 pub(super) fn remove_reasoning(draft: &mut Draft<'_>) {
     for key in SWITCHES {
         if draft.source_value(key).is_some() {

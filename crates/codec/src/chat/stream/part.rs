@@ -42,7 +42,6 @@ impl OpenPartKind {
         matches!(self, OpenPartKind::Text(_))
     }
 
-    /// Serialises the part.
     pub(super) fn json(&self) -> Json {
         match self {
             OpenPartKind::Text(text) | OpenPartKind::Field(text) => json::string(text),

@@ -8,7 +8,6 @@ use crate::converse::{WIRE, wire};
 use crate::object::put_all;
 use crate::{draft, events};
 
-/// Encodes a complete response.
 pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
     let content: Vec<Json> = reply.items.iter().filter_map(block).collect();
     let content = json::array_of(&content);

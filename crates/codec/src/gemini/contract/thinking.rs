@@ -9,7 +9,6 @@ use crate::gemini::contract::view::GeminiRequest;
 use crate::gemini::wire;
 use crate::{Finding, Findings, Fix, Severity, effort};
 
-/// Checks the thinking settings.
 pub(super) fn check(view: &GeminiRequest<'_>, findings: &mut Findings<'_>) {
     let config = wire::present(view.root, "generationConfig")
         .and_then(|config| wire::present(config, "thinkingConfig"));

@@ -8,7 +8,6 @@ use throughline_json::Node;
 use crate::AuditContext;
 use crate::gemini::wire::{self, GeminiPartKind};
 
-/// A parsed request.
 pub(super) struct GeminiRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
@@ -28,9 +27,7 @@ pub(super) struct GeminiContent<'c> {
 
 #[derive(Clone, Copy)]
 pub(super) struct GeminiPart<'c> {
-    /// Index of its content.
     pub(super) content: usize,
-    /// Index in its content.
     pub(super) index: usize,
     pub(super) node: Node<'c>,
     pub(super) kind: GeminiPartKind,

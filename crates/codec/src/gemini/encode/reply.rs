@@ -9,7 +9,6 @@ use crate::gemini::wire::{self, FinishMarker};
 use crate::object::{copy_members, put_all};
 use crate::{draft, events};
 
-/// Encodes a whole response.
 pub(in crate::gemini) fn encode_reply(reply: &Reply) -> Json {
     let parts: Vec<Json> = reply.items.iter().filter_map(response_part).collect();
     let own = extras(reply);

@@ -12,7 +12,6 @@ use crate::responses::wire::{IdPolicy, ResponsesElementKind};
 use crate::{Edit, Finding, Findings, Fix};
 
 impl ResponsesRequest<'_> {
-    /// Checks every pair.
     pub(super) fn check_pairs(&self, findings: &mut Findings<'_>) {
         if !self.is_paired {
             return;

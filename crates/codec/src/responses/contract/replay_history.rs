@@ -21,9 +21,7 @@ pub(super) struct ResponsesReplayHistory<'p> {
 
 /// One output element of the model.
 pub(super) struct PriorOutput<'p> {
-    /// Position among all outputs.
     pub(super) number: usize,
-    /// Index of the exchange.
     pub(super) exchange: usize,
     pub(super) kind: ResponsesElementKind,
     pub(super) id: Option<&'p str>,

@@ -11,7 +11,6 @@ use crate::responses::wire::IdPolicy;
 use crate::{Edit, Exchange, Finding, Findings, Fix, Severity, effort};
 
 impl ResponsesRequest<'_> {
-    /// Checks the settings.
     pub(super) fn check_settings(&self, findings: &mut Findings<'_>) {
         let effort = self.root.at("/reasoning/effort").filter(|effort| effort.is_string());
         findings.extend(effort.and_then(|effort| self.check_effort(effort)));

@@ -128,7 +128,6 @@ impl ResponsesWriter<'_> {
         })
     }
 
-    /// Encodes a tool result.
     pub(super) fn result(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Json {
         if result.outcome != throughline_core::Outcome::Ok {
             let message = "this wire cannot mark a tool failure; only its text was sent";

@@ -11,7 +11,6 @@ use crate::responses::encode::{
 use crate::responses::wire::{self, CONTENT};
 use crate::{draft, events};
 
-/// Encodes a whole response.
 pub(in crate::responses) fn encode_reply(reply: &Reply) -> Json {
     let output = json::array_of(&outputs(reply));
     let extras = events::own_extras(reply, &WIRE);

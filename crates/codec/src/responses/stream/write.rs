@@ -17,14 +17,12 @@ use crate::responses::wire::CONTENT;
 use crate::responses::{WIRE, encode};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed response.
 #[derive(Default)]
 pub(in crate::responses) struct ResponsesEncoder {
     sequence: u64,
     pub(super) id: Option<Name>,
     /// Whether the Items carry their wire JSON.
     pub(super) is_native: bool,
-    /// Number of elements opened.
     pub(super) outputs: usize,
     /// Items that are emitted incrementally.
     pub(super) live: BTreeMap<u32, LiveItem>,

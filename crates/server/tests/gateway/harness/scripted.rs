@@ -88,14 +88,12 @@ impl Compression {
     }
 }
 
-/// A recorded simulator reply.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedReply {
     pub(crate) kind: String,
     pub(crate) body: Bytes,
 }
 
-/// How the provider replies.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyStyle {
     pub(crate) cut: Chunking,

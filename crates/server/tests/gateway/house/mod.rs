@@ -29,7 +29,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A complete Anthropic stream.
 pub(crate) const STREAM: &str = concat!(
     "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":100,\"output_tokens\":1}}}\n\n",
     "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
@@ -55,7 +54,6 @@ pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
 /// A provider on a raw socket.
 pub(crate) struct RawProvider {
     pub(crate) url: String,
-    /// Number of open connections.
     pub(crate) open: Arc<AtomicUsize>,
 }
 
@@ -136,7 +134,6 @@ async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
-/// Captured log lines.
 #[derive(Default)]
 pub(crate) struct LogLines(Mutex<Vec<String>>);
 
@@ -272,7 +269,6 @@ impl Default for RawGatewayOptions {
     }
 }
 
-/// A running gateway.
 pub(crate) struct RawGateway {
     pub(crate) address: String,
     pub(crate) lines: Arc<LogLines>,
@@ -354,7 +350,6 @@ impl RawGateway {
         self.serving.await.unwrap();
     }
 
-    /// Requests a shutdown.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
     }
@@ -414,7 +409,6 @@ pub(crate) fn question(model: &str, stream: bool) -> String {
 #[derive(Debug)]
 pub(crate) struct RawResponse {
     pub(crate) status: u16,
-    /// In lower case.
     pub(crate) head: String,
     /// The id of the call.
     pub(crate) call: String,

@@ -40,7 +40,6 @@ pub(crate) struct SharedAccount {
 }
 
 impl SharedAccount {
-    /// The operator's account.
     pub(crate) fn operators() -> Self {
         Self {
             arrived: Mutex::default(),

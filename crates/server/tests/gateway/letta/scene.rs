@@ -314,7 +314,6 @@ impl Prices for CentPrices {
     }
 }
 
-/// A gateway with agents.
 pub(crate) struct AgentGateway {
     pub(crate) url: String,
     pub(crate) journal: Journal,

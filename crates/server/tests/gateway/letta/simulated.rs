@@ -21,7 +21,6 @@ use crate::letta::scene::{SequentialIds, SystemClock, noting, with_text};
 /// A route to two models, the first of which is unavailable.
 const ROUTE: &str = "in-turn";
 
-/// Each model's catalog row.
 fn row_of(model: &str) -> Option<&'static str> {
     let rows = [
         ("claude", "anthropic"),

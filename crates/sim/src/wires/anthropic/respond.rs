@@ -30,7 +30,6 @@ const BLOCKS: BlockFormat = BlockFormat {
     },
 };
 
-/// Writes a whole response.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let request = exchange.request;
     let usage = &plan.usage;

@@ -123,7 +123,6 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Position of a message.
 #[derive(Clone, Copy)]
 struct MessagePosition {
     /// Index in the request.

@@ -12,7 +12,6 @@ use crate::wires::claude::seals::{self, SealedThought};
 use crate::wires::claude::{Block, is_claude};
 use crate::wires::{Exchange, openai, set};
 
-/// Writes a whole response.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let request = exchange.request;
     let is_router = request.row.dialect.channel == Channel::Details;

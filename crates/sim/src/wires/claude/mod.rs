@@ -108,12 +108,10 @@ pub(crate) fn content(
     content
 }
 
-/// A conversation with Claude.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialogue {
     /// Digest of the system prompt.
     pub(crate) system: Digest,
-    /// Digest of the tools.
     pub(crate) tools: Digest,
     pub(crate) messages: Vec<Message>,
 }
@@ -124,7 +122,6 @@ pub(crate) struct Message {
     pub(crate) blocks: Vec<Block>,
 }
 
-/// Author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     User,
@@ -166,7 +163,6 @@ pub(crate) enum Block {
 }
 
 impl Block {
-    /// Creates a tool call.
     pub(crate) fn call(id: String, name: String, input: Option<Node<'_>>) -> Self {
         let input = input.map(canonical_bytes).unwrap_or_default();
         let content = [id.as_bytes(), name.as_bytes(), &input].join(&0);

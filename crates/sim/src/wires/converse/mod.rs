@@ -13,7 +13,6 @@ use crate::digest::Digest;
 use crate::turn::Refusal;
 use crate::wires::Endpoint;
 
-/// Model id and name.
 const MODELS: [(&str, &str); 8] = [
     ("anthropic.claude-opus-5-5-v1:0", "Claude Opus 5.5"),
     ("anthropic.claude-fable-5-1-v1:0", "Claude Fable 5.1"),

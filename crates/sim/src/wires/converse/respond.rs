@@ -26,7 +26,6 @@ const BLOCKS: BlockFormat = BlockFormat {
     },
 };
 
-/// Writes a whole response.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let content = claude::content(exchange, turn, plan, &BLOCKS);
     let usage = &plan.usage;

@@ -8,7 +8,6 @@ use crate::turn::{ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
 use crate::wires::gemini::read::signed;
 use crate::wires::{Exchange, set};
 
-/// Writes a whole response.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let finish = match &plan.stop {
         StopReason::Length => "MAX_TOKENS",

@@ -263,7 +263,6 @@ impl InputChecker<'_, '_> {
     }
 }
 
-/// Rejects duplicate items.
 fn check_duplicates(items: &[InputItem]) -> Result<(), Refusal> {
     let mut ids = HashSet::new();
     let outputs = items.iter().filter(|item| item.kind.is_model_output());
