@@ -80,11 +80,11 @@ export async function download(path: string, name: string) {
 /** An event of a run; its members depend on its `type`. */
 export type RunEvent = Record<string, any>;
 
-/** An event of a run, with its number. The server calls the event `said`. */
+/** An event of a run, with its number. */
 export interface NumberedEvent {
   n: number;
   at: string;
-  said: RunEvent;
+  event: RunEvent;
 }
 
 export type Connection = "opening" | "live" | "lost" | "ended";

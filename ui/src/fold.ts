@@ -145,7 +145,7 @@ export class Timeline {
     metadata: () => {},
   };
 
-  apply({ n, at, said: event }: NumberedEvent) {
+  apply({ n, at, event }: NumberedEvent) {
     const base = { key: `e${n}`, at, rev: 0 };
     if (this.repeatable && isAnswer(event)) this.startAttempt({ ...base, key: `a${n}` }, this.repeatable);
     if (["gate", "limit", "run"].includes(event.type)) this.repeatable = null;

@@ -71,7 +71,7 @@ pub fn fates_json(call: &Call, encoded: &EncodedRequest) -> Json {
         o.array("fates", |a| {
             for (item, fate) in call.system.iter().chain(&call.items).zip(&encoded.fates) {
                 a.object(|o| {
-                    o.string("item", &fate.item.0).string("says", &describe(item));
+                    o.string("item", &fate.item.0).string("description", &describe(item));
                     put_disposition(o, "visible", &fate.visible);
                     o.array("seals", |a| {
                         for (seal, did) in item.seals.iter().zip(&fate.seals) {

@@ -131,7 +131,7 @@ struct SentTo {
 #[derive(Clone, Debug)]
 struct FailedAttempt {
     endpoint: Name,
-    said: String,
+    error: String,
 }
 
 #[derive(Clone, Debug)]
@@ -258,9 +258,9 @@ impl CallRecord {
     }
 
     /// Records that an endpoint failed and that the next one is tried.
-    pub fn add_failed_attempt(&mut self, endpoint: &Name, said: impl Into<String>) {
-        let (endpoint, said) = (Name::clone(endpoint), said.into());
-        self.attempts.push(FailedAttempt { endpoint, said });
+    pub fn add_failed_attempt(&mut self, endpoint: &Name, error: impl Into<String>) {
+        let (endpoint, error) = (Name::clone(endpoint), error.into());
+        self.attempts.push(FailedAttempt { endpoint, error });
     }
 
     /// Records that the provider has begun to respond.
@@ -313,7 +313,7 @@ impl CallRecord {
             }
             if !self.attempts.is_empty() {
                 o.objects("attempts", &self.attempts, |o, attempt| {
-                    o.string("endpoint", &attempt.endpoint).string("said", &attempt.said);
+                    o.string("endpoint", &attempt.endpoint).string("error", &attempt.error);
                 });
             }
             o.maybe("status", self.status.map(u64::from));

@@ -10,7 +10,7 @@ import type { Finding } from "../types";
 import { FindingCard } from "./call";
 
 interface TranslatedPart {
-  says: string;
+  description: string;
   visible: string;
   visible_how?: string;
   visible_why?: string;
@@ -114,7 +114,7 @@ const tidy = (text: string) => {
 const TranslatedSeal = ({ did, did_why, bytes }: TranslatedPart["seals"][number]) => <Seal state={sealState(did_why ? `${did}: ${did_why}` : did)} why={did_why} size={bytes} />;
 
 const FATE_COLUMNS: Column<TranslatedPart>[] = [
-  ["Part", (part) => <bdi>{plain(part.says)}</bdi>],
+  ["Part", (part) => <bdi>{plain(part.description)}</bdi>],
   ["Fate", ({ visible, visible_how, visible_why }) => [visible, visible_how ?? visible_why].filter(Boolean).join(": ")],
   ["Seals", ({ seals }) => (seals.length ? seals.map((seal) => <TranslatedSeal {...seal} />) : <span class="dim">none</span>)],
 ];

@@ -21,7 +21,14 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
             o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
         }
         let is_own = |key: &Node<'_>| OWN.iter().any(|own| key.is(own));
-        o.nodes(account.members().filter(|(key, _)| !is_own(key) && !key.is("target")));
+        for (key, value) in account.members() {
+            if key.is("attempts") {
+                // Records of earlier versions name the error `said`.
+                put_renamed(o, "attempts", value, ("said", "error"));
+            } else if !is_own(&key) && !key.is("target") {
+                o.node(&key.text().unwrap_or_default(), value);
+            }
+        }
         match &found.texts {
             Ok(texts) => put_bodies(o, account, texts),
             Err(why) => {
@@ -42,7 +49,7 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
             match &*key.text().unwrap_or_default() {
                 "dids" => continue,
                 // The names of these members in records of earlier versions.
-                "mended" => put_old_repairs(o, value),
+                "mended" => put_renamed(o, "repaired", value, ("mend", "fix")),
                 "more_mended" => o.node("more_repaired", value),
                 name => o.node(name, value),
             };
@@ -58,15 +65,17 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
     put_sent(o, account, Some(&texts.sent));
 }
 
-/// Writes the repairs of a record of an earlier version, which named the fix differently.
-fn put_old_repairs<'o, 'b>(
+/// Writes a list of objects in which one member gets its present name.
+fn put_renamed<'o, 'b>(
     o: &'o mut json::Object<'b>,
-    repairs: Node<'_>,
+    name: &str,
+    list: Node<'_>,
+    (former, present): (&str, &str),
 ) -> &'o mut json::Object<'b> {
-    o.objects("repaired", repairs.elements(), |o, repair| {
-        for (key, value) in repair.members() {
+    o.objects(name, list.elements(), |o, element| {
+        for (key, value) in element.members() {
             let key = key.text().unwrap_or_default();
-            o.node(if &*key == "mend" { "fix" } else { &key }, value);
+            o.node(if &*key == former { present } else { &key }, value);
         }
     })
 }

@@ -5,7 +5,7 @@
 use super::*;
 
 #[test]
-fn former_names_of_repairs_are_shown_with_the_present_ones() {
+fn former_member_names_are_shown_as_the_present_ones() {
     let report = r#"{"fates":[],"dids":[],"more_mended":2,"mended":[{"rule":"r","mend":"m"}]}"#;
     let bodies = Bodies {
         whole: Bytes::from_static(b"{}"),
@@ -13,9 +13,12 @@ fn former_names_of_repairs_are_shown_with_the_present_ones() {
         sent: Bytes::from_static(b"{}"),
         account: Bytes::from_static(report.as_bytes()),
     };
-    let account = Json::parse("{}").unwrap();
+    let attempts = r#"{"attempts":[{"endpoint":"e","said":"502"}]}"#;
+    let account = Json::parse(attempts).unwrap();
     let call = StoredCall { turn: None, at: String::new(), account, texts: Ok(bodies) };
     let shown = call_json(&TurnId("call_1".into()), &call);
     let expected = r#""fates":[],"more_repaired":2,"repaired":[{"rule":"r","fix":"m"}]"#;
+    assert!(shown.as_str().contains(expected), "{}", shown.as_str());
+    let expected = r#""attempts":[{"endpoint":"e","error":"502"}]"#;
     assert!(shown.as_str().contains(expected), "{}", shown.as_str());
 }

@@ -215,7 +215,7 @@ impl EventFeed {
     }
 
     fn write_event(&mut self, number: u64, at: Timestamp, event: &Json) {
-        let data = object! { "n": number, "at": at.to_string(), "said": event };
+        let data = object! { "n": number, "at": at.to_string(), "event": event };
         self.out.extend([b"data: ", &**data.bytes(), b"\n\n"].concat());
     }
 }
