@@ -84,7 +84,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let peers = if options.peers { peers::start(at).await } else { Vec::new() };
     let target = |name: &str, server| BenchTarget {
         name: name.to_owned(),
-        address: Option::map_or(server, at, |server: &Server| server.address),
+        address: server_address(server, at),
         server,
         dialect: Dialect::Messages,
         lossy: false,
@@ -136,6 +136,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     }
     table::print(&rows, begun, commit::median_commit()?);
     Ok(())
+}
+
+fn server_address(server: Option<&Server>, upstream: SocketAddr) -> SocketAddr {
+    server.map_or(upstream, |server| server.address)
 }
 
 impl BenchTarget<'_> {
