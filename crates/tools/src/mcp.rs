@@ -29,7 +29,7 @@ const MAX_PAGES: usize = 1000;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Transport {
-    /// A child process that speaks the protocol on its standard streams.
+    /// A child process that exchanges messages over its standard streams.
     Process {
         /// Program to run.
         command: String,
