@@ -21,6 +21,10 @@ pub(super) use crate::converse::encode::reply::{
     block as reply_block, encode_reply, write_metadata, write_stop_sequence as reply_fields,
 };
 
+/// The warning if a Call has tool calls but no tools.
+const TOOLS_DECLARED: &str =
+    "the API requires tools if there are tool calls; the called tools were declared";
+
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let model = call.target.model();
@@ -165,8 +169,7 @@ impl<'c> ConverseWriter<'c> {
             let names = names.filter(|name| known.insert(*name));
             tools.extend(names.map(|name| tool_spec(name, None, None)));
             if !tools.is_empty() {
-                let message = "the API requires tools if there are tool calls; the called tools were declared";
-                draft.warn("tools", message);
+                draft.warn("tools", TOOLS_DECLARED);
             }
         }
         for tool in &tools {
