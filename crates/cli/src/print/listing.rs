@@ -137,7 +137,8 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
                 let text = format!("{before}{text}{after}");
                 // An empty cell has no style, so that the end of the line can be trimmed.
                 let style = if text.trim().is_empty() { Style::new() } else { *style };
-                line += &format!("{}{:GAP$}", text.style(style), "");
+                line.push_str(&text.style(style).to_string());
+                line.push_str(&" ".repeat(GAP));
             }
             push_line(&mut out, line.trim_end());
         }
