@@ -2,11 +2,11 @@
 //!
 //! Each wire declares its rules in `contract/rules.rs` (see `rule_book.rs`), and its codec's
 //! [`inspect`](crate::Codec::inspect) reports each violation as a [`Finding`]. This module builds
-//! the input of the codec: the request as an index over its own bytes, the target's rows and, if
-//! earlier exchanges are known, a [`Comparison`] of the replayed content with what was issued. The
-//! transcript is not copied.
+//! the codec's input: an index over the bytes of the request, which avoids a copy, and the target's
+//! catalog entries. If earlier exchanges are known, it adds a [`Comparison`] of the replayed
+//! content with the issued content.
 //!
-//! A rule is never stricter than its evidence. Verdicts depend on catalog rows and recorded
+//! A rule is never stricter than its evidence. Verdicts depend on catalog entries and recorded
 //! traffic, never on a model's name.
 
 mod compare;
@@ -41,23 +41,23 @@ use crate::{Codec, CodecError};
 pub struct Transcript<'a> {
     /// The codec of the request's wire.
     pub codec: &'a dyn Codec,
-    /// The request to audit.
+    /// The request, with the headers that are known so far.
     pub request: &'a Request,
-    /// The parsed body. It is used only if it belongs to `request`.
+    /// The body of `request`, if it is already parsed. A tree of any other body is ignored.
     pub parsed: Option<&'a Tree>,
     /// Whether `request` contains the headers that will be sent. If not, rules about headers only
     /// produce notes.
     pub knows_headers: bool,
     /// The creation time of the account, if known. Some rules apply only to newer accounts.
     pub account_created: Option<jiff::Timestamp>,
-    /// The earlier exchanges of the conversation.
+    /// The earlier exchanges of the conversation; empty if none are known.
     pub prior: &'a PriorExchanges,
     /// Seals that the target issued outside of `prior`.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 
 impl<'a> Transcript<'a> {
-    /// Creates a transcript of a request without further context.
+    /// Creates a transcript without earlier exchanges and without known issued Seals.
     pub fn new(codec: &'a dyn Codec, request: &'a Request) -> Self {
         static NOTHING: PriorExchanges = PriorExchanges::new();
         Self {
@@ -71,7 +71,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Sets the earlier exchanges.
+    /// Adds the earlier exchanges, against which replayed content is compared.
     #[must_use]
     pub fn with_prior(self, prior: &'a PriorExchanges) -> Self {
         Self { prior, ..self }
@@ -81,12 +81,12 @@ impl<'a> Transcript<'a> {
 /// The predicted reaction of a provider to a request.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// The wire of the request.
+    /// The protocol in which the request is written.
     pub wire: Wire,
     /// The requested model.
     pub model: String,
-    /// The reasoning in the request as defined by document 003: the number of elements, their
-    /// formats, and the violations that concern them.
+    /// Statistics on replayed reasoning as defined by document 003: the number of elements, their
+    /// formats, and their violations.
     pub summary: ReplayAudit,
     /// The findings, most severe first, then in request order.
     pub findings: Vec<Finding>,
@@ -107,7 +107,7 @@ words! {
 }
 
 impl Audit {
-    /// Returns the outcome of the most severe finding.
+    /// Returns the verdict for the most severe finding.
     pub fn verdict(&self) -> Verdict {
         match self.findings.iter().map(|finding| finding.severity).max() {
             Some(Severity::Refuse) => Verdict::Refuse,

@@ -23,8 +23,8 @@ pub(crate) struct CallTracker {
 }
 
 impl CallTracker {
-    /// Records a call. Its id is the wire's if that is present and free, else one derived from
-    /// `place`.
+    /// Records a call and returns its internal id: the wire's id, or an id derived from `place` if
+    /// the wire has none. A repeated id gets a numeric suffix.
     pub(crate) fn open(
         &mut self,
         wire_id: Option<&Name>,
@@ -64,7 +64,7 @@ impl CallTracker {
         found.unwrap_or_else(|| CallId::from(wire_id.or(name).unwrap_or("unknown")))
     }
 
-    /// Returns whether a call had this id.
+    /// Returns whether any call so far, answered or not, has this wire id.
     pub(crate) fn has_id(&self, wire_id: &str) -> bool {
         self.by_id.contains_key(wire_id)
     }
@@ -95,7 +95,7 @@ impl CallIdAllocator {
             }
     }
 
-    /// Assigns the id for a call.
+    /// Returns an id that the target accepts and that no earlier call in the request uses.
     pub(crate) fn assign(&mut self, id: &CallId) -> Name {
         let mut out = self.taken.unique(&self.accepted_id(&id.0));
         while !self.accepts(&out) {
@@ -130,7 +130,7 @@ impl CallIdAllocator {
         }
     }
 
-    /// Returns the id that a tool result refers to.
+    /// Returns the id under which the answered call was sent.
     pub(crate) fn result_id(&self, id: &CallId) -> Name {
         self.latest.get(id).cloned().unwrap_or_else(|| self.accepted_id(&id.0))
     }

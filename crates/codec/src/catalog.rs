@@ -1,4 +1,5 @@
-//! The built-in rows of `providers.toml` and `profiles.toml`, and the user's own rows on top.
+//! The catalog of providers and model families: the built-in entries of `providers.toml` and
+//! `profiles.toml`, which user-defined entries extend or replace.
 //!
 //! A provider is looked up by name, a model family by the longest pattern that matches the model
 //! name. Unlisted models get the profile `unknown`, which requires nothing and rejects nothing.
@@ -25,10 +26,10 @@ pub struct Catalog {
     families: Memoized<Arc<Profile>>,
 }
 
-/// An error in the rows of a catalog, or a failed lookup.
+/// An invalid catalog file, or a failed lookup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// The text is not valid TOML, or a row has an unknown key or an invalid value.
+    /// The text is not valid TOML, or an entry has an unknown key or an invalid value.
     #[error("line {line} of the {rows} is invalid: {message}")]
     Syntax {
         /// The affected file: `providers` or `profiles`.
@@ -38,26 +39,26 @@ pub enum CatalogError {
         /// The parser's message.
         message: String,
     },
-    /// Two rows of one file have the same name.
+    /// Two entries of one file have the same name.
     #[error("the {rows} have two rows named `{name}`")]
     Twice {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The name that two rows share.
+        /// The name that both entries have.
         name: String,
     },
-    /// A row has no name.
+    /// An entry has no name.
     #[error("row {row} of the {rows} has no name")]
     Nameless {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The number of the row in its file, starting at 1.
+        /// The index of the entry in its file, starting at 1.
         row: usize,
     },
     /// No provider has the requested name.
     #[error("there is no provider named `{name}`{}", suggestion(.close))]
     UnknownProvider {
-        /// The name that no row has.
+        /// The name that was looked up.
         name: String,
         /// The most similar provider names, best first.
         close: Vec<Name>,
@@ -65,7 +66,7 @@ pub enum CatalogError {
 }
 
 impl Catalog {
-    /// Returns the built-in rows.
+    /// Returns the built-in catalog. It is parsed once, on first use.
     pub fn builtin() -> &'static Self {
         // A test parses the same text, so the empty fallback is never used.
         static BUILTIN: LazyLock<Catalog> =
@@ -73,13 +74,13 @@ impl Catalog {
         &BUILTIN
     }
 
-    /// Parses the rows of the two files.
+    /// Parses a catalog from the text of a providers file and a profiles file.
     pub fn parse(providers_toml: &str, profiles_toml: &str) -> Result<Self, CatalogError> {
         Self::default().with_providers(providers_toml)?.with_profiles(profiles_toml)
     }
 
-    /// Returns a copy with more profiles. A row replaces the one with its name, and its patterns
-    /// win ties.
+    /// Returns a copy with additional profiles. A profile replaces the existing profile of the same
+    /// name. If patterns of equal length match, the added profile wins.
     pub fn with_profiles(&self, toml: &str) -> Result<Self, CatalogError> {
         let file: ProfileFile = read("profiles", toml)?;
         let names: Vec<&str> = file.profile.iter().map(|row| row.name.as_str()).collect();
@@ -91,8 +92,8 @@ impl Catalog {
         Ok(Self { providers: self.providers.clone(), profiles, families: Memoized::default() })
     }
 
-    /// Returns a copy with more providers. A row replaces the one with its name; new rows are
-    /// appended.
+    /// Returns a copy with additional providers. A provider replaces the existing provider of the
+    /// same name; otherwise it is appended.
     pub fn with_providers(&self, toml: &str) -> Result<Self, CatalogError> {
         let file: ProviderFile = read("providers", toml)?;
         let names: Vec<&str> = file.provider.iter().map(|row| row.name.as_str()).collect();
@@ -108,12 +109,13 @@ impl Catalog {
         Ok(Self { providers, ..self.clone() })
     }
 
-    /// Returns the provider with this name.
+    /// Looks up a provider by its exact name.
     pub fn provider(&self, name: &str) -> Option<Arc<Provider>> {
         self.providers.iter().find(|row| *row.name == *name).map(Arc::clone)
     }
 
-    /// Returns the provider's row for a wire: `xai` on `openai-chat` is `xai-chat`.
+    /// Returns the provider's variant for a wire. For example, `xai` on `openai-chat` is
+    /// `xai-chat`.
     pub fn provider_on_wire(&self, name: &str, wire: &Wire) -> Option<Arc<Provider>> {
         let named = self.providers.iter().filter(|row| {
             row.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -134,17 +136,17 @@ impl Catalog {
         named.or_else(|| self.default_provider(wire))
     }
 
-    /// Returns all providers in the order of their rows.
+    /// Returns all providers in catalog order.
     pub fn providers(&self) -> &[Arc<Provider>] {
         &self.providers
     }
 
-    /// Returns all profiles, the user's own first.
+    /// Returns all profiles. User-defined profiles precede the built-in ones.
     pub fn profiles(&self) -> &[Arc<Profile>] {
         &self.profiles
     }
 
-    /// Returns the model's family: the row with the longest matching pattern, else `unknown`.
+    /// Returns the model's family: the profile with the longest matching pattern, else `unknown`.
     pub fn profile(&self, model: &str) -> Arc<Profile> {
         self.families.get_or_insert_with(model, || self.family_of(model))
     }
@@ -159,7 +161,8 @@ impl Catalog {
         )
     }
 
-    /// Returns the default provider of a wire: its first row.
+    /// Returns the default provider of a wire, which is the first provider in the catalog that uses
+    /// it.
     pub fn default_provider(&self, wire: &Wire) -> Option<Arc<Provider>> {
         self.providers.iter().find(|row| row.wire == *wire).map(Arc::clone)
     }
@@ -226,7 +229,7 @@ struct ProviderFile {
     provider: Vec<ProviderRow>,
 }
 
-/// A provider row as written in TOML.
+/// A provider entry as written in TOML.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ProviderRow {
@@ -287,7 +290,7 @@ fn suggestion(close: &[Name]) -> String {
     }
 }
 
-/// Returns the provider row of a chat model's vendor.
+/// Returns the provider entry for the vendor of a chat model.
 fn chat_provider(model: &str) -> &'static str {
     const VENDORS: [(&str, &[&str]); 9] = [
         ("compatible", &["gpt-oss"]),

@@ -1,4 +1,4 @@
-//! Checks that the built-in rows parse, match real model names, and follow the vendors'
+//! Checks that the built-in catalog parses, matches real model names, and follows the vendors'
 //! documentation.
 
 use std::collections::BTreeSet;
@@ -116,7 +116,7 @@ fn family(model: &str) -> String {
     profile(model).name.clone()
 }
 
-/// Returns whether a Seal of `issuer` is sent to `reader`.
+/// Returns whether a Seal issued by the model `issuer` is sent to the model `reader`.
 fn reads(reader: &str, issuer: &str) -> bool {
     let issuer = profile(issuer);
     !issuer.bound.model || profile(reader).reads_seals_of(&issuer.name)
@@ -189,7 +189,7 @@ fn claude_reads_the_documented_families() {
     assert!(!reads("claude-haiku-5-5", "claude-opus-5"));
     assert!(!reads("claude-haiku-5-5", "claude-sonnet-4-5"));
     assert!(reads("claude-haiku-5-5", "claude-haiku-5-5"));
-    // Without documentation, Seals are sent.
+    // Seals are sent if the documentation does not exclude the combination.
     assert!(reads("claude-sonnet-4-5", "claude-opus-4-1"));
     assert!(reads("claude-sonnet-5", "claude-fable-5-1"));
 }

@@ -1,9 +1,9 @@
 //! Thinking settings and rules of the Claude models, shared by all wires that carry them.
 //!
-//! Anthropic's own wire has `thinking` and `output_config.effort` at the top of the body; Bedrock
-//! has them among the model's own fields. Their content, their limits and the provider's rejections
-//! are the same. The submodules inspect a request through one [`View`](view::View) and report under
-//! the rules of the request's wire.
+//! Anthropic's own wire has `thinking` and `output_config.effort` at the top level of the body.
+//! Bedrock has the same members among the model-specific request fields. Values, limits and
+//! rejections are identical. The submodules inspect a request through a common [`View`](view::View)
+//! and report under the rules of the request's wire.
 
 mod blocks;
 #[cfg(test)]
@@ -26,7 +26,7 @@ use crate::effort;
 /// The minimum thinking budget in tokens.
 pub(crate) const MIN_BUDGET: u64 = 1024;
 
-/// The number of tokens that must remain for the answer itself.
+/// The number of output tokens to reserve for the answer in addition to the thinking budget.
 pub(crate) const MIN_ANSWER_TOKENS: u64 = 1024;
 
 /// The minimum `max_tokens` sent with a budget if the Call does not set one.
@@ -78,7 +78,8 @@ pub(crate) fn is_claude(target: &Target) -> bool {
     target.profile.seal_vendor() == Some(Vendor::Anthropic)
 }
 
-/// Returns whether the model is a Claude without its own profile. No rule applies to it.
+/// Returns whether the model is a Claude model without its own profile. No rule applies to such a
+/// model.
 pub(crate) fn is_unlisted(profile: &Profile) -> bool {
     profile.name == "claude"
 }
@@ -88,28 +89,28 @@ pub(crate) fn is_bound_claude(target: &Target) -> bool {
     is_claude(target) && target.profile.bound.prefix
 }
 
-/// The thinking settings to send.
+/// The thinking settings to write into a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThinkingSettings {
     pub(crate) asking: ThinkingMode,
     /// The `thinking` object; `None` to omit it.
     pub(crate) thinking: Option<Json>,
-    /// The effort; `None` to omit it.
+    /// The `effort` value; `None` to omit it.
     pub(crate) effort: Option<Json>,
     /// The minimum `max_tokens` that leaves room for an answer besides the budget.
     pub(crate) room: Option<u64>,
 }
 
 impl ThinkingSettings {
-    /// Returns settings without any thinking.
+    /// Returns settings that omit all thinking members.
     pub(crate) fn unset() -> Self {
         Self { asking: ThinkingMode::Silent, thinking: None, effort: None, room: None }
     }
 }
 
-/// Decides which thinking settings to send for `reasoning`. If `is_loop_unsigned`, the last
-/// assistant message is in a tool loop and does not begin with thinking, so a manual budget would
-/// be rejected.
+/// Decides which thinking settings to send for `reasoning`. `is_loop_unsigned` means that the last
+/// assistant message is in a tool loop and does not begin with thinking; the provider would reject
+/// a manual budget.
 pub(crate) fn decide_thinking(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,
@@ -151,7 +152,7 @@ pub(crate) fn decide_thinking(
     let adaptive = ThinkingSettings { asking: ThinkingMode::Adaptive, effort, ..unset };
     if is_manual {
         let budget = accepted_budget(draft, reasoning);
-        // Older models show their thinking by default and reject the setting.
+        // Older models show their thinking by default and reject `display`.
         let display = display.filter(|_| profile.supports_mode(Mode::Adaptive));
         let thinking =
             Some(object! { "type": "enabled", "budget_tokens": budget, "display": display });

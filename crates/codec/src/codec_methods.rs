@@ -1,6 +1,6 @@
-//! The methods of [`Codec`](crate::Codec) that every wire implements by calling its modules.
+//! Implements the methods of [`Codec`](crate::Codec) that have the same body on every wire.
 
-/// The names that the `mod.rs` of a wire and [`codec_methods!`] use.
+/// The names that [`codec_methods!`] and the `mod.rs` of each wire import.
 pub(crate) mod prelude {
     pub(crate) use bytes::Bytes;
     pub(crate) use throughline_core::{Call, EncodedRequest, Reply, Request, Target, Wire};
@@ -12,8 +12,8 @@ pub(crate) mod prelude {
     };
 }
 
-/// Implements them in the `mod.rs` of a wire, which has the modules `wire`, `decode`, `encode`,
-/// `stream` and `contract`.
+/// Expands to the shared [`Codec`](crate::Codec) methods. The invoking `mod.rs` must have the
+/// modules `wire`, `decode`, `encode`, `stream` and `contract`.
 macro_rules! codec_methods {
     ($wire:expr, $decoder:ty, $encoder:ty) => {
         fn wire(&self) -> Wire {

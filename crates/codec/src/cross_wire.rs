@@ -10,7 +10,7 @@ use crate::draft::{self, Draft};
 use crate::seal_policy::{self, CallerThought};
 
 /// Returns the Fate of an Item that is written in this wire's format. Items created by the caller
-/// count as kept, because they have no original format.
+/// count as kept, because they were never in another format.
 pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
     match &item.native {
         Some(_) => draft::reshaped_fate(item, ReshapeKind::OtherWire, seals),
@@ -18,7 +18,8 @@ pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
     }
 }
 
-/// Encodes a thought created by the caller: as a typed part, as text, or as no message part.
+/// Encodes a thought created by the caller as a typed part or as text, or omits it from the
+/// messages.
 pub(crate) fn thought(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -61,8 +62,8 @@ pub(crate) fn native_part_or_warn(draft: &mut Draft<'_>, wire: &Wire, part: &Jso
     is_own.then(|| part.clone())
 }
 
-/// Returns the changes of the settings `temperature`, `top_p` and `top_k`, by their names on the
-/// wire. `refusal` returns the warning for a setting that the model rejects.
+/// Returns the changed sampling settings (`temperature`, `top_p` and `top_k`) under the given wire
+/// names. `refusal` returns a warning for each setting that the model rejects.
 pub(crate) fn sampling_changes(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -90,7 +91,8 @@ pub(crate) fn sampling_changes(
     changes
 }
 
-/// Returns the requested output schema and its name, or warns that JSON requires a schema here.
+/// Returns the requested output schema and its name. Warns if the Call requests JSON without a
+/// schema, which this wire cannot express.
 pub(crate) fn output_schema<'c>(
     draft: &mut Draft<'_>,
     call: &'c Call,

@@ -1,4 +1,4 @@
-//! The request context that is needed to decode a response.
+//! The request context needed to decode a response.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use throughline_json::{Label, Name};
 
 use bytes::Bytes;
 
-/// The target and prefix of a request. They determine the Origin and the binding of decoded Seals.
+/// The target and prefix of a request. They determine the Origin and the binding of the response's
+/// Seals.
 #[derive(Clone, Debug)]
 pub struct DecodeContext {
     /// The endpoint and model that received the request.

@@ -7,7 +7,7 @@ use throughline_json::Tree;
 use crate::frame::{Frame, Framer, Framing};
 use crate::{CODECS, Document};
 
-/// The detected properties of a document.
+/// The wire, kind and framing of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
     /// The protocol whose codec recognises the document.
@@ -18,7 +18,7 @@ pub struct Detection {
     pub framing: Option<Framing>,
 }
 
-/// Detects what a document is; returns `None` if no built-in codec recognises it.
+/// Detects the wire and kind of a document; returns `None` if no built-in codec recognises it.
 pub fn detect(bytes: &Bytes) -> Option<Detection> {
     if let Ok(tree) = Tree::parse(bytes.clone()) {
         if let Some((wire, document)) = recognise(&tree) {

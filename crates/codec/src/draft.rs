@@ -1,9 +1,9 @@
 //! Builds requests by editing the original request.
 //!
-//! A Call that was decoded from a request keeps the bytes of that request. Encoding it again on the
-//! same wire is a series of edits: members that are unchanged in the Call are copied with the white
-//! space around them; others are replaced, added or removed. An unedited Call is written byte for
-//! byte as received. A Call built from scratch is written member by member in a fixed order.
+//! A Call that was decoded from a request keeps the bytes of that request. Encoding the Call again
+//! on the same wire edits those bytes. Unchanged members are copied with the white space around
+//! them; other members are replaced, added or removed. An unedited Call is written byte for byte as
+//! received. A Call built from scratch is written member by member in a fixed order.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -30,7 +30,7 @@ pub(crate) struct Draft<'c> {
     changes: Vec<(Cow<'static, str>, Option<Rope>)>,
     edited: HashSet<Cow<'static, str>>,
     pub(crate) aside: Vec<Json>,
-    /// The positions of the last Items of the Call, in the order in which they were written.
+    /// The original index of each conversation Item, in the order in which the Items were written.
     order: Option<Vec<usize>>,
     pub(crate) fates: Vec<Fate>,
     pub(crate) warnings: Vec<Warning>,
@@ -49,13 +49,13 @@ impl<'c> Draft<'c> {
         &self.wire
     }
 
-    /// Returns the request that the Call was decoded from, if it was on this wire.
+    /// Returns the request that the Call was decoded from, if that request was on this wire.
     pub(crate) fn source(&self) -> Option<&'c ReceivedRequest> {
         self.source
     }
 
-    /// Returns the conversation in the order in which it can be sent. Fates keep the original
-    /// order.
+    /// Returns the Items in an order that the wire accepts. `finish` restores the original order of
+    /// the Fates.
     pub(crate) fn order_items<'i>(
         &mut self,
         items: &'i [Item],
@@ -81,7 +81,7 @@ impl<'c> Draft<'c> {
             || self.source.is_some_and(|source| source.target.model() != model)
     }
 
-    /// Returns the value of a member in the source.
+    /// Parses the value of a member in the source.
     pub(crate) fn source_value(&self, key: &str) -> Option<Json> {
         let (body, range) = self.source_range(key)?;
         Json::parse(body.slice(range)).ok()
@@ -94,7 +94,8 @@ impl<'c> Draft<'c> {
         Some((&source.request.body, range.clone()))
     }
 
-    /// Returns the current value of a member: the changed value, else the value in the source.
+    /// Returns the value of a member after the changes so far, or its value in the source if
+    /// unchanged.
     pub(crate) fn current_value(&self, key: &str) -> Option<Json> {
         match self.changes.iter().find(|(changed, _)| **changed == *key) {
             Some((_, value)) => value.as_ref().and_then(Rope::json),
@@ -146,8 +147,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the tool choice if the sent tools allow it. Tools hosted by another provider are not
-    /// sent.
+    /// Returns the tool choice if the tools that are sent allow it. Tools hosted by another
+    /// provider are not sent.
     pub(crate) fn supported_tool_choice(&mut self) -> Option<ToolChoice> {
         let choice = self.call.settings.choice.clone()?;
         let is_own = |native: &NativePart| native.wire == self.wire && !self.has_other_endpoint();
@@ -165,7 +166,7 @@ impl<'c> Draft<'c> {
         Some(choice).filter(|_| is_possible)
     }
 
-    /// Warns about cache markers on a part of another wire, which are not translated.
+    /// Warns that cache markers on a part from another wire are not translated.
     pub(crate) fn warn_about_cache_markers(&mut self, native: Option<&NativePart>) {
         let Some(native) = native.filter(|native| native.wire != self.wire) else { return };
         let holds =
@@ -187,8 +188,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the members that no field of the Call represents. Members of other wires are omitted
-    /// with a warning.
+    /// Writes the members that no field of the Call represents. Members from other wires are
+    /// omitted with a warning.
     pub(crate) fn put_extras(&mut self) {
         let resumes = self.call.resumes.as_ref().filter(|_| self.wire != Wire::OPENAI_RESPONSES);
         if let Some(id) = resumes {
@@ -203,7 +204,7 @@ impl<'c> Draft<'c> {
                 self.warnings.push(Warning::new(Arc::clone(&extra.key), message));
                 continue;
             }
-            // The source already contains a value of this wire, possibly under a repeated name.
+            // The source already contains a value from this wire, possibly under a repeated name.
             let is_there = extra.wire.is_some()
                 && self.source.is_some_and(|source| {
                     range_in(&source.request.body, extra.value.bytes()).is_some()
@@ -214,7 +215,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Merges the caller's provider extras. This must be the last change.
+    /// Merges the caller's provider extras into the request. Later changes would overwrite the
+    /// merged members.
     pub(crate) fn put_provider_extras(&mut self) {
         let reasoning = self.call.settings.reasoning.as_ref();
         for (key, value) in reasoning.map(|r| r.provider_extras.as_slice()).unwrap_or_default() {
@@ -238,7 +240,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the tools, if there are any now or in the source.
+    /// Writes the tools. An empty array is written only if the source had the member.
     pub(crate) fn put_tools(&mut self, tools: &[Json]) {
         if self.source_value("tools").is_some() || !tools.is_empty() {
             self.put_elements("tools", tools);
@@ -252,7 +254,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the finished request. A source for the same endpoint keeps its path and headers.
+    /// Returns the finished request. If the source was sent to the same endpoint, its path and
+    /// headers are kept.
     pub(crate) fn finish(
         mut self,
         path: &str,
@@ -270,7 +273,7 @@ impl<'c> Draft<'c> {
             let entries = Rope::array(&self.aside);
             self.change(Cow::Borrowed(SIDE_CHANNEL), Some(entries));
         }
-        // Restore the original order of the Items.
+        // Put the Fates back into the original order of the Items.
         if let Some(order) = self.order.take() {
             let fates = self.fates.split_off(self.fates.len().saturating_sub(order.len()));
             let mut placed: Vec<_> = order.into_iter().zip(fates).collect();
@@ -282,7 +285,7 @@ impl<'c> Draft<'c> {
     }
 }
 
-/// Returns the message on this wire that consisted of exactly these Items.
+/// Returns the source message on this wire that consisted of exactly these Items.
 pub(crate) fn intact_envelope<'i>(items: &[&'i Item], wire: &Wire) -> Option<&'i Envelope> {
     let native = |item: &'i Item| {
         item.native_on(wire).filter(|native| native.side == Direction::Request)?.envelope.as_ref()
@@ -292,22 +295,22 @@ pub(crate) fn intact_envelope<'i>(items: &[&'i Item], wire: &Wire) -> Option<&'i
     (all && items.len() == first.parts).then_some(&**first)
 }
 
-/// Returns whether two Origins are one endpoint of one provider.
+/// Returns whether two Origins have the same provider and endpoint.
 pub(crate) fn is_same_endpoint(one: &Origin, other: &Origin) -> bool {
     one.provider == other.provider && one.endpoint == other.endpoint
 }
 
-/// Returns a Fate in which everything was sent unchanged.
+/// Returns a Fate for an Item that was sent unchanged with all its Seals.
 pub(crate) fn kept_fate(item: &Item) -> Fate {
     uniform_fate(item, Disposition::Kept, Disposition::Kept)
 }
 
-/// Returns a Fate in which nothing was sent.
+/// Returns a Fate for an Item that was omitted with all its Seals.
 pub(crate) fn elided_fate(item: &Item, why: ElisionReason) -> Fate {
     uniform_fate(item, Disposition::Elided(why), Disposition::Elided(why))
 }
 
-/// Returns a Fate in which the content was sent in another form, without its Seals.
+/// Returns a Fate for an Item that was sent in another form, without its Seals.
 pub(crate) fn reshaped_fate(item: &Item, how: ReshapeKind, seals: ElisionReason) -> Fate {
     uniform_fate(item, Disposition::Reshaped(how), Disposition::Elided(seals))
 }
@@ -323,7 +326,7 @@ pub(crate) fn record_source(call: &mut Call, wire: Wire, request: &Request, tree
     call.source = Some(Arc::new(ReceivedRequest { wire, target, request, members, settings }));
 }
 
-/// Returns members of a request that no field of a Call represents.
+/// Converts request members that no field of a Call represents.
 pub(crate) fn extras<'t>(
     members: impl IntoIterator<Item = (Name, Node<'t>)>,
     wire: &Wire,
@@ -333,14 +336,14 @@ pub(crate) fn extras<'t>(
     members.into_iter().map(extra).collect()
 }
 
-/// Returns the stop sequences as a list, if there are any.
+/// Returns the stop sequences as an array; `None` if there are none.
 pub(crate) fn stop_list(settings: &Settings) -> Option<Json> {
     let stops: Vec<Json> = settings.stop.iter().map(|stop| json::string(stop)).collect();
     (!stops.is_empty()).then(|| json::array_of(&stops))
 }
 
-/// Returns the members by name. The last of several members with one name counts, at its own
-/// position.
+/// Returns the members by name, in document order. If a name is repeated, only its last occurrence
+/// is returned.
 pub(crate) fn last_member_per_name<'t>(
     members: impl Iterator<Item = (Node<'t>, Node<'t>)>,
 ) -> Vec<(Name, Node<'t>)> {

@@ -10,7 +10,8 @@ use throughline_json::{self as json, Json, Name, Node, Tree, work};
 /// New values for an object's members, by name. `None` removes the member.
 pub(crate) type MemberChanges<V> = [(Cow<'static, str>, Option<V>)];
 
-/// A JSON value in pieces, so a large array is written once instead of copied between buffers.
+/// A JSON value stored as a sequence of byte slices, so a large array is not copied until it is
+/// written.
 #[derive(Clone)]
 pub(crate) struct Rope(Vec<Bytes>);
 
@@ -44,7 +45,7 @@ impl Rope {
     }
 
     /// Rebuilds the array at `place` with `elements`, or returns `None` if the array is unchanged.
-    /// Elements that were neighbours in the source keep the white space between them.
+    /// Elements that were adjacent in the source keep the white space between them.
     pub(crate) fn rebuild_array(
         body: &Bytes,
         place: Range<usize>,
@@ -95,7 +96,7 @@ impl Rope {
     }
 }
 
-/// Returns the range of `part` in `whole` if both share the same memory.
+/// Returns the range of `part` in `whole` if `part` is a slice of the same buffer.
 pub(crate) fn range_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start + part.len();
@@ -108,7 +109,7 @@ pub(crate) fn member_ranges(tree: &Tree) -> Vec<(Name, Range<usize>)> {
     members.map(|(key, value)| (key.name().unwrap_or_default(), value.range())).collect()
 }
 
-/// Copies an object with some members changed.
+/// Returns a copy of `base` with the members in `changes` set or removed.
 pub(crate) fn edit_object<K: Clone + Into<Cow<'static, str>>>(
     base: Option<&Json>,
     changes: &[(K, Option<Json>)],
@@ -125,7 +126,6 @@ pub(crate) fn edit_object<K: Clone + Into<Cow<'static, str>>>(
     Json::parse(bytes).unwrap_or_else(|_| Json::null())
 }
 
-/// Returns `base` with one member set.
 pub(crate) fn with_member(
     base: &Json,
     key: impl Clone + Into<Cow<'static, str>>,
@@ -134,8 +134,8 @@ pub(crate) fn with_member(
     edit_object(Some(base), &[(key, Some(value))])
 }
 
-/// Merges `value` into `base`: objects of the same `type` member by member; other values replace
-/// `base`.
+/// Merges `value` into `base`. Objects with the same `type` are merged member by member; any other
+/// value replaces `base`.
 pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
     let Some(base) = base else { return value.clone() };
     let (base_tree, value_tree) = (base.tree(), value.tree());
@@ -152,7 +152,7 @@ pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
     edit_object(Some(base), &changes)
 }
 
-/// Writes an object with these members.
+/// Writes a new object that contains the given members.
 pub(crate) fn write(changes: &MemberChanges<Rope>) -> Bytes {
     edit_bytes(&Bytes::from_static(b"{}"), &[], changes)
 }

@@ -36,8 +36,8 @@ pub(crate) fn supported_effort(
     nearest_or_warn(draft, effort, &profile.efforts, profile)
 }
 
-/// Returns the value in `taken` that is nearest to `wanted`, ignoring case, and warns if it
-/// differs.
+/// Returns the effort in `taken` that is nearest to `wanted`, ignoring case, and warns if the two
+/// differ.
 pub(crate) fn nearest_or_warn(
     draft: &mut Draft<'_>,
     wanted: &str,
@@ -62,7 +62,7 @@ pub(crate) fn nearest_or_warn(
     nearest
 }
 
-/// Returns the value in `taken` that is nearest to `wanted`, ignoring case.
+/// Returns the effort in `taken` that is nearest to `wanted`, ignoring case. Never returns `none`.
 pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t String> {
     let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
     let wanted = effort_rank(wanted)?;
@@ -72,7 +72,7 @@ pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t Strin
     fitting.min_by_key(|(at, _)| at.abs_diff(wanted)).map(|(_, word)| word)
 }
 
-/// Returns the position of an effort in the ascending list; `None` for an unknown effort.
+/// Returns the index of an effort in [`EFFORTS`]; `None` for an unknown effort.
 pub(crate) fn effort_rank(effort: &str) -> Option<usize> {
     EFFORTS.iter().position(|word| word.eq_ignore_ascii_case(effort))
 }
@@ -98,7 +98,7 @@ pub(crate) fn read_thinking(
     })
 }
 
-/// Formats values for a sentence: `low`, `medium` and `high`.
+/// Formats values for a sentence, for example "`low`, `medium` and `high`".
 pub(crate) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.as_slice() {
@@ -108,7 +108,7 @@ pub(crate) fn quoted_list(words: &[&str]) -> String {
     }
 }
 
-/// Formats values as OpenAI lists them: `'low', 'medium', and 'high'`.
+/// Formats values as OpenAI's errors list them: `'low', 'medium', and 'high'`.
 pub(crate) fn quoted_series(words: &[String], quote: char) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("{quote}{word}{quote}")).collect();
     match quoted.as_slice() {

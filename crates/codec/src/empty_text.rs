@@ -1,9 +1,9 @@
 //! Omits empty texts from a response that is written for another wire.
 //!
-//! Gemini signs the end of a streamed response in a part without text. The part is kept for replay.
-//! On another wire it would become an empty block or message, which clients mistake for the answer.
-//! Later parts are therefore numbered as if the empty part did not exist, in whole and streamed
-//! responses.
+//! Gemini signs the end of a streamed response in a part without text, which is kept for replay. On
+//! another wire the part would become an empty block or message, which clients mistake for the
+//! answer. Later parts are therefore numbered as if the empty part did not exist, in whole and
+//! streamed responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,24 +24,24 @@ fn is_omitted(item: &Item, wire: &Wire) -> bool {
     matches!(&item.body, Body::Text(text) if text.is_empty()) && item.native_on(wire).is_none()
 }
 
-/// Applies the same filter to a stream. A text is opened only at its first non-empty delta, and
-/// Items are numbered in the order in which they are opened.
+/// Omits empty texts from a stream. A text is opened only at its first non-empty delta, and Items
+/// are numbered in the order in which they are opened.
 pub(crate) struct EmptyTextFilter {
     wire: Wire,
     is_foreign: bool,
-    /// Opened texts that have no content yet.
+    /// The delayed `Opened` events of texts that are still empty, by Item index.
     silent: BTreeMap<u32, Event>,
     /// Maps each forwarded Item to its index in the filtered stream.
     numbers: BTreeMap<u32, u32>,
 }
 
 impl EmptyTextFilter {
-    /// Creates a filter for a client of `wire`.
+    /// Creates a filter for a stream that is encoded on `wire`.
     pub(crate) fn new(wire: Wire) -> Self {
         Self { wire, is_foreign: false, silent: BTreeMap::new(), numbers: BTreeMap::new() }
     }
 
-    /// Returns the events to encode for `event`.
+    /// Returns the events to encode instead of `event`, possibly none.
     pub(crate) fn push<'e>(&mut self, event: &'e Event) -> Vec<Cow<'e, Event>> {
         if let Event::Began { origin, .. } = event {
             self.is_foreign = origin.wire != self.wire;

@@ -1,4 +1,4 @@
-//! Errors of a codec.
+//! Errors that codecs return.
 
 use throughline_core::{Failure, Wire};
 use throughline_json::SyntaxError;
@@ -9,7 +9,7 @@ use crate::frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The text is not JSON.
+    /// The body is not JSON.
     #[error("the body is not JSON: {0}")]
     Syntax(#[from] SyntaxError),
     /// The JSON does not have the structure that the wire requires.
@@ -21,7 +21,7 @@ pub enum CodecError {
         what: &'static str,
         /// The path of the value, in the provider's notation.
         path: String,
-        /// The problem at that path; completes the sentence that starts with the path.
+        /// The problem at that path, worded to follow the path in a sentence.
         problem: &'static str,
     },
     /// The framing of the stream is invalid.

@@ -12,7 +12,7 @@ use crate::frame::{Frame, FrameWriter, Framer, Framing};
 use crate::item_reader::{ItemReader, ReadPart, named_member};
 use crate::{Codec, CodecError, DecodeContext, Decoder, Encoder};
 
-/// Decodes bytes to Events: a framer followed by a wire's decoder.
+/// Decodes a byte stream to Events with a framer and the wire's decoder.
 pub struct StreamDecoder {
     framer: Framer,
     decoder: Box<dyn Decoder>,
@@ -43,14 +43,14 @@ impl StreamDecoder {
         Ok(events)
     }
 
-    /// Ends the stream and returns the last events.
+    /// Ends the stream and returns the remaining events.
     pub fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
         let framed = self.framer.finish(&mut self.frames);
         let mut events = Vec::new();
         for frame in std::mem::take(&mut self.frames) {
             match self.decode(&frame, &mut events) {
-                // The stream was cut inside its last frame. The decoder determines whether the
-                // response was complete before that frame.
+                // The stream was cut inside its last frame. The decoder decides whether the
+                // response was already complete.
                 Ok(()) | Err(CodecError::Syntax(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -65,8 +65,8 @@ impl StreamDecoder {
         }
     }
 
-    /// Decodes one frame. Frames after the end of the response are passed on as [`Event::Alien`]
-    /// and have no effect.
+    /// Decodes one frame. Frames after the end of the response become [`Event::Alien`] and do not
+    /// change the decoder's state.
     fn decode(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), CodecError> {
         if self.has_ended {
             events.extend(Json::parse(frame.data.clone()).ok().map(Event::Alien));
@@ -79,7 +79,7 @@ impl StreamDecoder {
     }
 }
 
-/// Encodes Events to bytes: a wire's encoder followed by a frame writer.
+/// Encodes Events to a byte stream with the wire's encoder and a frame writer.
 pub struct StreamEncoder {
     filter: EmptyTextFilter,
     encoder: Box<dyn Encoder>,
@@ -108,13 +108,13 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Appends the end of the stream to `out`.
+    /// Appends the framing's end marker, if it has one, to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.writer.finish(out);
     }
 }
 
-/// Returns the Events of a stream that would produce this Reply.
+/// Returns the Events that a stream of this Reply would emit.
 pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     let began = Event::Began { id: reply.id.clone(), origin: Arc::clone(&reply.origin) };
     let mut events = Vec::with_capacity(reply.items.len() * 3 + 3);
@@ -160,7 +160,7 @@ impl StreamedReply {
         }
     }
 
-    /// Records the id and the Origin of the response.
+    /// Records the id and Origin of the response and emits [`Event::Began`].
     pub(crate) fn begin(&mut self, id: Option<Name>, model: Option<&str>, routed: Option<Name>) {
         self.has_begun = true;
         self.id = id;
@@ -186,12 +186,12 @@ impl StreamedReply {
         self.events.push(Event::Usage(usage));
     }
 
-    /// Passes on an event that this wire does not define.
+    /// Emits an event that this wire does not define as [`Event::Alien`].
     pub(crate) fn pass_on(&mut self, event: Node<'_>) {
         self.events.push(Event::Alien(event.json()));
     }
 
-    /// Ends the response. The Items of a broken stream are marked as truncated.
+    /// Ends the response. If the stream was cut, its Items are marked as truncated.
     pub(crate) fn end(&mut self, stop: StopReason) {
         self.has_ended = true;
         let mut items = std::mem::take(&mut self.items);
@@ -214,7 +214,7 @@ impl StreamedReply {
         ItemReader::for_reply(&self.context, wire, &self.origin, self.id.as_ref())
     }
 
-    /// Reads one part of the response.
+    /// Converts one part of the response to an Item.
     pub(crate) fn item(&self, part: u32, json: &Json, is_assembled: bool, read: ReadPart) -> Item {
         let place = ItemPosition { message: 0, part };
         let mut item = read(&mut self.reader(), place, Role::Assistant, json.tree().root(), None);
@@ -225,12 +225,14 @@ impl StreamedReply {
     }
 }
 
-/// Returns the members of a reply that its Items do not represent, if it came from this wire.
+/// Returns the members of a reply that its Items do not represent; empty if the reply came from
+/// another wire.
 pub(crate) fn own_extras<'r>(reply: &'r Reply, wire: &Wire) -> &'r [(Name, Json)] {
     if reply.origin.wire == *wire { &reply.extras } else { &[] }
 }
 
-/// Sets a member of a response that is assembled from a stream.
+/// Sets a member of a streamed response. A repeated member keeps its position and gets the later
+/// value.
 pub(crate) fn store_member(members: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
     match members.iter_mut().find(|(known, _)| key.is(known)) {
         Some((_, known)) => *known = value.json(),
@@ -238,7 +240,7 @@ pub(crate) fn store_member(members: &mut Vec<(Name, Json)>, key: Node<'_>, value
     }
 }
 
-/// Returns the delta that contains the whole text of an Item.
+/// Returns one delta with the whole text of an Item; `None` if the Item has no text.
 pub(crate) fn text_delta(body: &Body) -> Option<Delta> {
     match body {
         Body::Text(text) if !text.is_empty() => Some(Delta::Text(Arc::clone(text))),
@@ -249,7 +251,7 @@ pub(crate) fn text_delta(body: &Body) -> Option<Delta> {
     }
 }
 
-/// Returns the Event that opens an Item before it has content.
+/// Returns the Event that opens an Item, with its text left empty.
 pub(crate) fn opened_event(index: u32, item: &Item) -> Event {
     let id = item.native.as_ref().and_then(|native| native.id.clone());
     let mut body = item.body.clone();

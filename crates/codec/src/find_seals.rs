@@ -1,4 +1,4 @@
-//! Finds the opaque values inside a part.
+//! Finds the Seals inside a part.
 
 use throughline_json::{Label, Node};
 

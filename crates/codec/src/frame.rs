@@ -1,22 +1,22 @@
-//! Splits provider streams into frames and writes frames as streams.
+//! Splits provider streams into frames, and writes frames as streams.
 //!
 //! Four framings cover every provider. A [`Framer`] accepts the bytes of one response in chunks
 //! that may end anywhere, and returns complete messages. A [`FrameWriter`] does the reverse.
 //! Neither validates the messages: JSON is split by scanning for strings and brackets, and the
 //! codec's parser checks the rest.
 //!
-//! - **SSE** follows the `EventSource` standard: CR, LF and CRLF end a line, `data` lines are
-//!   joined by a newline, `id`, `retry`, unknown fields and comments are skipped. `[DONE]` is
+//! - **SSE** follows the `EventSource` standard. CR, LF and CRLF end a line, and `data` lines are
+//!   joined by a newline. `id`, `retry`, unknown fields and comments are skipped. `[DONE]` is
 //!   ordinary data. Unlike the standard, a last event that lacks only its blank line is delivered,
 //!   because some servers end their streams that way.
-//! - **JSON lines** end with LF or CRLF; the last one may also end with the stream.
+//! - **JSON lines** end with LF or CRLF; the last line may also end with the stream.
 //! - **JSON array** is Gemini's format without `alt=sse`. Each element is a frame. A bare object is
 //!   one frame, because the same endpoint reports errors that way.
 //! - **AWS event stream** is binary; both of its checksums are verified.
 //!
 //! The result does not depend on the chunking: the frames, the error and the number of frames
 //! before the error are always the same. Each byte is scanned once, and the buffer never exceeds
-//! the limit of one frame.
+//! the size limit of one frame.
 
 mod array;
 mod event_stream;
@@ -68,7 +68,7 @@ impl Framing {
     }
 }
 
-/// One message of a stream.
+/// One message in a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The `event` field of SSE, or the `:event-type` header of the AWS event stream. If
@@ -83,18 +83,16 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame without an event name.
     pub(crate) fn data(data: Bytes) -> Self {
         Self { event: None, data, exception: false }
     }
 
-    /// Creates a frame with a JSON document.
     pub(crate) fn json(event: Option<Arc<str>>, json: &Json) -> Self {
         Self { event, ..Self::data(json.bytes().clone()) }
     }
 }
 
-/// Splits one stream into frames.
+/// Splits a byte stream into frames.
 ///
 /// After an error, every further `push` returns the same error. `finish` resets the framer for
 /// another stream, even after an error.
@@ -149,11 +147,11 @@ impl Framer {
         result
     }
 
-    /// Ends the stream, which may complete a last frame.
+    /// Ends the stream and delivers a last frame if the framing allows it to be unterminated.
     ///
-    /// An unterminated last JSON line is delivered, and so is an SSE event without its blank line
-    /// or the end of its last `data` line. If they are truncated, the codec's parser fails on them.
-    /// Any other unfinished frame returns [`FrameError::Cut`].
+    /// An unterminated last JSON line is delivered. So is an SSE event without its blank line or
+    /// the end of its last `data` line. If such a frame is truncated, the codec's parser fails on
+    /// it. Any other unfinished frame returns [`FrameError::Cut`].
     pub fn finish(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         let state = mem::replace(&mut self.state, FramerState::new(self.framing, self.limit));
         if let Some(error) = self.failed.take() {
@@ -182,7 +180,7 @@ impl Framer {
     }
 }
 
-/// Omits the buffer, which may contain part of a Seal.
+/// Omits the buffer from the output, because it may contain part of a Seal.
 impl fmt::Debug for Framer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -209,9 +207,8 @@ impl FramerState {
 ///
 /// JSON lines and JSON arrays cannot carry the event name, and only the event stream can carry
 /// `exception`. Data is written unchanged where the framing allows it. SSE turns CR and CRLF into
-/// LF, and JSON lines turn line ends into spaces; in JSON both occur only between tokens. The event
-/// stream limits a name to 64 KiB, where it is truncated, and a message to 4 GiB; longer messages
-/// are not written.
+/// LF, and JSON lines turn line ends into spaces; in JSON, line ends occur only between tokens. The
+/// event stream truncates names to 64 KiB and omits messages larger than 4 GiB.
 #[derive(Debug)]
 pub struct FrameWriter {
     framing: Framing,
@@ -239,7 +236,7 @@ impl FrameWriter {
         }
     }
 
-    /// Appends the end of the stream and resets the writer for another stream.
+    /// Appends the end marker of the framing, if any, and resets the writer for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.framing == Framing::JsonArray {
             out.extend_from_slice(if self.array_is_open { b"]" } else { b"[]" });
@@ -248,7 +245,7 @@ impl FrameWriter {
     }
 }
 
-/// A violation of the stream's framing.
+/// An error in the framing of a stream, as opposed to the content of its frames.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -271,7 +268,7 @@ pub enum FrameError {
     /// The stream ended inside a frame or before the end marker of its framing.
     #[error("the stream ended before it was complete")]
     Cut,
-    /// The bytes violate the framing.
+    /// The bytes are not valid in this framing.
     #[error("{what}, at byte {at} of the stream")]
     Malformed {
         /// A description of the violation.
@@ -281,8 +278,7 @@ pub enum FrameError {
     },
 }
 
-/// Interns event names. A stream repeats few names very often, so frames share one allocation per
-/// name.
+/// Interns event names. A stream repeats a few names, so its frames share one allocation per name.
 #[derive(Default)]
 struct EventNames {
     known: Vec<Arc<str>>,

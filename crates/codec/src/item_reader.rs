@@ -1,4 +1,4 @@
-//! Creates the Items of one decoded request or response. The decoders of all wires share it.
+//! Creates the Items of one decoded request or response. All wires share this module.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use throughline_json::{Json, Label, Name, Node};
 use crate::call_ids::CallTracker;
 use crate::{DecodeContext, find_seals};
 
-/// Reads one part of a message.
+/// Converts one part of a message to an Item.
 pub(crate) type ReadPart =
     fn(&mut ItemReader<'_>, ItemPosition, Role, Node<'_>, Option<&Arc<Envelope>>) -> Item;
 
@@ -22,7 +22,7 @@ pub(crate) struct ItemReader<'a> {
     pub(crate) side: Direction,
     pub(crate) calls: CallTracker,
     wire: Wire,
-    /// First part of each Item's id: the id of the response, or empty in a request.
+    /// First segment of each Item's id: the id of the response, or empty in a request.
     reply: Name,
 }
 
@@ -66,8 +66,8 @@ impl<'a> ItemReader<'a> {
         item
     }
 
-    /// Reads the parts of a message in `content`: a list, or a string, which is one text. A message
-    /// without parts is kept as one unknown Item.
+    /// Reads the parts of a message. `content` is a list of parts, or a string that counts as one
+    /// text part. A message without parts becomes one unknown Item.
     pub(crate) fn message_items(
         &mut self,
         index: usize,
@@ -91,7 +91,7 @@ impl<'a> ItemReader<'a> {
         parts().enumerate().map(item).collect()
     }
 
-    /// Reads the parts of a response.
+    /// Reads the parts of a response as assistant Items.
     pub(crate) fn reply_items(&mut self, parts: Option<Node<'_>>, read: ReadPart) -> Vec<Item> {
         let parts = parts.into_iter().flat_map(Node::elements).enumerate();
         let item = |(at, part)| read(self, ItemPosition::new(0, at), Role::Assistant, part, None);
@@ -103,7 +103,7 @@ impl<'a> ItemReader<'a> {
         NativePart { envelope: envelope.cloned(), ..native }
     }
 
-    /// Creates a Seal for every member of `node` to which `format` gives a format.
+    /// Creates a Seal for each nested member whose key `format` maps to a Seal format.
     pub(crate) fn seals(
         &self,
         node: Node<'_>,
@@ -117,7 +117,7 @@ impl<'a> ItemReader<'a> {
         sealed.collect()
     }
 
-    /// Reads a call that the client runs.
+    /// Creates the Item for a tool call that the client must execute, and records its id.
     pub(crate) fn tool_call(
         &mut self,
         place: ItemPosition,
@@ -143,7 +143,7 @@ impl<'a> ItemReader<'a> {
     }
 }
 
-/// Gives the Items of the system prompt their ids.
+/// Sets the ids of the system prompt's Items: `system.0`, `system.1`, and so on.
 pub(crate) fn number_system_items(mut items: Vec<Item>) -> Vec<Item> {
     for (part, item) in items.iter_mut().enumerate() {
         item.id = format!("system.{part}").into();
@@ -151,12 +151,13 @@ pub(crate) fn number_system_items(mut items: Vec<Item>) -> Vec<Item> {
     items
 }
 
-/// Returns a member as owned values.
+/// Converts a member to its name and an owned value.
 pub(crate) fn named_member((key, value): (Node<'_>, Node<'_>)) -> (Name, Json) {
     (key.name().unwrap_or_default(), value.json())
 }
 
-/// Reads a list of tools. `read` returns a tool without its native part.
+/// Reads a list of tools. `read` returns each tool without its native part, which this function
+/// adds.
 pub(crate) fn read_tools(
     tools: Option<Node<'_>>,
     wire: &Wire,

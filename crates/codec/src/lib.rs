@@ -12,8 +12,8 @@
 //! | stream | [`Event`]s | a [`Framer`], then [`Codec::decoder`] |
 //! | [`Event`]s | stream | [`Codec::encoder`], then a [`FrameWriter`] |
 //!
-//! Exact bytes rest on one mechanism: each decoded value keeps the source text it was cut from, and
-//! unchanged values are written as that text. See `draft.rs` and `edit.rs`.
+//! To reproduce bytes exactly, each decoded value keeps its source text, and unchanged values are
+//! written as that text. See `draft.rs` and `edit.rs`.
 //!
 //! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and can be passed
 //! anywhere a built-in codec can.
@@ -92,7 +92,7 @@ pub static CODECS: &[&dyn Codec] = &[
     &chat::OpenAiChat,
 ];
 
-/// Returns the built-in codec of `wire`.
+/// Looks up the built-in codec for `wire`; `None` if no built-in codec supports it.
 pub fn codec(wire: &Wire) -> Option<&'static dyn Codec> {
     CODECS.iter().copied().find(|codec| codec.wire() == *wire)
 }
@@ -102,10 +102,10 @@ pub trait Codec: Send + Sync {
     /// Returns the name of the protocol.
     fn wire(&self) -> Wire;
 
-    /// Returns which part of an exchange `document` is, if it looks like this wire.
+    /// Classifies a document of this wire; `None` if the document does not look like this wire.
     fn recognise(&self, document: Node<'_>) -> Option<Document>;
 
-    /// Returns the model that the request names; by default, the member `model` of its body.
+    /// Returns the model that the request names. By default, this is the body's `model` member.
     fn model_of(&self, request: &Request) -> Option<Name> {
         Tree::parse(request.body.clone()).ok()?.root().name_of("model")
     }
@@ -118,8 +118,8 @@ pub trait Codec: Send + Sync {
         Framing::Sse
     }
 
-    /// Encodes a Call and reports a Fate for every Item and Seal and a warning for every lost
-    /// setting.
+    /// Encodes a Call. The result has a Fate for every Item and Seal, and a warning for every
+    /// setting that the wire cannot carry.
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
     /// Decodes a request addressed to `context.target`. Replayed output is attributed to that
@@ -130,7 +130,7 @@ pub trait Codec: Send + Sync {
         context: &DecodeContext,
     ) -> Result<Call, CodecError>;
 
-    /// Decodes a request whose body is already parsed.
+    /// Decodes a request whose body is already parsed. By default, the body is parsed again.
     fn decode_parsed(
         &self,
         request: &Request,
@@ -143,7 +143,7 @@ pub trait Codec: Send + Sync {
     /// Decodes a complete response to a request that was sent to `context.target`.
     fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError>;
 
-    /// Encodes a complete response.
+    /// Encodes a complete, non-streamed response.
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError>;
 
     /// Returns a decoder for one streamed response.
@@ -165,8 +165,8 @@ pub trait Codec: Send + Sync {
         PathStyle::Dots
     }
 
-    /// Returns the request members that precede a response, in the order in which the model reads
-    /// them.
+    /// Returns the request members that Seals can be bound to, in the order in which the model
+    /// reads them.
     fn prefix_members(&self) -> &'static [&'static str] {
         &[]
     }
@@ -194,7 +194,7 @@ pub trait Decoder: Send {
     fn finish(&mut self) -> Result<Vec<Event>, CodecError>;
 }
 
-/// Encodes one streamed response.
+/// Encodes one streamed response for a client.
 pub trait Encoder: Send {
     /// Encodes one event as zero or more frames.
     fn push(&mut self, event: &Event) -> Result<Vec<Frame>, CodecError>;

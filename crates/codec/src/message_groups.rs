@@ -8,7 +8,7 @@ pub(crate) struct MessageGroup<'i> {
     pub(crate) items: Vec<&'i Item>,
 }
 
-/// Returns the name of a role in the messages of most wires.
+/// Returns the `role` value that most wires use for a role.
 pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::System => "system",
@@ -28,8 +28,8 @@ pub(crate) fn split_leading_system<'i>(items: &'i [Item], wire: &Wire) -> (&'i [
     items.split_at(items.iter().take_while(is_leading).count())
 }
 
-/// Returns the Items in the order in which they can be sent. A caller's thought between tool calls
-/// and their results is delayed, because every wire requires the results directly after the calls.
+/// Reorders Items so that they can be sent. A caller's thought between tool calls and their results
+/// is moved after the results, because every wire requires results directly after their calls.
 pub(crate) fn sendable_order(
     items: &[Item],
     is_aside: impl Fn(&Item) -> bool,
@@ -61,7 +61,7 @@ pub(crate) fn sendable_order(
     (order.iter().filter_map(|position| items.get(*position)).collect(), order)
 }
 
-/// Groups Items into messages. Message borders from this wire are kept. Items from elsewhere join
+/// Groups Items into messages. Message boundaries from this wire are kept. Other Items join
 /// adjacent Items of the same speaker, because most wires require alternating turns.
 pub(crate) fn groups<'i>(
     items: impl IntoIterator<Item = &'i Item>,

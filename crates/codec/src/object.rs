@@ -1,9 +1,10 @@
-//! Macros that write JSON objects in the notation of JSON, in the order in which they are read.
+//! Macros that write JSON objects in JSON notation and in source order.
 //!
-//! `object! { "type": "text", "text": text }` builds a `Json`. `members! { … }` is a closure that
-//! writes the same members into an open object. Values are literals, nested objects and arrays,
-//! `null`, or expressions that implement [`Value`]; a `None` is left out. A key that is not a
-//! literal is written in parentheses. The macros write straight into the output buffer.
+//! `object! { "type": "text", "text": text }` builds a `Json`. `members! { … }` expands to a
+//! closure that writes the same members into an open object. Values are literals, nested objects
+//! and arrays, `null`, or expressions that implement [`Value`]; members with the value `None` are
+//! omitted. A key that is not a literal is written in parentheses. The macros write directly into
+//! the output buffer.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ macro_rules! object {
     ($($members:tt)*) => { $crate::object::json::object(members! { $($members)* }) };
 }
 
-/// A closure that writes members into an open object.
+/// Expands to a closure that writes members into an open object.
 macro_rules! members {
     () => { |_: &mut $crate::object::json::Object<'_>| {} };
     ($($members:tt)+) => {
@@ -23,7 +24,7 @@ macro_rules! members {
     };
 }
 
-/// Writes the next member, then the rest.
+/// Writes the first member, then recurses for the rest.
 macro_rules! put_members {
     ($o:ident) => {};
     ($o:ident $key:literal : $($rest:tt)+) => { put_members! { @value $o ($key) $($rest)+ } };
@@ -64,7 +65,7 @@ macro_rules! put_members {
     };
 }
 
-/// Iterates over the members of an object except those with these names.
+/// Iterates over the members of an object except those in `names`.
 pub(crate) fn members_except<'t>(
     node: Node<'t>,
     names: &[&str],
@@ -72,7 +73,7 @@ pub(crate) fn members_except<'t>(
     node.members().filter(|(key, _)| !names.iter().any(|name| key.is(name)))
 }
 
-/// Copies members of another object.
+/// Copies members from a parsed object into an open object.
 pub(crate) fn copy_members<'t>(
     o: &mut json::Object<'_>,
     members: impl IntoIterator<Item = (Node<'t>, Node<'t>)>,
@@ -82,7 +83,7 @@ pub(crate) fn copy_members<'t>(
     }
 }
 
-/// Writes members that were read from another document.
+/// Writes owned members into an open object.
 pub(crate) fn put_all<'m>(
     o: &mut json::Object<'_>,
     members: impl IntoIterator<Item = &'m (Name, Json)>,
@@ -92,7 +93,7 @@ pub(crate) fn put_all<'m>(
     }
 }
 
-/// Writes members, with one more after the member `after`, or at the end.
+/// Writes members and inserts an additional member after the member named `after`, or at the end.
 pub(crate) fn put_all_with<'m>(
     o: &mut json::Object<'_>,
     members: impl IntoIterator<Item = &'m (Name, Json)>,
@@ -111,7 +112,7 @@ pub(crate) fn put_all_with<'m>(
     }
 }
 
-/// A value that the macros can write.
+/// A value that `object!` and `members!` can write.
 pub(crate) trait Value {
     fn put(&self, o: &mut json::Object<'_>, key: &str);
 }

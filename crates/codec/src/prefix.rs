@@ -21,7 +21,7 @@ impl PrefixHasher {
         Self { hasher, by_meaning: false }
     }
 
-    /// Creates a digest that is equal for requests that certainly mean the same.
+    /// Creates a hasher whose digest ignores differences that cannot change a request's meaning.
     pub(crate) fn semantic() -> Self {
         Self { by_meaning: true, ..Self::new() }
     }
@@ -90,7 +90,8 @@ impl PrefixHasher {
     }
 }
 
-/// Adds elements to the prefix of a request, if the target's Seals are bound to it.
+/// Adds elements to the prefix digest. `prefix` is `None` if the target's Seals are not bound to
+/// the prefix.
 pub(crate) fn absorb<'j>(
     prefix: &mut Option<PrefixHasher>,
     name: &str,
@@ -101,7 +102,8 @@ pub(crate) fn absorb<'j>(
     }
 }
 
-/// Returns the text of a list with exactly one text block. The wires treat both forms as equal.
+/// Returns the text of a list that contains exactly one text block. The wires treat such a list and
+/// a plain string as equal.
 fn single_text_block(node: Node<'_>) -> Option<Node<'_>> {
     let mut elements = node.elements();
     let block = elements.next().filter(|_| elements.next().is_none())?;

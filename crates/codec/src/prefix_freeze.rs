@@ -9,15 +9,15 @@ use crate::Codec;
 use crate::audit::prefix_change::{differs, member};
 
 /// Returns the path of the first prefix element whose meaning differs between the two requests, for
-/// example `system` or `tools.3`. The conversation itself may have grown.
+/// example `system` or `tools.3`. Messages appended to the conversation do not count as a change.
 pub fn first_prefix_change(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Option<String> {
     let (before, now) = (Tree::parse(before.clone()).ok()?, Tree::parse(now.clone()).ok()?);
     let mut names = codec.prefix_members().iter();
     names.find_map(|name| differs(name, before.root(), now.root())).map(|(element, _)| element)
 }
 
-/// Returns the request with its system prompt and tools in the exact bytes of the earlier request,
-/// where both are equal as JSON. Returns `None` if nothing needs to be restored.
+/// Replaces the system prompt and tools by the bytes of the earlier request where the two are equal
+/// as JSON. Returns `None` if nothing needs to be restored.
 pub fn restore_prefix_bytes(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Option<Bytes> {
     let (was, is) = (Tree::parse(before.clone()).ok()?, Tree::parse(now.clone()).ok()?);
     let (_, instructions) = codec.prefix_members().split_last()?;

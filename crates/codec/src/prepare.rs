@@ -17,13 +17,14 @@ pub struct Preparation<'a> {
     pub target: &'a Target,
     /// The level of repair; `None` if the request is only audited.
     pub level: Option<RepairLevel>,
-    /// A parsed body, which is not parsed again if the request has the same body.
+    /// The body of the request, if it is already parsed. It is ignored if the encoded request has
+    /// another body.
     pub parsed: Option<&'a Tree>,
     /// Seals that the target is known to have issued.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 
-/// A request that can be sent, and its audit.
+/// A request that is ready to be sent, with the outcome of its audit.
 #[derive(Debug)]
 pub struct PreparedCall {
     /// The request, with its Fates after the repair.
@@ -37,26 +38,26 @@ pub struct PreparedCall {
 pub struct AuditOutcome {
     /// The verdict on the request. It is at least [`Verdict::Degrade`] if a repair removed content.
     pub verdict: Verdict,
-    /// The rules that the request breaks.
+    /// The rules that the request violates, after any repair.
     pub findings: Vec<Finding>,
     /// The repairs, in the order in which they were applied.
     pub fixes: Vec<AppliedFix>,
 }
 
 impl AuditOutcome {
-    /// The outcome if the audit was skipped.
+    /// Returns the outcome for a request that is not audited.
     pub fn skipped() -> Self {
         Self { verdict: Verdict::Accept, findings: Vec::new(), fixes: Vec::new() }
     }
 }
 
 impl<'a> Preparation<'a> {
-    /// Prepares requests to `target` and repairs violations that the provider would reject.
+    /// Creates a preparation that repairs only violations that the provider would reject.
     pub fn new(codec: &'a dyn Codec, target: &'a Target) -> Self {
         Self { codec, target, level: Some(RepairLevel::Refused), parsed: None, issued: None }
     }
 
-    /// Encodes a Call, and audits and repairs the request.
+    /// Encodes a Call, then audits and repairs the request.
     pub fn encode(&self, call: &Call) -> Result<PreparedCall, CodecError> {
         self.check(self.codec.encode(call)?)
     }

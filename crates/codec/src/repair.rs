@@ -1,9 +1,10 @@
 //! Computes the smallest change that makes a provider accept a request.
 //!
-//! Each [`Finding`] can provide a [`Fix`](crate::Fix): edits of the request text. Repair applies
-//! the fixes that do not overlap, audits again, and repeats until no fix is left. It never invents
-//! a signature and never turns a thought into text. Restored values are byte for byte what was
-//! issued; values that cannot be restored are removed together with the parts that depend on them.
+//! Each [`Finding`] can provide a [`Fix`](crate::Fix), which consists of edits to the request text.
+//! Repair applies the fixes that do not overlap, audits again, and repeats until no fix is left. It
+//! never invents a signature and never turns a thought into text. Values are restored byte for byte
+//! as issued. Values that cannot be restored are removed together with the parts that depend on
+//! them.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -20,17 +21,17 @@ use crate::{Codec, CodecError, DecodeContext};
 /// The maximum number of audits. One fix may reveal the next problem, but the loop must end.
 const PASSES: usize = 32;
 
-/// The severity down to which a repair applies fixes.
+/// The lowest severity of findings that a repair fixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairLevel {
-    /// Only fix what the provider would reject.
+    /// Fix only what the provider would reject.
     #[default]
     Refused,
     /// Also fix what the provider would accept with degraded results.
     Degraded,
 }
 
-/// The result of a repair.
+/// A repaired request, with the applied fixes and a new audit.
 #[derive(Clone, Debug)]
 pub struct Repair {
     /// The repaired request; the original bytes if nothing changed.
@@ -41,16 +42,16 @@ pub struct Repair {
     pub audit: Audit,
 }
 
-/// One applied fix.
+/// A fix that a repair applied, as reported to the user.
 #[derive(Clone, Debug)]
 pub struct AppliedFix {
     /// The violated rule.
     pub rule: &'static Rule,
-    /// The path in the request at the time of the fix.
+    /// The path of the fixed element in the request as it was before this fix.
     pub path: String,
-    /// The problem that was found.
+    /// The description of the violation, from the finding.
     pub message: String,
-    /// The change that was made; starts a sentence.
+    /// The effect of the fix, for example `removes the unsigned thinking block`.
     pub what: String,
 }
 
@@ -64,7 +65,7 @@ pub fn repair(
     if reach == RepairLevel::Degraded && repair.audit.verdict() != Verdict::Refuse {
         let again = Transcript { request: &repair.request, ..*transcript };
         let further = repair_at(&again, target, Severity::Degrade, repair.fixes.clone())?;
-        // Keep the first repair if fixing degradations led to a rejection.
+        // Keep the first repair if fixing degradations caused a rejection.
         if further.audit.verdict() != Verdict::Refuse {
             repair = further;
         }
@@ -108,8 +109,8 @@ fn repair_at(
     Ok(Repair { request, fixes: applied, audit: looked })
 }
 
-/// Replaces the encoded request with a repaired one and updates the Fates of removed reasoning.
-/// Returns whether the repaired request contains less: removed content, or reasoning switched off.
+/// Replaces the encoded request with a repaired request, and updates the Fates of removed
+/// reasoning. Returns whether the repair removed content or switched reasoning off.
 pub(crate) fn refresh_fates(
     to: &dyn Codec,
     target: &Target,
@@ -127,8 +128,8 @@ pub(crate) fn refresh_fates(
     let mut says_less = after.items.len() < before.items.len()
         || after.tools.len() < before.tools.len()
         || (before.settings.reasoning != after.settings.reasoning);
-    // Fates are matched to the decoded Items by position. If the counts differ, the Fates cannot be
-    // updated.
+    // Fates are matched to the decoded Items by position, so they cannot be updated if the counts
+    // differ.
     let items: Vec<&Item> = before.system.iter().chain(&before.items).collect();
     if sent.len() == items.len() {
         for (fate, item) in sent.into_iter().zip(items) {
@@ -159,7 +160,7 @@ fn count_values<T: Eq + Hash>(values: impl Iterator<Item = T>) -> HashMap<T, usi
     counts
 }
 
-/// Removes one copy of a value; returns false if there is none.
+/// Decrements the count of a value; returns false if the count is already zero.
 fn take<T: Eq + Hash>(counts: &mut HashMap<T, usize>, value: &T) -> bool {
     work::step();
     let count = counts.get_mut(value).filter(|count| **count > 0);

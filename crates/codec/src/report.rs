@@ -8,10 +8,10 @@ use throughline_json::{self as json, Json};
 use crate::audit::{Audit, Finding, Rule};
 use crate::repair::AppliedFix;
 
-/// Words of at least this length that look like base64 are shortened.
+/// The minimum length of a base64-like word that is shortened, in bytes.
 const LONG: usize = 80;
 
-/// Returns the verdict and the findings of an audit.
+/// Formats an audit as JSON: the wire, model, verdict and findings.
 pub fn audit_json(audited: &Audit) -> Json {
     json::object(|o| {
         o.string("wire", audited.wire.as_str()).string("model", &audited.model);
@@ -36,7 +36,7 @@ fn put_finding(o: &mut json::Object<'_>, finding: &Finding) {
     o.array("evidence", |a| put_evidence(a, finding.rule));
 }
 
-/// Writes the evidence of a rule: a `url`, or a `source` without one.
+/// Writes the evidence for a rule. Each source has a `url`, or a `source` name if it has no URL.
 pub fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
     for source in rule.evidence {
         a.object(|o| {
@@ -49,7 +49,7 @@ pub fn put_evidence(a: &mut json::Array<'_>, rule: &Rule) {
     }
 }
 
-/// Returns the changes that a repair made.
+/// Formats the changes that a repair made as a JSON array.
 pub fn applied_fixes_json(fixes: &[AppliedFix]) -> Json {
     json::array(|a| {
         for change in fixes {
@@ -62,7 +62,7 @@ pub fn applied_fixes_json(fixes: &[AppliedFix]) -> Json {
     })
 }
 
-/// Returns the target of a translated request and the Fate of each Item and Seal.
+/// Formats the target of a translated request and the Fate of each Item and Seal as JSON.
 pub fn fates_json(call: &Call, encoded: &EncodedRequest) -> Json {
     json::object(|o| {
         o.string("wire", call.target.origin.wire.as_str());
@@ -149,7 +149,7 @@ pub fn shorten_opaque_words(text: &str) -> String {
     shown
 }
 
-/// Formats a number of bytes for people.
+/// Formats a number of bytes with a unit, for display.
 pub fn size(bytes: usize) -> String {
     #[expect(clippy::cast_precision_loss, reason = "one decimal place is shown")]
     let bytes_f = bytes as f64;

@@ -1,5 +1,5 @@
-//! Checks that the tests of every wire run on its rules: each rule reports its own failing example
-//! and accepts the repaired one.
+//! Shared checks of a wire's rules: each rule reports its own failing example and accepts the fixed
+//! example.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,6 @@ use crate::audit::{Example, PriorExchanges, Rule, Severity, Transcript, Verdict,
 use crate::repair::{RepairLevel, repair};
 use crate::{Audit, Catalog, Codec, DecodeContext, Document};
 
-/// Returns the target of an example.
 pub(crate) fn target(provider: &str, model: &str) -> Target {
     Catalog::builtin().target_for(provider, model, "work").unwrap()
 }
@@ -22,7 +21,7 @@ pub(crate) fn request(codec: &dyn Codec, target: &Target, body: &str) -> Request
     Request { path, headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
-/// Builds the prior exchanges with `target` from requests and responses.
+/// Decodes alternating requests and responses as earlier exchanges with `target`.
 pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> PriorExchanges {
     let mut prior = PriorExchanges::new();
     let mut asked = DecodeContext::of(target.clone());
@@ -31,7 +30,7 @@ pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> P
         match codec.recognise(tree.root()) {
             Some(Document::Request) => {
                 let bare = Request { path: Name::from(""), ..request(codec, target, document) };
-                // An earlier request may have named another model than the current one.
+                // An earlier request may have used another model.
                 asked = match codec.model_of(&bare) {
                     Some(model) => DecodeContext::of(self::target(&target.provider.name, &model)),
                     None => DecodeContext::of(target.clone()),
@@ -68,8 +67,8 @@ pub(crate) fn violated_rules(audit: &Audit) -> Vec<(&'static str, Severity)> {
     audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect()
 }
 
-/// Checks each rule: its failing example violates only this rule, the repaired example passes, and
-/// repair fixes the failing one.
+/// Checks that each rule's failing example violates only that rule, that the fixed example passes,
+/// and that repair fixes the failing example.
 pub(crate) fn check_examples(codec: &dyn Codec) {
     let mut ids = BTreeSet::new();
     for rule in codec.rules() {
@@ -101,7 +100,7 @@ pub(crate) fn check_examples(codec: &dyn Codec) {
     }
 }
 
-/// Checks that repair produces the repaired example, apart from white space.
+/// Checks that repair turns the failing example into the fixed example, apart from white space.
 fn check_repair(codec: &dyn Codec, to: &Target, before: &PriorExchanges, rule: &Rule) {
     let request = request(codec, to, rule.example.failing);
     let transcript = Transcript::new(codec, &request).with_prior(before);
@@ -116,7 +115,7 @@ fn check_texts(rule: &Rule) {
     assert!(rule.title.ends_with('.') && rule.fix.ends_with('.'), "{}", rule.id);
     assert!(rule.why.len() > 120 && !rule.why.contains("  "), "{}", rule.id);
     assert!(!rule.evidence.is_empty(), "{} has no evidence", rule.id);
-    // An uncertain provider error is left empty, and an accepted request has no error.
+    // A rule has no provider error if its wording is uncertain or the provider accepts the request.
     if let Some(error) = rule.provider_error {
         assert_eq!(rule.severity, Severity::Refuse, "{}", rule.id);
         assert!(

@@ -8,13 +8,13 @@ use throughline_json::Json;
 
 use crate::draft::{self, Draft};
 
-/// Returns the disposition of each Seal of an Item in a Call to `target` with this prefix.
+/// Returns whether each Seal of an Item is kept or elided in a Call to `target` with this prefix.
 pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Vec<Disposition> {
     let opened = item.seals.iter().map(|seal| seal.open_for(target, prefix));
     opened.map(|opened| opened.map_or_else(Disposition::Elided, |_| Disposition::Kept)).collect()
 }
 
-/// Returns the first reason to omit a Seal.
+/// Returns the reason of the first elided Seal; `None` if all Seals are sent.
 pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
     seals.iter().find_map(|did| match did {
         Disposition::Elided(why) => Some(*why),
@@ -22,7 +22,7 @@ pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
     })
 }
 
-/// Returns why a part that this wire cannot represent is omitted.
+/// Returns the reason for omitting a part that this wire cannot represent.
 pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
     if matches!(&item.body, Body::Thought(thought) if !thought.whole) {
         return ElisionReason::Cut;
@@ -76,14 +76,15 @@ pub(crate) fn apply_replay_policy(
     }
 }
 
-/// Returns the speaker of an Item on a wire on which either the model or the user speaks.
+/// Returns whether the model or the user sends an Item, for wires that have only these two
+/// speakers.
 pub(crate) fn speaker(call: &Call, item: &Item, wire: &Wire) -> Role {
     let is_models = item.role == Role::Assistant && !is_caller_text(call, item, wire);
     if is_models { Role::Assistant } else { Role::User }
 }
 
-/// Returns whether an Item is a caller's thought that is sent as text. The model did not produce
-/// it, so it must not appear where the wire would attribute it to the model.
+/// Returns whether an Item is a caller's thought that is sent as text. The wire must not attribute
+/// such a thought to the model, which did not produce it.
 pub(crate) fn is_caller_text(call: &Call, item: &Item, wire: &Wire) -> bool {
     let Body::Thought(thought) = &item.body else { return false };
     let tag = tag_of(wire).unwrap_or_default();

@@ -12,28 +12,28 @@ use crate::draft::is_same_endpoint;
 
 /// The current request compared with the earlier exchanges.
 pub struct Comparison<'p> {
-    /// The decoded request.
+    /// The decoded request; Items are indexed as in this Call.
     pub call: Call,
     /// The differences, in request order.
     pub changes: Vec<Change<'p>>,
     /// The first element that changed in the prefix of a replayed, prefix-bound thought.
     pub prefix: Option<PrefixChange<'p>>,
-    /// The first element whose members have another order than in the previous request.
+    /// The first element whose member order differs from the previous request.
     pub reordered: Option<ReorderedElement>,
 }
 
-/// An element that is equal to the one in the previous request except for its member order, which
-/// causes a cache miss.
+/// An element that differs from the previous request only in its member order, which causes a cache
+/// miss.
 #[derive(Clone, Debug)]
 pub struct ReorderedElement {
-    /// The byte range in the current request.
+    /// The element's byte range in the current request.
     pub place: Range<usize>,
-    /// The element as it was sent before.
+    /// The element with the member order of the previous request.
     pub before: Json,
 }
 
 impl Comparison<'_> {
-    /// Returns a finding of `rule` for a reordered element.
+    /// Reports the reordered element, if any, under `rule`.
     pub fn cache_finding(&self, rule: &'static Rule) -> Option<Finding> {
         let ReorderedElement { place, before } = self.reordered.clone()?;
         let message =
@@ -49,26 +49,26 @@ impl Comparison<'_> {
 pub struct Change<'p> {
     /// The kind of difference.
     pub kind: ChangeKind,
-    /// The part of the request that has the Seal now, or has lost it. `None` if the part is missing
-    /// too.
+    /// The byte range of the part that has the Seal now, or has lost it. `None` if the part is
+    /// missing from the request.
     pub part: Option<Range<usize>>,
-    /// The byte range of the Seal's value, if the request has one.
+    /// The byte range of the Seal's value; `None` if the request has no value for it.
     pub seal: Option<Range<usize>>,
-    /// The issued value, if known.
+    /// The issued Item; `None` if no known response issued the value.
     pub issued: Option<IssuedItem<'p>>,
     /// Whether the part belongs to the unfinished turn, after the last user message.
     pub is_current: bool,
-    /// Whether the part belongs to the last message of the model.
+    /// Whether the part belongs to the last assistant message.
     pub is_latest: bool,
-    /// Whether the part, or the output after it, is known model output. Otherwise an unissued value
-    /// may come from an exchange that is not part of the transcript.
+    /// Whether the part, or the output after it, is known model output. If not, an unissued value
+    /// may come from an exchange outside the transcript.
     pub is_placed: bool,
 }
 
-/// One Item that a model issued.
+/// An Item that a model issued, and optionally one of its Seals.
 #[derive(Clone, Copy, Debug)]
 pub struct IssuedItem<'p> {
-    /// The index of the exchange.
+    /// The index of the exchange in [`PriorExchanges`](super::PriorExchanges).
     pub exchange: usize,
     /// The index of the Item in its Reply.
     pub index: usize,
@@ -76,12 +76,12 @@ pub struct IssuedItem<'p> {
     pub reply: &'p Reply,
     /// The issued Item.
     pub item: &'p Item,
-    /// The index of the Seal; `None` for an unsealed thought.
+    /// The index of the Seal in the Item; `None` for an unsealed thought.
     pub seal: Option<usize>,
 }
 
 impl IssuedItem<'_> {
-    /// Returns the Seal in the bytes of the response, if the response was on this wire.
+    /// Returns the Seal's value as it appears in the response, if the response was on this wire.
     pub fn seal_json(&self, wire: &Wire) -> Option<Json> {
         let seal = self.item.seals.get(self.seal.unwrap_or_default())?;
         let native = self.item.native_on(wire)?;
@@ -106,7 +106,7 @@ pub(crate) fn opens_all(item: &Item, target: &Target) -> bool {
 pub enum ChangeKind {
     /// The Seal differs from the issued one.
     SealAltered {
-        /// The first differing byte of the Seal.
+        /// The index of the first differing byte of the Seal.
         first: usize,
     },
     /// The Seal has the same bytes in another base64 alphabet or padding.
@@ -119,16 +119,16 @@ pub enum ChangeKind {
     SealMoved,
     /// The part is in another message than the rest of its Reply.
     PartMoved,
-    /// The text that the Seal covers differs.
+    /// The visible text that the Seal covers differs.
     TextEdited {
-        /// The first differing character of the text.
+        /// The index of the first differing character of the text.
         first: usize,
     },
     /// The part contains the text of several issued parts.
     Merged,
-    /// The part precedes one that was issued earlier.
+    /// The part precedes a part that was issued earlier.
     Reordered,
-    /// The same Seal occurs twice.
+    /// The same Seal occurs more than once.
     Duplicated,
     /// No response in the conversation issued the Seal.
     Unissued,
@@ -139,7 +139,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// Describes the difference; completes a sentence whose subject is the Seal or thought.
+    /// Describes the difference, worded to follow "the Seal" or "the thought" in a sentence.
     pub fn describe(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::SealAltered { first } => {
@@ -168,15 +168,15 @@ impl ChangeKind {
     }
 }
 
-/// An element of the request that changed since a prefix-bound thought was issued.
+/// A request element that changed after a prefix-bound thought was issued.
 #[derive(Clone, Debug)]
 pub struct PrefixChange<'p> {
     /// The path of the element, for example `system`, `tools.1` or `messages.4`.
     pub element: String,
-    /// The byte range in the current request; `None` if the element is missing.
+    /// The element's byte range in the current request; `None` if the element is missing.
     pub place: Option<Range<usize>>,
-    /// The first part of the current request whose Seal is no longer valid.
+    /// The byte range of the first part whose Seal the change invalidates.
     pub part: Range<usize>,
-    /// The Item that was issued with the earlier prefix.
+    /// The Item that was issued for the earlier prefix.
     pub issued: IssuedItem<'p>,
 }

@@ -1,4 +1,4 @@
-//! The input of a codec's inspection, and the list of its findings.
+//! The input of a codec's inspection, and the collection of its findings.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -21,17 +21,17 @@ pub enum PathStyle {
     Brackets,
 }
 
-/// One request to inspect, with its context.
+/// The input of [`Codec::inspect`](crate::Codec::inspect): one parsed request and its context.
 pub struct AuditContext<'c> {
     transcript: &'c Transcript<'c>,
     target: &'c Target,
     tree: &'c Tree,
     comparison: Option<&'c Comparison<'c>>,
-    /// Caches the children of searched values, by the number of the parent node.
+    /// Caches the children of each searched node, by the node number of the parent.
     children: RefCell<HashMap<u32, Box<[Child]>>>,
 }
 
-/// The node numbers of a member's name and value, or of an element, which has no name.
+/// The node numbers of an object member's name and value. An array element has no name.
 type Child = (Option<u32>, u32);
 
 impl<'c> AuditContext<'c> {
@@ -44,7 +44,8 @@ impl<'c> AuditContext<'c> {
         Self { transcript, target, tree, comparison, children: RefCell::default() }
     }
 
-    /// Returns whether the target issued exactly this Seal. If so, no rule checks its format.
+    /// Returns whether the target issued exactly this Seal. Rules skip format checks for issued
+    /// Seals.
     pub fn is_issued(&self, seal: Node<'_>) -> bool {
         let Some(text) = seal.text() else { return false };
         let seal = text.as_bytes();
@@ -77,7 +78,7 @@ impl<'c> AuditContext<'c> {
         self.transcript.request.header(name)
     }
 
-    /// Returns whether the headers are complete, so that a missing header is certain to be absent.
+    /// Returns whether the headers are complete. If not, a missing header may still be added.
     pub fn has_all_headers(&self) -> bool {
         self.transcript.knows_headers
     }
@@ -92,12 +93,12 @@ impl<'c> AuditContext<'c> {
         self.transcript.prior
     }
 
-    /// Returns the differences between replayed and issued content, if earlier exchanges are known.
+    /// Returns the comparison of replayed and issued content, if earlier exchanges are known.
     pub fn comparison(&self) -> Option<&'c Comparison<'c>> {
         self.comparison
     }
 
-    /// Returns the value at `range`, or the smallest value that contains it.
+    /// Returns the innermost value that contains `range`.
     pub fn node_at(&self, range: &Range<usize>) -> Node<'c> {
         let mut node = self.body();
         while let Some((_, _, inner)) = self.child_around(node, range) {
@@ -131,8 +132,8 @@ impl<'c> AuditContext<'c> {
         path
     }
 
-    /// Returns the child of `node` that contains `range`, with its name and its index. Children are
-    /// listed once and found by binary search, so all paths together take linear time.
+    /// Returns the child of `node` that contains `range`, with its name and index. The children of
+    /// a node are listed once and found by binary search, so computing all paths takes linear time.
     fn child_around(
         &self,
         node: Node<'c>,
@@ -160,7 +161,7 @@ impl<'c> AuditContext<'c> {
 pub struct Findings<'c> {
     case: &'c AuditContext<'c>,
     found: Vec<Finding>,
-    /// Source ranges that checks do not report again.
+    /// Byte ranges that already have a finding, so that later checks can skip them.
     covered: HashSet<Range<usize>>,
     tally: ReasoningSummary,
 }
@@ -171,7 +172,6 @@ impl<'c> Findings<'c> {
         Self { case, found: Vec::new(), covered, tally }
     }
 
-    /// Returns whether a rule applies to the target.
     pub(crate) fn applies(&self, rule: &Rule) -> bool {
         (rule.applies)(self.case.target)
     }
@@ -181,8 +181,8 @@ impl<'c> Findings<'c> {
         self.add_at(None, finding);
     }
 
-    /// Adds a finding that covers its range but points at a smaller node: a member's key, or a
-    /// message's role.
+    /// Adds a finding that covers its whole range but is reported at a smaller node, such as a
+    /// member's key or a message's role.
     pub(crate) fn add_at(&mut self, sign: Option<Node<'_>>, mut finding: Finding) {
         if self.applies(finding.rule) {
             self.cover(finding.range.clone());
@@ -194,7 +194,7 @@ impl<'c> Findings<'c> {
         }
     }
 
-    /// Marks a source range as covered by a finding.
+    /// Marks a byte range as covered, so that later checks can skip it.
     pub(crate) fn cover(&mut self, place: Range<usize>) {
         self.covered.insert(place);
     }
@@ -203,12 +203,12 @@ impl<'c> Findings<'c> {
         self.covered.contains(place)
     }
 
-    /// Adds each finding whose rule applies to the target.
+    /// Adds the findings whose rules apply to the target.
     pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         findings.into_iter().for_each(|finding| self.add(finding));
     }
 
-    /// Counts one reasoning element: a thought, or a signature on another part.
+    /// Counts one reasoning element for the summary: a thought, or a signature on another part.
     pub fn count(&mut self, element: Node<'_>, format: &ReasoningFormat, is_signed: bool) {
         self.tally.add(element.range(), format.clone(), is_signed);
     }

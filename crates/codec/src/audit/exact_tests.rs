@@ -1,4 +1,4 @@
-//! Tests the comparison of replayed and issued content, on the wire with the most kinds of parts.
+//! Tests the comparison of replayed and issued content on the wire with the most part kinds.
 
 use bytes::Bytes;
 use throughline_core::{ElisionReason, Request};

@@ -1,4 +1,4 @@
-//! Fixes for findings: edits of the request text that leave everything else unchanged.
+//! Fixes for findings, as edits that leave the rest of the request text unchanged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -6,12 +6,12 @@ use std::ops::Range;
 use bytes::Bytes;
 use throughline_json::{self as json, Json, Node, Tree, work};
 
-/// A fix for one finding.
+/// An automatic fix for one finding.
 #[derive(Clone, Debug)]
 pub struct Fix {
-    /// The effect of the fix; starts a sentence: `removes the unsigned thinking block`.
+    /// The effect of the fix as a verb phrase, for example `removes the unsigned thinking block`.
     pub what: String,
-    /// The edits of the audited body.
+    /// The edits. Their ranges refer to the audited body.
     pub edits: Vec<Edit>,
 }
 
@@ -21,12 +21,12 @@ impl Fix {
         Self { what: what.into(), edits: edits.into() }
     }
 
-    /// Creates a fix that removes an element or a member.
+    /// Creates a fix that removes an array element or an object member.
     pub fn removal(node: Node<'_>, what: impl Into<String>) -> Self {
         Self::new(what, [Edit::Remove(node.range())])
     }
 
-    /// Creates a fix that replaces a value.
+    /// Creates a fix that replaces the value of `node`.
     pub fn replacement(node: Node<'_>, value: Json, what: impl Into<String>) -> Self {
         Self::new(what, [Edit::Replace(node.range(), value)])
     }
@@ -35,15 +35,15 @@ impl Fix {
 /// One edit of a JSON text. Ranges refer to values in the unedited text.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Replaces the value.
+    /// Replaces the value at this range.
     Replace(Range<usize>, Json),
     /// Removes the array element or object member whose value has this range.
     Remove(Range<usize>),
-    /// Inserts elements before an array element.
+    /// Inserts elements before the array element at this range.
     InsertBefore(Range<usize>, Vec<Json>),
-    /// Inserts elements after an array element.
+    /// Inserts elements after the array element at this range.
     InsertAfter(Range<usize>, Vec<Json>),
-    /// Sets a member of the object with this range; replaces an existing member.
+    /// Sets a member of the object at this range. An existing member is replaced.
     Set(Range<usize>, String, Json),
 }
 
@@ -58,8 +58,8 @@ impl Edit {
         }
     }
 
-    /// Returns whether the edit changes the value at `place`. Removals and insertions change the
-    /// surrounding list, not the value itself.
+    /// Returns whether the edit changes text inside `place`. Removing the value at `place` or
+    /// inserting next to it changes only the surrounding list.
     fn changes(&self, place: &Range<usize>) -> bool {
         let own = self.place();
         let is_of_the_list =
@@ -68,9 +68,10 @@ impl Edit {
     }
 }
 
-/// Selects the fixes whose edits do not overlap, in order, and returns their indexes.
+/// Selects fixes greedily in order, skips those that overlap a selected fix, and returns the
+/// indexes.
 ///
-/// Edited ranges are kept as disjoint intervals, so each edit costs one lookup in an ordered map.
+/// Edited ranges are stored as disjoint intervals, so each edit costs one lookup in an ordered map.
 pub(crate) fn select_compatible(fixes: &[&Fix]) -> Vec<usize> {
     let mut edited = Intervals::default();
     let mut taken: Vec<usize> = Vec::new();
@@ -83,12 +84,11 @@ pub(crate) fn select_compatible(fixes: &[&Fix]) -> Vec<usize> {
     taken
 }
 
-/// A union of ranges as disjoint intervals: maps each start to its end.
+/// A set of byte offsets as disjoint intervals: maps the start of each interval to its end.
 #[derive(Default)]
 struct Intervals(BTreeMap<usize, usize>);
 
 impl Intervals {
-    /// Returns whether the range overlaps the union.
     fn overlaps(&self, place: &Range<usize>) -> bool {
         work::step();
         let before = self.0.range(..place.end).next_back();
@@ -108,7 +108,7 @@ impl Intervals {
     }
 }
 
-/// Applies the edits. Everything else is copied with the white space around it.
+/// Applies the edits. All other text is copied unchanged, including white space.
 pub(crate) fn apply(tree: &Tree, edits: &[&Edit]) -> Bytes {
     let mut out = Vec::with_capacity(tree.bytes().len() + 256);
     let root = tree.root();
@@ -131,15 +131,15 @@ fn within<'s, 'e>(edits: &'s [&'e Edit], place: &Range<usize>) -> &'s [&'e Edit]
     inside
 }
 
-/// Writes one value. Recurses only into values that contain an edit, which bounds the depth.
-/// `edits` must be sorted, and each must start inside the value.
+/// Writes one value. Recursion enters only values that contain an edit, which bounds its depth.
+/// `edits` must be sorted by start, and each edit must start inside the value.
 fn write(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>) {
     let place = node.range();
     if !edits.iter().any(|edit| edit.changes(&place)) {
         out.extend_from_slice(node.raw());
         return;
     }
-    // Edits are sorted by start, so those of the value itself come first.
+    // Edits are sorted by start, so edits of the value itself come first.
     for edit in edits.iter().take_while(|edit| edit.place().start == place.start) {
         if let Edit::Replace(at, value) = edit
             && *at == place
@@ -231,7 +231,7 @@ fn write_object(tree: &Tree, node: Node<'_>, edits: &[&Edit], out: &mut Vec<u8>)
     list.close(node, b'}');
 }
 
-/// A list that is being copied, with the white space before its members.
+/// Copies a list and keeps the white space before each member.
 struct ListWriter<'t, 'o> {
     tree: &'t Tree,
     out: &'o mut Vec<u8>,

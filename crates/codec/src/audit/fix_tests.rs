@@ -1,4 +1,4 @@
-//! Tests that edits of JSON text change nothing else.
+//! Tests that edits leave all other JSON text unchanged.
 
 use super::*;
 

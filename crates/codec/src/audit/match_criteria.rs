@@ -12,7 +12,7 @@ pub(super) fn id_key(item: &Item) -> Option<u64> {
 
 pub(super) fn part_key(item: &Item) -> Option<u64> {
     match &item.body {
-        // An empty text without a Seal identifies nothing.
+        // Empty texts without a Seal cannot be told apart.
         Body::Text(text) if text.trim().is_empty() && item.seals.is_empty() => None,
         Body::Text(text) => Some(hash_key(&(0, text.trim()))),
         Body::Thought(thought) => {
@@ -25,8 +25,8 @@ pub(super) fn part_key(item: &Item) -> Option<u64> {
     }
 }
 
-/// Returns the key of model output other than thoughts: a call's id if it has one, else the
-/// content.
+/// Returns a key that identifies model output other than thoughts: the call's id if it has one,
+/// else a hash of the content.
 pub(super) fn output_key(item: &Item) -> Option<u64> {
     match &item.body {
         Body::Thought(_) => None,
@@ -45,13 +45,13 @@ fn hash_key(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Returns whether both have the same id and the same kind of thought. A summary and its encrypted
-/// content may share one id.
+/// Returns whether two Items have the same wire id and the same kind of thought. The kind matters
+/// because a summary and its encrypted content may share an id.
 pub(super) fn is_same_element(was: &Item, is: &Item) -> bool {
     is_same_id(was, is) && thought_kind(was) == thought_kind(is)
 }
 
-/// Returns whether both have the same wire id.
+/// Returns whether two Items have the same kind and the same wire id.
 pub(super) fn is_same_id(was: &Item, is: &Item) -> bool {
     let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
     let call_id = |item: &Item| item.call().and_then(|call| call.wire_id.clone());
@@ -64,7 +64,7 @@ fn thought_kind(item: &Item) -> Option<ThoughtKind> {
     if let Body::Thought(thought) = &item.body { Some(thought.kind) } else { None }
 }
 
-/// Returns whether both have the same content.
+/// Returns whether two Items have the same content.
 pub(super) fn is_same_part(was: &Item, is: &Item) -> bool {
     match (&was.body, &is.body) {
         // Clients that remove tags before a text also remove the white space around it.
@@ -73,7 +73,8 @@ pub(super) fn is_same_part(was: &Item, is: &Item) -> bool {
             was.content == is.content && !was.content.is_empty()
         }
         (Body::Call(was), Body::Call(is)) => {
-            // On wires without call ids, the client assigns them.
+            // On wires without call ids, the client assigns the ids, so compare the arguments
+            // instead.
             was.name == is.name
                 && match (&was.wire_id, &is.wire_id) {
                     (Some(was), Some(is)) => was == is,

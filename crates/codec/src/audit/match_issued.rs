@@ -1,9 +1,9 @@
-//! Compares the replayed content of a request with the content that was issued.
+//! Compares the replayed content of a request with the issued content.
 //!
-//! Issued content means every thought and every sealed part of the earlier replies. Each is looked
+//! Issued content means the thoughts and sealed parts of the earlier replies. Each part is looked
 //! up in the request by its Seal, then by id, text and position. Unmatched content on either side
-//! was altered, moved or lost. A reply without any matched part belongs to another branch of the
-//! conversation and is not reported as missing.
+//! was altered, moved or lost. If no part of a reply matches, the reply belongs to another branch
+//! of the conversation and is not reported as missing.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -27,8 +27,7 @@ impl<'p> Comparison<'p> {
         target: &Target,
         tree: &Tree,
     ) -> Result<Self, CodecError> {
-        // The Call is decoded from the bytes that the index covers, so byte ranges are valid in
-        // both.
+        // Decode the Call from the bytes of `tree`, so that byte ranges are valid in both.
         let asked = DecodeContext::of(target.clone());
         let request = Request { body: tree.bytes().clone(), ..transcript.request.clone() };
         let call = transcript.codec.decode_request(&request, &asked)?;
@@ -47,16 +46,16 @@ impl<'p> Comparison<'p> {
 pub(super) struct ReplayedItem<'p> {
     pub(super) issued: IssuedItem<'p>,
     pub(super) part: Range<usize>,
-    /// The index of its message in the request.
+    /// The index in the request of the message that contains the part.
     pub(super) message: u32,
-    /// The first part before it in its message that its Reply did not contain before it.
+    /// The first part before this Item in its message that did not precede the Item in the reply.
     pub(super) stranger: Option<Range<usize>>,
 }
 
 /// One Item of an earlier reply.
 struct IssuedPart<'p> {
     issued: IssuedItem<'p>,
-    /// The index of the request's Item that replays it.
+    /// The index of the Item in the request that replays this part.
     found: Option<usize>,
 }
 
@@ -65,14 +64,15 @@ impl<'p> IssuedPart<'p> {
         requires_replay(self.issued.item)
     }
 
-    /// Returns the issued Item with its first Seal.
+    /// Returns the issued Item and, if it has Seals, the index of the first Seal.
     fn with_first_seal(&self) -> IssuedItem<'p> {
         let seal = (!self.issued.item.seals.is_empty()).then_some(0);
         IssuedItem { seal, ..self.issued }
     }
 }
 
-/// Returns whether an Item contains something that a provider requires to be replayed.
+/// Returns whether an Item is a thought or has a Seal. Providers require only such Items to be
+/// replayed.
 fn requires_replay(item: &Item) -> bool {
     matches!(item.body, Body::Thought(_)) || !item.seals.is_empty()
 }
@@ -82,7 +82,7 @@ struct IssuedMatcher<'a, 'p> {
     target: &'a Target,
     call: &'a Call,
     tree: &'a Tree,
-    /// All Items that the model issued, in order.
+    /// All Items of the earlier replies, in order.
     given: Vec<IssuedPart<'p>>,
     carried: PriorContent,
     /// For each Item of the request, the index of the matching issued Item.
@@ -123,12 +123,12 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Returns the index of the issued Item that an Item of the request matches.
+    /// Returns the index of the issued Item that matches the request Item at index `at`.
     fn matched(&self, at: usize) -> Option<usize> {
         self.known.get(at).copied().flatten()
     }
 
-    /// Matches Items by their Seals, in any base64 alphabet.
+    /// Matches Items by their Seals, regardless of the base64 alphabet and padding.
     fn match_seals(&mut self) {
         let mut by_seal: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
@@ -144,7 +144,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
                 }
                 let givers = givers.iter().filter_map(|n| Some((*n, self.given.get(*n)?)));
                 let mut free = givers.clone().filter(|(_, given)| given.found.is_none());
-                // Among equal Seals, prefer the one on an equal part, and use each only once.
+                // Among equal Seals, prefer the Seal of an equal part. Match each issued Seal only
+                // once.
                 let likely = free.clone().find(|(_, given)| is_same_part(given.issued.item, item));
                 if let Some((number, _)) = likely.or_else(|| free.next()) {
                     self.join(at, number);
@@ -165,8 +166,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.match_by(id_key, is_same_element);
         self.match_by(id_key, is_same_id);
         self.match_by(part_key, is_same_part);
-        // An Item at the position of the next issued Item, and of the same kind, is that Item in
-        // altered form.
+        // An unmatched Item of the same kind at the position of the next issued Item is an altered
+        // copy of that Item.
         let mut expected = 0;
         for (at, item) in self.call.items.iter().enumerate() {
             if let Some(number) = self.matched(at) {
@@ -180,8 +181,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
                 given.requires_replay()
                     && given.found.is_none()
                     && is_same_kind(given.issued.item, item)
-                    // Only a reply with other replayed parts can be altered, and only in its own
-                    // message.
+                    // A reply counts as altered only if other parts of it are replayed, and only in
+                    // its own message.
                     && self.is_partly_replayed(*number, item)
             });
             if let Some((number, _)) = next
@@ -194,15 +195,15 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Returns whether another part of the same reply is replayed, and in the message of `item` if
-    /// both were issued in one message.
+    /// Returns whether another part of the same reply is replayed. Parts issued in one message must
+    /// also be replayed in the message of `item`.
     fn is_partly_replayed(&self, number: usize, item: &Item) -> bool {
         let is_back = self.reply_parts(number).any(|(_, other)| other.found.is_some());
         is_back && !self.is_elsewhere(number, item)
     }
 
-    /// Returns whether the parts issued in the same message are replayed, but none in the message
-    /// of `item`.
+    /// Returns whether the parts issued in the same message are replayed, but none of them in the
+    /// message of `item`.
     fn is_elsewhere(&self, number: usize, item: &Item) -> bool {
         let Some(given) = self.given.get(number) else { return false };
         let message = given.issued.item.place.message;
@@ -214,7 +215,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
-    /// Matches the remaining Items that are alike. Items that are alike have the same key.
+    /// Matches unmatched Items that `is_like` considers equal. Such Items must have the same key.
     fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
@@ -249,7 +250,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Reports a change for each matched and each unmatched Item that differs.
+    /// Records a change for each difference between replayed and issued Items.
     fn judge(&mut self) {
         for (at, item) in self.call.items.iter().enumerate() {
             match self.matched(at) {
@@ -302,12 +303,13 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         {
             self.report(kind, at, None, Some(issued));
         }
-        // Additional Seals. Seals of another part were already reported.
+        // Check only additional Seals, because Seals that moved here from another part were already
+        // reported.
         self.check_unissued(at, item, issued.item.seals.len());
     }
 
-    /// Returns the first part before an Item in its message that is not a thought and that its
-    /// reply did not contain before it.
+    /// Returns the first part that precedes an Item in its message but did not precede it in the
+    /// reply. Thoughts are ignored.
     fn foreign_part_before(&self, at: usize, number: usize) -> Option<Range<usize>> {
         let message = self.call.items.get(at)?.place.message;
         let answer = self.given.get(number)?.issued.exchange;
@@ -322,7 +324,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         before.filter(is_stranger).last().and_then(|(before, _)| self.place(before))
     }
 
-    /// Reports the Seals from `start` on that neither a response nor an earlier request contained.
+    /// Reports the Seals from index `start` on that no response and no earlier request contained.
     fn check_unissued(&mut self, at: usize, item: &Item, start: usize) {
         for (number, seal) in item.seals.iter().enumerate().skip(start) {
             if !self.carried.contains_seal(seal.reveal_to_tenant()) {
@@ -331,7 +333,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Returns the change of a part that no longer has the content its Seal was issued with.
+    /// Returns how the content of a part differs from the content that its Seal was issued with.
     fn content_change(
         &self,
         is: &Item,
@@ -361,8 +363,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         })
     }
 
-    /// Returns whether a Seal is on another part than the one it was issued with: a thought with
-    /// another id, or another call of the conversation.
+    /// Returns whether a Seal moved to a part other than the one it was issued with: a thought with
+    /// another id, or another call.
     fn is_on_other_part(&self, was: &Item, is: &Item) -> bool {
         let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
         if matches!(is.body, Body::Thought(_)) {
@@ -373,7 +375,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
             && self.given.iter().any(|given| is_same_part(given.issued.item, is))
     }
 
-    /// Checks a part that matches no issued Item.
+    /// Checks a part that matches no issued Item: it may be a leaked thought, or have unissued
+    /// Seals.
     fn check_unmatched(&mut self, at: usize, item: &Item) {
         if let Body::Text(text) = &item.body
             && item.role != Role::System
@@ -394,7 +397,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.check_unissued(at, item, 0);
     }
 
-    /// Reports parts that precede earlier issued parts.
+    /// Reports parts that precede a part that was issued earlier.
     fn check_order(&mut self) {
         let mut highest = None;
         for at in 0..self.known.len() {
@@ -409,7 +412,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Reports thoughts that follow a part of their Reply that they preceded when issued, and
+    /// Reports thoughts that follow a part of their Reply which they originally preceded, and
     /// thoughts in another message than the rest of their Reply.
     fn check_sibling_order(&mut self) {
         let mut reports = Vec::new();
@@ -438,7 +441,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Reports missing parts of replies that are otherwise replayed.
+    /// Reports missing thoughts and sealed parts of replies that are otherwise replayed.
     fn check_missing(&mut self) {
         let missing = self.given.iter().enumerate();
         let missing = missing.filter(|(_, given)| given.found.is_none() && given.requires_replay());
@@ -453,7 +456,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.changes.extend(missing);
     }
 
-    /// Returns all Items of the same Reply with their indexes.
+    /// Iterates over all Items of the same Reply, with their indexes.
     fn reply_parts(&self, number: usize) -> impl Iterator<Item = (usize, &IssuedPart<'p>)> {
         let issued = self.given.get(number).map(|given| given.issued);
         let start = number - issued.map_or(0, |issued| issued.index);
@@ -476,9 +479,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         self.changes.push(Change { kind, part, seal, issued, is_current, is_latest, is_placed });
     }
 
-    /// Returns whether an Item, or the model output after it, is known. Also returns true if
-    /// everything before the Item equals an earlier request, because then the response to it is
-    /// known.
+    /// Returns whether an Item, or the model output after it, is known. Also returns true if all
+    /// Items before it equal an earlier request, because the response to that request is known.
     fn is_placed(&self, at: usize) -> bool {
         let items = &self.call.items;
         let rest = items.get(at..).unwrap_or_default().iter();
@@ -497,8 +499,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         })
     }
 
-    /// Returns whether an Item belongs to the unfinished turn, and whether to the model's last
-    /// message.
+    /// Returns whether an Item belongs to the unfinished turn, and whether it belongs to the last
+    /// assistant message.
     fn turn_position(&self, at: usize) -> (bool, bool) {
         let message = self.call.items.get(at).map(|item| item.place.message);
         (at >= self.current, message.is_some() && message == self.latest)
@@ -518,8 +520,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     }
 }
 
-/// Returns whether a text is a thought, possibly with up to 63 additional bytes such as tags or
-/// quotes.
+/// Returns whether a text repeats a thought. Up to 63 additional bytes, such as tags or quotes, are
+/// allowed.
 fn says(text: &str, thought: &str) -> bool {
     let text = text.trim();
     let is_as_long = (thought.len()..thought.len() + 64).contains(&text.len());

@@ -1,5 +1,5 @@
-//! Finds the first changed element in the prefix of a bound thought, and the first reordered
-//! element.
+//! Finds the first changed element in the prefix of a prefix-bound thought, and the first element
+//! with a changed member order.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::audit::match_issued::ReplayedItem;
 use crate::draft::is_same_endpoint;
 use crate::prefix::PrefixHasher;
 
-/// Returns the first element that changed since a replayed thought was issued.
+/// Returns the first prefix element that changed after a replayed thought was issued.
 pub(super) fn changed<'p>(
     transcript: &Transcript<'p>,
     target: &Target,
@@ -28,8 +28,8 @@ pub(super) fn changed<'p>(
         let exchange = Some(found.issued.exchange);
         let is_first = std::mem::replace(&mut last, exchange) != exchange;
         let exchange = transcript.prior.exchanges().get(found.issued.exchange)?;
-        // Skip families without prefix binding, and Seals that the model does not read and
-        // therefore does not verify.
+        // Skip families without prefix binding. Also skip Seals that the model cannot read, because
+        // it does not verify them.
         if !exchange.asked.target.profile.bound.prefix || !opens_all(found.issued.item, target) {
             return None;
         }
@@ -48,7 +48,7 @@ pub(super) fn changed<'p>(
         let before = source_tree(transcript, exchange.call.as_ref()?)?;
         let (element, place) =
             names.iter().find_map(|name| differs(name, before.root(), tree.root()))?;
-        // Elements after the thought did not exist when it was issued.
+        // Ignore elements after the thought, which did not exist when it was issued.
         let is_before = place.as_ref().is_none_or(|place| place.start < found.part.start)
             || !names.last().is_some_and(|last| element.starts_with(last));
         if is_before { change(element, place) } else { None }
@@ -60,8 +60,8 @@ fn source_tree(transcript: &Transcript<'_>, call: &Call) -> Option<Tree> {
     Tree::parse(call.source_on(&transcript.codec.wire())?.request.body.clone()).ok()
 }
 
-/// Returns the first element that equals the one in the last request except for its member order.
-/// Caches belong to one account and model, so requests to another target are skipped.
+/// Returns the first element that differs from the last request only in its member order. Requests
+/// to another target are skipped, because a cache belongs to one account and model.
 pub(super) fn reordered(
     transcript: &Transcript<'_>,
     target: &Target,
@@ -81,12 +81,12 @@ pub(super) fn reordered(
     })
 }
 
-/// Returns a member by name; dots separate the names of nested members.
+/// Returns a member by name; dots separate nested names.
 pub(crate) fn member<'t>(body: Node<'t>, name: &str) -> Option<Node<'t>> {
     name.split('.').try_fold(body, Node::present)
 }
 
-/// Returns the elements of a list, or the value itself.
+/// Returns the elements of an array member, or the value of any other member as a single element.
 fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
     match member(body, name) {
         Some(list) if list.is_array() => list.elements().collect(),
@@ -95,8 +95,8 @@ fn elements<'t>(body: Node<'t>, name: &str) -> Vec<Node<'t>> {
     }
 }
 
-/// Returns the path and the current range of the first element that is missing or different in
-/// `now`. The conversation may have grown; the system prompt and the tools must not.
+/// Returns the path and current range of the first element that is missing or different in `now`.
+/// Messages may be appended to the conversation, but not elements to the system prompt or tools.
 pub(crate) fn differs(
     name: &str,
     before: Node<'_>,

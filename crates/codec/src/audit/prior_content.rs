@@ -7,15 +7,15 @@ use throughline_core::{Body, Item, Role};
 use crate::audit::PriorExchanges;
 use crate::audit::match_criteria::{output_key, part_key};
 
-/// The content of earlier requests and responses.
+/// Lookup sets over the content of earlier requests and responses.
 pub(super) struct PriorContent {
     /// Seals in earlier requests, which the provider accepted.
     sent: HashSet<Vec<u8>>,
     /// Seals in earlier responses.
     issued: HashSet<Vec<u8>>,
-    /// Keys of the thoughts in earlier requests.
+    /// Content hashes of the thoughts in earlier requests.
     thoughts: HashSet<u64>,
-    /// Keys of the model's other output.
+    /// Content hashes of all other model output.
     outputs: HashSet<u64>,
 }
 
@@ -33,7 +33,7 @@ impl PriorContent {
         }
     }
 
-    /// Returns whether a response contained the Seal.
+    /// Returns whether an earlier response contained the Seal.
     pub(super) fn issued(&self, seal: &[u8]) -> bool {
         self.issued.contains(&normal(seal))
     }
@@ -44,8 +44,8 @@ impl PriorContent {
         self.sent.contains(&seal) || self.issued.contains(&seal)
     }
 
-    /// Returns whether an earlier request contained one of the Item's Seals, or the same unsealed
-    /// thought.
+    /// Returns whether an earlier request contained one of the Item's Seals. An unsealed thought is
+    /// looked up by its text.
     pub(super) fn was_sent(&self, item: &Item) -> bool {
         let is_plain = is_thought(item) && item.seals.is_empty();
         let thought = part_key(item).filter(|_| is_plain);
@@ -53,7 +53,7 @@ impl PriorContent {
             || seals(item).any(|seal| self.sent.contains(&seal))
     }
 
-    /// Returns whether the model produced output with this key.
+    /// Returns whether earlier model output has this key; see `output_key`.
     pub(super) fn has_output(&self, key: u64) -> bool {
         self.outputs.contains(&key)
     }
@@ -67,7 +67,7 @@ fn seals(item: &Item) -> impl Iterator<Item = Vec<u8>> + '_ {
     item.seals.iter().map(|seal| normal(seal.reveal_to_tenant()))
 }
 
-/// Normalises base64 to one alphabet without padding, so that equal bytes have equal texts.
+/// Normalises base64 to one alphabet without padding, so that equal bytes compare equal.
 pub(super) fn normal(text: &[u8]) -> Vec<u8> {
     let unpadded = text.iter().filter(|byte| !matches!(byte, b'='));
     unpadded

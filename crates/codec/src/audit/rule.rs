@@ -1,4 +1,4 @@
-//! Rules of a provider, and findings where a request violates them.
+//! The rules that providers enforce, and the findings that report violations.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use throughline_json::{Node, words};
 
 use crate::audit::fix::{Edit, Fix};
 
-/// One reason for which a provider rejects or degrades a request.
+/// A reason for which a provider rejects or degrades a request.
 #[derive(Debug)]
 pub struct Rule {
     /// The stable id, for example `anthropic/tool-loop-needs-thinking`.
     pub id: &'static str,
     /// The wire that the rule belongs to.
     pub wire: Wire,
-    /// The highest severity; single findings may be less severe.
+    /// The highest severity of the rule's findings; individual findings may be less severe.
     pub severity: Severity,
-    /// The problem, in a sentence.
+    /// A one-sentence description of the problem.
     pub title: &'static str,
     /// The reason for the provider's behaviour, and typical causes of the violation.
     pub why: &'static str,
@@ -39,11 +39,11 @@ pub struct Rule {
 }
 
 words! {
-    /// The severity of a finding.
+    /// The effect of a violation, in ascending order of severity.
     #[derive(PartialOrd, Ord, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Severity {
-        /// Informational.
+        /// Informational: the finding does not affect the verdict.
         Note = "note",
         /// The request is accepted, but reasoning is lost, the model refuses to answer, or caches
         /// miss.
@@ -59,7 +59,7 @@ words! {
 pub enum ViolationKind {
     /// Required reasoning is missing.
     Missing,
-    /// An element lacks its Seal.
+    /// A reasoning element lacks its Seal.
     Unsigned,
     /// A tool call lacks its Seal.
     UnsignedCall,
@@ -110,11 +110,11 @@ words! {
 /// A request that violates a rule and its repaired version. The tests audit and repair it.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
-    /// The name of the provider's row.
+    /// The provider's name in the catalog.
     pub provider: &'static str,
     /// The requested model.
     pub model: &'static str,
-    /// The earlier requests and responses, alternating, as JSON.
+    /// The earlier exchanges as JSON: requests and responses in turn.
     pub prior: &'static [&'static str],
     /// The violating request, pretty-printed.
     pub failing: &'static str,
@@ -129,9 +129,9 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// The severity of this violation.
     pub severity: Severity,
-    /// The path in the provider's notation.
+    /// The path of the violating value, in the provider's notation.
     pub path: String,
-    /// The byte range in the request body.
+    /// The byte range of the violating value in the request body.
     pub range: Range<usize>,
     /// The problem at this path, in a sentence.
     pub message: String,
@@ -139,17 +139,17 @@ pub struct Finding {
     pub provider_error: Option<Cow<'static, str>>,
     /// Advice on how to fix this violation.
     pub fix: Cow<'static, str>,
-    /// An automatic fix, if there is one.
+    /// Edits that fix the violation; `None` if it cannot be fixed automatically.
     pub auto_fix: Option<Fix>,
 }
 
 impl Finding {
-    /// Creates a finding for a violation at `node`; `message` describes it in a sentence.
+    /// Creates a finding at `node`; `message` describes the violation in a sentence.
     pub fn at(rule: &'static Rule, node: Node<'_>, message: impl Into<String>) -> Self {
         Self::in_range(rule, node.range(), message)
     }
 
-    /// Creates a finding for a violation at a byte range of the body.
+    /// Creates a finding at a byte range of the body.
     pub fn in_range(rule: &'static Rule, range: Range<usize>, message: impl Into<String>) -> Self {
         Self {
             rule,
@@ -170,14 +170,14 @@ impl Finding {
         self
     }
 
-    /// Sets the severity.
+    /// Overrides the severity, which defaults to the rule's.
     #[must_use]
     pub fn with_severity(mut self, severity: Severity) -> Self {
         self.severity = severity;
         self
     }
 
-    /// Sets the expected provider error.
+    /// Overrides the expected provider error, which defaults to the rule's.
     #[must_use]
     pub fn with_provider_error(mut self, provider_error: impl Into<Cow<'static, str>>) -> Self {
         self.provider_error = Some(provider_error.into());
@@ -191,21 +191,21 @@ impl Finding {
         self
     }
 
-    /// Sets the expected provider error of a rejection. A finding of lower severity has none.
+    /// Sets the expected provider error if the finding is a rejection, and removes it otherwise.
     #[must_use]
     pub fn with_rejection_error(mut self, error: impl Into<Cow<'static, str>>) -> Self {
         self.provider_error = (self.severity == Severity::Refuse).then(|| error.into());
         self
     }
 
-    /// Sets advice that replaces the rule's advice.
+    /// Overrides the advice, which defaults to the rule's.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<Cow<'static, str>>) -> Self {
         self.fix = fix.into();
         self
     }
 
-    /// Sets the automatic fix, if there is one.
+    /// Sets the automatic fix; `None` removes it.
     #[must_use]
     pub fn with_auto_fix(mut self, fix: impl Into<Option<Fix>>) -> Self {
         self.auto_fix = fix.into();

@@ -1,11 +1,11 @@
-//! Reads the rules of a wire, which have three parts:
+//! Builds the rules of a wire from three sources:
 //!
 //! - the texts and the evidence in `rules/<wire>.toml`,
 //! - the example in `rules/examples/<id>/`: `failing.json`, `fixed.json`, and the earlier requests
 //!   and responses `prior-1.json`, `prior-2.json`, …,
-//! - the id and the condition in Rust, with [`declare_rules!`].
+//! - the id and the condition in Rust, declared with [`declare_rules!`].
 //!
-//! A row with `derive` takes the members that it omits from a rule of the Messages API.
+//! An entry with `derive` inherits the members that it omits from a rule of the Messages API.
 
 use std::sync::LazyLock;
 
@@ -18,12 +18,13 @@ use crate::audit::rule::{Example, Rule, Severity, Source, SourceKind, ViolationK
 #[path = "rule_book_tests.rs"]
 mod rule_book_tests;
 
-/// Declares the rules of a wire in the order in which they are listed: the static, the id, the
-/// condition if the rule does not apply to all targets, and the numbers of the prior documents.
+/// Declares the rules of a wire, in listing order. Each declaration has the name of a static, the
+/// rule's id and the numbers of the prior documents. A condition is given if the rule does not
+/// apply to all targets.
 macro_rules! declare_rules {
     (@condition) => { |_| true };
     (@condition $applies:expr) => { $applies };
-    // The text of a file, without its final line break.
+    // Includes a file without its final line break.
     (@text $($path:literal),+) => {
         include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/rules/", $($path),+)).trim_ascii_end()
     };
@@ -48,7 +49,7 @@ macro_rules! declare_rules {
                     declare_rules!(@example $id, "fixed"),
                 ));
         )+
-        /// The rules of this wire, in the order in which they are listed.
+        /// The rules of this wire, in declaration order.
         pub(crate) static RULES: std::sync::LazyLock<Vec<&'static $crate::audit::Rule>> =
             std::sync::LazyLock::new(|| vec![$(&*$name),+]);
     };
@@ -56,11 +57,11 @@ macro_rules! declare_rules {
 
 pub(crate) use declare_rules;
 
-/// A file `rules/<wire>.toml`.
+/// The content of a `rules/<wire>.toml` file.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RuleFile {
-    /// The provider's addition to the errors of derived rules.
+    /// The text that the provider adds before the errors of derived rules.
     #[serde(default)]
     error_prefix: String,
     rule: Vec<RuleRow>,
@@ -102,13 +103,14 @@ impl RuleFile {
         toml::from_str(toml).unwrap_or_default()
     }
 
-    /// Returns a row. A test checks that all rows exist, so the empty fallback is never used.
+    /// Returns the entry with this id. A test checks that all entries exist, so the empty fallback
+    /// is never used.
     fn row(&'static self, id: &str) -> &'static RuleRow {
         static EMPTY: LazyLock<RuleRow> = LazyLock::new(RuleRow::default);
         self.rule.iter().find(|row| row.id == id).unwrap_or(&EMPTY)
     }
 
-    /// Returns the rule of a row with the condition and the example that are not in the file.
+    /// Combines an entry of the file with the condition and example, which are not in the file.
     pub(crate) fn rule(
         &'static self,
         wire: Wire,
@@ -139,7 +141,7 @@ impl RuleFile {
             breach: row.violation.or(base.violation),
             fix: text(&row.fix, &base.fix),
             applies,
-            // Rules exist as long as the program.
+            // Rules live until the process exits, so leaking the evidence is safe.
             evidence: evidence.collect::<Vec<_>>().leak(),
             example: Example {
                 provider: &row.example.provider,
@@ -152,6 +154,6 @@ impl RuleFile {
     }
 }
 
-/// The rules that other wires derive theirs from.
+/// The rules from which other wires derive their own.
 static MESSAGES_API: LazyLock<RuleFile> =
     LazyLock::new(|| RuleFile::parse(declare_rules!(@text "anthropic.toml")));

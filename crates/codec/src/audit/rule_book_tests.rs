@@ -1,4 +1,4 @@
-//! Checks that the rule files and the declared rules are the same.
+//! Checks that the rule files and the declared rules match.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::CODECS;
 use crate::audit::rule::Rule;
 use crate::audit::rule_book::RuleFile;
 
-/// Returns the paths in a folder of the crate.
+/// Lists the paths in a directory.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }

@@ -1,5 +1,5 @@
-//! Counts the reasoning of a request as document 003 defines it, and maps findings to its
-//! violations.
+//! Counts the reasoning elements of a request as document 003 defines them, and maps findings to
+//! the violations defined there.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub(super) struct ReasoningSummary {
 }
 
 struct ReasoningElement {
-    /// The position among the counted elements.
+    /// The index among the counted elements, in the order in which they were added.
     number: usize,
     place: Range<usize>,
     format: ReasoningFormat,
@@ -30,7 +30,7 @@ impl ReasoningSummary {
         self.elements.push(ReasoningElement { number, place, format, is_signed });
     }
 
-    /// Builds the audit of document 003 from the counted elements and the findings.
+    /// Builds the [`ReplayAudit`] of document 003 from the counted elements and the findings.
     pub(super) fn into_audit(
         mut self,
         case: &AuditContext<'_>,
@@ -89,7 +89,7 @@ impl ReasoningSummary {
         first.into_iter().collect()
     }
 
-    /// Returns the elements that overlap a range.
+    /// Returns the elements that overlap a byte range.
     fn at<'s>(&'s self, place: &'s Range<usize>) -> impl Iterator<Item = &'s ReasoningElement> {
         let before = self.elements.partition_point(|each| each.place.end <= place.start);
         let behind = self.elements.get(before..).unwrap_or_default();
@@ -97,8 +97,8 @@ impl ReasoningSummary {
     }
 }
 
-/// Returns the violation for missing reasoning. The documents define a separate one for strict
-/// providers without any signature.
+/// Returns the violation for missing reasoning. Document 003 defines a separate violation for
+/// strict providers if the request has no signature at all.
 fn missing(profile: &Profile, audit: &ReplayAudit) -> ReplayViolation {
     let contract = profile.contract;
     if audit.signed_count == 0 && profile.bound.model && contract != Contract::Stateless {
@@ -108,7 +108,7 @@ fn missing(profile: &Profile, audit: &ReplayAudit) -> ReplayViolation {
     ReplayViolation::Missing
 }
 
-/// Returns the id of a call, or the name of its function on wires without ids.
+/// Returns the id of a call, or the function name on wires without call ids.
 fn call_of(call: Node<'_>) -> Name {
     let places = ["/id", "/functionCall/id", "/functionCall/name", "/function_call/name"];
     places.iter().find_map(|place| call.at(place)?.name()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Earlier exchanges of a conversation, as evidence of what was issued.
+//! The earlier exchanges of a conversation, which are evidence of issued Seals.
 
 use bytes::Bytes;
 use throughline_core::{Call, Event, Reply, Request, Target};
@@ -27,7 +27,7 @@ pub struct Exchange {
 
 /// Seals that a target issued outside of a [`PriorExchanges`].
 pub trait IssuedSeals: Sync {
-    /// Returns whether the target issued exactly this Seal.
+    /// Returns whether the target issued exactly these Seal bytes.
     fn contains(&self, seal: &[u8]) -> bool;
 }
 
@@ -59,12 +59,12 @@ impl PriorExchanges {
         seals.any(|issued| **issued.reveal_to_tenant() == *seal)
     }
 
-    /// Adds an exchange that is already decoded.
+    /// Appends an exchange that is already decoded.
     pub fn push(&mut self, exchange: Exchange) {
         self.exchanges.push(exchange);
     }
 
-    /// Decodes and adds a request.
+    /// Decodes a request and appends it as a new exchange.
     pub fn push_request(
         &mut self,
         codec: &dyn Codec,
@@ -76,7 +76,8 @@ impl PriorExchanges {
         Ok(())
     }
 
-    /// Decodes a complete response and adds it to the last request if that has none yet.
+    /// Decodes a complete response and adds it to the last request, unless that request already has
+    /// a response.
     pub fn push_response(
         &mut self,
         codec: &dyn Codec,
@@ -88,7 +89,8 @@ impl PriorExchanges {
         Ok(())
     }
 
-    /// Decodes a streamed response and adds it to the last request if that has none yet.
+    /// Decodes a streamed response and adds it to the last request, unless that request already has
+    /// a response.
     pub fn push_stream(
         &mut self,
         codec: &dyn Codec,

@@ -1,4 +1,4 @@
-//! Tests of the chat codec's guarantees.
+//! Tests the guarantees of the chat codec.
 
 use bytes::Bytes;
 use throughline_core::{
@@ -45,7 +45,7 @@ fn body(call: &Call) -> String {
     String::from_utf8(encoded.request.body.to_vec()).unwrap()
 }
 
-/// Returns the message that is sent after the user message.
+/// Returns the encoded message that follows the user message.
 pub(super) fn answer(call: &Call) -> String {
     let tree = Json::parse(body(call)).unwrap().tree();
     tree.root().at("/messages/1").map_or(String::new(), |node| node.json().as_str().to_owned())
@@ -73,7 +73,7 @@ pub(super) trait SlotTexts {
 }
 
 impl SlotTexts for Reply {
-    /// Returns the slot and readable text of every Item.
+    /// Returns the slot and readable text of each Item.
     fn said(&self) -> Vec<(String, String)> {
         let slot = |item: &Item| item.native.as_ref().unwrap().slot.to_string();
         let text = |item: &Item| match &item.body {

@@ -1,5 +1,4 @@
-//! Requirements of chat endpoints: predicates that the encoder uses, and the rules that audit a
-//! request.
+//! Requirements of chat endpoints: predicates for the encoder, and rules for audits.
 
 mod alteration;
 mod calls;
@@ -22,7 +21,7 @@ use crate::audit::{AuditContext, Findings};
 pub(super) use crate::chat::contract::rules::RULES;
 use crate::chat::contract::view::ChatRequest;
 
-/// Reports everything in the request that the endpoint would reject.
+/// Reports violations of the chat rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ChatRequest::new(case);
     view.count_reasoning(findings);
@@ -48,13 +47,13 @@ pub(super) fn reasoning_field(channel: ReasoningChannel) -> Option<&'static str>
 }
 
 /// Returns whether a message with tool calls must have reasoning: "The `reasoning_content` in the
-/// thinking mode must be passed back to the API." This needs an endpoint that requires it and a
-/// model that reasons.
+/// thinking mode must be passed back to the API." This applies if the endpoint requires reasoning
+/// and the model can reason.
 pub(super) fn requires_reasoning(target: &Target) -> bool {
     target.provider.dialect.demanded_with_tools && target.profile.contract != Contract::Stateless
 }
 
-/// Returns whether the model will reason, as far as the request determines it.
+/// Returns whether the model will reason, as far as the request determines this.
 pub(super) fn will_reason(target: &Target, reasoning: Option<&NativeReasoning>) -> bool {
     let profile = &target.profile;
     if profile.always_thinks {
@@ -72,7 +71,7 @@ pub(super) fn will_reason(target: &Target, reasoning: Option<&NativeReasoning>) 
     }
 }
 
-/// Returns whether the model rejects a forced tool: "Thinking mode does not support this
+/// Returns whether the model rejects a forced tool choice: "Thinking mode does not support this
 /// `tool_choice`".
 pub(super) fn rejects_tool_choice(target: &Target, reasons: bool, choice: &ToolChoice) -> bool {
     matches!(choice, ToolChoice::Any | ToolChoice::Tool(_))
@@ -89,14 +88,14 @@ pub(super) fn rejects_sampling(target: &Target, reasons: bool) -> bool {
     target.profile.fixed_sampling || target.profile.unsampled_while_reasoning && reasons
 }
 
-/// Returns whether the token limit must be named `max_completion_tokens`: OpenAI's reasoning models
-/// reject the old name.
+/// Returns whether the token limit must be named `max_completion_tokens`, because OpenAI's
+/// reasoning models reject `max_tokens`.
 pub(super) fn requires_max_completion_tokens(target: &Target) -> bool {
     is_openai(target) && target.profile.notes.contains_key("max-tokens")
 }
 
-/// Returns whether the endpoint has custom tools, whose input is free text. Others get a function
-/// with one string argument.
+/// Returns whether the endpoint supports custom tools, whose input is free text. For other
+/// endpoints they become functions with one string argument.
 pub(super) fn takes_custom_tools(target: &Target) -> bool {
     is_openai(target)
 }
@@ -106,7 +105,7 @@ fn is_openai(target: &Target) -> bool {
         || target.provider.name.starts_with("azure")
 }
 
-/// Members that all chat endpoints share, besides those that fields of the Call represent.
+/// Request members that all chat endpoints accept and that no field of the Call represents.
 const COMMON_MEMBERS: &str = "frequency_penalty logit_bias logprobs n presence_penalty seed \
     stream_options top_logprobs";
 const OPENAI_MEMBERS: &str = "audio function_call functions metadata modalities prediction \
@@ -115,7 +114,7 @@ const OPENAI_MEMBERS: &str = "audio function_call functions metadata modalities 
 const MISTRAL_MEMBERS: &str = "frequency_penalty metadata n prediction presence_penalty prompt_mode \
     random_seed safe_prompt";
 const OLLAMA_MEMBERS: &str = "keep_alive logprobs top_logprobs";
-/// Members that only routers have: upstream selection and additions.
+/// Request members that only routers accept, such as upstream selection.
 const ROUTER_MEMBERS: &str =
     "models plugins provider providerOptions route session_id trace transforms usage";
 

@@ -62,14 +62,14 @@ fn found(audit: &Audit) -> Vec<(&'static str, Severity)> {
     audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect()
 }
 
-/// Builds a conversation with one tool call; its assistant message has these additional members.
+/// Builds a conversation with one tool call. `members` are added to the assistant message.
 fn tool_loop(members: &str) -> String {
     format!(
         r#"{{"model":"m","messages":[{{"role":"user","content":"Weather?"}},{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"call_1","content":"Rain."}}]}}"#
     )
 }
 
-/// Builds the response that starts such a conversation.
+/// Builds the response that the conversation of [`tool_loop`] replays.
 fn answer(members: &str) -> String {
     format!(
         r#"{{"id":"1","model":"m","choices":[{{"index":0,"finish_reason":"tool_calls","message":{{"role":"assistant","content":null,{members}"tool_calls":[{{"id":"call_1","type":"function","function":{{"name":"weather","arguments":"{{}}"}}}}]}}}}]}}"#
@@ -122,8 +122,8 @@ fn repair_of_every_example_is_idempotent() {
 #[test]
 fn repaired_examples_equal_the_fixed_ones() {
     let says_the_same = |rule: &&&crate::Rule| {
-        // Unknown values cannot be restored: an unsigned block is removed, ids are generated, and a
-        // stand-in replaces a signature.
+        // Repair cannot restore values that are not in the transcript. It removes an unsigned
+        // block, generates ids, and replaces a signature by a stand-in.
         !matches!(
             rule.id,
             "openrouter/signature-missing"
@@ -218,7 +218,7 @@ fn empty_kimi_reasoning_is_only_noted() {
     let audit = looked("moonshot", "kimi-k2.5", &[], &tool_loop(r#""reasoning_content":"","#));
     assert_eq!(found(&audit), [("kimi/reasoning-content-missing", Severity::Note)]);
     assert_eq!(found(&looked("moonshot", "kimi-k2-0905", &[], &tool_loop(""))), []);
-    // Other hosts of the same model do not require it.
+    // Other hosts of the same model do not require reasoning.
     assert_eq!(found(&looked("avian", "moonshotai/kimi-k2.5", &[], &tool_loop(""))), []);
 }
 
@@ -507,7 +507,7 @@ fn unsigned_blocks_of_the_current_turn_are_refused() {
     );
     let audit = looked("openrouter", CLAUDE, &[], &closed);
     assert_eq!(found(&audit), [("openrouter/signature-missing", Severity::Note)]);
-    // Other vendors do not sign such blocks, and this router is not known to forward them.
+    // Other vendors do not sign their blocks, and Vercel is not known to forward signatures.
     let plain = unsigned.replace("anthropic-claude-v1", "unknown");
     assert_eq!(routed("z-ai/glm-5-turbo", None, &plain), []);
     assert_eq!(found(&looked("vercel", CLAUDE, &[], &tool_loop(&details(&unsigned)))), []);
@@ -583,7 +583,7 @@ fn gemini_requires_only_the_first_call_signature() {
     assert_eq!(found(&looked("openrouter", GEMINI, &[], &two)), []);
     let later = two.replace(r#""id":"call_1","format""#, r#""id":"call_2","format""#);
     assert_eq!(found(&looked("openrouter", GEMINI, &[], &later)), missing);
-    // Older Gemini models, image models and finished turns do not require it.
+    // Older Gemini models, image models and finished turns do not require the signature.
     for model in ["google/gemini-2.5-pro", "google/gemini-3-pro-image-preview"] {
         assert_eq!(found(&looked("openrouter", model, &[], &tool_loop(""))), []);
     }

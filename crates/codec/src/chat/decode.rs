@@ -55,7 +55,7 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that no field of the Call represents. If a name is repeated, the last one
+/// Collects the members that no field of the Call represents. If a name is repeated, its last value
 /// counts.
 fn request_extras(root: Node<'_>, is_native: bool) -> Vec<Extra> {
     let mut extras: Vec<Extra> = Vec::new();
@@ -113,7 +113,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     let mut reader = ItemReader::for_reply(context, WIRE, &origin, id.as_ref());
     let mut items = Vec::new();
     read_message(&mut reader, 0, message, &mut items);
-    // An empty message has no Items.
+    // An empty message is decoded as one Item for the whole message; drop that Item.
     let is_whole_message = |native: &NativePart| native.slot.is_empty();
     items.retain(|item| {
         !(matches!(item.body, Body::Unknown) && item.native.as_ref().is_some_and(is_whole_message))
@@ -130,14 +130,14 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     Ok(Reply { id, items, stop, usage, origin, extras })
 }
 
-/// Selects the choice with index 0, or the first one.
+/// Selects the choice with index 0, or else the first choice.
 fn first_choice(choices: Node<'_>) -> Option<Node<'_>> {
     let is_first = |choice: &Node<'_>| choice.get("index").and_then(Node::u64) == Some(0);
     choices.elements().find(is_first).or_else(|| choices.elements().next())
 }
 
-/// Collects everything except the Items: the response's members by name, nested members by JSON
-/// pointer.
+/// Collects everything except the Items. Top-level members are keyed by name, nested members by
+/// JSON pointer.
 fn reply_extras(
     root: Node<'_>,
     choice: Option<Node<'_>>,
@@ -174,9 +174,9 @@ fn reply_extras(
     extras
 }
 
-/// Pointer to the selected choice in a response.
+/// JSON pointer to the selected choice in a response.
 pub(super) const CHOICE: &str = "/choices/0";
-/// Pointer to the message of the selected choice in a response.
+/// JSON pointer to the message of the selected choice in a response.
 pub(super) const CHOICE_MESSAGE: &str = "/choices/0/message";
 
 /// Returns whether a document is a provider's error body.
@@ -184,7 +184,7 @@ pub(super) fn is_failure(root: Node<'_>) -> bool {
     root.present("error").is_some() || root.get("object").is_some_and(|object| object.is("error"))
 }
 
-/// Reads a provider's error body: a wrapped object, a bare object, or a string.
+/// Reads a provider's error body, which is a wrapped object, a bare object or a string.
 pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let error = root.present("error").unwrap_or(root);
     let message = error.name().or_else(|| error.name_of("message"));

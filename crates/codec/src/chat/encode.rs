@@ -58,7 +58,8 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     encode_draft(&moved, warnings)
 }
 
-/// Returns whether the Call was decoded from a request to another endpoint, or in another shape.
+/// Returns whether the Call was decoded from a request to another endpoint, or from a request in
+/// Ollama's format that goes to an endpoint with another format.
 fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
     Draft::new(call, WIRE).has_other_endpoint()
         || wire::is_ollama_path(&source.request.path) && !wire::uses_ollama_api(&call.target)
@@ -107,16 +108,16 @@ struct ChatWriter<'c> {
     ids: CallIdAllocator,
     /// Names of the called tools; Ollama's native API matches results by tool name.
     names: HashMap<CallId, Name>,
-    /// Calls whose id changes on the way out.
+    /// Calls that are sent with a different id.
     renamed: HashSet<CallId>,
     is_native: bool,
-    /// Whether the source request of the Call went to this endpoint.
+    /// Whether the Call's source request was sent to this endpoint.
     is_home: bool,
 }
 
 impl<'c> ChatWriter<'c> {
-    /// Returns whether the endpoint rejects unlisted members and the request was not written for
-    /// it.
+    /// Returns whether the endpoint rejects unlisted members and the source request was written for
+    /// another endpoint.
     fn is_strict(&self) -> bool {
         !self.is_home && contract::is_strict(&self.call.target)
     }
@@ -207,7 +208,7 @@ impl<'c> ChatWriter<'c> {
         answers
     }
 
-    /// Returns the source message of a group if it can be edited.
+    /// Returns the source message of a group if it can be reused with edits.
     fn envelope<'i>(
         &self,
         draft: &mut Draft<'_>,
@@ -273,7 +274,7 @@ impl<'c> ChatWriter<'c> {
                     self.add_native(draft, item, native, message);
                     return Fate { item: item.id.clone(), visible: Disposition::Kept, seals };
                 }
-                // These Items are sent without their Seals.
+                // These Items are rewritten without their Seals below.
                 (Body::Text(_) | Body::Call(_) | Body::Media(_), _) => {}
                 (_, why) => {
                     return draft::elided_fate(item, why.unwrap_or(ElisionReason::NotOnThisWire));
@@ -341,8 +342,8 @@ impl<'c> ChatWriter<'c> {
         message.add(slot, part, item.visible().unwrap_or_default());
     }
 
-    /// Adds the stand-in where reasoning is required and missing. The result depends on this
-    /// message alone, so it is identical in every later request.
+    /// Adds the stand-in if the endpoint requires reasoning and the message has none. The result
+    /// depends on this message alone, so it is identical in every later request.
     fn add_stand_in(&self, items: &[&Item], fates: &mut [Fate], message: &mut ChatMessageBuilder) {
         let Some(field) = self.field() else { return };
         let is_owed = message.has_calls() && !message.has_field(field);
@@ -369,8 +370,8 @@ fn function(tool: &Tool) -> Json {
     }
 }
 
-/// Returns the Fate of an Item that was rewritten from its neutral form: the wire JSON and the
-/// Seals are left out.
+/// Returns the Fate of an Item that was rebuilt from its neutral form, without its wire JSON and
+/// Seals.
 fn rewritten_fate(call: &Call, item: &Item) -> Fate {
     let Some(native) = &item.native else { return draft::kept_fate(item) };
     if native.wire != WIRE {

@@ -3,10 +3,10 @@
 //! - A message has several slots: `content` (a string or a list of parts), the fields that hold
 //!   reasoning, and `tool_calls`. Decoding splits a message into Items in the order thought,
 //!   content, calls. Each Item records its slot.
-//! - The dialect, which is data, determines where reasoning is: `reasoning_details` (`OpenRouter`),
-//!   `reasoning_content`, `reasoning`, Ollama's `thinking`, Mistral's `thinking` chunks inside
-//!   `content`, inline `<think>` tags, or nowhere. An endpoint gets its own reasoning back in the
-//!   slots in which it emitted it.
+//! - The dialect, which is data, determines where reasoning is: `reasoning_details`
+//!   (`OpenRouter`), `reasoning_content`, `reasoning`, Ollama's `thinking`, Mistral's `thinking`
+//!   chunks inside `content`, inline `<think>` tags, or none. An endpoint receives its own
+//!   reasoning in the slots in which it emitted that reasoning.
 //! - Each detail is one Thought. A flat string that repeats the details is not a second Thought.
 //!   Fragments of a streamed detail are joined by type and index; the signature often arrives in a
 //!   last fragment without text. `signature: ""` means no signature. An encrypted detail that has a

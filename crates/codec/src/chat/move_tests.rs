@@ -25,7 +25,7 @@ fn sent(call: &Call) -> (String, Vec<Warning>) {
 
 type ProviderAndModel<'w> = (&'w str, &'w str);
 
-/// Moves a request with one user message; returns the members after its messages, and the warnings.
+/// Moves a request with one user message. Returns the members after `messages`, and the warnings.
 fn moved(
     from: ProviderAndModel<'_>,
     to: ProviderAndModel<'_>,
@@ -159,7 +159,7 @@ fn a_choice_of_tools_goes_only_with_the_tools() {
     call.settings.choice = Some(ToolChoice::Any);
     call.settings.parallel = Some(true);
     assert!(!sent(&call).0.contains("tool"));
-    // A request that was already inconsistent stays unchanged.
+    // A request whose tool choice names no declared tool stays unchanged.
     let odd = text.replace(r#""tools":[{"type":"function","function":{"name":"f"}}],"#, "");
     assert_eq!(sent(&read(&odd, &asked("openai-chat", "gpt-4o"))).0, odd);
 }

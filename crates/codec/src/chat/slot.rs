@@ -1,9 +1,8 @@
 //! The position of an Item inside a chat message.
 //!
-//! A slot is the member's name, followed by the position where the member is a list: `content`,
-//! `content/1`, `tool_calls/0`, `reasoning_details/2`. Reasoning that an endpoint wrote more than
-//! once has several slots joined by `+`: `reasoning+reasoning_content`, or
-//! `reasoning_details/0+reasoning`.
+//! A slot is the member's name. If the member is a list, the index follows: `content`, `content/1`,
+//! `tool_calls/0`, `reasoning_details/2`. Reasoning that an endpoint repeats in several members has
+//! their slots joined by `+`: `reasoning+reasoning_content`, or `reasoning_details/0+reasoning`.
 
 use throughline_json::{Label, Node};
 
@@ -19,8 +18,7 @@ pub(super) const FUNCTION_CALL: &str = "function_call";
 /// The member that Google's compatible endpoint adds to messages and calls.
 pub(super) const EXTRA_CONTENT: &str = "extra_content";
 
-/// The values of a message's slots, and its role. If a member name is repeated, the last one
-/// counts.
+/// The role and slot values of a message. If a member name is repeated, its last value counts.
 #[derive(Default)]
 pub(super) struct Slots<'t> {
     pub(super) role: Option<Node<'t>>,
@@ -32,12 +30,12 @@ pub(super) struct Slots<'t> {
     pub(super) function_call: Option<Node<'t>>,
     pub(super) extra_content: Option<Node<'t>>,
     pub(super) images: Option<Node<'t>>,
-    /// Non-empty reasoning strings, each with its field name.
+    /// Non-empty reasoning strings with their field names.
     pub(super) strings: Vec<(&'static str, Node<'t>)>,
 }
 
 impl<'t> Slots<'t> {
-    /// Reads the members in one pass, because there are more slots than most messages have members.
+    /// Reads all slots in one pass over the members, instead of one lookup per slot.
     pub(super) fn from_message(message: Node<'t>) -> Self {
         let mut slots = Self::default();
         for (key, value) in message.members() {
@@ -75,7 +73,8 @@ pub(super) fn list_slot(member: &str, position: usize) -> Label {
     }
 }
 
-/// Returns the slot of a string that several fields repeat, independent of their order.
+/// Returns the slot of a reasoning string that several fields repeat. The order of `fields` does
+/// not matter.
 pub(super) fn joined_slot(fields: &[&'static str]) -> Label {
     if let [field] = fields {
         return Label::Borrowed(field);
@@ -90,7 +89,7 @@ pub(super) fn first_member(slot: &str) -> &str {
     end.and_then(|end| slot.get(..end)).unwrap_or(slot)
 }
 
-/// Iterates over the reasoning fields among a slot's members.
+/// Iterates over the reasoning string fields that a slot names.
 pub(super) fn fields(slot: &str) -> impl Iterator<Item = &'static str> + '_ {
     slot.split('+').filter_map(|name| FIELDS.iter().copied().find(|field| *field == name))
 }
@@ -101,7 +100,7 @@ pub(super) fn is_known_member(member: &str) -> bool {
     slots.contains(&member) || FIELDS.contains(&member) || matches!(member, "role" | "images")
 }
 
-/// Iterates over all members that a slot names.
+/// Iterates over the member names in a slot.
 pub(super) fn members(slot: &str) -> impl Iterator<Item = &str> {
     slot.split('+').map(first_member)
 }

@@ -1,9 +1,9 @@
 //! Decodes and encodes streamed messages.
 //!
-//! The chat wire does not mark the end of a part. A thought ends where text or a call begins; a
+//! The chat wire does not mark the end of a part. A thought ends where text or a call begins, and a
 //! text ends where a thought or a call begins. Calls end with the message, because their arguments
-//! may be interleaved. A string that continues after its end becomes another Item of the same slot.
-//! A detail that continues is joined in the final Reply.
+//! may be interleaved. If a string continues after its end, the rest becomes another Item in the
+//! same slot. If a detail continues, its fragments are joined in the final Reply.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) mod write;
 pub(super) struct ChatDecoder {
     reply: StreamedReply,
     parts: Vec<ChatOpenPart>,
-    /// Field texts that may repeat the details.
+    /// The texts of fields that may turn out to repeat the details.
     echoes: Vec<(&'static str, String)>,
     splitter: Option<TagSplitter>,
     reason: Option<Name>,
@@ -81,7 +81,7 @@ impl ChatDecoder {
             }
         }
         if !others.is_empty() {
-            // Further choices are not mixed into the first; they are passed through raw.
+            // Only the first choice becomes the Reply. Other choices are passed on as alien events.
             let others = draft::with_member(&root.json(), "choices", json::array_of(&others));
             self.reply.events.push(Event::Alien(others));
         }
@@ -98,10 +98,10 @@ impl ChatDecoder {
         }
     }
 
-    /// Records a member of the response. A later value replaces an earlier one, unless it is `null`
-    /// or would change the id or model.
+    /// Records a member of the response. A later value replaces an earlier value unless the later
+    /// value is `null`. The id and model never change.
     fn record_member(&mut self, pointer: &str, key: Node<'_>, value: Node<'_>) {
-        // Every chunk repeats most members, so known names are matched without allocation.
+        // Every chunk repeats most members, so known names are compared without allocation.
         let key = key.text().unwrap_or_default();
         let length = key.len() + if pointer.is_empty() { 0 } else { pointer.len() + 1 };
         let is_meant = |known: &str| {
@@ -110,7 +110,7 @@ impl ChatDecoder {
         let is_chunk = |name: &str| name == "object" && value.is("chat.completion.chunk");
         if let Some((name, known)) = self.reply.extras.iter_mut().find(|(known, _)| is_meant(known))
         {
-            // Some routers switch to their upstream's names in the middle of a stream.
+            // Some routers switch to their upstream's id or model name in the middle of a stream.
             let is_settled = matches!(&**name, "id" | "model") && known.as_str() != "\"\"";
             let is_same = value.is_null() || known.bytes() == value.raw();
             if !is_settled && !is_same && !is_chunk(name) {
@@ -223,7 +223,7 @@ impl ChatDecoder {
         self.open(Label::Borrowed(slot), Kind::Text(piece.to_owned()));
     }
 
-    /// Handles a part of a content list. Only Mistral's chunks arrive in fragments.
+    /// Handles one part of a content list. Only Mistral's chunks arrive in fragments.
     fn content_part(&mut self, part: Node<'_>) {
         let is_chunk = part.get("type").is_some_and(|kind| kind.is("thinking"));
         let known = self.parts.iter_mut().find_map(|open| match &mut open.kind {
@@ -245,7 +245,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Returns the slot of the next part of a list.
+    /// Returns the slot of the next element of a list member.
     fn next_slot(&self, member: &str) -> Label {
         let is_in_list = |part: &&ChatOpenPart| {
             part.slot.strip_prefix(member).is_some_and(|rest| rest.starts_with('/'))
@@ -279,7 +279,7 @@ impl ChatDecoder {
             return;
         };
         let added = call.add(fragment);
-        // A call is announced once its name is known, because clients cannot use it earlier.
+        // Emit `Opened` only once the name is known, because clients need the name.
         if !call.is_announced && !call.name.is_empty() {
             self.emit_call_opened(at);
         } else if call.is_announced && !added.is_empty() {
@@ -307,7 +307,7 @@ impl ChatDecoder {
         u32::try_from(self.parts.len()).unwrap_or(u32::MAX)
     }
 
-    /// Opens a part with the content received so far.
+    /// Opens a part and emits the content received so far.
     fn open(&mut self, slot: Label, kind: Kind) {
         let index = self.next_index();
         let part = ChatOpenPart { index, slot, kind, is_open: true };
@@ -339,7 +339,7 @@ impl ChatDecoder {
         }
     }
 
-    /// Builds the Item of a part from the content received so far.
+    /// Builds an Item from the content of a part received so far.
     fn item(&self, part: &ChatOpenPart) -> Item {
         let mut reader = self.reply.reader();
         let place = ItemPosition { message: 0, part: part.index };

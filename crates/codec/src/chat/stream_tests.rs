@@ -1,4 +1,4 @@
-//! Tests of decoding and encoding streams.
+//! Tests decoding and encoding of streams.
 
 use std::sync::Arc;
 

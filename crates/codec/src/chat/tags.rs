@@ -1,4 +1,4 @@
-//! Splits inline reasoning (`<think>…</think>`) from text.
+//! Separates inline reasoning (`<think>…</think>`) from text.
 //!
 //! Whole texts and streams use the same splitter, so the result does not depend on chunk
 //! boundaries. The concatenated pieces always equal the input.
@@ -7,10 +7,10 @@
 #[path = "tags_tests.rs"]
 mod tests;
 
-/// Tag names that models use for reasoning.
+/// The tag names that models use for reasoning.
 const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "reflection"];
 
-/// Where the splitter looks for tags.
+/// The positions at which the splitter looks for tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TagScope {
     /// Only at the beginning of the text; elsewhere a tag may be part of the answer itself.
@@ -22,14 +22,14 @@ pub(super) enum TagScope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TagPiece {
     Text(String),
-    /// An opening tag, including the white space before it at the beginning of the text.
+    /// An opening tag. At the beginning of the text, this includes the white space before the tag.
     Open(String),
     /// Text between the tags.
     Thought(String),
     Close(String),
 }
 
-/// Splits a text into pieces, incrementally.
+/// Splits a text into pieces as the text arrives.
 pub(super) struct TagSplitter {
     scope: TagScope,
     mode: SplitterState,
@@ -54,8 +54,8 @@ impl TagSplitter {
         Self { scope, mode: SplitterState::Beginning, held: String::new() }
     }
 
-    /// Returns the pieces that `more` completes. Holds back a suffix that may be the start of a
-    /// tag.
+    /// Adds input and returns the completed pieces. A suffix that may be the start of a tag is
+    /// buffered.
     pub(super) fn push(&mut self, more: &str) -> Vec<TagPiece> {
         self.held.push_str(more);
         let mut pieces = Vec::new();
@@ -70,7 +70,8 @@ impl TagSplitter {
             && self.held.is_empty()
     }
 
-    /// Flushes held-back text when another part starts; the text cannot become a tag any more.
+    /// Returns the buffered text when another part starts, because the text can no longer become a
+    /// tag.
     pub(super) fn pause(&mut self) -> Vec<TagPiece> {
         if self.held.is_empty() || matches!(self.mode, SplitterState::Thought(_)) {
             return Vec::new();
@@ -79,7 +80,7 @@ impl TagSplitter {
         self.finish()
     }
 
-    /// Flushes held-back text at the end of the input.
+    /// Returns the buffered text at the end of the input.
     pub(super) fn finish(&mut self) -> Vec<TagPiece> {
         let rest = std::mem::take(&mut self.held);
         let piece = match self.mode {
@@ -91,7 +92,7 @@ impl TagSplitter {
         pieces
     }
 
-    /// Consumes the next piece of the held text; returns `false` if more input is needed.
+    /// Consumes the next piece of the buffered text; returns `false` if more input is needed.
     fn step(&mut self, pieces: &mut Vec<TagPiece>) -> bool {
         match self.mode {
             SplitterState::Beginning => {
@@ -176,7 +177,8 @@ fn match_opening_tag(text: &str) -> TagMatch {
     answer
 }
 
-/// Returns whether a whole text may contain tags. Most texts do not and need no splitting.
+/// Returns whether a whole text may contain tags. The check is cheap and lets most texts skip
+/// splitting.
 pub(super) fn may_contain_tags(text: &str, scope: TagScope) -> bool {
     match scope {
         TagScope::Beginning => matches!(match_opening_tag(text.trim_start()), TagMatch::Found(..)),

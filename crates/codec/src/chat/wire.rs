@@ -1,5 +1,5 @@
-//! Wire vocabulary of the chat API: parts, details, stop reasons, usage, the fields that hold
-//! Seals, and the parts of a response that a request accepts.
+//! Vocabulary of the chat API: parts, details, stop reasons, usage, the members that hold Seals,
+//! and the response parts that a request accepts.
 
 use throughline_core::{ReasoningChannel, StopReason, Target, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
@@ -33,8 +33,8 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         .then_some(Document::Response)
 }
 
-/// Returns whether a request has members that only other wires with `messages` use: blocks and
-/// tools of Anthropic and Bedrock.
+/// Returns whether a request uses blocks or tools of Anthropic or Bedrock, whose requests also have
+/// a `messages` member.
 fn is_request_of_other_wire(document: Node<'_>, messages: Node<'_>) -> bool {
     let blocks = messages.elements().filter_map(|message| message.get("content"));
     let mut blocks = blocks.flat_map(Node::elements);
@@ -94,12 +94,13 @@ fn is_signature(key: &str) -> bool {
     matches!(key, "thought_signature" | "thoughtSignature")
 }
 
-/// The members of a call that a request accepts. Other members are dropped unless they hold a Seal.
+/// The members of a call that a request accepts. Other members are dropped unless they contain a
+/// Seal.
 const CALL_MEMBERS: [&str; 4] = ["id", "type", "function", slot::EXTRA_CONTENT];
 const FUNCTION_MEMBERS: [&str; 2] = ["name", "arguments"];
 
-/// Converts a part of a response to the form a request accepts. Reasoning and content are
-/// unchanged. A call loses its index and the members its endpoint added; audio keeps only its id.
+/// Converts a response part to the form that a request accepts. Reasoning and content are
+/// unchanged. A call loses its index and endpoint-specific members; audio keeps only its id.
 pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
     let tree = part.tree();
     let node = tree.root();
@@ -127,8 +128,8 @@ pub(super) fn to_request_part(slot_name: &str, part: &Json) -> Json {
     }
 }
 
-/// Maps the finish reason. `stop` or no reason after tool calls means that the model waits for
-/// results.
+/// Maps the finish reason. After tool calls, `stop` or a missing reason means that the model waits
+/// for results.
 pub(super) fn decode_stop(
     reason: Option<&str>,
     sequence: Option<Name>,
@@ -164,7 +165,8 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     let input = first(&["/prompt_tokens", "/prompt_eval_count"]);
     let completion = first(&["/completion_tokens", "/eval_count"]);
     let thought = first(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
-    // xAI does not include reasoning tokens in the completion count; only the total shows this.
+    // xAI excludes reasoning tokens from the completion count; the total reveals which way they
+    // were counted.
     let all = completion.saturating_add(thought);
     let is_apart = count("/total_tokens") == Some(input.saturating_add(all));
     Usage {

@@ -1,4 +1,4 @@
-//! Checks the blocks of a request on their own, without earlier exchanges.
+//! Checks the blocks of a request without comparing them with earlier exchanges.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::claude::{Inspection, ThinkingMode};
 const FOREIGN_PREFIXES: &[&str] =
     &["gAAAA", "skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Tags that clients put around a thought that they send as text.
+/// The tags with which clients mark a thought that they send as text.
 const TAGS: &[&str] = &["<think>", "<thinking>"];
 
 impl<'c> Inspection<'_, 'c, '_> {
@@ -37,7 +37,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         }
     }
 
-    /// Runs last, because a problem inside a block is more specific than its position.
+    /// Checks the ends of messages. Runs last, because problems inside a block are more specific.
     pub(super) fn check_message_ends(&mut self) {
         let view = self.view;
         for (number, turn) in view.turns.iter().enumerate() {
@@ -66,7 +66,7 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     fn tag_finding(&self, block: &ClaudeBlock<'c>) -> Option<Finding> {
         let text = block.text?;
-        // A relevant tag is at the start, so most texts need no further check.
+        // Only a tag at the start matters, so a search in the first bytes rules out most texts.
         let head = text.raw().get(..64).unwrap_or(text.raw());
         memchr::memmem::find(head, b"think")?;
         let content = text.text().unwrap_or_default();
@@ -101,8 +101,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(fix))
     }
 
-    /// An assistant message must not end with thinking. Some models also reject an assistant
-    /// message at the end of a request.
+    /// Checks that an assistant message does not end with thinking. Some models also reject an
+    /// assistant message at the end of a request.
     fn check_message_end(&mut self, turn: &ClaudeTurn, is_last: bool) {
         let blocks: Vec<_> = self.view.blocks_of_turn(turn).collect();
         let Some(last) = blocks.last() else { return };
@@ -146,7 +146,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let trailing = blocks.iter().rev().take_while(|block| block.kind.is_thinking()).count();
         let (_, trailing) = blocks.split_at(blocks.len() - trailing);
         let fix = self.removal_fix(trailing, "removes the trailing thinking");
-        // It is not certain that the rule applies to messages before the last one.
+        // The provider may not apply the rule to messages before the last one.
         let severity = if is_last { Severity::Refuse } else { Severity::Note };
         let finding = self.rejection("ends-in-thinking", last.node, message, error)?;
         Some(finding.with_severity(severity).with_auto_fix(fix.filter(|_| is_last)))
@@ -159,7 +159,7 @@ pub(super) fn invalid_seal_error(block: &ClaudeBlock<'_>) -> String {
     format!("{place}: Invalid `{seal}` in `{word}` block")
 }
 
-/// Returns an obvious problem of a Seal; completes a sentence.
+/// Describes an obvious defect of a Seal, worded to follow "the Seal" in a sentence.
 fn seal_problem(seal: Node<'_>) -> Option<&'static str> {
     let Some(text) = seal.text() else { return Some("is not a string") };
     let is_base64 =
@@ -175,7 +175,7 @@ fn seal_problem(seal: Node<'_>) -> Option<&'static str> {
     }
 }
 
-/// Returns the provider's term for the block at the position where thinking is required.
+/// Returns the provider's name for the type of a block, as used in error messages.
 fn block_type_name<'c>(block: &ClaudeBlock<'c>) -> Cow<'c, str> {
     match block.kind {
         ClaudeBlockKind::Text => "text".into(),

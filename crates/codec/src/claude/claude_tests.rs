@@ -1,4 +1,4 @@
-//! Helpers for the tests of both wires that carry Claude models.
+//! Test helpers for the two wires that carry Claude models.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ impl AuditFixture {
         Self { codec, target, prior, request, knows_headers, account_created }
     }
 
-    /// Adds earlier requests and responses. A request without a model goes to the same model.
+    /// Adds earlier requests and responses. A request that names no model goes to the fixture's
+    /// model.
     pub(crate) fn after(mut self, documents: &[&str]) -> Self {
         let mut asked = DecodeContext::of(self.target.clone());
         for text in documents {
@@ -54,7 +55,7 @@ impl AuditFixture {
         self
     }
 
-    /// Sets the betas and no other headers.
+    /// Sets the `anthropic-beta` header and declares that there are no other headers.
     pub(crate) fn with_betas(mut self, betas: &str) -> Self {
         self.knows_headers = true;
         if !betas.is_empty() {
@@ -63,7 +64,6 @@ impl AuditFixture {
         self
     }
 
-    /// Sets the creation date of the account.
     pub(crate) fn with_account_created(mut self, date: &str) -> Self {
         self.account_created = Some(date.parse().unwrap());
         self

@@ -1,5 +1,5 @@
-//! Fixes for requests to Claude models: issued content is restored byte for byte, and content that
-//! cannot be restored is removed together with the parts that depend on it.
+//! Builds fixes for requests to Claude models. Issued content is restored byte for byte. Content
+//! that cannot be restored is removed together with the parts that depend on it.
 
 use throughline_core::{Body, Direction, Item, Mode, Reply};
 use throughline_json::{self as json, Json};
@@ -9,7 +9,7 @@ use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeTurn};
 
 impl<'c> Inspection<'_, 'c, '_> {
-    /// Returns an issued thought in request form, if this target may receive it.
+    /// Returns an issued thought in request form if the target may receive the thought.
     pub(super) fn issued_block(&self, item: &Item) -> Option<Json> {
         let native = item.native_on(&self.book.wire)?;
         let may_go = !item.seals.is_empty() && opens_all(item, self.case.target());
@@ -19,14 +19,14 @@ impl<'c> Inspection<'_, 'c, '_> {
         })
     }
 
-    /// Restores a block as issued, or removes it.
+    /// Builds a fix that restores a block as issued, or else removes it.
     pub(super) fn restore_or_remove(&self, block: &ClaudeBlock<'c>, removed: &str) -> Option<Fix> {
-        // A duplicate is removed; the first copy is at the right position.
+        // Remove a duplicate, because the first copy is already at the right position.
         let change = self.change_of(block).filter(|c| c.kind != ChangeKind::Duplicated);
         self.restore_fix(block, change).or_else(|| self.removal_fix(&[block], removed))
     }
 
-    /// Restores a block as issued.
+    /// Builds a fix that restores a block as issued; `None` if that is impossible.
     pub(crate) fn restore_fix(
         &self,
         block: &ClaudeBlock<'c>,
@@ -42,8 +42,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         (!edits.is_empty()).then(|| Fix::new(what, edits))
     }
 
-    /// Returns the edits that remove blocks, in request order. A message without remaining blocks
-    /// is removed too.
+    /// Builds edits that remove blocks, in request order. A message whose blocks are all removed is
+    /// removed too.
     pub(super) fn removal_edits(&self, blocks: &[&ClaudeBlock<'c>]) -> Vec<Edit> {
         let mut edits = Vec::new();
         for gone in blocks.chunk_by(|a, b| a.message == b.message) {
@@ -58,7 +58,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         edits
     }
 
-    /// Returns the edits that remove a message. If speakers must alternate, its neighbours are
+    /// Builds edits that remove a message. If speakers must alternate, the adjacent messages are
     /// merged.
     fn message_removal_edits(&self, index: usize) -> Vec<Edit> {
         let messages = &self.view.messages;
@@ -79,8 +79,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         edits
     }
 
-    /// Restores the thoughts of a message as issued and keeps its other blocks. Returns `None` if
-    /// the message contains blocks that the response did not.
+    /// Builds a fix that restores the thoughts of a message as issued and keeps its other blocks.
+    /// Returns `None` if the message has blocks that the response did not contain.
     pub(super) fn restore_message_fix(&self, message: usize, reply: &Reply) -> Option<Fix> {
         let message = self.view.messages.get(message)?;
         let content = message.content.filter(|content| content.is_array())?;
@@ -103,7 +103,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         is_complete.then(|| Fix::replacement(content, json::array_of(&parts), what))
     }
 
-    /// Restores one missing thought next to the remaining parts of its response.
+    /// Builds a fix that inserts a missing thought next to the remaining parts of its response.
     pub(super) fn restore_missing_fix(&self, issued: IssuedItem<'_>) -> Option<Fix> {
         let home = self.message_of_reply(issued.reply)?;
         if let Some(fix) = self.restore_message_fix(home, issued.reply) {
@@ -121,8 +121,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(Fix::new("restores the missing thinking block", [edit]))
     }
 
-    /// Returns the message with the remaining parts of a response. Ids and Seals count before
-    /// texts, because texts may repeat.
+    /// Returns the message that contains the remaining parts of a response. Matches by id or Seal
+    /// take precedence over matches by text, because texts may repeat.
     pub(super) fn message_of_reply(&self, reply: &Reply) -> Option<usize> {
         let last = |is_text: bool| {
             let is_of_reply = |block: &&ClaudeBlock<'c>| {
@@ -136,7 +136,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         last(false).or_else(|| last(true))
     }
 
-    /// Returns whether a block replays an Item.
+    /// Returns whether a block is a replay of an Item.
     pub(super) fn replays(&self, block: &ClaudeBlock<'_>, item: &Item) -> bool {
         let has_id = |id: Option<&str>| id.is_some_and(|id| block.id.is_some_and(|own| own.is(id)));
         let is_native = || {
@@ -172,7 +172,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         }
     }
 
-    /// Disables thinking for a tool loop whose thinking is lost, as the provider recommends.
+    /// Builds a fix that disables thinking for a tool loop whose thinking is lost, as the provider
+    /// recommends.
     pub(super) fn disable_thinking_fix(&self, turn: &ClaudeTurn) -> Option<Fix> {
         let thinking = self.view.settings.thinking?;
         let profile = self.case.profile();
@@ -191,7 +192,7 @@ impl<'c> Inspection<'_, 'c, '_> {
     }
 }
 
-/// Returns a `thinking` object with only its type.
+/// Returns a `thinking` object that has only the member `type`.
 pub(super) fn thinking_object(kind: &str) -> Json {
     object! { "type": kind }
 }

@@ -11,26 +11,27 @@ use crate::audit::{AuditContext, Change, Finding, Findings, Rule, Severity};
 use crate::claude;
 use crate::claude::view::{ClaudeBlock, ClaudeRequest};
 
-/// The Claude rules as a wire names them, and the wire's error formats.
+/// The Claude rules of one wire, and the wire's error formats.
 pub(crate) struct ClaudeRules {
     pub(crate) wire: Wire,
-    /// All rules of the wire. A Claude rule has the same name on every wire: its id after the `/`.
+    /// All rules of the wire. The id of a Claude rule has the same suffix after the `/` on every
+    /// wire.
     pub(crate) rules: &'static LazyLock<Vec<&'static Rule>>,
-    /// The text that the provider puts before the model's error.
+    /// The text that the provider prepends to the model's error.
     pub(crate) error_prefix: &'static str,
-    /// Returns the error for calls of a message without results.
+    /// Returns the error for a message whose tool calls have no results.
     pub(crate) unanswered: fn(usize, &str) -> String,
     /// Returns the error for a result without a call.
     pub(crate) unasked: fn(&ClaudeBlock<'_>, &str) -> String,
-    /// Returns when the model rejects a forced tool choice.
+    /// Returns the condition under which the model rejects a forced tool choice.
     pub(crate) forced_tools: fn(&Profile) -> ForcedTools,
-    /// Returns an unforced tool choice.
+    /// Returns the tool choice that replaces a forced choice.
     pub(crate) free_choice: fn(Node<'_>) -> Json,
-    /// Converts a block of a response to its form in a request.
+    /// Converts a response block to its form in a request.
     pub(crate) project: fn(&Json) -> Json,
 }
 
-/// One request and the findings so far.
+/// The inspection of one request, with the findings so far.
 pub(crate) struct Inspection<'a, 'c, 'f> {
     pub(crate) view: &'a ClaudeRequest<'c>,
     pub(crate) book: &'a ClaudeRules,
@@ -38,9 +39,9 @@ pub(crate) struct Inspection<'a, 'c, 'f> {
     findings: &'a mut Findings<'f>,
     /// Start offsets of the blocks that already have a finding.
     judged: HashSet<usize>,
-    /// Start offsets of the blocks that are rejected.
+    /// Start offsets of the blocks that the provider rejects.
     refused: BTreeSet<usize>,
-    /// Changes of issued parts, by the start offset of the part.
+    /// The changes of replayed parts, by the part's start offset.
     changes: HashMap<usize, &'c Change<'c>>,
 }
 
@@ -78,7 +79,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         }
     }
 
-    /// Creates a finding of the Claude rule with this name; `None` if the wire has no such rule.
+    /// Creates a finding under the Claude rule with this name; `None` if the wire has no such rule.
     pub(super) fn finding(
         &self,
         rule: &str,
@@ -90,7 +91,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         Some(Finding::in_range(rule, place, message))
     }
 
-    /// Creates a finding with the model's error text as the provider returns it.
+    /// Creates a finding with the expected provider error.
     pub(super) fn rejection(
         &self,
         rule: &str,
@@ -102,7 +103,7 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         Some(finding.with_provider_error(self.provider_error(error)))
     }
 
-    /// Reports a finding for a block, if there is one.
+    /// Reports a finding for a block and marks the block as checked. Does nothing for `None`.
     pub(crate) fn report(&mut self, block: &ClaudeBlock<'c>, finding: impl Into<Option<Finding>>) {
         let Some(finding) = finding.into() else { return };
         let start = block.node.range().start;
@@ -118,22 +119,21 @@ impl<'a, 'c, 'f> Inspection<'a, 'c, 'f> {
         self.findings.extend(findings);
     }
 
-    /// Returns whether a block already has a finding.
     pub(super) fn has_finding(&self, block: &ClaudeBlock<'_>) -> bool {
         self.judged.contains(&block.node.range().start)
     }
 
-    /// Returns whether a block in this range is rejected.
+    /// Returns whether the provider rejects a block in this byte range.
     pub(super) fn has_rejection_in(&self, place: &Range<usize>) -> bool {
         self.refused.range(place.clone()).next().is_some()
     }
 
-    /// Returns the change of an issued block, if known.
+    /// Returns how a replayed block differs from the issued block, if it does.
     pub(crate) fn change_of(&self, block: &ClaudeBlock<'c>) -> Option<&'c Change<'c>> {
         self.changes.get(&block.node.range().start).copied()
     }
 
-    /// Returns the model's error text as the provider returns it.
+    /// Prepends the wire's error prefix to the model's error text.
     pub(super) fn provider_error(&self, words: impl AsRef<str>) -> String {
         format!("{}{}", self.book.error_prefix, words.as_ref())
     }

@@ -1,4 +1,4 @@
-//! Checks replayed content against the content that was issued.
+//! Compares replayed content with the issued content.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::claude::blocks::invalid_seal_error;
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker};
 use crate::claude::{self, Inspection, ThinkingMode};
 
-/// 2026-08-31T00:00:00Z: accounts created since then always have their prefixes checked.
+/// 2026-08-31T00:00:00Z. The provider always checks prefixes for accounts created since then.
 const PREFIX_CHECK_START: i64 = 1_788_134_400;
 
 impl<'c> Inspection<'_, 'c, '_> {
@@ -87,7 +87,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(fix.or_else(gone)))
     }
 
-    /// Moves a block back into the message it was issued in.
+    /// Builds a fix that moves a block back into the message with the rest of its response.
     fn move_to_own_message(&self, block: &ClaudeBlock<'c>, change: &Change<'_>) -> Option<Fix> {
         let reply = change.issued?.reply;
         let is_elsewhere = |other: &&ClaudeBlock<'c>| {
@@ -100,7 +100,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(fix)
     }
 
-    /// Returns whether the rest of the response is in the same turn, which counts as one message.
+    /// Returns whether the block is in the same turn as the rest of its response. A turn counts as
+    /// one message.
     fn is_in_turn_of_reply(&self, block: &ClaudeBlock<'c>, change: &Change<'_>) -> bool {
         let (Some(issued), Some(turn)) = (change.issued, self.view.turn_of(block.message)) else {
             return false;
@@ -132,7 +133,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         };
         let is_unread = matches!(why, ElisionReason::OtherAccount | ElisionReason::OtherModel);
         if is_unread || is_claudes {
-            // The endpoints that serve Claude are reported to accept each other's signatures.
+            // Endpoints that serve Claude reportedly accept each other's signatures.
             let severity = if is_unread { Severity::Degrade } else { Severity::Note };
             let what = format!("removes the {word} block that the model cannot read");
             let fix = self.removal_fix(&[block], &what).filter(|_| is_unread);
@@ -158,7 +159,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(fix.filter(|_| is_models)))
     }
 
-    /// Other blocks carry Seals too: search results, citations, compactions.
+    /// Reports changed Seals on blocks other than thinking: search results, citations and
+    /// compactions.
     fn sealed_block_finding(
         &self,
         block: &ClaudeBlock<'c>,
@@ -174,7 +176,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             ChangeKind::SealDropped => block.kind != ClaudeBlockKind::Text,
             _ => is_text && is_compaction,
         };
-        // A Seal of another wire or account cannot be restored here.
+        // A Seal from another wire or account cannot be restored.
         let is_own = change.issued.is_some_and(|issued| self.issued_block(issued.item).is_some());
         if !is_changed || !is_own {
             return None;
@@ -197,7 +199,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         })
     }
 
-    /// Reports missing thoughts of the open tool loop. Thoughts of finished turns may be omitted.
+    /// Reports missing thoughts in the open tool loop. Thoughts in finished turns may be omitted.
     fn missing_thought_findings(&self, comparison: &'c Comparison<'c>) -> Vec<Finding> {
         let view = self.view;
         let asking = view.settings.thinking_mode();
@@ -242,10 +244,10 @@ impl<'c> Inspection<'_, 'c, '_> {
         missing.collect()
     }
 
-    /// Checks the prefix of thoughts, for models that bind thoughts to it.
+    /// Checks that prefixes are unchanged, for models that bind thoughts to their prefix.
     fn check_prefix(&mut self, comparison: &'c Comparison<'c>) {
         if let Some(changed) = &comparison.prefix {
-            // If the changed block itself is rejected, that finding is enough.
+            // If the provider rejects the changed block itself, that finding is enough.
             let is_reported =
                 changed.place.as_ref().is_some_and(|place| self.has_rejection_in(place));
             let block = self.view.block_at(changed.part.start);
@@ -311,7 +313,7 @@ impl<'c> Inspection<'_, 'c, '_> {
              `thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header.",
         );
         error.extend(sentence.into_iter().flat_map(|sentence| [" ", sentence]));
-        // Blocks that the provider drops need not be removed.
+        // Blocks that the provider drops need no removal.
         let removed = || {
             let start = block.node.range().start;
             let thinking = self.view.assistant_blocks().filter(|block| block.kind.is_thinking());
@@ -325,8 +327,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(restored.or_else(removed)))
     }
 
-    /// Returns the effect of a changed prefix: as the request specifies, else by the age of the
-    /// account.
+    /// Returns the severity of a changed prefix. The request may specify it; otherwise it depends
+    /// on the creation date of the account.
     fn mismatch_severity(&self) -> Severity {
         let word = self.view.settings.mismatch_behavior().and_then(Node::text);
         match (word.as_deref(), self.case.account_created()) {
@@ -344,7 +346,7 @@ const MISSING_BLOCK_ERROR: &str =
 const SYSTEM_CHANGED_ERROR: &str =
     "The `system` prompt differs from the one this block was created with.";
 
-/// Returns the model's error for a changed block in the latest message.
+/// Returns the model's error for a changed thinking block in the latest assistant message.
 fn modified_error(place: &str) -> String {
     format!(
         "{place}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. \
@@ -352,7 +354,7 @@ fn modified_error(place: &str) -> String {
     )
 }
 
-/// Returns the changes that are missing thoughts, with the thoughts as issued.
+/// Returns the changes that report missing thoughts, each with the issued thought.
 fn missing_thoughts<'c>(
     comparison: &'c Comparison<'c>,
 ) -> impl Iterator<Item = (&'c Change<'c>, IssuedItem<'c>)> {

@@ -1,4 +1,4 @@
-//! Checks the thinking, effort, tool choice and sampling settings.
+//! Checks the thinking, effort, tool choice and sampling settings of a request.
 
 use throughline_core::{ForcedTools, Mode, ToolChoice};
 use throughline_json::{self as json, Json, Node};
@@ -8,15 +8,15 @@ use crate::claude::fixes::thinking_object;
 use crate::claude::{self, Inspection, MIN_ANSWER_TOKENS, MIN_BUDGET, ThinkingMode};
 use crate::effort::{self, quoted_list};
 
-/// With this beta the budget covers the whole turn and may exceed `max_tokens`.
+/// The beta feature with which the budget covers the whole turn and may exceed `max_tokens`.
 const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
 
-/// The error for a temperature with a manual budget.
+/// The provider's error for a temperature together with a manual budget.
 const TEMPERATURE_WITH_BUDGET: &str = "`temperature` may only be set to 1 when thinking is enabled. Please consult our \
      documentation at https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking\
      #important-considerations-when-using-extended-thinking";
 
-/// The error for a temperature with adaptive thinking.
+/// The provider's error for a temperature together with adaptive thinking.
 const TEMPERATURE_WITH_ADAPTIVE: &str = "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode. \
      Please consult our documentation at https://platform.claude.com/docs/en/build-with-claude/extended-thinking";
 
@@ -28,7 +28,7 @@ impl Inspection<'_, '_, '_> {
         }
         self.extend(unsupported);
         self.extend(self.check_tool_choice());
-        // An unlisted model may support unlisted efforts.
+        // A model without its own profile may support other efforts.
         if !claude::is_unlisted(self.case.profile()) {
             let efforts = view.settings.efforts.iter();
             let found: Vec<_> = efforts.filter_map(|effort| self.check_effort(*effort)).collect();
@@ -39,13 +39,13 @@ impl Inspection<'_, '_, '_> {
         }
     }
 
-    /// Checks whether the model supports the requested thinking mode.
+    /// Reports a thinking mode that the model does not support.
     fn check_mode(&self) -> Option<Finding> {
         let profile = self.case.profile();
         let thinking = self.view.settings.thinking?;
         let kind = thinking.get("type")?;
         let word = kind.text().unwrap_or_default();
-        // An unknown mode may be new, so it is not reported.
+        // An unknown mode may be new, so do not report it.
         let modes = [Mode::Enabled, Mode::Adaptive, Mode::Disabled, Mode::BetweenTools];
         let mode = modes.into_iter().find(|mode| word_of(*mode) == word)?;
         if profile.modes.is_empty() || profile.supports_mode(mode) {
@@ -53,7 +53,7 @@ impl Inspection<'_, '_, '_> {
         }
         let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
         let message = format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken));
-        // The error texts for the other modes are unknown.
+        // The provider's errors for the other modes are unknown.
         let error = match mode {
             Mode::Adaptive => Some("adaptive thinking is not supported on this model".to_owned()),
             Mode::Enabled | Mode::Disabled if profile.supports_mode(Mode::Adaptive) => {
@@ -70,7 +70,7 @@ impl Inspection<'_, '_, '_> {
         Some(finding.with_auto_fix(self.nearest_mode_fix(thinking, mode)))
     }
 
-    /// Returns a fix that selects the nearest supported mode.
+    /// Builds a fix that selects the nearest supported mode.
     fn nearest_mode_fix(&self, thinking: Node<'_>, mode: Mode) -> Fix {
         let profile = self.case.profile();
         let takes = |mode: Mode| profile.supports_mode(mode);
@@ -100,7 +100,7 @@ impl Inspection<'_, '_, '_> {
         }
     }
 
-    /// Checks modes that are supported only up to some effort.
+    /// Reports an effort that is too high for the thinking mode.
     fn check_effort_for_mode(&self, mode: Mode) -> Option<Finding> {
         let note = match mode {
             Mode::Disabled => "disabled-up-to",
@@ -260,7 +260,8 @@ fn word_of(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns whether a value is 1, the default of the sampling settings that have one.
+/// Returns whether a value is 1, the default of `temperature` and `top_p`. Values that are not
+/// numbers count as 1.
 fn is_one(value: Node<'_>) -> bool {
     let number = value.number().and_then(|number| number.parse::<f64>().ok());
     number.is_none_or(|number| (number - 1.0).abs() < 1e-9)

@@ -1,4 +1,4 @@
-//! Checks that each tool call is answered in the next message and each result has a call.
+//! Checks that the next message answers each tool call, and that each result has a call.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
-    /// Returns the calls, and the thinking in their messages if nothing else would be left there.
+    /// Returns the calls to remove. Thinking in the same message is added if nothing else would
+    /// remain there.
     fn with_orphaned_thinking(&self, calls: &[&'a ClaudeBlock<'c>]) -> Vec<&'a ClaudeBlock<'c>> {
         let mut gone = Vec::new();
         for here in calls.chunk_by(|one, next| one.message == next.message) {
@@ -78,7 +79,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
-    /// Returns the blocks of one kind in a turn whose ids no block of another turn has.
+    /// Returns the blocks of `kind` in a turn that have no partner with the same id in the partner
+    /// turn.
     fn unpaired(
         &self,
         (turn, kind): (&ClaudeTurn, ClaudeBlockKind),

@@ -1,11 +1,11 @@
-//! A request to a Claude model as the rules see it: messages of blocks, and settings. It is built
-//! in one pass and stores only positions.
+//! Preprocesses a request to a Claude model for the rules: messages, blocks and settings. The view
+//! is built in one pass and borrows from the request.
 
 use throughline_json::Node;
 
 use crate::claude::ThinkingMode;
 
-/// A request on any wire.
+/// A request to a Claude model, independent of the wire.
 pub(crate) struct ClaudeRequest<'c> {
     pub(crate) messages: Vec<ClaudeMessage<'c>>,
     pub(crate) turns: Vec<ClaudeTurn>,
@@ -21,7 +21,7 @@ pub(crate) struct ClaudeRequest<'c> {
 pub(crate) enum ClaudeSpeaker {
     User,
     Assistant,
-    /// A system remark between messages, which does not end a turn.
+    /// A system message between other messages, which does not end a turn.
     System,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ClaudeMessage<'c> {
     pub(crate) blocks: Vec<ClaudeBlock<'c>>,
 }
 
-/// The type of a block, as far as the rules distinguish it.
+/// The type of a block, as far as the rules distinguish types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaudeBlockKind {
     Text,
@@ -47,7 +47,6 @@ pub(crate) enum ClaudeBlockKind {
 }
 
 impl ClaudeBlockKind {
-    /// Returns whether the block is reasoning.
     pub(crate) fn is_thinking(self) -> bool {
         matches!(self, Self::Thinking | Self::Redacted)
     }
@@ -58,7 +57,8 @@ impl ClaudeBlockKind {
 pub(crate) struct ClaudeBlock<'c> {
     pub(crate) node: Node<'c>,
     pub(crate) kind: ClaudeBlockKind,
-    /// The index of its message. `part` is `None` if the content is plain text.
+    /// The index of the message that contains the block. `part` is `None` if the content is a plain
+    /// string.
     pub(crate) message: usize,
     pub(crate) part: Option<usize>,
     pub(crate) text: Option<Node<'c>>,
@@ -69,7 +69,7 @@ pub(crate) struct ClaudeBlock<'c> {
 }
 
 impl<'c> ClaudeBlock<'c> {
-    /// Creates a block without content.
+    /// Creates a block without text, Seal and id.
     pub(crate) fn new(
         node: Node<'c>,
         kind: ClaudeBlockKind,
@@ -103,43 +103,42 @@ impl<'c> ClaudeBlock<'c> {
     }
 }
 
-/// Messages of one speaker that count as one.
+/// Consecutive messages by one speaker that count as one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaudeTurn {
     pub(crate) speaker: ClaudeSpeaker,
     pub(crate) messages: std::ops::Range<usize>,
 }
 
-/// The settings of a request.
+/// The settings that the rules check, as nodes of the request.
 #[derive(Default)]
 pub(crate) struct ClaudeSettings<'c> {
     pub(crate) thinking: Option<Node<'c>>,
     pub(crate) output_config: Option<Node<'c>>,
-    /// The requested efforts: first that of the request, then those of single turns.
+    /// The requested efforts: the effort of the request, then the efforts of individual turns.
     pub(crate) efforts: Vec<Node<'c>>,
-    /// Sampling settings with the provider's names.
+    /// The sampling settings, by the provider's names.
     pub(crate) sampling: Vec<(&'static str, Node<'c>)>,
     pub(crate) max_tokens: Option<Node<'c>>,
     pub(crate) choice: Option<Node<'c>>,
     /// Whether `choice` forces the model to call a tool.
     pub(crate) is_forced: bool,
     pub(crate) has_tools: bool,
-    /// The requested betas; `None` if unknown.
+    /// The beta features in the request header; `None` if the headers are unknown.
     pub(crate) betas: Option<String>,
 }
 
 impl<'c> ClaudeSettings<'c> {
-    /// Returns the thinking mode of the request.
     pub(crate) fn thinking_mode(&self) -> ThinkingMode {
         ThinkingMode::from_node(self.thinking)
     }
 
-    /// Returns the setting for blocks whose prefix changed.
+    /// Returns the setting that controls how blocks with a changed prefix are treated.
     pub(crate) fn mismatch_behavior(&self) -> Option<Node<'c>> {
         self.thinking?.at("/block_binding/prefix_mismatch_behavior")
     }
 
-    /// Returns whether a beta is requested; `None` if unknown.
+    /// Returns whether a beta feature is requested; `None` if the headers are unknown.
     pub(crate) fn has_beta(&self, name: &str) -> Option<bool> {
         Some(self.betas.as_ref()?.contains(name))
     }
@@ -183,7 +182,7 @@ impl<'c> ClaudeRequest<'c> {
         own.flat_map(|message| &message.blocks)
     }
 
-    /// Returns the assistant turn whose calls are answered by the last message. It is unfinished.
+    /// Returns the assistant turn of an unfinished tool loop, whose calls the last turn answers.
     pub(crate) fn open_loop(&self) -> Option<&ClaudeTurn> {
         let [.., calls, answers] = self.turns.as_slice() else { return None };
         let is_answered = answers.speaker == ClaudeSpeaker::User

@@ -19,7 +19,7 @@ pub(super) struct ArrayFramer {
     offset: u64,
 }
 
-/// The position in the document of the next byte.
+/// The parser state: where in the document the next byte belongs.
 #[derive(Clone, Copy)]
 enum ArrayPosition {
     Start,
@@ -76,7 +76,8 @@ impl ArrayFramer {
         if matches!(self.place, ArrayPosition::End) { Ok(()) } else { Err(FrameError::Cut) }
     }
 
-    /// Reads up to the end of the element, if it has arrived, and returns the bytes after it.
+    /// Reads up to the end of the current element, if that end has arrived, and returns the
+    /// remaining bytes.
     fn read_element<'bytes>(
         &mut self,
         bytes: &'bytes [u8],
@@ -123,8 +124,8 @@ impl ArrayPosition {
     }
 }
 
-/// The scanner's state inside an element. Brackets are counted, not matched: depth costs nothing,
-/// and the codec's parser reports mismatched brackets.
+/// The scanner's state inside an element. Brackets are counted, not matched, so nesting needs no
+/// stack. The codec's parser reports mismatched brackets.
 #[derive(Default)]
 struct Scan {
     depth: u64,
@@ -134,8 +135,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Returns the length of the element's part in `bytes`, if the element ends before or inside
-    /// them.
+    /// Returns how many of `bytes` belong to the element; `None` if the element continues after
+    /// `bytes`.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)

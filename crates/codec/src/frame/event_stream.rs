@@ -1,6 +1,6 @@
 //! The binary event stream of AWS, `application/vnd.amazon.eventstream`.
 //!
-//! A message is, all numbers big-endian:
+//! A message has this layout; all numbers are big-endian:
 //!
 //! ```text
 //! total length  u32 ┐
@@ -22,11 +22,11 @@ use super::{EventNames, Frame, FrameError};
 
 const PRELUDE: usize = 12;
 const CHECKSUM: usize = 4;
-/// The limit that AWS documents for headers.
+/// The maximum total size of a message's headers, as documented by AWS.
 const MAX_HEADERS: usize = 128 * 1024;
 const FIRST_RESERVE: usize = 16 * 1024;
 
-/// The type of string headers on the wire.
+/// The type code of string headers.
 const STRING: u8 = 7;
 
 pub(super) struct EventStreamFramer {
@@ -35,7 +35,7 @@ pub(super) struct EventStreamFramer {
     message: Vec<u8>,
     /// The lengths from the prelude, once it is complete and verified.
     lengths: Option<Lengths>,
-    /// The stream offset of the message.
+    /// The stream offset of the message's first byte.
     started_at: u64,
     names: EventNames,
 }
@@ -112,19 +112,20 @@ impl EventStreamFramer {
         let (event, exception) = match headers.message_type {
             Some(b"exception") => (headers.exception_type, true),
             Some(b"error") => (headers.error_code, true),
-            // Without a message type, the header that names the message determines its kind.
+            // Without a message type, the presence of `:exception-type` determines the kind of the
+            // message.
             None if headers.exception_type.is_some() => (headers.exception_type, true),
             Some(_) | None => (headers.event_type, false),
         };
         let data = match headers.error_message {
-            // An error has no payload; its text is stored like the text of an exception.
+            // An error has no payload. Its text is returned in the form of an exception's payload.
             Some(text) if exception && payload_start == payload_end => message_object(text),
             Some(_) | None => message.slice(payload_start..payload_end),
         };
         Ok(Frame { event: event.map(|name| self.names.get(name)), data, exception })
     }
 
-    /// Compares the checksum at `end` with that of the bytes before it.
+    /// Compares the checksum at offset `end` with the checksum of the bytes before `end`.
     fn verify(&self, part: &'static str, end: usize) -> Result<(), FrameError> {
         let covered = self.message.get(..end);
         let (Some(covered), Some(expected)) = (covered, number(&self.message, end)) else {
@@ -171,7 +172,7 @@ impl<'message> Headers<'message> {
                 4 => 4,     // integer
                 5 | 8 => 8, // long, timestamp
                 9 => 16,    // UUID
-                // 6 is a byte string.
+                // Type 6 is a byte string.
                 6 | STRING => {
                     let (&length, tail) = rest.split_first_chunk().ok_or(CUT)?;
                     rest = tail;
@@ -253,7 +254,7 @@ pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {
     out.extend_from_slice(&message.finalize().to_be_bytes());
 }
 
-/// Writes a string header. A value that exceeds its length field is truncated.
+/// Writes a string header. A value that is too long for its length field is truncated.
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
     let value = value.get(..value.floor_char_boundary(usize::from(u16::MAX))).unwrap_or_default();
     let (Ok(name_length), Ok(value_length)) =

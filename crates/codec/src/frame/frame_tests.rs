@@ -7,7 +7,7 @@ use super::*;
 const FRAMINGS: [Framing; 4] =
     [Framing::Sse, Framing::JsonLines, Framing::JsonArray, Framing::EventStream];
 
-/// The frames and the result of reading a stream.
+/// The frames read from a stream, and the final result.
 type ReadResult = (Vec<Frame>, Result<(), FrameError>);
 
 fn read_chunks<'a>(mut framer: Framer, chunks: impl IntoIterator<Item = &'a [u8]>) -> ReadResult {
@@ -23,7 +23,7 @@ fn read_chunks<'a>(mut framer: Framer, chunks: impl IntoIterator<Item = &'a [u8]
     (delivered, result)
 }
 
-/// Reads the stream at once and byte by byte; both results must be equal.
+/// Reads the stream at once and byte by byte, and checks that the two results are equal.
 fn read(framing: Framing, bytes: &[u8]) -> ReadResult {
     let at_once = read_chunks(Framer::new(framing), [bytes]);
     assert_eq!(read_chunks(Framer::new(framing), bytes.chunks(1)), at_once);
@@ -307,7 +307,7 @@ fn json_array_accepts_deep_nesting() {
     );
 }
 
-/// Builds a message with valid checksums and arbitrary lengths and headers.
+/// Builds a message with valid checksums from arbitrary lengths and headers.
 fn message(total: u32, headers_length: u32, headers: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut out = [total.to_be_bytes(), headers_length.to_be_bytes()].concat();
     out.extend(crc32fast::hash(&out).to_be_bytes());
@@ -529,7 +529,8 @@ fn a_frame_of_the_limit_passes_and_one_byte_more_does_not() {
     assert_eq!(read(17), (vec![], Err(FrameError::TooLarge { limit: 17 })));
 }
 
-/// Rescanning the buffer at every chunk would read a terabyte here and never finish.
+/// If the framer rescanned its buffer at every chunk, it would read a terabyte here and never
+/// finish.
 #[test]
 fn a_frame_of_fifty_megabytes_in_small_chunks_is_read_in_linear_time() {
     let data = format!("\"{}\"", "x".repeat(50_000_000));
@@ -564,7 +565,7 @@ fn chunks<'a>(mut bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     chunks
 }
 
-/// Generates chunk sizes that make progress, including empty chunks.
+/// Generates chunk sizes that include empty chunks but always make progress.
 fn sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(0..12_usize, 1..8).prop_map(|mut sizes| {
         sizes.push(3);
@@ -572,7 +573,8 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// Generates pieces in any order: often almost a stream, sometimes a valid one.
+/// Concatenates random stream fragments. The result is usually almost a valid stream, and sometimes
+/// a valid one.
 fn soup(pieces: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     vec(select(pieces), 0..60).prop_map(|pieces| pieces.concat())
 }
@@ -636,7 +638,7 @@ fn array_soup() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(open, soup)| if open { [b"[", &soup[..]].concat() } else { soup })
 }
 
-/// Generates valid messages, of which one byte may be changed.
+/// Generates valid messages and may corrupt one byte.
 fn event_stream_soup() -> impl Strategy<Value = Vec<u8>> {
     (any_frames(), any::<prop::sample::Index>(), prop_oneof![Just(0), any::<u8>()]).prop_map(
         |(frames, at, change)| {
@@ -693,7 +695,7 @@ fn check_identity(framing: Framing, frames: &[Frame], sizes: &[usize]) {
     assert_eq!(read, (frames.to_vec(), Ok(())));
 }
 
-/// Generates limits that are often too small.
+/// Generates frame size limits that are often too small.
 fn limit() -> impl Strategy<Value = usize> {
     prop_oneof![0..40_usize, Just(1 << 20)]
 }
@@ -731,7 +733,7 @@ proptest! {
 
     #[test]
     fn sse_round_trips(frames in any_frames(), sizes in sizes()) {
-        // SSE cannot carry CR in the data or the exception mark.
+        // SSE cannot carry a CR in the data, nor the exception flag.
         let frames: Vec<_> = frames.into_iter().map(|frame| Frame {
             data: frame.data.iter().copied().filter(|&byte| byte != b'\r').collect(),
             exception: false,
@@ -779,8 +781,8 @@ proptest! {
             let mut delivered = Vec::new();
             for chunk in chunks(&bytes, &sizes) {
                 let ended = framer.push(chunk, &mut delivered).is_err();
-                // Vectors grow by doubling, and SSE has two; 64 bytes cover a prelude and minimum
-                // capacities.
+                // Vectors grow by doubling, and SSE has two. 64 bytes allow for a prelude and for
+                // minimum capacities.
                 prop_assert!(framer.buffered_capacity() <= 4 * limit + 64, "{} held", framer.buffered_capacity());
                 if ended {
                     break;

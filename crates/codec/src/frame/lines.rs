@@ -9,7 +9,7 @@ use super::{Frame, FrameError};
 
 pub(super) struct LineFramer {
     limit: usize,
-    /// The start of an incomplete line. It contains no LF, so it is never searched again.
+    /// The start of an incomplete line. It contains no LF, so later pushes search only new bytes.
     line: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl LineFramer {
     }
 }
 
-/// Returns the length of a line without the CR of its line end; `None` if the line is blank.
+/// Returns the length of a line without the CR of a CRLF line end; `None` if the line is blank.
 fn content_length(line: &[u8]) -> Option<usize> {
     if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
         return None;

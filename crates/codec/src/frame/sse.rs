@@ -15,12 +15,12 @@ pub(super) struct SseFramer {
     line: Vec<u8>,
     /// Whether this is the first line, the only one that may start with a byte order mark.
     first_line: bool,
-    /// Whether the last byte was a CR, which ended a line; a LF after it belongs to the same line
-    /// end.
+    /// Whether the last byte was a CR that ended a line. A LF directly after it is part of the same
+    /// line end.
     after_cr: bool,
     event: Option<Arc<str>>,
-    /// The joined `data` lines. `Some` even if empty, because one empty `data` line makes an event
-    /// and no `data` line does not.
+    /// The joined `data` lines; `None` if the event has no `data` line and is not dispatched. An
+    /// empty `data` line does make an event.
     data: Option<Vec<u8>>,
     names: EventNames,
 }
@@ -66,9 +66,8 @@ impl SseFramer {
         let line = self.without_byte_order_mark(&line);
         if !line.is_empty() {
             match field(line) {
-                // An incomplete field name, or an incomplete event name that would replace a
-                // complete one. It is an error if there is data it belongs to, or if it began a
-                // `data` line.
+                // The stream ended inside a field name or an event name. This is an error if the
+                // event has data, or if the fragment may be the start of a `data` line.
                 (b"event", _) | (_, None) => {
                     if self.data.is_some() || b"data".starts_with(line) {
                         return Err(FrameError::Cut);
@@ -107,8 +106,8 @@ impl SseFramer {
                 }
             },
             b"event" => self.event = (!value.is_empty()).then(|| self.names.get(value)),
-            // Comments have an empty name. Responses are never reconnected, so `id` and `retry`
-            // have no use, and the standard ignores all other fields.
+            // Comments have an empty name. Responses are never resumed, so `id` and `retry` have no
+            // effect. The standard ignores all other fields.
             _ => {}
         }
     }
@@ -148,7 +147,7 @@ pub(super) fn write(frame: &Frame, out: &mut Vec<u8>) {
     out.reserve(frame.data.len() + frame.event.as_ref().map_or(0, |event| event.len()) + 24);
     if let Some(event) = &frame.event {
         out.extend_from_slice(b"event: ");
-        // Replace line ends, so that a name cannot inject fields.
+        // Replace line ends, so that an event name cannot inject fields.
         let line_end_to_space = |byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
         out.extend(event.bytes().map(line_end_to_space));
         out.push(b'\n');

@@ -1,5 +1,5 @@
-//! Assembles arguments that arrive in pieces: each piece has a path and a value or part of a
-//! string.
+//! Assembles function arguments that arrive in pieces. Each piece has a path, and a value or part
+//! of a string.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use throughline_json::{self as json, Json, Name, Node};
 
 use crate::gemini::wire::get;
 
-/// Limits for path depth and for gaps beyond the end of a list. Real arguments stay far below; the
-/// limits bound the memory that a broken stream can use.
+/// Maximum path depth, and maximum gap beyond the end of a list. Real arguments stay far below
+/// these limits, which bound the memory that a broken stream can use.
 const DEEPEST: usize = 256;
 const MAX_GAP: usize = 64;
 
@@ -19,7 +19,8 @@ pub(super) struct PartialArguments {
     values: Vec<ArgumentValue>,
 }
 
-/// A value. Containers hold indexes into [`PartialArguments::values`], so nesting uses no stack.
+/// A partial value. Containers store indexes into [`PartialArguments::values`], so nesting does not
+/// cause recursion.
 #[derive(Debug)]
 enum ArgumentValue {
     Whole(Json),
@@ -28,7 +29,7 @@ enum ArgumentValue {
     List(Vec<usize>),
 }
 
-/// The members of an object, in order and by name.
+/// The members of an object, both in order and by name.
 #[derive(Debug, Default)]
 struct ArgumentMembers {
     ordered: Vec<(Name, usize)>,
@@ -51,12 +52,12 @@ enum ArgumentPathStep<'p> {
 }
 
 impl PartialArguments {
-    /// Starts with the given members.
+    /// Starts with the members of a complete `args` object, if any.
     pub(super) fn from_members(args: Option<Node<'_>>) -> Self {
         let (mut members, mut values) = (ArgumentMembers::default(), Vec::new());
         for (key, value) in args.into_iter().flat_map(Node::members) {
             values.push(ArgumentValue::Whole(value.json()));
-            // The object itself is the first value.
+            // The object itself becomes value 0.
             members.put(&key.text().unwrap_or_default(), values.len());
         }
         values.insert(0, ArgumentValue::Object(members));
@@ -87,7 +88,7 @@ impl PartialArguments {
         self.values.len() - 1
     }
 
-    /// Returns the index of the value at a path, and creates missing values.
+    /// Returns the index of the value at a path. Missing values are created.
     fn value_index(&mut self, steps: &[ArgumentPathStep<'_>]) -> Option<usize> {
         if self.values.is_empty() {
             self.push(ArgumentValue::Object(ArgumentMembers::default()));
@@ -136,7 +137,7 @@ impl PartialArguments {
         (0..missing).map(|_| self.push(ArgumentValue::Whole(Json::null()))).last()
     }
 
-    /// Returns the arguments as one object, with the members in order of arrival.
+    /// Returns the arguments as one object, with members in order of arrival.
     pub(super) fn json(&self) -> Json {
         enum Task<'v> {
             Value(usize),
@@ -187,7 +188,7 @@ impl PartialArguments {
     }
 }
 
-/// Reads the value of a piece. For `nullValue` only the presence counts, because its value is an
+/// Reads the value of a piece. Only the presence of `nullValue` matters, because its value is an
 /// enum name.
 fn value_of(piece: Node<'_>) -> Option<Json> {
     let simple = ["stringValue", "numberValue", "boolValue"];
@@ -224,7 +225,7 @@ fn parse_path(path: &str) -> Option<Vec<ArgumentPathStep<'_>>> {
     Some(steps)
 }
 
-/// Parses a quoted name; returns it with the text after the closing quote.
+/// Parses a quoted name and returns it with the text after the closing quote.
 fn parse_quoted_name(text: &str, quote: char) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut chars = text.char_indices();

@@ -1,8 +1,7 @@
-//! Requirements of `generateContent`: predicates that the encoder uses, and the rules that audit a
-//! request.
+//! Requirements of `generateContent`: predicates for the encoder, and rules for audits.
 //!
-//! `rules.rs` declares the rules. `view.rs` parses the request once. The other modules check their
-//! own rules: signatures, calls and responses, and thinking settings.
+//! `rules.rs` declares the rules, and `view.rs` parses the request once. The other modules check
+//! signatures, calls and responses, and thinking settings.
 
 mod function_responses;
 mod rules;
@@ -17,7 +16,7 @@ pub(super) use crate::gemini::contract::rules::RULES;
 use crate::gemini::contract::view::GeminiRequest;
 use crate::{AuditContext, Findings};
 
-/// Reports everything in a request that the provider would reject.
+/// Reports violations of the Gemini rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = GeminiRequest::new(case);
     view.check_signatures(findings);
@@ -28,7 +27,7 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
 /// Returns the stand-in for a call that the model rejects without a signature: "Function call is
 /// missing a `thought_signature` in functionCall parts."
 ///
-/// Parts that were already sent to this model stay unchanged.
+/// Parts that were already sent to this model without a signature stay unchanged.
 pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
     let is_as_sent = call.native_on(&Wire::GEMINI).is_some_and(|n| n.side == Direction::Request)
         && call.origin.as_ref().is_some_and(|origin| {
@@ -37,7 +36,8 @@ pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
     target.profile.stand_in.as_deref().filter(|_| !is_as_sent)
 }
 
-/// Returns the nearest budget that the model accepts: "The thinking budget (52428) is invalid."
+/// Returns the nearest budget that the model accepts. Others are rejected: "The thinking budget
+/// (52428) is invalid."
 pub(super) fn nearest_budget(wanted: u64, budget: Option<&TokenBudget>) -> u64 {
     match budget {
         Some(budget) if wanted == 0 && budget.zero => 0,
@@ -46,7 +46,8 @@ pub(super) fn nearest_budget(wanted: u64, budget: Option<&TokenBudget>) -> u64 {
     }
 }
 
-/// Returns whether a function response may contain media; before Gemini 3 media are separate parts.
+/// Returns whether a function response may contain media. Before Gemini 3, media are separate
+/// parts.
 pub(super) fn supports_media_in_responses(profile: &Profile) -> bool {
     !profile.levels.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Tests of what the rules flag and what they accept.
+//! Tests which requests the Gemini rules flag and which they accept.
 
 use crate::Severity::{Degrade, Note, Refuse};
 use crate::rule_checks::{audit_body, check_examples, prior, request, target, violated_rules};
@@ -9,7 +9,8 @@ const ANSWERED: &str = r#"{"candidates":[{"content":{"role":"model","parts":[
     {"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"Eu+KAc/xzXzr"}
 ]},"finishReason":"STOP"}],"responseId":"r1"}"#;
 
-/// Builds a conversation whose call has these additional members.
+/// Builds a conversation with a function call. `signature` holds additional members of the call's
+/// part.
 fn continued(signature: &str) -> String {
     format!(
         r#"{{"contents":[{{"role":"user","parts":[{{"text":"Weather in Paris?"}}]}},
@@ -18,7 +19,7 @@ fn continued(signature: &str) -> String {
     )
 }
 
-/// Returns the findings for a request to that model after these exchanges.
+/// Returns the findings for a request to `model` after the earlier exchanges in `documents`.
 fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
     let to = target("gemini", model);
     violated_rules(&audit_body(&Gemini, &to, &prior(&Gemini, &to, documents), body))

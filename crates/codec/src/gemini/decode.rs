@@ -18,7 +18,7 @@ use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
 
-/// Members that fields of the Call represent.
+/// The request members that fields of the Call represent, besides the settings.
 const KNOWN: &[&str] = &["contents", "systemInstruction", "tools"];
 
 /// Decodes a request whose parsed body is `tree`.
@@ -47,7 +47,7 @@ pub(super) fn decode_request(
         call.items.extend(reader.message_items(index, role, content, parts, read_part));
     }
     if let Some(system) = wire::present(root, "systemInstruction") {
-        // Some endpoints also accept a bare string.
+        // Some endpoints also accept a plain string.
         let parts = if system.is_string() { Some(system) } else { list_of_parts(system) };
         let items = reader.message_items(0, Role::System, system, parts, read_part);
         call.system = number_system_items(items);
@@ -60,7 +60,7 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that no field of the Call represents. If a name is repeated, the last value
+/// Collects the members that no field of the Call represents. If a name is repeated, its last value
 /// counts.
 fn request_extras(root: Node<'_>) -> Vec<Extra> {
     let is_known = |key: &str| KNOWN.iter().any(|known| wire::is_spelled(key, known));
@@ -104,12 +104,11 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     Ok(Reply { id, items, stop, usage, origin, extras })
 }
 
-/// Returns whether any Item calls a tool.
 pub(super) fn has_calls(items: &[Item]) -> bool {
     items.iter().any(|item| matches!(item.body, Body::Call(_)))
 }
 
-/// Returns the candidates without the parts of the first one, which become Items.
+/// Returns the candidates without the parts of the first candidate, because those become Items.
 fn without_parts(candidates: Node<'_>) -> Json {
     json::array(|a| {
         for (index, candidate) in candidates.elements().enumerate() {
@@ -124,7 +123,7 @@ fn without_parts(candidates: Node<'_>) -> Json {
     })
 }
 
-/// Reads a provider's error, which may be wrapped in a list.
+/// Reads a provider's error body, which may be wrapped in an array.
 pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Option<Failure> {
     let root = if root.is_array() { root.elements().next()? } else { root };
     let error = wire::present(root, "error")?;
@@ -188,7 +187,8 @@ fn read_body(
 fn read_call(reader: &mut ItemReader<'_>, place: ItemPosition, call: Node<'_>) -> ToolCall {
     let wire_id = call.name_of("id").filter(|id| !id.is_empty());
     let name = call.name_of("name").unwrap_or_default();
-    // Places in a reply start at 0, so calls without an id get one derived from the reply id.
+    // Positions start at 0 in every reply, so calls without an id get an id derived from the reply
+    // id.
     let made = (reader.side == Direction::Response).then(|| reader.id_at(place).0);
     let id = reader.calls.open(wire_id.as_ref().or(made.as_ref()), &name, place);
     let args = call.get("args").filter(|args| !args.is_null());
@@ -199,7 +199,7 @@ fn read_call(reader: &mut ItemReader<'_>, place: ItemPosition, call: Node<'_>) -
 fn read_function_response(reader: &mut ItemReader<'_>, answer: Node<'_>) -> ToolResult {
     let wire_id = answer.name_of("id").filter(|id| !id.is_empty());
     let name = answer.name_of("name");
-    // Some clients give ids to responses but not to calls.
+    // Some clients set ids on responses but not on calls.
     let known = wire_id.as_deref().filter(|id| name.is_none() || reader.calls.has_id(id));
     let call = reader.calls.answer(known, name.as_deref());
     let (outcome, mut parts) = match answer.get("response") {
@@ -217,8 +217,8 @@ fn read_function_response(reader: &mut ItemReader<'_>, answer: Node<'_>) -> Tool
     ToolResult { call, wire_id, name, outcome, parts }
 }
 
-/// Reads a tool's output. The wire documents `output` and `error`, and clients also send `result`;
-/// any other object is the output itself.
+/// Reads a tool's output. The wire documents the members `output` and `error`, and clients also
+/// send `result`. Any other object is the output itself.
 fn tool_output(response: Node<'_>) -> (Outcome, Vec<Part>) {
     let mut members = response.members();
     let only = members.next().filter(|_| members.next().is_none());
@@ -247,7 +247,7 @@ fn inline(content: Node<'_>) -> Option<Media> {
 
 fn file(content: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let uri = wire::name_of(content, "fileUri")?;
-    // Uploaded files and buckets are readable only by Google; all other URIs are public.
+    // Only Google can read uploaded files and storage buckets; all other URIs are public.
     let is_kept = uri.starts_with("gs://") || uri.contains("generativelanguage.googleapis.com/");
     let owner = is_kept.then(|| Arc::clone(origin));
     Some(Media::Remote { mime: wire::name_of(content, "mimeType"), uri, owner })

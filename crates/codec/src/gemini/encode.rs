@@ -52,7 +52,7 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     encoded
 }
 
-/// Drops references to content cached at another endpoint.
+/// Drops a reference to content that is cached at another endpoint.
 fn drop_foreign_cached_content(draft: &mut Draft<'_>) {
     let key = source_spelling(draft, ["cachedContent", "cached_content"]);
     if draft.has_other_endpoint() && draft.source_value(key).is_some_and(|was| was != Json::null())
@@ -62,7 +62,7 @@ fn drop_foreign_cached_content(draft: &mut Draft<'_>) {
     }
 }
 
-/// Returns the spelling that the source uses, or camelCase.
+/// Returns the spelling of a name that the source uses; camelCase by default.
 fn source_spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'static str {
     let has = |key: &str| {
         draft.source().is_some_and(|s| s.members.iter().any(|(name, _)| **name == *key))
@@ -70,11 +70,11 @@ fn source_spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'st
     if has(snake) && !has(camel) { snake } else { camel }
 }
 
-/// How a call was sent, so that its response can match.
+/// The name and id with which a call was sent. Its response must use the same values.
 struct SentCall {
     name: Name,
     id: Option<Name>,
-    /// Number of calls sent before this one.
+    /// The number of calls sent before this call.
     turn: usize,
     /// Whether the call was sent with a generated id.
     is_renamed: bool,
@@ -155,7 +155,7 @@ impl<'c> GeminiWriter<'c> {
             others.extend(parts);
             draft.fates.push(fate);
         }
-        // Responses come first, in the order of their calls, because they must directly follow the
+        // Function responses come first, in call order, because they must directly follow the
         // calls.
         answers.sort_by_key(|(turn, _)| *turn);
         let parts: Vec<Json> =
@@ -164,7 +164,7 @@ impl<'c> GeminiWriter<'c> {
         (!parts.is_empty()).then(|| in_envelope(&group.items, &json::array_of(&parts), Some(role)))
     }
 
-    /// Returns the source content of these Items if it can be sent unchanged.
+    /// Returns the source `content` object of these Items if it can be sent unchanged.
     fn verbatim_content(&self, items: &[&'c Item], prefix: Option<&Digest>) -> Option<Json> {
         let envelope = draft::intact_envelope(items, &WIRE)?;
         let target = &self.call.target;
@@ -178,7 +178,8 @@ impl<'c> GeminiWriter<'c> {
         is_as_it_was.then(|| envelope.json.clone())
     }
 
-    /// Returns the first call of a step that lacks a required signature, with its stand-in.
+    /// Returns the first call of a step if it lacks a required signature, with the stand-in to
+    /// send.
     fn unsigned_step(
         &self,
         items: &[&'c Item],
@@ -209,7 +210,7 @@ impl<'c> GeminiWriter<'c> {
         self.sent.insert(call.id.clone(), SentCall { name, id, turn, is_renamed });
     }
 
-    /// Encodes one Item as parts, and returns its Fate.
+    /// Encodes one Item as zero or more parts and returns its Fate.
     fn part(
         &mut self,
         draft: &mut Draft<'_>,
@@ -262,7 +263,7 @@ impl<'c> GeminiWriter<'c> {
         }
     }
 
-    /// Encodes a part that came from this wire. It keeps its signature only if the target may
+    /// Encodes a part that came from this wire. The signature is kept only if the target may
     /// receive it.
     fn native_part(
         &mut self,
@@ -285,7 +286,8 @@ impl<'c> GeminiWriter<'c> {
         let is_bare_reply = seals.is_empty() && native.side == Direction::Response;
         let why = match &item.body {
             Body::Thought(thought) if !thought.whole => Some(ElisionReason::Cut),
-            // The provider cannot continue from a step of its own whose signature it cannot read.
+            // The provider cannot continue from one of its own steps if it cannot read the step's
+            // signature.
             Body::Thought(_) | Body::Hosted(_) | Body::Unknown if refusal.is_some() => refusal,
             Body::Thought(_) if is_foreign_thought(item, target) => Some(ElisionReason::Foreign),
             Body::Thought(_) if is_bare_reply => Some(ElisionReason::Unsigned),
@@ -314,17 +316,18 @@ impl<'c> GeminiWriter<'c> {
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
-    /// Returns the id under which the answered call was sent, if the Item has a different one.
+    /// Returns the generated id under which the answered call was sent, if the result has another
+    /// id.
     fn renamed_call_id(&self, item: &Item) -> Option<&Name> {
         let Body::Result(result) = &item.body else { return None };
         let sent = self.sent.get(&result.call).filter(|sent| sent.is_renamed)?;
         sent.id.as_ref().filter(|id| result.wire_id.as_ref() != Some(*id))
     }
 
-    /// Encodes a tool result, followed by the media that a response cannot contain.
+    /// Encodes a tool result, followed by media that a function response cannot contain.
     fn response_parts(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Vec<Json> {
         let sent = self.sent.get(&result.call);
-        // A result without a call keeps the id that its call would have.
+        // A result without a call gets the id that its call would have been sent with.
         let stray = self.ids.result_id(&result.call);
         let id = match sent {
             Some(sent) => sent.id.as_ref(),
@@ -358,7 +361,7 @@ impl<'c> GeminiWriter<'c> {
     }
 }
 
-/// Places the parts in their source content, or in a new one.
+/// Puts the parts into their source `content` object, or into a new one.
 fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     let envelope = items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
     match envelope.filter(|envelope| envelope.json.bytes().first() == Some(&b'{')) {

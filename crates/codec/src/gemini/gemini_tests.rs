@@ -1,4 +1,4 @@
-//! Tests of the Gemini codec's guarantees.
+//! Tests the guarantees of the Gemini codec.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn request(path: &str, body: &str) -> Request {
     Request { path: path.into(), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
-/// Decodes a request to `to` with these contents.
+/// Decodes a request to `to` with the given `contents`.
 fn call_of(to: &Target, contents: &str) -> Call {
     let path = format!("/v1beta/models/{}:generateContent", to.model());
     let body = format!(r#"{{"contents":{contents}}}"#);
@@ -57,7 +57,7 @@ fn body_of(call: &Call) -> String {
     String::from_utf8(Gemini.encode(call).unwrap().request.body.to_vec()).unwrap()
 }
 
-/// Returns one member of the encoded request.
+/// Returns one value of the encoded request.
 fn member(call: &Call, pointer: &str) -> Option<String> {
     let tree = Tree::parse(body_of(call)).unwrap();
     tree.root().at(pointer).map(|node| node.json().as_str().to_owned())
@@ -97,7 +97,7 @@ fn answer(call: &str, outcome: Outcome, parts: Vec<Part>) -> Body {
     Body::Result(ToolResult { call, wire_id: None, name: None, outcome, parts })
 }
 
-/// Builds an Item from Anthropic's wire.
+/// Builds an Item that was decoded from Anthropic's wire.
 fn foreign(id: &str, place: ItemPosition, body: Body, part: &str) -> Item {
     let mut item = Item::new(id, place, Role::Assistant, body);
     item.native = Some(NativePart::new(Wire::ANTHROPIC_MESSAGES, Direction::Response, json(part)));
@@ -366,7 +366,7 @@ fn unsigned_step_of_older_model_gets_a_stand_in_for_gemini_3() {
     call.target = gemini_3();
     let expected = r#"[{"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}]}]"#;
     assert_eq!(contents(&call), expected);
-    // A request that was written for Gemini 3 stays unchanged.
+    // A request that was already sent to Gemini 3 stays unchanged.
     assert_eq!(contents(&call_of(&gemini_3(), contents_25)), contents_25);
 }
 
@@ -411,7 +411,7 @@ fn foreign_calls_and_results_are_translated() {
     assert_eq!(fates(&call), expected);
     let message = "cache markers cannot be translated to another wire; they were omitted";
     assert_eq!(warnings(&call), [("cache_control".to_owned(), message.to_owned())]);
-    // Gemini 2.5 requires no signature.
+    // Gemini 2.5 does not require signatures.
     call.target = gemini_25();
     assert!(!contents(&call).contains("thoughtSignature"));
 }

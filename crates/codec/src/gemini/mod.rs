@@ -5,16 +5,17 @@
 //! - Any part may have a `thoughtSignature`: a call, a text, code, a provider-run tool step, or an
 //!   empty text that ends a stream. The signature is sent back on the same part. A signed part is
 //!   never joined with another part.
-//! - Of parallel calls only the first is signed; the others stay unsigned.
+//! - Only the first of several parallel calls is signed; the others stay unsigned.
 //! - Gemini 3 rejects a model step whose first call is unsigned. History from other providers has
-//!   no signature, so that call gets Google's documented stand-in. The choice of calls depends only
-//!   on earlier content.
+//!   no signature, so the first call gets Google's documented stand-in. Which calls get the
+//!   stand-in depends only on earlier content.
 //! - Parts with `thought: true` are summaries for display. Unsigned summaries are not sent back:
 //!   the signatures hold what the model needs, and the summaries would cost input tokens.
-//! - Names may be in camelCase or `snake_case` at every level. Both are accepted and preserved.
+//! - Names may be in camelCase or `snake_case` at every level. Both spellings are accepted and
+//!   preserved.
 //! - Calls often have no id; their responses are then matched by name, in order.
-//! - A stream is server-sent events, or one JSON array without `alt=sse`. It has no end marker: it
-//!   is complete when a `finishReason` arrived. Arguments may arrive in pieces, in `partialArgs`.
+//! - A stream uses server-sent events, or a JSON array without `alt=sse`. It has no end marker and
+//!   is complete once a `finishReason` arrived. Arguments may arrive in pieces, in `partialArgs`.
 
 mod arguments;
 mod contract;

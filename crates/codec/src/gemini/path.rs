@@ -1,10 +1,10 @@
-//! Request paths, which contain the model and whether the response is streamed.
+//! Request paths, which contain the model and select streaming.
 
 use throughline_core::Target;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GeminiPath<'p> {
-    /// Everything before the model: `/v1beta/models/`, or the longer form of Vertex.
+    /// The path before the model: `/v1beta/models/`, or Vertex's longer form.
     lead: &'p str,
     pub(super) model: &'p str,
     /// The method, such as `generateContent`.
@@ -31,7 +31,7 @@ impl<'p> GeminiPath<'p> {
         self.method == "streamGenerateContent"
     }
 
-    /// Returns the path for another model or stream mode, otherwise unchanged.
+    /// Returns this path with the target's model and the given stream mode.
     pub(super) fn for_target(&self, target: &Target, stream: bool) -> String {
         let model = bare_model(target.model());
         let Self { lead, query, .. } = self;
@@ -47,10 +47,10 @@ impl<'p> GeminiPath<'p> {
     }
 }
 
-/// Returns the path of a request to `target` that has no source path.
+/// Returns the path of a request that has no source path.
 pub(super) fn default_path(target: &Target, stream: bool) -> String {
-    // In express mode Vertex derives the project from the key; other project paths are part of the
-    // endpoint's base URL.
+    // Vertex in express mode derives the project from the API key. Any other project path is part
+    // of the endpoint's base URL.
     let is_vertex = target.provider.base_url.contains("aiplatform");
     let lead = if is_vertex { "/v1beta1/publishers/google/models/" } else { "/v1beta/models/" };
     let query = query_suffix(stream.then_some("alt=sse"));

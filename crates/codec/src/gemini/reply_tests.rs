@@ -1,4 +1,4 @@
-//! Tests of decoding and encoding whole and streamed responses.
+//! Tests decoding and encoding of whole and streamed responses.
 
 use bytes::Bytes;
 use throughline_core::{Body, Event, Item, ItemPosition, Reply, StopReason, Target, Usage};
@@ -213,7 +213,7 @@ fn truncated_stream_keeps_text_and_loses_seals() {
     let native = |item: &Item| item.native.as_ref().map(|native| native.json.as_str().to_owned());
     let natives: Vec<_> = reply.items.iter().map(native).collect();
     let said = |text: &str| Some(text.to_owned());
-    // Sealed parts keep their text but not their signed JSON.
+    // Sealed parts of a truncated reply keep their text but not their signed JSON.
     assert_eq!(
         natives,
         [said(r#"{"text":"hm","thought":true}"#), None, said(r#"{"text":"half"}"#)]
@@ -287,7 +287,7 @@ fn last_chunk_has_the_last_part_and_the_finish_reason() {
     assert_eq!(String::from_utf8(bytes).unwrap(), expected);
 }
 
-/// Returns the kind and text of each part as a client of a wire reads it.
+/// Returns the kind and text of each part, as a client sees them.
 fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     let block = |item: &Item| {
         let kind = match &item.body {
@@ -301,12 +301,12 @@ fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     items.iter().map(block).collect()
 }
 
-/// Returns whether clients of the wire see the parts of a response separately.
+/// Returns whether clients of the wire see the parts of a response as separate blocks.
 fn has_blocks(codec: &dyn Codec) -> bool {
     matches!(codec.wire().as_str(), "anthropic-messages" | "openai-responses")
 }
 
-/// Returns the blocks of a response as a client of that wire reads it, whole and streamed.
+/// Returns the blocks that a client of the wire sees, whole and streamed.
 fn blocks_on(
     codec: &dyn Codec,
     reply: &Reply,
@@ -354,7 +354,7 @@ fn empty_signed_text_is_no_block_in_other_dialects() {
     assert_eq!(blocks(&reply.items).len(), 3, "Gemini's own clients get the part");
 }
 
-/// Tests that a client of another dialect sees the same blocks whole and streamed, for every
+/// Tests that clients of other wires see the same blocks in whole and streamed responses, for every
 /// sequence of Gemini parts.
 #[test]
 fn whole_and_streamed_replies_show_the_same_blocks() {

@@ -1,4 +1,4 @@
-//! Tests of the conversion between the settings of a Call and a Gemini request.
+//! Tests the conversion between Call settings and Gemini requests.
 
 use throughline_core::{
     Call, Direction, NativePart, NativeReasoning, OutputFormat, Settings, Target, Tool, ToolChoice,

@@ -2,7 +2,7 @@
 //!
 //! Each chunk holds whole parts, but a text may continue in the next chunk. The first part of a
 //! chunk joins the last part of the previous chunk if both are bare texts of the same kind. Parts
-//! of one chunk are never joined, and neither are parts with a signature or any other member.
+//! of the same chunk are never joined. Neither are parts with a signature or any other member.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub(super) struct GeminiDecoder {
     open: Option<GeminiOpenPart>,
     reason: Option<Name>,
     blocked: Option<Name>,
-    /// The members of `usageMetadata`.
+    /// The latest value of each `usageMetadata` member.
     counts: Vec<(Name, Json)>,
-    /// The members of the candidate.
+    /// The latest value of each member of the candidate.
     candidate: Vec<(Name, Json)>,
 }
 
-/// A part that may continue.
+/// A part that the next chunk may continue.
 enum GeminiOpenPart {
     Text(GeminiOpenText),
     Call(GeminiOpenCall),
@@ -39,7 +39,7 @@ enum GeminiOpenPart {
 
 struct GeminiOpenText {
     is_thought: bool,
-    /// The first fragment, which is the whole part unless more follows.
+    /// The first fragment, which is the whole part if no other fragment follows.
     first: Json,
     text: String,
     is_joined: bool,
@@ -79,7 +79,7 @@ impl GeminiDecoder {
             }
             let is = |word: &str| wire::is_spelled(&name, word);
             if !is_first && (is("responseId") || is("modelVersion")) {
-                // The first chunk determines the origin; later chunks only repeat it.
+                // The first chunk determines the Origin; later chunks repeat the same values.
                 continue;
             }
             if is("promptFeedback") {
@@ -87,7 +87,8 @@ impl GeminiDecoder {
                 self.blocked = self.blocked.take().or(blocked);
             }
             if is("usageMetadata") {
-                // Early chunks have few counts, and later ones may omit some.
+                // Early chunks have few counts, and later chunks may omit some, so counts are
+                // merged.
                 value.members().for_each(|(key, count)| store_member(&mut self.counts, key, count));
             }
             store_member(&mut self.reply.extras, key, value);
@@ -156,8 +157,8 @@ impl GeminiDecoder {
         self.open = Some(GeminiOpenPart::Text(open));
     }
 
-    /// Handles a call that arrives in pieces. Returns `false` for a whole call, which is handled
-    /// like other parts.
+    /// Handles a call that arrives in pieces. Returns `false` for a whole call, which the caller
+    /// handles like any other part.
     fn call_piece(&mut self, part: Node<'_>, call: Node<'_>) -> bool {
         let pieces = wire::get(call, "partialArgs").filter(|pieces| pieces.is_array());
         let goes_on = wire::get(call, "willContinue").and_then(Node::bool) == Some(true);
@@ -205,7 +206,6 @@ impl GeminiDecoder {
         self.reply.item(self.next_index(), part, is_assembled, decode::read_part)
     }
 
-    /// Closes the open part.
     fn close(&mut self) {
         let item = match self.open.take() {
             Some(GeminiOpenPart::Text(open)) if open.is_joined => self.item(&open.assemble(), true),
@@ -216,7 +216,7 @@ impl GeminiDecoder {
         self.reply.close(self.next_index(), item);
     }
 
-    /// Completes the extras to those that the whole response would have.
+    /// Completes the extras, so that they equal the extras of the whole response.
     fn complete_extras(&mut self) {
         let extras = &mut self.reply.extras;
         let usage = extras.iter_mut().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
@@ -265,7 +265,7 @@ impl GeminiOpenCall {
     }
 }
 
-/// Returns the text of a part without other members, and whether it is a thought.
+/// Returns the text of a part that has no other members, and whether the part is a thought.
 fn bare_text(part: Node<'_>) -> Option<(bool, Node<'_>)> {
     let (kind, text) = Kind::from_part(part);
     let is_bare = part.members().all(|(key, _)| key.is("text") || key.is("thought"));
@@ -297,7 +297,7 @@ impl Decoder for GeminiDecoder {
         }
         self.close();
         if self.reason.is_none() && self.blocked.is_none() {
-            // An incomplete part gets no close event, but its content stays in the Reply.
+            // An incomplete part gets no `Closed` event, but its content stays in the Reply.
             self.reply.events.clear();
         }
         self.complete_extras();

@@ -1,5 +1,5 @@
-//! Decodes and encodes tools: function declarations, which share one element, and provider-run
-//! tools.
+//! Decodes and encodes tools: function declarations, which share one array element, and
+//! provider-run tools.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::gemini::wire::{get, is_spelled};
 
 const DECLARATIONS: &str = "functionDeclarations";
 
-/// Decodes the tools. Every declaration is a tool, and so is every other member of an element.
+/// Decodes the tools. Each function declaration is a tool, and so is each other member of an
+/// element.
 pub(super) fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
     tools.elements().flat_map(element_tools).collect()
 }
@@ -33,7 +34,7 @@ fn element_tools(element: Node<'_>) -> Vec<Tool> {
         }
     }
     if found.is_empty() {
-        // An empty element is kept.
+        // Keep an empty element, so that it can be sent back unchanged.
         found.push((Name::from(""), element, Label::Borrowed("")));
     }
     let envelope = Arc::new(Envelope { json: element.json(), parts: found.len() });
@@ -56,7 +57,7 @@ fn element_tools(element: Node<'_>) -> Vec<Tool> {
     found.into_iter().map(tool).collect()
 }
 
-/// Encodes the tools as elements.
+/// Encodes the tools as array elements.
 pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     let mut elements = Vec::new();
     let mut declared = Vec::new();
@@ -81,8 +82,8 @@ pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     elements
 }
 
-/// Returns the source element of the first tools if all of them are present, and the remaining
-/// tools.
+/// Returns the source element of the first tools if all its tools are still present, and the
+/// remaining tools.
 fn intact_element(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
     let envelope = |tool: &'_ Tool| tool.native_on(&WIRE)?.envelope.clone();
     let first = tools.first()?.native_on(&WIRE)?.envelope.as_ref()?;
@@ -98,7 +99,7 @@ fn declaration(tool: &Tool) -> Json {
     }
 }
 
-/// Converts type names from `STRING` to JSON Schema's `string`; nothing else changes.
+/// Converts type names such as `STRING` to JSON Schema's lower case; nothing else changes.
 pub(super) fn json_schema(schema: Node<'_>) -> Json {
     const TYPES: [&str; 7] = ["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"];
     let mut loud = Vec::new();

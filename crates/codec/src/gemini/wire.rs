@@ -1,5 +1,5 @@
-//! Wire vocabulary of Gemini: parts, finish reasons, usage, the two spellings of names, and the
-//! members that hold Seals.
+//! Vocabulary of Gemini: parts, finish reasons, usage, the two spellings of names, and the members
+//! that hold Seals.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use throughline_json::{self as json, Json, Name, Node};
 use crate::object::copy_members;
 use crate::{Document, draft};
 
-/// Format of this wire's Seals.
+/// The format of Seals on this wire.
 pub(super) const SIGNATURE: &str = "gemini.thought_signature";
 
-/// The member of a part that holds its signature, in both spellings.
+/// The spellings of the member that holds a part's signature.
 const SIGNATURE_KEYS: [&str; 2] = ["thoughtSignature", "thought_signature"];
 
 /// Stand-ins that Google documents for missing signatures. They are public values and therefore not
@@ -37,7 +37,7 @@ const REFUSALS: [&str; 9] = [
     "IMAGE_RECITATION",
 ];
 
-/// Returns whether `key` is the camelCase `name` in either spelling.
+/// Returns whether `key` is `name` in camelCase or `snake_case`; `name` is given in camelCase.
 pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     let mut rest = key.bytes();
     name.bytes().all(|letter| match rest.next() {
@@ -48,13 +48,13 @@ pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Returns whether a dotted path equals `names` in either spelling.
+/// Returns whether a dotted path equals `names`, each in either spelling.
 pub(super) fn is_path(path: &str, names: &str) -> bool {
     let (mut path, mut names) = (path.split('.'), names.split('.'));
     names.all(|name| path.next().is_some_and(|key| is_spelled(key, name))) && path.next().is_none()
 }
 
-/// Returns the named member in either spelling; the last one if there are several.
+/// Returns the named member in either spelling; the last value if the name is repeated.
 pub(super) fn get<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     member(node, name).map(|(_, value)| value)
 }
@@ -65,7 +65,7 @@ pub(super) fn member<'t>(node: Node<'t>, name: &str) -> Option<(Cow<'t, str>, No
     members.filter(|(key, _)| is_spelled(key, name)).last()
 }
 
-/// Returns the text of the named member as a shared string.
+/// Returns the string value of the named member.
 pub(super) fn name_of(node: Node<'_>, name: &str) -> Option<Name> {
     get(node, name)?.name()
 }
@@ -83,7 +83,7 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         return Some(Document::Request);
     }
     let is_answer = is_list("candidates") || is_object("promptFeedback");
-    // Errors of other wires have no `status`.
+    // Errors on other wires have no `status`.
     let is_error = document.at("/error/status").is_some_and(Node::is_string)
         && document.at("/error/code").and_then(Node::u64).is_some();
     (is_answer || is_error || is_object("usageMetadata")).then_some(Document::Response)
@@ -105,7 +105,7 @@ pub(super) enum GeminiPartKind {
 }
 
 impl GeminiPartKind {
-    /// The member that determines each kind.
+    /// The members that determine the kind of a part.
     const MEMBERS: [(&'static str, GeminiPartKind); 8] = [
         ("functionCall", GeminiPartKind::Call),
         ("functionResponse", GeminiPartKind::Answer),
@@ -139,7 +139,7 @@ impl GeminiPartKind {
     }
 }
 
-/// Returns the signatures of a part that are Seals, as pointer and value.
+/// Returns the Seals among a part's signatures, as JSON pointer and value.
 pub(super) fn signatures(part: Node<'_>) -> Vec<(&'static str, Node<'_>)> {
     let pointers = ["/thoughtSignature", "/thought_signature"].into_iter().zip(SIGNATURE_KEYS);
     let found = pointers.filter_map(|(at, key)| Some((at, part.get(key)?)));
@@ -160,17 +160,17 @@ fn is_stand_in(signature: &str) -> bool {
     STAND_INS.contains(&signature.trim_end_matches('='))
 }
 
-/// Replaces or removes the signature of a part.
+/// Replaces the signature of a part, or removes it if `signature` is `None`.
 pub(super) fn signed_with(part: &Json, signature: Option<&str>) -> Json {
     let [camel, snake] = SIGNATURE_KEYS;
     draft::edit_object(Some(part), &[(camel, signature.map(json::string)), (snake, None)])
 }
 
-/// Members of a response's `functionCall` that a request accepts. All other parts are the same in
-/// both directions.
+/// The members of a `functionCall` that a request accepts. All other parts have the same form in
+/// requests and responses.
 const CALL_MEMBERS: [&str; 3] = ["id", "name", "args"];
 
-/// Converts a response part to the form a request accepts.
+/// Converts a response part to the form that a request accepts.
 pub(super) fn to_request_part(part: &Json) -> Json {
     let tree = part.tree();
     let Some((key, call)) = member(tree.root(), "functionCall") else { return part.clone() };
@@ -191,7 +191,7 @@ pub(super) fn with_response_id(part: &Json, id: &str) -> Json {
     draft::with_member(part, key.into_owned(), answer)
 }
 
-/// Determines the stop reason. Calls imply that the model waits for tools.
+/// Maps the finish reason. If the response has calls, the model waits for their results.
 pub(super) fn decode_stop(
     reason: Option<&str>,
     blocked: Option<Name>,
@@ -208,18 +208,19 @@ pub(super) fn decode_stop(
     }
 }
 
-/// The finish reason in wire form.
+/// The wire's representation of a stop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishMarker<'s> {
     /// The candidate's `finishReason`.
     Finish(&'s str),
-    /// The prompt's `blockReason`; there is no candidate.
+    /// The prompt's `blockReason`; the response has no candidate.
     Block(&'s str),
-    /// No reason.
+    /// The response has no finish reason.
     Open,
 }
 
-/// Returns the finish reason. Values of other wires have no meaning here.
+/// Returns how a reply's stop reason is written. Provider-specific values from other wires are not
+/// used.
 pub(super) fn finish_marker(reply: &Reply) -> FinishMarker<'_> {
     let is_own = reply.origin.wire == Wire::GEMINI;
     match &reply.stop {
@@ -241,7 +242,7 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     usage_by(|name| get(node, name)?.u64())
 }
 
-/// Reads the members of `usageMetadata`.
+/// Computes usage from the counts of `usageMetadata`, which `count` returns by name.
 pub(super) fn usage_by(count: impl Fn(&str) -> Option<u64>) -> Usage {
     let count = |name: &str| count(name).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

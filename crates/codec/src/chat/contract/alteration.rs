@@ -1,10 +1,10 @@
-//! Severity of reasoning that comes back changed, which depends on the vendor that issued it.
+//! Determines the severity of changed reasoning, which depends on the vendor that issued it.
 
 use throughline_core::Vendor;
 
 use crate::audit::{ChangeKind, Severity};
 
-/// Returns the subject of the message about a changed block.
+/// Returns the subject of the sentence that describes a change.
 pub(super) fn subject(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::TextEdited { .. } | ChangeKind::Merged => "the text of this block",
@@ -13,14 +13,14 @@ pub(super) fn subject(kind: ChangeKind) -> &'static str {
     }
 }
 
-/// Returns whether a changed block is at the position where it was issued.
+/// Returns whether a changed block is still at the position where it was issued.
 pub(super) fn is_in_place(kind: ChangeKind) -> bool {
     !matches!(kind, ChangeKind::SealMoved | ChangeKind::PartMoved | ChangeKind::Duplicated)
 }
 
 /// Returns the severity of a change to a sealed detail; `None` if the vendor ignores the change.
-/// `is_known` states that the reply which became this message is known. If not, an unissued block
-/// may just be older than the known replies.
+/// `is_known` means that the reply which this message replays is known. If it is not, an unissued
+/// block may just be older than the known replies.
 pub(super) fn severity(
     kind: ChangeKind,
     vendor: Option<Vendor>,

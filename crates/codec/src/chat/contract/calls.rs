@@ -23,15 +23,15 @@ pub(super) fn check(view: &ChatRequest<'_>, findings: &mut Findings<'_>) {
     calls.check_ids(findings);
 }
 
-/// Assigns the results to the calls that they directly follow.
+/// Pairs tool calls with the results that directly follow them.
 struct PairedCalls<'v> {
     view: &'v ChatRequest<'v>,
     batches: Vec<CallBatch<'v>>,
-    /// Indexes of results outside any batch, in order, by call id.
+    /// Message indexes of results outside any batch, in order, by call id.
     strays: HashMap<Cow<'v, str>, Vec<usize>>,
 }
 
-/// A message with calls and the messages with their results.
+/// A message with tool calls, and the directly following messages with their results.
 struct CallBatch<'v> {
     number: usize,
     msg: &'v ChatMessage<'v>,
@@ -120,7 +120,8 @@ impl<'v> PairedCalls<'v> {
         }
     }
 
-    /// Reports ids that the endpoint rejects. A call and its results get the same new id.
+    /// Reports call ids that the endpoint rejects. The fix gives a call and its results the same
+    /// new id.
     fn check_ids(&self, findings: &mut Findings<'_>) {
         let target = self.view.case.target();
         if target.provider.dialect.call_ids != CallIds::Nine {
@@ -144,7 +145,7 @@ impl<'v> PairedCalls<'v> {
                     continue;
                 }
                 let new = ids.assign(&CallId::from(format!("{number}/{position}/{id}").as_str()));
-                // If calls share an id, the first one gets the results.
+                // If several calls share an id, the first call gets the results.
                 let places = [node].into_iter().chain(named.remove(&id).unwrap_or_default());
                 let edits: Vec<Edit> =
                     places.map(|place| Edit::Replace(place.range(), json::string(&new))).collect();
@@ -166,13 +167,14 @@ fn id_of(call: Node<'_>) -> Option<Cow<'_, str>> {
     call.text_of("id").filter(|id| !id.is_empty())
 }
 
-/// Self-hosted servers accept what their template accepts; only endpoints known to reject unpaired
-/// calls get `Refuse`.
+/// Returns `Refuse` only for endpoints known to reject unpaired calls. Self-hosted servers accept
+/// whatever their chat template accepts.
 fn pairing_severity(view: &ChatRequest<'_>) -> Severity {
     if view.case.target().provider.dialect.pairs_calls { Severity::Refuse } else { Severity::Note }
 }
 
-/// Removes a call; removes the list with its last call, and the message if nothing else is left.
+/// Removes a call. The last call is removed with its list, and with its message if nothing else is
+/// left.
 fn without_call(msg: &ChatMessage<'_>, call: Node<'_>, are_all: bool) -> Fix {
     let is_silent = msg.content.is_none_or(|content| matches!(content.raw(), b"\"\"" | b"[]"));
     match msg.node.get(slot::CALLS).filter(|_| are_all) {
@@ -184,7 +186,8 @@ fn without_call(msg: &ChatMessage<'_>, call: Node<'_>, are_all: bool) -> Fix {
     }
 }
 
-/// The most ids that one error lists. Each open call gets its own error that lists all of them.
+/// The maximum number of ids in an error. Each open call has its own error that lists all of them,
+/// so the total size would otherwise grow quadratically.
 const LISTED_IDS: usize = 32;
 
 /// Returns this endpoint's error for calls without results.

@@ -49,10 +49,10 @@ impl ChatRequest<'_> {
         }
     }
 
-    /// Reports the fragments of one streamed block that were not joined; the signature matches none
-    /// of the fragments.
+    /// Reports fragments of one streamed block that were not joined. The signature covers the whole
+    /// block and matches no single fragment.
     fn check_fragments(&self, number: usize, msg: &ChatMessage<'_>, findings: &mut Findings<'_>) {
-        // Only Claude's texts with the same index can be fragments of one block.
+        // Only Claude text details with the same index can be fragments of one block.
         let index = |detail: &ChatDetail<'_>| {
             let is_claude_text =
                 detail.kind == ChatDetailKind::Text && detail.vendor == Some(Vendor::Anthropic);
@@ -63,7 +63,7 @@ impl ChatRequest<'_> {
         };
         for pieces in msg.details.chunk_by(is_same) {
             let [first, .., last] = pieces else { continue };
-            // Blocks that are all signed are complete, even with the same index.
+            // Details that are all signed are complete blocks, even if they share an index.
             let is_cut = pieces.iter().rev().skip(1).any(|piece| piece.seal.is_none());
             if !is_cut || pieces.iter().all(|piece| piece.seal.is_none()) {
                 continue;
@@ -88,7 +88,7 @@ impl ChatRequest<'_> {
         }
     }
 
-    /// Restores the reasoning of a message as issued, or removes the detail.
+    /// Builds a fix that restores the message's reasoning as issued, or else removes the detail.
     fn restore_or_remove(&self, number: usize, detail: &ChatDetail<'_>, what: &str) -> Fix {
         self.restore(number).unwrap_or_else(|| Fix::removal(detail.node, what))
     }
@@ -104,7 +104,7 @@ impl ChatRequest<'_> {
         if !is_claudes || detail.seal.is_some() {
             return None;
         }
-        // Providers are not known to check unsigned blocks of finished turns.
+        // No provider is known to check unsigned blocks of finished turns.
         let severity = if number >= self.current { Severity::Refuse } else { Severity::Note };
         let what = "removes the thinking block without a signature";
         let finding = Finding::at(&rules::SIGNATURE_MISSING, detail.node, message)
@@ -113,17 +113,17 @@ impl ChatRequest<'_> {
         Some(finding.with_auto_fix(self.restore_or_remove(number, detail, what)))
     }
 
-    /// Reports a Seal that the vendor cannot have issued in this form.
+    /// Reports a Seal whose form shows that the vendor did not issue it.
     fn malformed_finding(&self, number: usize, detail: &ChatDetail<'_>) -> Option<Finding> {
         let seal = detail.seal.filter(|_| detail.vendor.is_some())?;
         if detail.vendor != self.vendor {
             return None;
         }
         let text = seal.text().unwrap_or_default();
-        // Only OpenAI's values are Fernet tokens.
+        // Only values issued by OpenAI are Fernet tokens, which start with `gAAAA`.
         let is_openais = text.starts_with("gAAAA");
         let is_misplaced = is_openais && self.vendor != Some(Vendor::OpenAi);
-        // Only these vendors are known to reject another alphabet.
+        // Only these vendors are known to reject values that are not base64.
         let is_checked = matches!(self.vendor, Some(Vendor::Anthropic | Vendor::Google));
         let is_legible = !is_checked || is_base64(&text);
         if self.is_stand_in(seal) || is_legible && !is_misplaced || self.case.is_issued(seal) {
@@ -141,11 +141,11 @@ impl ChatRequest<'_> {
         Some(self.with_router_severity(finding))
     }
 
-    /// Reports a Seal of another vendor than the model's.
+    /// Reports a Seal from a vendor other than the model's.
     fn foreign_finding(&self, number: usize, detail: &ChatDetail<'_>) -> Option<Finding> {
         let is_plain = detail.kind == ChatDetailKind::Text && detail.seal.is_none();
         if is_plain && self.vendor == Some(Vendor::Anthropic) && detail.vendor != self.vendor {
-            // Two reports disagree on whether the router passes such texts on.
+            // Two bug reports disagree on whether the router forwards such texts.
             let message =
                 "this reasoning is not Claude's and may reach Claude as an unsigned block";
             let finding = Finding::at(&rules::FOREIGN_DETAILS, detail.node, message)
@@ -159,8 +159,8 @@ impl ChatRequest<'_> {
         }
         let (model, format) = (self.case.target().model(), detail.format.as_str());
         let message = format!("{model} cannot read the format {format}");
-        // xAI does not document what it does with foreign Seals, and vendors without Seals verify
-        // nothing.
+        // xAI does not document how it treats foreign Seals, and vendors that do not issue Seals
+        // verify none.
         let is_checked =
             matches!(self.vendor, Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi));
         let severity = if is_checked { Severity::Refuse } else { Severity::Degrade };
@@ -171,7 +171,7 @@ impl ChatRequest<'_> {
         Some(self.with_router_severity(finding.fixed_by_removing(detail.node, what)))
     }
 
-    /// Reports the first call of a step without the signature that Gemini requires.
+    /// Reports the first call of a step if it lacks the signature that Gemini requires.
     fn first_call_finding(&self, number: usize, msg: &ChatMessage<'_>) -> Option<Finding> {
         let call = *msg.calls.first()?;
         let first = call.text_of("id");
@@ -195,7 +195,7 @@ impl ChatRequest<'_> {
                 "id": call.get("id").filter(|id| id.is_string()),
                 "format": "google-gemini-v1", "index": 0_u64,
             };
-            // Encrypted details without a signature are not what the model signed.
+            // Drop encrypted details, because none of them is the signature of this call.
             let kept = msg.details.iter().filter(|d| d.kind != ChatDetailKind::Encrypted);
             let kept: Vec<_> = kept.map(|detail| detail.node.json()).chain([handle]).collect();
             let list = json::array_of(&kept);
@@ -207,7 +207,7 @@ impl ChatRequest<'_> {
         Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
-    /// Returns the upstream's error for a block that it did not sign in this form.
+    /// Returns the upstream's error for a block whose signature does not verify.
     pub(super) fn upstream_error(&self, number: usize, detail: &ChatDetail<'_>) -> String {
         match self.vendor {
             Some(Vendor::Google) => "Corrupted thought signature.".to_owned(),
@@ -220,7 +220,7 @@ impl ChatRequest<'_> {
     }
 }
 
-/// Joins fragments to one entry: the whole text, and the first value of each other member.
+/// Joins fragments into one detail with the whole text and the first value of each other member.
 fn join_fragments(pieces: &[ChatDetail<'_>]) -> Json {
     let texts = pieces.iter().filter_map(|piece| piece.node.text_of("text"));
     let text: String = texts.collect();
@@ -230,7 +230,7 @@ fn join_fragments(pieces: &[ChatDetail<'_>]) -> Json {
         let key = key.text().unwrap_or_default().into_owned();
         let value = if key == "text" { json::string(&text) } else { value.json() };
         match places.get(&key).and_then(|place| members.get_mut(*place)) {
-            // The signature follows all text; an empty one before it does not count.
+            // The signature arrives after all text, and an empty signature before it is ignored.
             Some((_, known)) if key == "signature" && value.as_str().len() > 2 => *known = value,
             Some(_) => {}
             None => {
@@ -242,8 +242,8 @@ fn join_fragments(pieces: &[ChatDetail<'_>]) -> Json {
     json::object_of(members.iter().map(|(key, value)| (key.as_str(), value)))
 }
 
-/// Returns whether a text can be base64 in either alphabet. Truncated base64 passes; only its
-/// issuer can detect that.
+/// Returns whether a text is plausible base64 in either alphabet. Truncated base64 passes, because
+/// only the issuer can detect truncation.
 fn is_base64(text: &str) -> bool {
     let letters = text.trim_end_matches('=').as_bytes();
     let is_letter =

@@ -1,4 +1,4 @@
-//! Checks reasoning sent as one string: where it is required, rejected, or ignored.
+//! Checks reasoning in string members: where it is required, rejected or ignored.
 
 use throughline_core::{ReasoningChannel, ReasoningFormat};
 use throughline_json::{self as json, Node};
@@ -12,8 +12,8 @@ use crate::chat::{contract, slot};
 const KEY: &str = "reasoning_content";
 
 impl ChatRequest<'_> {
-    /// Counts the reasoning of the request: details or the string that repeats them, chunks, and
-    /// signatures on calls.
+    /// Counts the reasoning elements of the request: details (or the reasoning string if there are
+    /// none), chunks, and signatures on calls.
     pub(super) fn count_reasoning(&self, findings: &mut Findings<'_>) {
         for (_, msg) in self.assistant_messages() {
             for detail in &msg.details {
@@ -50,7 +50,7 @@ impl ChatRequest<'_> {
         }
     }
 
-    /// Reports messages with tool calls that lack their reasoning.
+    /// Reports messages with tool calls that lack the required reasoning.
     fn check_required(&self, findings: &mut Findings<'_>) {
         let stand_in = self.case.target().provider.dialect.stand_in.as_deref().unwrap_or_default();
         let is_v3 = self.case.profile().name.starts_with("deepseek-v3");
@@ -115,7 +115,7 @@ impl ChatRequest<'_> {
         }
     }
 
-    /// Reports `reasoning_content` alone where the server reads `reasoning`.
+    /// Reports messages that have only `reasoning_content` if the server reads `reasoning`.
     fn check_old_name(&self, findings: &mut Findings<'_>) {
         let messages = self.assistant_messages();
         for (number, msg) in messages.filter(|(_, msg)| msg.field("reasoning").is_none()) {
@@ -133,7 +133,7 @@ impl ChatRequest<'_> {
     }
 }
 
-/// Reports a finding for a member of a message that points at the member's key.
+/// Adds a finding for a message member, reported at the member's key.
 fn add_at_key(
     findings: &mut Findings<'_>,
     (number, msg): (usize, &ChatMessage<'_>),

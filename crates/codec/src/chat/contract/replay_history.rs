@@ -1,5 +1,5 @@
-//! Compares the request with known replies: finds the reply of each message, its changes, and how
-//! to restore it.
+//! Compares assistant messages with known replies: finds the reply that each message replays,
+//! reports changes, and builds fixes that restore the reply.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,8 +17,8 @@ use crate::chat::{contract, slot, wire};
 use crate::draft::is_same_endpoint;
 
 impl<'c> ChatRequest<'c> {
-    /// Matches each assistant message to a reply by its calls, otherwise by its text. Replies are
-    /// taken in order, because ids and texts may repeat.
+    /// Matches each assistant message to a reply by its calls, or else by its text. Replies are
+    /// matched in order, because ids and texts may repeat.
     pub(super) fn find_replies(&self) -> Vec<Option<&'c Reply>> {
         if self.case.comparison().is_none() {
             return Vec::new();
@@ -56,19 +56,19 @@ impl<'c> ChatRequest<'c> {
         replies
     }
 
-    /// Returns the reply that became a message.
+    /// Returns the reply that the message with this index replays.
     fn reply(&self, number: usize) -> Option<&'c Reply> {
         self.replies.get(number).copied().flatten()
     }
 
-    /// Returns the message that a reply became, with its index.
+    /// Returns the message that replays a reply, with its index.
     fn message_of(&self, reply: &Reply) -> Option<(usize, &ChatMessage<'c>)> {
         let mut replies = self.replies.iter().copied();
         let number = replies.position(|own| own.is_some_and(|own| std::ptr::eq(own, reply)))?;
         Some((number, self.messages.get(number)?))
     }
 
-    /// Returns the reasoning that was issued with a message in the named member.
+    /// Returns the reasoning that was issued in the named member of a message.
     pub(super) fn issued_field(&self, number: usize, name: &str) -> Option<Json> {
         let reply = self.reply(number).filter(|reply| self.is_own(reply))?;
         let thoughts = reply.items.iter().filter(|item| matches!(item.body, Body::Thought(_)));
@@ -82,7 +82,7 @@ impl<'c> ChatRequest<'c> {
         self.restore_from(self.reply(number)?, self.messages.get(number)?)
     }
 
-    /// Builds a fix that restores all reasoning of a reply on its message.
+    /// Builds a fix that restores all reasoning of a reply in the message that replays it.
     fn restore_from(&self, reply: &Reply, msg: &ChatMessage<'_>) -> Option<Fix> {
         if !self.is_own(reply) {
             return None;
@@ -122,7 +122,7 @@ impl<'c> ChatRequest<'c> {
             && reply.items.iter().all(|item| opens_all(item, target))
     }
 
-    /// Reports the differences from the issued parts.
+    /// Reports how replayed parts differ from the issued parts.
     pub(super) fn check_changes(&self, findings: &mut Findings<'_>) {
         let Some(comparison) = self.case.comparison() else { return };
         // A broken Seal takes precedence over a foreign one.
@@ -153,13 +153,13 @@ impl<'c> ChatRequest<'c> {
     }
 
     /// Builds a fix that restores the reasoning of a message. If calls and text do not identify the
-    /// reply, the reply of the change is used.
+    /// reply, the reply recorded in `change` is used.
     fn restore_change(&self, number: usize, change: &Change<'_>) -> Option<Fix> {
         let issued = change.issued.filter(|_| is_in_place(change.kind)).map(|issued| issued.reply);
         self.restore_from(self.reply(number).or(issued)?, self.messages.get(number)?)
     }
 
-    /// Reports a part that comes back changed.
+    /// Reports a part that is replayed with changes.
     fn report_altered(&self, change: &Change<'_>, findings: &mut Findings<'_>) {
         // A thought between tags has no separate range in the request, so the finding covers its
         // message.
@@ -175,10 +175,10 @@ impl<'c> ChatRequest<'c> {
         let Some((number, detail)) = sealed else {
             return findings.extend(self.plain_altered_finding(change, part));
         };
-        // A detail without a Seal is not checked.
+        // A detail without a Seal is not verified by the vendor.
         let Some(seal) = detail.seal else { return };
         if self.is_stand_in(seal) {
-            // Suggest the issued signature instead of the documented stand-in, which is accepted.
+            // The documented stand-in is accepted, but the issued signature is better.
             let message = "a stand-in replaces the issued signature";
             let finding = Finding::in_range(&rules::DETAILS_DROPPED, part.clone(), message);
             findings.extend(self.restore(number).map(|fix| finding.with_auto_fix(fix)));
@@ -210,8 +210,8 @@ impl<'c> ChatRequest<'c> {
         })
     }
 
-    /// Lowers the severity for a message that was only split in two: no provider is known to reject
-    /// it.
+    /// Lowers the severity if a message was only split in two, because no provider is known to
+    /// reject that.
     fn lowered_severity(&self, severity: Severity, number: usize, change: &Change<'_>) -> Severity {
         let here = self.reply(number).zip(change.issued);
         let is_anothers = here.is_some_and(|(here, issued)| !std::ptr::eq(here, issued.reply));
@@ -224,7 +224,8 @@ impl<'c> ChatRequest<'c> {
         }
     }
 
-    /// Reports changed reasoning without a Seal. Reasoning of another provider is never sent back.
+    /// Reports changed reasoning that has no Seal. Reasoning from another provider is ignored,
+    /// because it is never sent back.
     fn plain_altered_finding(&self, change: &Change<'_>, part: &Range<usize>) -> Option<Finding> {
         let provider = &self.case.target().origin.provider;
         if change.issued.is_some_and(|issued| issued.reply.origin.provider != *provider) {
@@ -239,7 +240,7 @@ impl<'c> ChatRequest<'c> {
         Some(finding.with_severity(severity(change.kind, None, false)?).with_auto_fix(fix))
     }
 
-    /// Reports an issued part that does not come back.
+    /// Reports an issued part that is missing from the request.
     fn report_dropped(&self, change: &Change<'_>, findings: &mut Findings<'_>) {
         let Some(issued) = change.issued else { return };
         let part = change.part.as_ref().and_then(|part| self.message_at(part));
@@ -271,7 +272,7 @@ impl<'c> ChatRequest<'c> {
         findings.add_at(sign.filter(|_| change.part.is_none()), finding);
     }
 
-    /// Returns whether the endpoint uses what was dropped.
+    /// Returns whether the endpoint makes use of a part that was dropped.
     fn is_expected_back(&self, change: &Change<'_>, item: &Item) -> bool {
         let is_summary = matches!(&item.body, Body::Thought(thought)
             if thought.kind == ThoughtKind::Summary && item.seals.is_empty());
@@ -287,8 +288,8 @@ impl<'c> ChatRequest<'c> {
             && (change.is_current || preserves)
     }
 
-    /// Returns whether the target model can read the Item: its own Seals, or plain reasoning of its
-    /// family.
+    /// Returns whether the target model can read the Item. Seals must be its own, and unsealed
+    /// reasoning must come from its family.
     fn is_readable(&self, item: &Item) -> bool {
         let target = self.case.target();
         if item.seals.is_empty() {
@@ -299,12 +300,12 @@ impl<'c> ChatRequest<'c> {
         opened.all(|opened| matches!(opened, Ok(_) | Err(ElisionReason::OtherAccount)))
     }
 
-    /// Reports a Seal that is sent to another endpoint than its owner.
+    /// Reports a Seal that is sent to an endpoint other than its issuer.
     fn foreign_seal_finding(&self, change: &Change<'_>, why: ElisionReason) -> Option<Finding> {
         let (number, detail) = self.detail_at(change.part.as_ref()?)?;
-        // Any Claude accepts a Claude signature; a block that the target cannot read is dropped.
-        // Values sealed by OpenAI or Google at one endpoint do not open at another. A router calls
-        // its upstreams with its own account, so the caller's account does not matter.
+        // Any Claude model accepts a Claude signature, and drops blocks that it cannot read. Values
+        // sealed by OpenAI or Google cannot be decrypted at another endpoint. A router calls its
+        // upstreams with its own account, so the caller's account does not matter.
         let severity = match (why, detail.vendor) {
             (ElisionReason::Foreign, Some(Vendor::OpenAi | Vendor::Google)) => Severity::Refuse,
             (ElisionReason::OtherAccount, _) => Severity::Note,
@@ -322,7 +323,7 @@ impl<'c> ChatRequest<'c> {
     fn leaked_thought_finding(&self, change: &Change<'_>) -> Option<Finding> {
         let part = change.part.as_ref()?;
         let (_, msg) = self.message_at(part)?;
-        // Claude answers such texts with the stop reason `refusal`.
+        // Claude answers a request with such a text with the stop reason `refusal`.
         let is_claude = self.vendor == Some(Vendor::Anthropic);
         let severity = if is_claude { Severity::Degrade } else { Severity::Note };
         let edit = match msg.content.filter(|content| content.range() == *part) {
@@ -341,7 +342,7 @@ fn slot_of(item: &Item) -> Option<&str> {
     item.native.as_ref().map(|native| &*native.slot)
 }
 
-/// Returns a part in the form a request uses.
+/// Converts a part to the form in which a request carries it.
 fn request_json(item: &Item, slot: &str) -> Json {
     match &item.native {
         Some(native) if native.side == Direction::Response => {

@@ -1,4 +1,4 @@
-//! Rules of chat endpoints.
+//! Declares the rules of chat endpoints.
 
 use throughline_core::{
     CallIds, Contract, Dialect, ReasoningChannel, ReasoningSwitch, Target, Vendor, Wire,
@@ -44,12 +44,12 @@ declare_rules! {
         if |target| target.provider.dialect.channel != ReasoningChannel::Thinking, prior 1;
 }
 
-/// Returns whether reasoning is required and may be empty.
+/// Returns whether the endpoint requires the reasoning member but accepts an empty string.
 fn requires_empty_reasoning(target: &Target) -> bool {
     requires_reasoning(target) && has_empty_stand_in(&target.provider.dialect)
 }
 
-/// Returns whether reasoning is required and must not be empty.
+/// Returns whether the endpoint requires a non-empty reasoning member.
 fn requires_filled_reasoning(target: &Target) -> bool {
     requires_reasoning(target) && !has_empty_stand_in(&target.provider.dialect)
 }
@@ -58,8 +58,8 @@ fn has_empty_stand_in(dialect: &Dialect) -> bool {
     dialect.stand_in.as_deref().unwrap_or_default().is_empty()
 }
 
-/// Returns whether the endpoint is the vendor's own, which rejects settings its models do not
-/// support.
+/// Returns whether the endpoint is the model vendor's own, which rejects settings that the model
+/// does not support.
 fn checks_settings(target: &Target) -> bool {
     target.provider.dialect.checks_settings && target.profile.name != "unknown"
 }
@@ -88,7 +88,7 @@ fn relays_to_anthropic(target: &Target) -> bool {
     relays_to(target, Vendor::Anthropic)
 }
 
-/// Returns whether the endpoint relays to a Gemini model that requires the signature of a call.
+/// Returns whether the endpoint relays to a Gemini model that requires a signature on tool calls.
 fn relays_signed_calls(target: &Target) -> bool {
     let is_demanded = target.profile.contract != Contract::Stateless;
     relays_to(target, Vendor::Google) && is_demanded && target.profile.stand_in.is_some()

@@ -62,7 +62,7 @@ impl ChatRequest<'_> {
         let target = self.case.target();
         let node = self.root.present(key)?;
         let value = node.number().filter(|number| number.parse() != Ok(1.0))?;
-        // Kimi fixes only the temperature; OpenAI's reasoning models fix all sampling settings.
+        // Kimi fixes only the temperature. OpenAI's reasoning models fix all sampling settings.
         let error = match (contract::is_openai(target), key) {
             (false, "temperature") => {
                 "invalid temperature: only 1 is allowed for this model".to_owned()

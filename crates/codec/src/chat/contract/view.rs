@@ -1,4 +1,4 @@
-//! A request in the form that the rules need: built in one pass over the messages, without copies.
+//! Preprocesses a request for the rules, in one pass over the messages and without copies.
 
 use std::ops::Range;
 
@@ -11,12 +11,13 @@ use crate::audit::{AuditContext, Finding, Severity};
 use crate::chat::slot::{self, FIELDS};
 use crate::chat::{contract, decode};
 
-/// A parsed request and the facts that the rules use.
+/// A parsed request with the properties that the rules check.
 pub(super) struct ChatRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) messages: Vec<ChatMessage<'c>>,
-    /// The reply that became each message, where known. Empty without earlier exchanges.
+    /// The known reply that each message replays, by message index. Empty without earlier
+    /// exchanges.
     pub(super) replies: Vec<Option<&'c Reply>>,
     /// Index of the first message after the last user message.
     pub(super) current: usize,
@@ -30,7 +31,7 @@ pub(super) struct ChatMessage<'c> {
     pub(super) node: Node<'c>,
     pub(super) role: ChatRole,
     pub(super) content: Option<Node<'c>>,
-    /// Members that hold reasoning as one string, including empty ones.
+    /// Reasoning string members with their names, including empty strings.
     pub(super) fields: Vec<(&'static str, Node<'c>)>,
     /// The `reasoning_details` member; `details` are its entries.
     pub(super) list: Option<Node<'c>>,
@@ -95,8 +96,8 @@ impl<'c> ChatRequest<'c> {
         stand_in.is_some_and(|known| seal.is(known) || seal.is(&STANDARD.encode(known)))
     }
 
-    /// Lowers the severity of a Seal finding for routers that are not known to forward Seals: only
-    /// the upstream checks them.
+    /// Lowers the severity of a Seal finding for routers that are not known to forward Seals,
+    /// because only the upstream checks Seals.
     pub(super) fn with_router_severity(&self, finding: Finding) -> Finding {
         let is_relayed = self.case.target().provider.dialect.relays;
         if finding.severity == Severity::Refuse && !is_relayed {
@@ -105,7 +106,7 @@ impl<'c> ChatRequest<'c> {
         finding
     }
 
-    /// Returns the message that contains a source range, with its index.
+    /// Returns the message that contains a byte range, with its index.
     pub(super) fn message_at(&self, place: &Range<usize>) -> Option<(usize, &ChatMessage<'c>)> {
         let behind = self.messages.partition_point(|msg| msg.node.range().start <= place.start);
         let found = behind.checked_sub(1)?;
@@ -113,7 +114,7 @@ impl<'c> ChatRequest<'c> {
         (place.end <= msg.node.range().end).then_some((found, msg))
     }
 
-    /// Returns the detail at a source range, with the index of its message.
+    /// Returns the detail at a byte range, with the index of its message.
     pub(super) fn detail_at(&self, place: &Range<usize>) -> Option<(usize, &ChatDetail<'c>)> {
         let (number, msg) = self.message_at(place)?;
         let at = msg.details.binary_search_by_key(&place.start, |d| d.node.range().start).ok()?;
@@ -122,7 +123,7 @@ impl<'c> ChatRequest<'c> {
     }
 }
 
-/// Returns the key node of an object's member.
+/// Returns the key node of a member, which findings point at.
 pub(super) fn member_key<'c>(object: Node<'c>, name: &str) -> Option<Node<'c>> {
     object.members().map(|(key, _)| key).filter(|key| key.is(name)).last()
 }
@@ -191,7 +192,6 @@ impl<'c> ChatDetail<'c> {
     }
 }
 
-/// Returns whether a value is a non-empty string.
 pub(super) fn is_non_empty_string(node: Node<'_>) -> bool {
     node.is_string() && node.raw().len() > 2
 }

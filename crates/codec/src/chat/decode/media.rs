@@ -6,7 +6,7 @@ use bytes::Bytes;
 use throughline_core::{Media, Origin};
 use throughline_json::{Name, Node};
 
-/// Reads the media of a `content` part; `None` for other parts.
+/// Reads the media of a `content` part; `None` if the part is not media.
 pub(super) fn from_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     let kind = part.text_of("type")?;
     let value = part.get(&kind)?;
@@ -28,7 +28,7 @@ pub(super) fn from_part(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     }
 }
 
-/// Reads a `data:` URL.
+/// Reads inline media from a `data:` URL.
 fn from_data_url(url: Node<'_>) -> Option<Media> {
     let bytes: Bytes = url.text_bytes()?;
     let rest = bytes.strip_prefix(b"data:")?;
@@ -38,7 +38,8 @@ fn from_data_url(url: Node<'_>) -> Option<Media> {
     Some(Media::Inline { mime, base64: bytes.slice(b"data:".len() + comma + 1..) })
 }
 
-/// Reads an image of Ollama's native API: bare base64, whose first characters show the media type.
+/// Reads an image of Ollama's native API, which is bare base64. The first characters reveal the
+/// media type.
 pub(super) fn from_base64(node: Node<'_>) -> Option<Media> {
     let base64 = node.text_bytes()?;
     let mime = match base64.get(..4) {

@@ -1,4 +1,4 @@
-//! Splits a message into Items, slot by slot.
+//! Splits a message into Items, one per slot or list element.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,9 +18,9 @@ use crate::chat::{WIRE, wire};
 use crate::item_reader::ItemReader;
 use crate::{DecodeContext, draft};
 
-/// Reasoning format of inline tags.
+/// The reasoning format of inline tags.
 pub(in crate::chat) const INLINE_TAGS: &str = "inline-tags";
-/// Reasoning format of Mistral's `thinking` chunks.
+/// The reasoning format of Mistral's `thinking` chunks.
 pub(in crate::chat) const THINKING_CHUNK: &str = "mistral-thinking-chunk";
 
 /// Splits a message into its Items. An empty message becomes one Item that holds the whole
@@ -56,13 +56,13 @@ pub(in crate::chat) fn read_message(
     link_details_to_calls(items.get_mut(start..).unwrap_or_default());
 }
 
-/// Adds the Items of one message to `items`.
+/// Appends the Items of one message to `items`.
 struct MessageSplitter<'r, 'a> {
     reader: &'r mut ItemReader<'a>,
     index: usize,
     role: Role,
     items: &'r mut Vec<Item>,
-    /// The number of Items before this message.
+    /// The number of Items in `items` before this message.
     start: usize,
 }
 
@@ -96,8 +96,8 @@ impl MessageSplitter<'_, '_> {
         }
     }
 
-    /// Adds the Thoughts of a message: one per detail, and one per string that the details do not
-    /// repeat.
+    /// Adds the Thoughts of a message: one per detail, and one per reasoning string that does not
+    /// repeat the details.
     fn read_thoughts(&mut self, slots: &Slots<'_>) {
         self.push_list(slot::DETAILS, slots.details);
         let mut strings: Vec<(Vec<&'static str>, Node<'_>)> = Vec::new();
@@ -120,16 +120,16 @@ impl MessageSplitter<'_, '_> {
         }
     }
 
-    /// Adds a text, split from reasoning between tags.
+    /// Adds a text. Reasoning between tags becomes separate Thoughts.
     fn read_text(&mut self, text: Node<'_>) {
         let scope = tag_scope(self.reader.context).filter(|_| self.role == Role::Assistant);
-        // A tag begins with `<`, which a JSON writer may have escaped.
+        // A tag begins with `<`, which may be written as a JSON escape.
         let may_tag = |scope: &TagScope| {
             memchr::memchr2(b'<', b'\\', text.raw()).is_some()
                 && text.text().is_some_and(|text| tags::may_contain_tags(&text, *scope))
         };
         let Some(scope) = scope.filter(may_tag) else {
-            // An empty assistant text means that there is no text.
+            // Endpoints write an empty string if the assistant produced no text.
             if self.role != Role::Assistant || text.raw().len() > 2 {
                 self.push(slot::CONTENT, text);
             }
@@ -203,7 +203,8 @@ impl MessageSplitter<'_, '_> {
     }
 }
 
-/// Returns where this endpoint's texts may contain reasoning between tags.
+/// Returns the positions at which this endpoint's texts may contain tagged reasoning; `None` if
+/// they contain none.
 pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
     match context.target.provider.dialect.channel {
         Channel::Tags => Some(TagScope::Anywhere),
@@ -212,7 +213,7 @@ pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
     }
 }
 
-/// Builds the Thought of inline reasoning; `raw` includes the tags.
+/// Builds a Thought from tagged reasoning; `raw` includes the tags.
 pub(in crate::chat) fn read_tagged_thought(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
@@ -227,7 +228,7 @@ pub(in crate::chat) fn read_tagged_thought(
     reader.item(place, Role::Assistant, Body::Thought(thought), native)
 }
 
-/// Builds one Item from the value in its slot.
+/// Builds an Item from the value of a slot.
 pub(in crate::chat) fn read_slot_item(
     reader: &mut ItemReader<'_>,
     place: ItemPosition,
@@ -239,8 +240,8 @@ pub(in crate::chat) fn read_slot_item(
     let is_numbered = reader.side == Direction::Response
         && slot.starts_with(slot::CALLS)
         && node.get("index").is_some();
-    // The slot already holds the call's position. A stream needs the `index` member; a request
-    // must not have it.
+    // Drop `index`, because the slot already records the call's position. A stream needs the
+    // member, but a request must not contain it.
     let mut json = node.json();
     if is_numbered {
         json = draft::edit_object(Some(&json), &[("index", None)]);
@@ -334,7 +335,7 @@ fn read_result(reader: &mut ItemReader<'_>, message: Node<'_>) -> Body {
 /// Returns whether a string equals the concatenated texts of all details.
 fn repeats_details(value: Node<'_>, details: Node<'_>) -> bool {
     let texts = || details.elements().filter_map(readable_text);
-    // Usually there is one detail, and the repetition has the same bytes.
+    // Usually there is one detail, and the string repeats it byte for byte.
     match (texts().next(), texts().nth(1)) {
         (None, _) => false,
         (Some(one), None) if one.raw() == value.raw() => true,
@@ -350,7 +351,7 @@ fn readable_text(detail: Node<'_>) -> Option<Node<'_>> {
     detail.get("text").or_else(|| detail.get("summary")).filter(|text| text.is_string())
 }
 
-/// Records in the Item's slot that these fields repeat its detail.
+/// Adds `fields`, which repeat the detail's text, to the Item's slot.
 pub(in crate::chat) fn add_echo_slots(item: &mut Item, fields: &[&'static str]) {
     let is_readable = item.visible().is_some_and(|text| !text.is_empty());
     if let Some(native) = item.native.as_mut().filter(|_| is_readable) {
@@ -358,13 +359,13 @@ pub(in crate::chat) fn add_echo_slots(item: &mut Item, fields: &[&'static str]) 
     }
 }
 
-/// Links each encrypted detail that has a call's id to that call, which it precedes.
+/// Links each encrypted detail that has a call's id to that call. The detail precedes the call.
 pub(in crate::chat) fn link_details_to_calls(items: &mut [Item]) {
     let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
     if !items.iter().any(is_thought) {
         return;
     }
-    // If calls share an id, the first one counts.
+    // If several calls share an id, link to the first call.
     let mut calls: HashMap<&Name, &ItemId> = HashMap::new();
     for item in items.iter() {
         if let Some(id) = item.call().and_then(|call| call.wire_id.as_ref()) {
@@ -401,7 +402,7 @@ fn detail_body(detail: Node<'_>) -> Body {
         }
         _ => return Body::Unknown,
     };
-    // Without readable text only the signature matters.
+    // A detail without readable text carries only a signature.
     let is_empty = kind == ThoughtKind::Text && content.is_empty();
     let kind = if is_empty { ThoughtKind::Encrypted } else { kind };
     let format = detail.text_of("format");
@@ -410,8 +411,8 @@ fn detail_body(detail: Node<'_>) -> Body {
     Body::Thought(thought)
 }
 
-/// Returns the readable text of a Mistral chunk, whose `thinking` is a string or a list of texts
-/// and references.
+/// Returns the readable text of a Mistral chunk. Its `thinking` member is a string, or a list of
+/// texts and references.
 pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
     let Some(thinking) = chunk.get("thinking") else { return String::new() };
     match thinking.text() {
@@ -420,7 +421,8 @@ pub(in crate::chat) fn chunk_text(chunk: Node<'_>) -> String {
     }
 }
 
-/// Reads the arguments of a call: JSON inside a string, or an object. Invalid JSON stays a string.
+/// Reads the arguments of a call, which are an object or JSON inside a string. Invalid JSON is kept
+/// as a string.
 fn arguments(node: Node<'_>) -> Json {
     let Some(text) = node.text_bytes() else { return node.json() };
     Json::parse(text).unwrap_or_else(|_| {

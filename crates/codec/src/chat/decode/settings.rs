@@ -41,12 +41,11 @@ fn is_text(format: Node<'_>) -> bool {
     format.get("type").is_some_and(|kind| kind.is("text"))
 }
 
-/// Reads the settings of a request.
 pub(super) fn decode_settings(root: Node<'_>, is_native: bool) -> Settings {
     // Ollama's native API nests the sampling settings in `options`.
     let sampling = if is_native { root.get("options").unwrap_or(root) } else { root };
     let raw = |key: &str| sampling.present(key).map(Node::json);
-    // One stop sequence or a list of them.
+    // `stop` is a single sequence or a list of sequences.
     let stop = sampling.present("stop");
     let stops = stop.into_iter().chain(stop.into_iter().flat_map(Node::elements));
     let limits: &[&str] =
@@ -101,7 +100,7 @@ fn native_format(format: Node<'_>) -> OutputFormat {
     OutputFormat::Json
 }
 
-/// Reads the reasoning settings of any dialect.
+/// Reads the reasoning settings, whichever dialect the request uses.
 pub(in crate::chat) fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
     let object = root.present("reasoning").filter(|reasoning| reasoning.is_object());
     let within = |key: &str| object.and_then(|object| object.present(key));

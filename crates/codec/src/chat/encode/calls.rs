@@ -10,7 +10,7 @@ use crate::chat::{WIRE, slot};
 use crate::draft::{self, Draft};
 
 impl ChatWriter<'_> {
-    /// Encodes a call in the endpoint's shape, with its original id or one the endpoint accepts.
+    /// Encodes a call in the endpoint's shape. The original id is kept if the endpoint accepts it.
     pub(super) fn call_json(
         &mut self,
         item: &Item,
@@ -44,7 +44,7 @@ impl ChatWriter<'_> {
             }
         }
         if self.is_native {
-            // This endpoint accepts only objects.
+            // Ollama's native API accepts only objects as arguments.
             let arguments = custom::object_arguments(call);
             return object! { "function": { "name": call.name, "arguments": arguments } };
         }
@@ -60,7 +60,7 @@ impl ChatWriter<'_> {
         })
     }
 
-    /// Encodes a tool result, with the id under which the call was sent.
+    /// Encodes a tool result with the id under which its call was sent.
     pub(super) fn result(&self, draft: &mut Draft<'_>, item: &Item, result: &ToolResult) -> Json {
         let native = item.native_on(&WIRE).filter(|native| native.slot.is_empty());
         if let Some(native) =

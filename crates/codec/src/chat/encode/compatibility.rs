@@ -1,4 +1,4 @@
-//! Decides what an endpoint accepts verbatim, and in which slot.
+//! Decides which parts an endpoint accepts verbatim, and in which slot.
 
 use throughline_core::{
     Body, Digest, Direction, ElisionReason, Item, Media, NativePart, ReasoningChannel as Channel,
@@ -11,13 +11,12 @@ use crate::chat::{WIRE, contract, slot};
 use crate::draft::{self, Draft};
 use crate::seal_policy;
 
-/// The member that marks a prompt cache breakpoint.
+/// The member that marks a prompt-cache breakpoint.
 const MARK: &str = "cache_control";
 
 impl ChatWriter<'_> {
-    /// Returns whether an Item of an unchanged message can be sent verbatim. Output of another
-    /// endpoint's model is rewritten, because its message may have members that only that endpoint
-    /// accepts.
+    /// Returns whether an Item of an unchanged message can be sent verbatim. Output from another
+    /// endpoint is rewritten, because its message may have members that only that endpoint accepts.
     pub(super) fn can_send_verbatim(&self, item: &Item, prefix: Option<&Digest>) -> bool {
         seal_policy::refusal(&seal_policy::seals(item, &self.call.target, prefix)).is_none()
             && (item.origin.is_none() || is_own(self.call, item))
@@ -25,7 +24,7 @@ impl ChatWriter<'_> {
             && (self.is_home || self.fits(item) && !self.lacks_role(item.role))
     }
 
-    /// Returns whether the id of a call or result can stay unchanged.
+    /// Returns whether a call or result can keep its id.
     fn is_paired(&self, item: &Item) -> bool {
         match &item.body {
             Body::Call(call) => {
@@ -41,7 +40,7 @@ impl ChatWriter<'_> {
         }
     }
 
-    /// Returns whether a message has only members that a strict endpoint lists.
+    /// Returns whether a message has only members that strict endpoints accept.
     pub(super) fn is_listed_message(&self, message: &Json) -> bool {
         let is_known = |key: Node<'_>| {
             let key = key.text().unwrap_or_default();
@@ -52,7 +51,7 @@ impl ChatWriter<'_> {
                 && message.tree().root().members().all(|(key, _)| is_known(key))
     }
 
-    /// Removes the cache markers that a strict endpoint rejects from a part or tool.
+    /// Removes cache markers from a part or tool if the endpoint is strict and rejects them.
     pub(super) fn without_cache_markers(&self, draft: &mut Draft<'_>, part: &Json) -> Json {
         if !self.is_strict() || !may_have_cache_markers(part) {
             return part.clone();
@@ -68,8 +67,8 @@ impl ChatWriter<'_> {
         draft::edit_object(Some(part), &changes)
     }
 
-    /// Returns whether the endpoint lacks this role: only OpenAI and full imitations have
-    /// `developer`.
+    /// Returns whether the endpoint does not support this role. Only OpenAI and endpoints with full
+    /// compatibility support `developer`.
     pub(super) fn lacks_role(&self, role: Role) -> bool {
         let knows_developers = matches!(
             self.call.target.provider.dialect.channel,
@@ -78,15 +77,15 @@ impl ChatWriter<'_> {
         role == Role::Developer && !knows_developers
     }
 
-    /// Returns whether a part has a shape the endpoint accepts. Ollama's native API has its own
-    /// shape, and only the owner of a file can read it.
+    /// Returns whether the endpoint accepts the shape of a part. Ollama's native API has its own
+    /// shapes, and only the owner of a file can read the file.
     pub(super) fn fits(&self, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return true };
         match &item.body {
             // Only OpenAI accepts the legacy `function_call`.
             Body::Call(_) if !self.is_home && native.slot == slot::FUNCTION_CALL => false,
             Body::Call(call) if call.custom => self.takes_custom(),
-            // This search avoids parsing for the usual encoding.
+            // This text search avoids parsing in the common case.
             Body::Call(_) if !self.is_native && holds(&native.json, "\"arguments\":\"") => true,
             Body::Call(_) => {
                 let tree = native.json.tree();
@@ -99,7 +98,7 @@ impl ChatWriter<'_> {
                 draft::is_same_endpoint(owner, &self.call.target.origin)
             }
             Body::Media(_) => native.slot.starts_with("images/") == self.is_native,
-            // Ollama's native content is a string.
+            // Content in Ollama's native API is always a string.
             Body::Text(_) | Body::Unknown => {
                 !(self.is_native && native.slot.starts_with("content/"))
             }
@@ -107,7 +106,7 @@ impl ChatWriter<'_> {
         }
     }
 
-    /// Returns why a Thought issued on this wire is left out, apart from its Seals.
+    /// Returns the reason for omitting a Thought issued on this wire; Seals are checked separately.
     pub(super) fn elision_reason(
         &self,
         item: &Item,
@@ -132,8 +131,8 @@ impl ChatWriter<'_> {
         (!has_slot).then_some(ElisionReason::NotOnThisWire)
     }
 
-    /// Selects the slots that the endpoint reads among several with the same text: the slot of its
-    /// own channel if present, otherwise all. A slot written by a client stays unchanged.
+    /// Selects the slots to send among several with the same text: the endpoint's own slot if
+    /// present, else all of them. Slots that a client wrote stay unchanged.
     pub(super) fn taken<'s>(&self, slot: &'s str, side: Direction) -> &'s str {
         let (Some((first, _)), Direction::Response) = (slot.split_once('+'), side) else {
             return slot;
@@ -166,8 +165,8 @@ fn is_legacy(answer: &Json) -> bool {
         && answer.tree().root().get("role").is_some_and(|role| role.is("function"))
 }
 
-/// Returns whether an object has a member. The text search comes first because results may be long
-/// and most lack the key.
+/// Returns whether an object has a member. The text search comes first, because results may be long
+/// and most lack the member.
 fn has_member(object: &Json, key: &str) -> bool {
     holds(object, key) && object.tree().root().get(key).is_some()
 }

@@ -1,5 +1,5 @@
-//! Custom tools, whose input is free text. Only OpenAI has them; other endpoints get a function
-//! with one string argument.
+//! Custom tools, whose input is free text. Only OpenAI supports them; for other endpoints they
+//! become functions with one string argument.
 
 use throughline_core::{Tool, ToolCall, Wire};
 use throughline_json::{self as json, Json};
@@ -7,13 +7,13 @@ use throughline_json::{self as json, Json};
 use crate::chat::WIRE;
 use crate::draft::Draft;
 
-/// The declaration of a custom tool, apart from its name.
+/// The part of a custom tool's declaration that a function declaration lacks.
 pub(super) struct CustomTool {
-    /// Input format, in the form of this wire.
+    /// The input format, in the form of this wire.
     format: Option<Json>,
 }
 
-/// Returns the custom declaration of a tool from a wire that has custom tools.
+/// Returns the declaration of a custom tool; `None` if the tool is not custom.
 pub(super) fn custom_declaration(tool: &Tool) -> Option<CustomTool> {
     let native = tool.native.as_ref()?;
     let is_chat = native.wire == WIRE;
@@ -25,7 +25,7 @@ pub(super) fn custom_declaration(tool: &Tool) -> Option<CustomTool> {
     tree.root().get("type").filter(|kind| kind.is("custom"))?;
     let inner = if is_chat { tree.root().get("custom")? } else { tree.root() };
     let format = inner.get("format").map(|format| match format.get("syntax") {
-        // The Responses API uses one object where this wire nests two.
+        // The Responses API has one object where this wire nests two.
         Some(syntax) => object! {
             "type": "grammar",
             "grammar": { "syntax": syntax, "definition": format.get("definition") },
@@ -67,7 +67,7 @@ impl CustomTool {
     }
 }
 
-/// Writes the type of a call and its name and arguments.
+/// Writes the type, name and arguments of a call.
 pub(in crate::chat) fn put_call(o: &mut json::Object<'_>, call: &ToolCall, is_custom: bool) {
     let name = &call.name;
     if is_custom {
@@ -88,8 +88,8 @@ fn custom_input(call: &ToolCall) -> Json {
     json::string(call.args.as_str())
 }
 
-/// Returns the arguments of a call as text. Arguments that are not JSON were stored as a string;
-/// its text is returned.
+/// Returns the arguments of a call as text. Arguments that are not valid JSON are stored as a JSON
+/// string, whose text is returned.
 pub(in crate::chat) fn arguments_text(call: &ToolCall) -> String {
     if call.custom {
         return object_arguments(call).as_str().to_owned();
@@ -99,7 +99,7 @@ pub(in crate::chat) fn arguments_text(call: &ToolCall) -> String {
     text.flatten().unwrap_or_else(|| call.args.as_str().to_owned())
 }
 
-/// Returns the arguments of a call as an object.
+/// Returns the arguments of a call as an object; other values are wrapped.
 pub(super) fn object_arguments(call: &ToolCall) -> Json {
     if call.args.tree().root().is_object() && !call.custom {
         return call.args.clone();

@@ -5,7 +5,7 @@ use throughline_json::{self as json, Json};
 
 use crate::draft;
 
-/// Encodes media as a `content` part; `None` if this wire cannot represent them.
+/// Encodes media as a `content` part; `None` if this wire cannot represent the media.
 pub(super) fn part(media: &Media, target: &Target) -> Option<Json> {
     match media {
         Media::Inline { mime, base64 } => {

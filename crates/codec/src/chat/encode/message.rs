@@ -1,4 +1,4 @@
-//! Builder for one outgoing message.
+//! Builds one outgoing message.
 
 use std::borrow::Cow;
 
@@ -11,13 +11,13 @@ use crate::draft;
 
 type MessageMembers = Vec<(Cow<'static, str>, Option<Json>)>;
 
-/// A message under construction, slot by slot.
+/// A message under construction.
 #[derive(Default)]
 pub(in crate::chat) struct ChatMessageBuilder {
     content: Vec<MessageContent>,
-    /// Reasoning strings by field.
+    /// The reasoning strings, by field name.
     fields: Vec<(&'static str, PiecewiseText)>,
-    /// Fields that repeat the details and have no text of their own.
+    /// Fields that repeat the text of the details.
     echoes: Vec<(&'static str, String)>,
     details: Vec<Json>,
     calls: Vec<Json>,
@@ -26,14 +26,14 @@ pub(in crate::chat) struct ChatMessageBuilder {
 }
 
 enum MessageContent {
-    /// A string from this wire; it continues the previous string directly.
+    /// A string from this wire. Consecutive strings are concatenated without a separator.
     Own(Json),
-    /// A text from elsewhere, which was a separate block.
+    /// A text from another wire, where it was a separate block.
     Text(String),
     Part(Json),
 }
 
-/// A string that is kept as raw JSON while it is a single piece.
+/// A string that stays raw JSON as long as it consists of a single piece.
 struct PiecewiseText {
     whole: Json,
     pieces: Vec<String>,
@@ -67,7 +67,7 @@ impl ChatMessageBuilder {
             || self.echoes.iter().any(|(known, _)| *known == field)
     }
 
-    /// Adds a part from a slot of this wire; `text` is its readable text.
+    /// Adds a part to a slot; `text` is the part's readable text.
     pub(in crate::chat) fn add(&mut self, slot_name: &str, part: Json, text: &str) {
         match slot::first_member(slot_name) {
             slot::CONTENT if part.bytes().first() == Some(&b'"') => {
@@ -109,7 +109,7 @@ impl ChatMessageBuilder {
         self.content.push(MessageContent::Text(text.to_owned()));
     }
 
-    /// Adds media; returns whether the wire can represent them.
+    /// Adds media; returns whether the wire can represent the media.
     pub(super) fn add_media(&mut self, media: &Media, target: &Target, is_native: bool) -> bool {
         let part = if is_native { media::bare_image(media) } else { media::part(media, target) };
         let is_taken = part.is_some();
@@ -121,8 +121,8 @@ impl ChatMessageBuilder {
         is_taken
     }
 
-    /// Returns the content: a string if all parts are text, otherwise a list of parts. Ollama's
-    /// native API accepts only strings.
+    /// Returns the content: a string if all parts are text, else a list of parts. `is_string`
+    /// forces a string, because Ollama's native API accepts nothing else.
     pub(super) fn content(&self, is_string: bool) -> Option<Json> {
         match self.content.as_slice() {
             [] => None,
@@ -163,7 +163,7 @@ impl ChatMessageBuilder {
 
     /// Returns the members of the message in a fixed order.
     pub(in crate::chat) fn members(&self, is_native: bool) -> MessageMembers {
-        // Every endpoint accepts a string, but not every endpoint accepts a list of texts.
+        // Prefer a string, because not every endpoint accepts a list of texts.
         let has_parts =
             self.content.iter().any(|content| matches!(content, MessageContent::Part(_)));
         let content = self.content(is_native || !has_parts);
@@ -198,14 +198,14 @@ impl ChatMessageBuilder {
     }
 }
 
-/// Builds a message without a source.
+/// Builds a message that has no source message.
 pub(super) fn new_message(role: &str, members: &MessageMembers) -> Json {
     let role = json::string(role);
     let present = members.iter().filter_map(|(key, value)| Some((&**key, value.as_ref()?)));
     json::object_of([("role", &role)].into_iter().chain(present))
 }
 
-/// Edits the source message of the Items: replaces the members whose values changed.
+/// Edits the source message: replaces only the members whose values changed.
 pub(super) fn edit_message(envelope: &Json, members: MessageMembers) -> Json {
     let tree = envelope.tree();
     let is_empty_value = |node: Option<Node<'_>>| {

@@ -1,4 +1,4 @@
-//! Encodes the payload of a caller's Thought for the endpoint's reasoning channel.
+//! Encodes the payload of a Thought created by the caller, for the endpoint's reasoning channel.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use crate::chat::decode::message::chunk_text;
 use crate::chat::encode::message::ChatMessageBuilder;
 use crate::chat::slot::{self, FIELDS};
 
-/// Adds a payload: a text, a detail or list of details, a chunk, or members of a message. Returns
-/// whether the channel accepts any of it. Members that are not reasoning are ignored.
+/// Adds a payload, which is a text, one or more details, a chunk, or message members. Members that
+/// are not reasoning are ignored. Returns whether the channel accepts any part of the payload.
 pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Channel) -> bool {
     let tree = payload.tree();
     let root = tree.root();
@@ -35,7 +35,7 @@ pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Cha
             message.add(&slot::list_slot(slot::CONTENT, 0), thinking_chunk(&text), &text);
             true
         }),
-        // A text that closes the tag would continue as the answer.
+        // Reject a text that closes the tag, because the rest would become part of the answer.
         Channel::Tags => text(None).filter(|text| !text.contains("</think")).is_some_and(|text| {
             message.add(slot::CONTENT, json::string(&format!("<think>{text}</think>")), "");
             true
@@ -45,7 +45,7 @@ pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Cha
     }
 }
 
-/// Adds the reasoning of any dialect; a bare text goes into `field`.
+/// Adds reasoning in the form of any dialect; a bare text is added as `field`.
 fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'static str) -> bool {
     let detail = slot::list_slot(slot::DETAILS, 0);
     let mut has_added = false;
@@ -76,7 +76,7 @@ fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'st
     has_added
 }
 
-/// Returns the readable text of a payload; if several fields hold it, `field` is preferred.
+/// Returns the readable text of a payload. If several fields hold text, `field` is preferred.
 fn readable_text(root: Node<'_>, field: Option<&str>) -> Option<String> {
     if let Some(text) = root.text() {
         return Some(text.into_owned());

@@ -6,7 +6,7 @@ use throughline_json::{self as json, Json, Name};
 use crate::draft::{self, Draft};
 use crate::effort;
 
-/// The members that configure reasoning, in all dialects.
+/// The members that configure reasoning in any dialect.
 const SWITCHES: [&str; 6] =
     ["reasoning_effort", "reasoning", "thinking", "enable_thinking", "thinking_budget", "think"];
 
@@ -26,7 +26,8 @@ pub(super) fn put_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, 
     if switch != ReasoningSwitch::Object
         && let Some(problem) = unsupported_reason(reasoning, switch, profile)
     {
-        // Switching reasoning off needs no warning for a model that cannot reason.
+        // Switching reasoning off has no effect on a model that cannot reason, so it needs no
+        // warning.
         if !is_off || profile.can_think() {
             draft.warn("reasoning", problem);
         }
@@ -53,7 +54,7 @@ pub(super) fn put_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, 
     }
 }
 
-/// Returns why no reasoning setting can be sent.
+/// Returns the reason why no reasoning setting can be sent.
 fn unsupported_reason(
     reasoning: &NativeReasoning,
     switch: ReasoningSwitch,
@@ -71,7 +72,7 @@ fn unsupported_reason(
     }
 }
 
-/// Returns the requested effort, derived from the budget if necessary.
+/// Returns the requested effort, or an effort derived from the requested budget.
 fn wanted_effort(reasoning: &NativeReasoning, profile: &Profile) -> Option<Name> {
     if reasoning.is_off() {
         return Some(Name::from("none"));
@@ -83,7 +84,7 @@ fn wanted_effort(reasoning: &NativeReasoning, profile: &Profile) -> Option<Name>
         4097..=12_288 => "medium",
         12_289.. => "high",
     };
-    // A budget cannot become an effort for a model without efforts.
+    // Do not convert a budget to an effort if the model has no efforts.
     let budget = reasoning.budget_tokens.filter(|_| !profile.efforts.is_empty());
     reasoning.effort.clone().or_else(|| budget.map(|budget| Name::from(of_budget(budget))))
 }
@@ -96,7 +97,7 @@ fn put_effort(
     let asks_to_think = reasoning.enabled == Some(true) && !profile.thinks_by_default;
     let wanted = wanted_effort(reasoning, profile)
         .or_else(|| asks_to_think.then(|| Name::from("medium")))
-        // A model without the effort `none` that does not reason by default needs no setting.
+        // Omit `none` for a model that lacks this effort and does not reason by default.
         .filter(|wanted| {
             let is_known = profile.efforts.iter().any(|effort| **effort == **wanted);
             &**wanted != "none" || profile.thinks_by_default || is_known
@@ -163,7 +164,7 @@ fn put_think(
     profile: &Profile,
 ) -> Option<String> {
     let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
-    // A model without efforts is only switched on or off.
+    // Reasoning can only be switched on or off for a model without efforts.
     let effort = wanted.filter(|_| !profile.efforts.is_empty());
     let effort = effort.and_then(|effort| effort::supported_effort(draft, &effort, profile));
     let think = match &effort {

@@ -10,7 +10,7 @@ use crate::chat::{WIRE, slot, wire};
 use crate::events;
 use crate::object::put_all_with;
 
-/// Encodes a whole response, in its original shape if it came from this wire.
+/// Encodes a whole response. A reply that came from this wire keeps its original shape.
 pub(in crate::chat) fn encode_reply(reply: &Reply) -> Json {
     let extras = events::own_extras(reply, &WIRE);
     let is_native = extras.iter().any(|(key, _)| &**key == "done");
@@ -64,7 +64,7 @@ fn native_response(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     })
 }
 
-/// Iterates over the extras directly below `pointer`, with their last path segment.
+/// Iterates over the extras directly below `pointer`, keyed by their last path segment.
 fn extras_below<'e>(
     extras: &'e [(Name, Json)],
     pointer: &'static str,
@@ -95,7 +95,7 @@ fn message(reply: &Reply, extras: &[(Name, Json)], pointer: &'static str) -> Jso
     super::message::new_message("assistant", &members)
 }
 
-/// Returns an Item's slot and JSON in a response. A Thought from another wire is shown without its
+/// Returns an Item's slot and response JSON. A Thought from another wire is written without its
 /// Seals.
 pub(in crate::chat) fn reply_part(item: &Item) -> Option<(String, Json)> {
     if let Some(native) = item.native_on(&WIRE) {

@@ -11,8 +11,8 @@ use crate::draft::{self, Draft};
 /// Writes every setting that differs from the source request.
 pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     let is_asked_anew = draft.differs(|s| &s.reasoning);
-    // Another model may reject settings that the last one accepted, and many depend on whether it
-    // reasons.
+    // Another model may reject settings that the source's model accepted, and many settings depend
+    // on whether the model reasons.
     let is_reconsidered = is_asked_anew || draft.is_retargeted();
     if is_asked_anew || draft.is_retargeted() && has_own_switch(draft, call) {
         match &call.settings.reasoning {
@@ -32,8 +32,8 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, tools: &[Json]) {
     put_stream(draft, call);
 }
 
-/// Returns whether the source configures reasoning with this endpoint's own members; other
-/// dialects' members stay unchanged.
+/// Returns whether the source configures reasoning with this endpoint's members. Members of other
+/// dialects stay unchanged.
 fn has_own_switch(draft: &Draft<'_>, call: &Call) -> bool {
     let keys: &[&str] = match call.target.provider.dialect.switch {
         ReasoningSwitch::Effort => &["reasoning_effort"],

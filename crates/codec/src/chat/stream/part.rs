@@ -1,4 +1,4 @@
-//! Accumulates the fragments of a streamed message and serialises each part once.
+//! Accumulates the fragments of a streamed message, and serialises each part once.
 
 use throughline_json::{self as json, Json, Label, Name, Node};
 
@@ -12,24 +12,24 @@ pub(super) struct ChatOpenPart {
     pub(super) is_open: bool,
 }
 
-/// The accumulated content of a part.
+/// The accumulated fragments of a part.
 pub(super) enum OpenPartKind {
     /// Text of `content` or `refusal`.
     Text(String),
-    /// Reasoning between tags, with and without the tags.
+    /// Reasoning between tags; `raw` includes the tags and `inner` does not.
     Tagged {
         raw: String,
         inner: String,
         is_whole: bool,
     },
-    /// A reasoning string.
+    /// Reasoning in a string member.
     Field(String),
     /// An entry of `reasoning_details`.
     Detail(OpenDetail),
-    /// A `thinking` chunk of Mistral.
+    /// A Mistral `thinking` chunk.
     Chunk(OpenChunk),
     Call(ChatOpenCall),
-    /// A part that arrives whole.
+    /// A part that arrives in a single fragment.
     Raw(Json),
 }
 
@@ -54,7 +54,8 @@ impl OpenPartKind {
     }
 }
 
-/// A detail: members as first received, joined texts, and the last non-empty signature.
+/// An accumulated detail: the first value of each member, the joined texts, and the last non-empty
+/// signature.
 pub(super) struct OpenDetail {
     kind: Name,
     index: Option<u64>,
@@ -74,7 +75,8 @@ impl OpenDetail {
         }
     }
 
-    /// Returns the member that holds the readable text; `None` for a detail that arrives whole.
+    /// Returns the member that holds the readable text; `None` for a detail that arrives in one
+    /// fragment.
     pub(super) fn text_key(&self) -> Option<&'static str> {
         match &*self.kind {
             "reasoning.text" => Some("text"),
@@ -83,8 +85,8 @@ impl OpenDetail {
         }
     }
 
-    /// Returns whether a fragment continues this detail. A fragment without an index continues only
-    /// the last detail.
+    /// Returns whether a fragment continues this detail. A fragment without an index can continue
+    /// only the last detail.
     pub(super) fn is_continued_by(&self, fragment: Node<'_>, is_last: bool) -> bool {
         let index = fragment.get("index").and_then(Node::u64);
         let id = fragment.name_of("id");
@@ -95,7 +97,7 @@ impl OpenDetail {
             && (self.id.is_none() || id.is_none() || self.id == id)
     }
 
-    /// Adds a fragment and returns the text it added.
+    /// Adds a fragment and returns the text that it contributes.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members() {
@@ -123,7 +125,8 @@ impl OpenDetail {
     }
 }
 
-/// Records a member: a later value replaces an earlier one unless it is empty or `null`.
+/// Records a member. A later value replaces an earlier value unless the later value is empty or
+/// `null`.
 fn merge_member(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
     let is_empty = value.is_null() || value.raw() == b"\"\"";
     match members.iter_mut().find(|(known, _)| *known == name) {
@@ -133,7 +136,7 @@ fn merge_member(members: &mut Vec<(Name, Json)>, name: Name, value: Node<'_>) {
     }
 }
 
-/// A Mistral chunk: joined texts with references among them.
+/// An accumulated Mistral chunk: joined texts with references between them.
 #[derive(Default)]
 pub(super) struct OpenChunk {
     thinking: Vec<ChunkElement>,
@@ -147,7 +150,7 @@ enum ChunkElement {
 }
 
 impl OpenChunk {
-    /// Adds a fragment and returns the text it added.
+    /// Adds a fragment and returns the text that it contributes.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members() {
@@ -218,13 +221,13 @@ pub(super) struct ChatOpenCall {
     id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// Arguments that arrived as an object.
+    /// Arguments that arrived as an object instead of text.
     object: Option<Json>,
     members: Vec<(Name, Json)>,
     function: Vec<(Name, Json)>,
     /// Whether the part is a legacy `function_call`.
     pub(super) is_bare: bool,
-    /// Whether the opening event was emitted.
+    /// Whether the `Opened` event was emitted.
     pub(super) is_announced: bool,
 }
 
@@ -235,7 +238,7 @@ impl ChatOpenCall {
     }
 
     /// Returns whether a fragment continues this call. Some servers give all calls the same index
-    /// or none; then a different id and name mean a different call.
+    /// or no index; then a different id and name start a new call.
     pub(super) fn is_continued_by(&self, fragment: Node<'_>, is_last: bool) -> bool {
         if self.is_bare {
             return false;
@@ -251,7 +254,7 @@ impl ChatOpenCall {
         }
     }
 
-    /// Adds a fragment and returns the arguments it added.
+    /// Adds a fragment and returns the argument text that it contributes.
     pub(super) fn add(&mut self, fragment: Node<'_>) -> String {
         let mut added = String::new();
         for (key, value) in fragment.members().filter(|(key, _)| !key.is("index")) {

@@ -10,7 +10,7 @@ use crate::chat::stream::ChatDecoder;
 use crate::chat::stream::part::{OpenDetail, OpenPartKind as Kind};
 
 impl ChatDecoder {
-    /// Handles the reasoning of a delta: details, and strings that do not repeat them.
+    /// Handles the details and reasoning strings in a delta.
     pub(super) fn reasoning(&mut self, delta: Node<'_>) {
         for fragment in delta.get(slot::DETAILS).into_iter().flat_map(Node::elements) {
             self.detail(fragment);
@@ -76,7 +76,7 @@ impl ChatDecoder {
         self.open(slot, Kind::Detail(detail));
     }
 
-    /// Returns the fields whose text equals the text of the details.
+    /// Returns the fields whose text repeats the details.
     pub(super) fn echoing_fields(&self) -> impl Iterator<Item = &'static str> {
         let details = self.parts.iter().filter_map(|part| match &part.kind {
             Kind::Detail(detail) => Some(detail.text.as_str()),

@@ -15,8 +15,8 @@ use crate::frame::Frame;
 use crate::object::{copy_members, members_except};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed message. Texts, thoughts and calls are emitted incrementally; all other parts
-/// are emitted when they are complete.
+/// Encodes a streamed message. Texts, thoughts and calls are emitted incrementally; other parts are
+/// emitted once complete.
 #[derive(Default)]
 pub(in crate::chat) struct ChatEncoder {
     id: Option<Name>,
@@ -36,11 +36,12 @@ struct StreamedPart {
 
 #[derive(Clone)]
 enum OutputMode {
-    /// In one chunk, once complete.
+    /// The part is emitted in one chunk, once complete.
     Whole,
     Content,
     Fields(Vec<&'static str>),
-    /// In fragments of a detail; `text` names its readable member.
+    /// The part is emitted in fragments of a detail; `text` names the member with the readable
+    /// text.
     Detail {
         text: &'static str,
         index: Option<u64>,
@@ -111,7 +112,7 @@ impl ChatEncoder {
         self.calls - 1
     }
 
-    /// Selects the output mode of a thought from its format, which names its slot on this wire.
+    /// Selects the output mode of a thought. The thought's format names its slot on this wire.
     fn thought_mode(&mut self, thought: &Thought) -> OutputMode {
         if !self.is_own {
             return OutputMode::Fields(vec!["reasoning_content"]);
@@ -137,9 +138,9 @@ impl ChatEncoder {
         let piece = match (delta, &part.mode) {
             (Delta::Text(piece), OutputMode::Content)
             | (Delta::Thought(piece), OutputMode::Fields(_) | OutputMode::Detail { .. }) => piece,
-            // Empty arguments may have been omitted by the source; the complete call decides.
+            // The source may have omitted empty arguments, so wait for the complete call.
             (Delta::Args(piece), OutputMode::Call(_)) if !self.is_own || &**piece != "{}" => piece,
-            // This wire sends arguments as text only, so they are emitted when the call is
+            // This wire sends arguments only as text, so other deltas are emitted when the call is
             // complete.
             (Delta::Text(_) | Delta::Thought(_) | Delta::Args(_) | Delta::ArgsAt { .. }, _) => {
                 return Vec::new();
@@ -185,7 +186,7 @@ impl ChatEncoder {
             }
             None => item.visible().unwrap_or_default().to_owned(),
         };
-        // The part of the text that no delta has emitted.
+        // The suffix of the text that no delta has emitted yet.
         let rest = text.strip_prefix(sent.as_str()).filter(|rest| !rest.is_empty());
         let mut frames = Vec::new();
         if !matches!(mode, OutputMode::Whole) {
@@ -220,7 +221,7 @@ impl ChatEncoder {
         frames
     }
 
-    /// Builds the chunk of a part that is emitted whole.
+    /// Builds the chunk for a part that is emitted whole.
     fn whole_chunk(&mut self, item: &Item) -> Option<Frame> {
         let (slot_name, part) = reply::reply_part(item)?;
         let number = self.calls;

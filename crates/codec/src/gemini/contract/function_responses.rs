@@ -14,8 +14,8 @@ const COUNT_MISMATCH_ERROR: &str = "Please ensure that the number of function re
 const APART: &str =
     "Please ensure that function response turn comes immediately after a function call turn.";
 
-/// Checks every step and its responses. Consecutive contents of one role form one step, as in
-/// accepted requests.
+/// Checks every step and its responses. Consecutive `content` objects with the same role form one
+/// step, because recorded requests of this form were accepted.
 pub(super) fn check(view: &GeminiRequest<'_>, findings: &mut Findings<'_>) {
     let mut before: &[GeminiContent<'_>] = &[];
     for run in view.contents.chunk_by(|one, next| one.is_models == next.is_models) {
@@ -61,7 +61,7 @@ fn count_finding<'p, 'c>(
     Some(finding.with_provider_error(COUNT_MISMATCH_ERROR).with_auto_fix(fix))
 }
 
-/// Returns the media next to repeated responses, which are repeated too.
+/// Returns the media parts that belong to duplicate responses and are duplicates too.
 fn media_of_duplicates<'p, 'c>(
     answers: &'p [GeminiContent<'c>],
     uncalled: &[&'p GeminiPart<'c>],
@@ -92,7 +92,7 @@ fn count_phrase(count: usize, word: &str) -> String {
 }
 
 /// Returns the calls without a response and the responses without a call. Pairs are matched by id
-/// if both have one, otherwise by name, in order.
+/// if both sides have one, else by name, in order.
 fn unmatched<'p, 'c>(
     calls: &[&'p GeminiPart<'c>],
     given: &[&'p GeminiPart<'c>],
@@ -110,7 +110,7 @@ fn unmatched<'p, 'c>(
     let mut uncalled: Vec<_> = given.iter().filter(is_uncalled).copied().collect();
     let mut unanswered: Vec<_> = open.into_values().flatten().collect();
     unanswered.sort_by_key(|part| (part.content, part.index));
-    // If calls and responses use different names, only the surplus is certain.
+    // If calls and responses use different names, only the difference in number is certain.
     let surplus = calls.len().abs_diff(given.len());
     let take_surplus = |parts: &mut Vec<_>| parts.split_off(parts.len().saturating_sub(surplus));
     if calls.len() > given.len() {
@@ -120,11 +120,11 @@ fn unmatched<'p, 'c>(
     }
 }
 
-/// Removes parts; a content that would become empty is removed entirely.
+/// Builds edits that remove parts. A `content` object that would become empty is removed entirely.
 fn removal_edits(contents: &[GeminiContent<'_>], parts: &[&GeminiPart<'_>]) -> Vec<Edit> {
     let mut edits = Vec::new();
     let first = contents.first().map_or(0, |content| content.index);
-    // Parts and contents are in order, so each run of parts belongs to one content.
+    // Parts are in request order, so each run of parts belongs to one `content` object.
     for here in parts.chunk_by(|one, next| one.content == next.content) {
         let content = here.first().and_then(|part| part.content.checked_sub(first));
         let Some(content) = content.and_then(|place| contents.get(place)) else { continue };
@@ -138,7 +138,7 @@ fn removal_edits(contents: &[GeminiContent<'_>], parts: &[&GeminiPart<'_>]) -> V
     edits
 }
 
-/// Reports a response that follows no call.
+/// Reports a function response that does not directly follow a call.
 fn stray_finding(run: &[GeminiContent<'_>], part: &GeminiPart<'_>) -> Finding {
     let name = part.function();
     let message = format!("this is a response of `{name}`, but no call directly precedes it");

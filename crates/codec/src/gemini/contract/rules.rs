@@ -1,4 +1,4 @@
-//! Rules of the Gemini API.
+//! Declares the rules of the Gemini API.
 
 use throughline_core::{Contract, Target, Wire};
 
@@ -20,7 +20,7 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "gemini/cache-prefix-broken", prior 1;
 }
 
-/// Applies to models that require the signature of a call.
+/// Applies to models that require signatures on function calls.
 fn signs_calls(target: &Target) -> bool {
     target.profile.contract == Contract::RequiredWithTools
 }
@@ -30,7 +30,7 @@ fn is_known(target: &Target) -> bool {
     target.profile.name != "unknown"
 }
 
-/// Applies to models that sign their parts.
+/// Applies to models whose Seals are bound to the model.
 fn is_signing_model(target: &Target) -> bool {
     target.profile.bound.model
 }

@@ -1,4 +1,4 @@
-//! Checks signatures: where one is required, and whether they come back as issued.
+//! Checks where signatures are required, and whether they are replayed as issued.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::gemini::wire::{self, GeminiPartKind};
 use crate::{Change, ChangeKind, Edit, Finding, Findings, Fix, IssuedItem, Severity};
 
 impl GeminiRequest<'_> {
-    /// Checks every signature using only the request, then the differences from the issued parts.
+    /// Checks each signature on its own, then compares the parts with those issued.
     pub(super) fn check_signatures(&self, findings: &mut Findings<'_>) {
         // Start offsets of the parts that already have a finding.
         let mut reported = HashSet::new();
@@ -56,12 +56,12 @@ impl GeminiRequest<'_> {
         findings.extend(comparison.cache_finding(&rules::CACHE_PREFIX_BROKEN));
     }
 
-    /// Returns whether each step of the current turn needs a signature on its first call.
+    /// Returns whether the first call of each step in the current turn needs a signature.
     fn requires_signatures(&self) -> bool {
         self.case.profile().contract == Contract::RequiredWithTools
     }
 
-    /// Reports the first call of a step without a signature.
+    /// Reports that the first call of a step lacks a signature.
     fn unsigned_finding(&self, call: &GeminiPart<'_>) -> Finding {
         let name = call.function();
         let problem = if call.signature.is_some() { "an empty" } else { "no" };
@@ -123,8 +123,8 @@ impl GeminiRequest<'_> {
             .with_auto_fix(self.remove_signature(part, signature))
     }
 
-    /// Builds a fix that removes an unreadable signature; uses the documented stand-in where a
-    /// signature is required.
+    /// Builds a fix that removes an unreadable signature, or replaces it by the documented stand-in
+    /// where a signature is required.
     fn remove_signature(&self, part: &GeminiPart<'_>, signature: Node<'_>) -> Option<Fix> {
         let content = self.contents.get(part.content)?;
         let is_first = first_call(content).is_some_and(|call| call.index == part.index);
@@ -139,7 +139,8 @@ impl GeminiRequest<'_> {
         };
         let is_empty_text = part.kind == GeminiPartKind::Text && part.value.raw().len() <= 2;
         Some(if is_step(part) {
-            // The provider cannot continue from a step of its own whose signature it cannot read.
+            // The provider cannot continue from one of its own steps if it cannot read the step's
+            // signature.
             let is_all = content.parts.iter().all(is_step);
             let what = "removes the provider-run step whose signature the target cannot read";
             Fix::removal(if is_all { content.node } else { part.node }, what)
@@ -162,7 +163,7 @@ impl GeminiRequest<'_> {
             .with_auto_fix(self.issued_signature_fix(first))
     }
 
-    /// Reports an issued part that came back changed.
+    /// Reports a part that is replayed with changes.
     fn report_change(&self, change: &Change<'_>, part: &GeminiPart<'_>) -> Option<Finding> {
         let (phrase, name) = (change.kind.describe(), part.name());
         let at = |rule, message: String| {
@@ -179,7 +180,7 @@ impl GeminiRequest<'_> {
             }
             ChangeKind::Foreign(_) | ChangeKind::Unissued => {
                 let severity = match change.kind {
-                    // No rejection is known between Gemini models.
+                    // Gemini models are not known to reject each other's signatures.
                     ChangeKind::Foreign(ElisionReason::OtherModel) => Severity::Degrade,
                     ChangeKind::Unissued if !change.is_placed => Severity::Note,
                     _ => Severity::Refuse,
@@ -189,7 +190,7 @@ impl GeminiRequest<'_> {
                 Some(finding.with_auto_fix(fix))
             }
             ChangeKind::SealDropped => {
-                // A signature that the target cannot read is not lost.
+                // Do not report a missing signature that the target could not read anyway.
                 change.issued.filter(|issued| self.is_accepted(*issued))?;
                 Some(at(&rules::SIGNATURE_DROPPED, message).with_auto_fix(as_issued()))
             }
@@ -210,15 +211,15 @@ impl GeminiRequest<'_> {
             ChangeKind::SaidAloud => {
                 Some(at(&rules::THOUGHT_AS_TEXT, format!("this text {phrase}")))
             }
-            // The field holds bytes, so the alphabet does not matter. The order of parts may change
-            // too.
+            // The field holds bytes, so the base64 alphabet does not matter. Parts may also be
+            // reordered.
             ChangeKind::SealReencoded | ChangeKind::Reordered | ChangeKind::PartDropped => None,
         }
     }
 
-    /// Reports a signed part that is missing.
+    /// Reports a signed part that is missing from the request.
     fn report_missing_part(&self, change: &Change<'_>) -> Option<Finding> {
-        // The target could not have received parts that another endpoint signed.
+        // The target could not read parts that another endpoint signed, so they may be omitted.
         let issued = change.issued.filter(|issued| self.is_accepted(*issued))?;
         let what = match &issued.item.body {
             // `ANSWERS_DO_NOT_MATCH` covers missing calls.
@@ -240,7 +241,7 @@ fn first_call<'p, 'c>(content: &'p GeminiContent<'c>) -> Option<&'p GeminiPart<'
     content.parts_of_kind(GeminiPartKind::Call).next()
 }
 
-/// Sets a part's signature, in the spelling the part uses.
+/// Sets a part's signature, in the spelling that the part already uses.
 fn with_signature(part: &GeminiPart<'_>, signature: Json) -> Edit {
     match wire::get(part.node, "thoughtSignature") {
         Some(value) => Edit::Replace(value.range(), signature),

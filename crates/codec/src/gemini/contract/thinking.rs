@@ -72,7 +72,7 @@ fn check_level(
     Some(finding.with_provider_error(error).with_auto_fix(fix))
 }
 
-/// Replaces the level of the thinking settings with a budget.
+/// Replaces the thinking level by a budget of `size` tokens.
 fn with_budget(config: Node<'_>, size: u64) -> Json {
     json::object(|o| {
         for (key, value) in config.members() {
@@ -86,7 +86,7 @@ fn with_budget(config: Node<'_>, size: u64) -> Json {
     })
 }
 
-/// Checks whether the model accepts the budget.
+/// Reports a budget that the model does not accept.
 fn check_budget(profile: &Profile, budget: Node<'_>, limits: &TokenBudget) -> Option<Finding> {
     let size: i64 = budget.number()?.parse().ok()?;
     let name = &profile.name;

@@ -1,4 +1,4 @@
-//! A request in the form that the rules need: its contents and parts, borrowed, built in one pass.
+//! Preprocesses a request for the rules: its `contents` and parts, borrowed, in one pass.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,15 +12,15 @@ pub(super) struct GeminiRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) contents: Vec<GeminiContent<'c>>,
-    /// Index of the first content of the current turn: after the last user content that is not only
-    /// function responses.
+    /// Index of the first `content` object of the current turn. The turn starts after the last user
+    /// message that is not only function responses.
     pub(super) current: usize,
 }
 
 pub(super) struct GeminiContent<'c> {
     pub(super) index: usize,
     pub(super) node: Node<'c>,
-    /// Whether the model produced the content.
+    /// Whether the role is `model`.
     pub(super) is_models: bool,
     pub(super) parts: Vec<GeminiPart<'c>>,
 }
@@ -31,14 +31,13 @@ pub(super) struct GeminiPart<'c> {
     pub(super) index: usize,
     pub(super) node: Node<'c>,
     pub(super) kind: GeminiPartKind,
-    /// The value of the member that determines the kind.
+    /// The value of the member that determines the part's kind.
     pub(super) value: Node<'c>,
     /// The signature, which may be empty.
     pub(super) signature: Option<Node<'c>>,
 }
 
 impl<'c> GeminiRequest<'c> {
-    /// Parses the contents of a request.
     pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
         let root = case.body();
         let list = root.get("contents").into_iter().flat_map(Node::elements);
@@ -51,12 +50,12 @@ impl<'c> GeminiRequest<'c> {
         Self { case, root, contents, current }
     }
 
-    /// Iterates over all parts in order.
+    /// Iterates over all parts in request order.
     pub(super) fn parts(&self) -> impl Iterator<Item = &GeminiPart<'c>> {
         self.contents.iter().flat_map(|content| &content.parts)
     }
 
-    /// Returns the part that contains a source range.
+    /// Returns the part that contains a byte range.
     pub(super) fn part_at(&self, place: &Range<usize>) -> Option<&GeminiPart<'c>> {
         let behind = self.contents.partition_point(|c| c.node.range().start <= place.start);
         let content = self.contents.get(behind.checked_sub(1)?)?;
@@ -90,17 +89,17 @@ impl<'c> GeminiPart<'c> {
         Self { content, index, node, kind, value, signature }
     }
 
-    /// Returns the part's path as the provider writes it.
+    /// Returns the part's path in the provider's notation.
     pub(super) fn path(&self) -> String {
         format!("contents[{}].parts[{}]", self.content, self.index)
     }
 
-    /// Returns whether the part has a signature or a stand-in.
+    /// Returns whether the part has a non-empty signature, which may be a stand-in.
     pub(super) fn is_signed(&self) -> bool {
         self.signature.is_some_and(|signature| signature.raw().len() > 2)
     }
 
-    /// Returns the name of the part's kind for messages.
+    /// Returns the name of the part's kind for use in messages.
     pub(super) fn name(&self) -> &'static str {
         match self.kind {
             GeminiPartKind::Text => "text part",

@@ -5,7 +5,7 @@ use throughline_json::{Name, Node};
 
 use crate::gemini::wire::{self, get, is_spelled, present};
 
-/// Members of `generationConfig` that Settings represent.
+/// The members of `generationConfig` that Settings represent.
 const CONFIG: &[&str] = &[
     "maxOutputTokens",
     "temperature",
@@ -22,8 +22,8 @@ const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"
 
 const JSON_TYPE: &str = "application/json";
 
-/// Returns the parts of a request member that Settings do not represent: all of it, or the unknown
-/// members of a known object, keyed by their path.
+/// Returns the parts of a request member that Settings do not represent. For a known object these
+/// are its unknown members, keyed by path; otherwise it is the whole member.
 pub(super) fn unrepresented_members(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
     let known = if is_spelled(&key, "generationConfig") {
         CONFIG
@@ -55,7 +55,6 @@ fn is_known(key: &str, names: &[&str]) -> bool {
     names.iter().any(|name| is_spelled(key, name))
 }
 
-/// Reads the settings.
 pub(super) fn decode_settings(root: Node<'_>) -> Settings {
     let calling = get(root, "toolConfig").and_then(|tools| get(tools, "functionCallingConfig"));
     let choice = calling.and_then(choice);
@@ -101,7 +100,7 @@ fn reasoning(thinking: Node<'_>) -> NativeReasoning {
     NativeReasoning {
         enabled,
         effort: level.map(|level| level.to_ascii_lowercase().into()),
-        // `-1` leaves the size to the model.
+        // `-1` lets the model choose the budget.
         budget_tokens: budget.and_then(Node::u64).filter(|budget| *budget > 0),
         include_thoughts: get(thinking, "includeThoughts").and_then(Node::bool),
         provider_extras: Vec::new(),

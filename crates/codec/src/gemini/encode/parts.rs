@@ -14,14 +14,14 @@ pub(super) fn call_part(call: &ToolCall, id: &str, stand_in: Option<&str>) -> Js
     }
 }
 
-/// Returns the arguments as an object, because this wire accepts only objects. Free text and
-/// invalid JSON are wrapped.
+/// Returns the arguments as an object, the only form that this wire accepts. Free text and invalid
+/// JSON are wrapped as `input`.
 pub(in crate::gemini) fn arguments(call: &ToolCall) -> Json {
     if call.args.bytes().first() == Some(&b'{') {
         return call.args.clone();
     }
     if matches!(call.args.as_str(), "null" | "\"\"") && !call.custom {
-        // Some models emit empty text instead of an empty object.
+        // Some models emit an empty string instead of an empty object.
         return json::object(|_| {});
     }
     object! { "input": call.args }
@@ -39,7 +39,7 @@ pub(super) fn media_part(media: &Media) -> Option<Json> {
     }
 }
 
-/// Builds the response object of a tool result. An object is sent unchanged; other values are
+/// Builds the `response` object of a tool result. An object is sent unchanged; other values are
 /// wrapped in `output` or `error`.
 pub(super) fn response(outcome: Outcome, values: &[Json]) -> Json {
     let key = match outcome {

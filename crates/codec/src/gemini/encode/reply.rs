@@ -1,4 +1,4 @@
-//! Encodes whole Replies, and the response part of an Item.
+//! Encodes whole Replies, and single Items as response parts.
 
 use throughline_core::{Body, Item, Reply};
 use throughline_json::{self as json, Json, Name, Node};
@@ -31,7 +31,7 @@ fn extras(reply: &Reply) -> &[(Name, Json)] {
     events::own_extras(reply, &WIRE)
 }
 
-/// Restores the candidates, with the parts in the first one.
+/// Restores the candidates, and puts the parts back into the first candidate.
 fn candidates(others: &Json, parts: &[Json]) -> Json {
     let tree = others.tree();
     json::array(|a| {
@@ -50,7 +50,7 @@ fn candidates(others: &Json, parts: &[Json]) -> Json {
     })
 }
 
-/// Writes a response or one chunk. The last chunk has the finish reason and the usage.
+/// Writes a whole response or one chunk. The last chunk has the finish reason and the usage.
 pub(in crate::gemini) fn write_chunk(
     o: &mut json::Object<'_>,
     id: Option<&str>,
@@ -112,7 +112,7 @@ fn put_candidate(
     copy_members(o, members.filter(|(key, _)| !is_known(&key.text().unwrap_or_default())));
 }
 
-/// Writes the usage, with the provider's own JSON while it matches.
+/// Writes the usage. The provider's own JSON is used if it has the same counts.
 fn usage(reply: &Reply) -> Json {
     let own = extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
     let own =
@@ -120,7 +120,7 @@ fn usage(reply: &Reply) -> Json {
     own.cloned().unwrap_or_else(|| wire::usage_json(&reply.usage))
 }
 
-/// Returns the response part of an Item. Thoughts of other wires are shown without Seals.
+/// Returns an Item as a response part. Thoughts from other wires are written without Seals.
 pub(in crate::gemini) fn response_part(item: &Item) -> Option<Json> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some(native.json.clone());

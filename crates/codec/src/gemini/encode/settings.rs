@@ -11,7 +11,7 @@ use crate::gemini::path::{self, GeminiPath};
 use crate::gemini::{WIRE, contract, wire};
 use crate::{cross_wire, edit, effort};
 
-/// Changed members of one object, by camelCase name.
+/// The changed members of one object, by camelCase name; `None` removes a member.
 type ConfigChanges = Vec<(Cow<'static, str>, Option<Json>)>;
 
 /// Writes every setting that differs from the source request.
@@ -62,8 +62,8 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     put_choice(draft, call);
 }
 
-/// Collects the members of an object that no setting represents and that are not in the source.
-/// They were decoded one by one, so this joins them again.
+/// Collects the members of `object` that no setting represents and that are not in the source.
+/// Decoding stored each member separately, so encoding must reassemble the object.
 fn unrepresented_members(draft: &mut Draft<'_>, call: &Call, object: &str) -> ConfigChanges {
     let mut found = ConfigChanges::new();
     for extra in call.extras.iter().filter(|extra| extra.wire == Some(WIRE)) {
@@ -81,14 +81,14 @@ fn unrepresented_members(draft: &mut Draft<'_>, call: &Call, object: &str) -> Co
     found
 }
 
-/// Returns whether the source was written for another model, which may have different thinking
+/// Returns whether the source was written for another model, which may support other thinking
 /// settings.
 fn is_for_another_model(draft: &Draft<'_>, call: &Call) -> bool {
     let path = draft.source().and_then(|source| GeminiPath::parse(&source.request.path));
     path.is_some_and(|path| path.model != path::bare_model(call.target.model()))
 }
 
-/// Applies changes to an object in its own spelling; `None` if nothing changes.
+/// Applies changes to an object in its own spelling; returns `None` if nothing changes.
 fn apply_changes(base: Option<&Json>, changes: &ConfigChanges) -> Option<Json> {
     let tree = base.map(Json::tree);
     let spelled = |name: &str| {
@@ -123,19 +123,19 @@ fn static_changes<const N: usize>(members: [(&'static str, Option<Json>); N]) ->
     members.into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect()
 }
 
-/// Removes all thinking settings.
+/// Returns the changes that remove all thinking settings.
 fn without_thinking() -> ConfigChanges {
     static_changes([("includeThoughts", None), ("thinkingBudget", None), ("thinkingLevel", None)])
 }
 
-/// Writes the thinking settings: a level for models with levels, otherwise a budget.
+/// Returns the changed thinking settings: a level if the model supports levels, else a budget.
 fn thinking_changes(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,
     profile: &Profile,
 ) -> ConfigChanges {
     let is_unknown = profile.name == "unknown";
-    // For an unknown model the requested form is kept.
+    // For an unknown model, keep the form that the Call uses.
     let takes_levels = if is_unknown {
         reasoning.budget_tokens.is_none() && !reasoning.is_off()
     } else {
@@ -198,7 +198,7 @@ fn level(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) 
     effort::nearest_or_warn(draft, wanted, &profile.levels, profile)
 }
 
-/// Returns a budget, or `-1`, which leaves the size to a model that does not think by default.
+/// Returns a budget in tokens. `-1` lets a model that does not think by default choose the budget.
 fn budget_or_auto(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,
@@ -246,7 +246,7 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns whether the tools differ from those of the source.
+/// Returns whether the tools differ from the source's tools.
 fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     let element = |tool: &Tool| {
         let native = tool.native.as_ref()?;
@@ -262,7 +262,7 @@ fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     draft.source().is_some() && (is_new || elements.len() != had.unwrap_or(0))
 }
 
-/// Writes the tool choice.
+/// Returns the `functionCallingConfig` for the tool choice.
 fn function_calling_config(draft: &mut Draft<'_>) -> Option<Json> {
     let mode = |mode: &str| Some(object! { "mode": mode });
     match draft.supported_tool_choice() {

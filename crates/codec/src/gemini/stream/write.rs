@@ -1,4 +1,5 @@
-//! Encodes streamed responses as chunks of whole parts; the last chunk has the finish reason.
+//! Encodes streamed responses. Chunks contain whole parts, and the last chunk has the finish
+//! reason.
 
 use std::sync::Arc;
 
@@ -11,26 +12,27 @@ use crate::gemini::encode::reply;
 use crate::gemini::{WIRE, wire};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed response. Each part is held until the next one arrives, for two reasons: the
-/// signature of a text is known only when it closes, and the last part shares its chunk with the
-/// finish reason.
+/// Encodes a streamed response. Each part is buffered until the next part arrives. One reason is
+/// that a text's signature is known only when the text closes. The other is that the last part
+/// shares its chunk with the finish reason.
 #[derive(Default)]
 pub(in crate::gemini) struct GeminiEncoder {
     id: Option<Name>,
     origin: Option<Arc<Origin>>,
     held: Option<HeldPart>,
-    /// For the last bare text written: whether it is a thought. The next part would join it.
+    /// Whether the last written part is a bare thought (`true`) or a bare text (`false`), which a
+    /// client would join with the next part.
     open: Option<bool>,
-    /// The Item whose text is open, and whether part of the text was written.
+    /// The Item whose text is open, and whether some of its text was already written.
     under_way: Option<(u32, bool)>,
-    /// Frames of the current event.
+    /// The frames to return for the current event.
     frames: Vec<Frame>,
 }
 
 struct HeldPart {
     index: u32,
     part: Json,
-    /// For a bare text: whether it is a thought.
+    /// Whether a bare text is a thought; `None` if the part is not a bare text.
     bare: Option<bool>,
     /// Whether the part starts an Item.
     begins: bool,
@@ -83,12 +85,12 @@ impl GeminiEncoder {
         let is_under_way = self.under_way.take_if(|(open, _)| *open == index);
         let is_bare = !has_other_members(item);
         match (&mut self.held, is_under_way) {
-            // None of the text was written, so the complete part replaces the held one.
+            // None of the text was written, so the complete part replaces the buffered part.
             (Some(held), Some((_, false))) if held.index == index => {
                 held.part = reply::response_part(item).unwrap_or_else(|| held.part.clone());
                 held.bare = held.bare.filter(|_| is_bare);
             }
-            // Some text was already written, so only the rest can be signed.
+            // Some of the text was already written, so only the rest can be signed.
             (Some(held), Some((_, true))) if held.index == index => {
                 let tree = item.native_on(&WIRE).map(|native| native.json.tree());
                 let signature =
@@ -111,8 +113,8 @@ impl GeminiEncoder {
         }
     }
 
-    /// Returns the held part for a chunk. An empty text precedes a part that would otherwise join
-    /// the previous one, because only the first part of a chunk is joined.
+    /// Returns the buffered part for a chunk. If clients would join the part with the previous one,
+    /// an empty text is put before it, because clients join only the first part of a chunk.
     fn release(&mut self) -> Vec<Json> {
         let Some(held) = self.held.take() else { return Vec::new() };
         let joins = held.begins && held.bare.is_some() && held.bare == self.open;
@@ -124,7 +126,7 @@ impl GeminiEncoder {
         joins.then_some(end).into_iter().chain([held.part]).collect()
     }
 
-    /// Writes the held part as a chunk.
+    /// Writes the buffered part as a chunk.
     fn flush(&mut self) {
         let parts = self.release();
         if !parts.is_empty() {
