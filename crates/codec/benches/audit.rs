@@ -1,5 +1,5 @@
-//! Measures the duration of an audit as a ratio to `serde_json::from_slice::<Value>` of the same
-//! request in the same run, and whether it stays proportional to the size of the request.
+//! Measures the duration of an audit relative to `serde_json::from_slice::<Value>` on the same
+//! request in the same run. Also shows whether the duration is linear in the request size.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn main() {
     println!("audit time of a request, as a ratio to serde_json::from_slice::<Value>");
     println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "wire", "10 KB", "100 KB", "1 MB", "10 MB");
     for subject in subjects() {
-        // Large requests need fewer rounds for the same measuring time.
+        // Large requests take longer per round and therefore need fewer rounds.
         let ratios = SIZES.map(|size| {
             let fewer = u32::try_from(size / 1_000_000).unwrap_or(u32::MAX).max(1);
             measure(&subject, size, (rounds / fewer).max(1))

@@ -1,8 +1,8 @@
-//! Measures decoding and encoding as ratios to `serde_json::from_slice::<Value>` of the same bytes
+//! Measures decoding and encoding relative to `serde_json::from_slice::<Value>` on the same bytes
 //! in the same run.
 //!
-//! Absolute times on shared machines are not comparable, so only the ratios count. Each figure is
-//! the best of many rounds, and baseline and candidate alternate.
+//! Absolute times on shared machines are not comparable, so only the ratios matter. Each ratio
+//! compares the best times of many rounds in which baseline and candidate alternate.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,7 +55,8 @@ fn measure(subject: &BenchWire, rounds: u32) {
     let request = subject.request(SIZE);
     let body = request.body.clone();
     let call = codec.decode_request(&request, &asked).unwrap();
-    // The same conversation without native messages: every message is assembled from its parts.
+    // The same conversation without source messages, so that every message is assembled from its
+    // parts.
     let mut parts = call.clone();
     parts.source = None;
     for item in parts.items.iter_mut().chain(&mut parts.system) {
@@ -95,9 +96,9 @@ fn measure(subject: &BenchWire, rounds: u32) {
     );
 }
 
-/// Builds a streamed response of about 200 KB: a thought and a text in small pieces.
+/// Builds a streamed response of about 200 KB that has a thought and a text in small deltas.
 fn stream_of(codec: &dyn Codec, asked: &DecodeContext) -> Vec<u8> {
-    // Use another wire's origin, so that every encoder writes the events live.
+    // Use an unknown wire as origin, so that every encoder emits the events incrementally.
     let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&asked.target.origin) };
     let origin = Arc::new(origin);
     let piece: Arc<str> = Arc::from("twenty bytes of text");

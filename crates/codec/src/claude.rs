@@ -2,8 +2,8 @@
 //!
 //! Anthropic's own wire has `thinking` and `output_config.effort` at the top level of the body.
 //! Bedrock has the same members among the model-specific request fields. Values, limits and
-//! rejections are identical. The submodules inspect a request through a common [`View`](view::View)
-//! and report under the rules of the request's wire.
+//! rejections are identical. The submodules inspect a request through a common
+//! [`ClaudeRequest`](view::ClaudeRequest) and report under the rules of the request's wire.
 
 mod blocks;
 #[cfg(test)]

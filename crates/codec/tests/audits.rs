@@ -1,5 +1,5 @@
-//! Audits recorded traffic: accepted requests are never refused, refused requests are predicted,
-//! and corrupted ones are detected.
+//! Audits recorded traffic. Accepted requests must not be refused, and refused and corrupted
+//! requests must be detected.
 //!
 //! The recordings are not part of the repository. Without them the tests print a note and pass.
 
@@ -65,7 +65,7 @@ fn recordings_accepted_requests_are_not_refused() {
             {
                 *degraded.entry(format!("{} {knows}", finding.rule.id)).or_default() += 1;
             }
-            // Repair leaves accepted requests unchanged.
+            // Repair must leave accepted requests unchanged.
             let codec = codec_of(&exchange.wire);
             let repaired = repair(
                 &Transcript::new(codec, &sent).with_prior(&prior),
@@ -123,8 +123,7 @@ fn recordings_refused_requests_are_predicted() {
     assert_eq!(foreseen, 5);
 }
 
-/// For each wire, a response with a Seal and the request that sends it back. `SEAL` is a
-/// placeholder.
+/// One sealed response per wire, and the request that replays it. `SEAL` is a placeholder.
 const SEALED: [(&str, &str, &str, &str, &str); 5] = [
     (
         "anthropic",
@@ -163,7 +162,7 @@ const SEALED: [(&str, &str, &str, &str, &str); 5] = [
     ),
 ];
 
-/// A store that contains the Seals of these Items.
+/// A store of issued Seals that contains the Seals of these Items.
 struct KnownSeals(Vec<throughline_core::Item>);
 
 impl IssuedSeals for KnownSeals {
@@ -173,7 +172,8 @@ impl IssuedSeals for KnownSeals {
     }
 }
 
-/// A Seal that the store or the earlier conversation contains stays unchanged, in every alphabet.
+/// An issued Seal stays unchanged whatever characters it contains, if the store or the earlier
+/// conversation contains it.
 #[test]
 fn issued_seals_survive_audit_and_repair() {
     let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();

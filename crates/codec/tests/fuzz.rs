@@ -1,7 +1,8 @@
-//! Fuzzes every parser: no panic, no hang, and memory in proportion to the input.
+//! Fuzzes every parser. A parser must not panic or hang, and its memory must be proportional to the
+//! input.
 //!
-//! Each target mutates real documents, because random bytes rarely pass the first brace. A target
-//! runs for `THROUGHLINE_FUZZ_SECONDS`; `scripts/soak` gives each one minute.
+//! Each fuzz target mutates real documents, because random bytes rarely pass the first brace. A
+//! target runs for `THROUGHLINE_FUZZ_SECONDS` seconds; `scripts/soak` allows one minute per target.
 
 #![allow(
     clippy::unwrap_used,
@@ -103,7 +104,7 @@ fn mutate(seed: &[u8], edits: &[Mutation]) -> Vec<u8> {
     bytes
 }
 
-/// Runs a target over mutations of the seeds, for the configured time.
+/// Runs a fuzz target on mutations of the seeds for the configured time.
 fn fuzz(seeds: &[Vec<u8>], target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
     assert!(!seeds.is_empty(), "nothing to mutate");
     for seed in seeds {
@@ -115,7 +116,7 @@ fn fuzz(seeds: &[Vec<u8>], target: impl Fn(&[u8]) + std::panic::RefUnwindSafe) {
         .for_each(|(seed, edits)| target(&mutate(&seeds[*seed as usize % seeds.len()], edits)));
 }
 
-/// Returns the fixtures of a wire whose file name has this ending.
+/// Returns the contents of a wire's fixture files whose names end with `ending`.
 fn seeds(wire: &str, ending: &str) -> Vec<Vec<u8>> {
     let folder = workspace_root().join("crates/codec/tests/fixtures").join(wire);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -123,8 +124,7 @@ fn seeds(wire: &str, ending: &str) -> Vec<Vec<u8>> {
     files.map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-/// Returns a context for documents of a wire with the request's own model, so the encoder changes
-/// nothing.
+/// Returns a context whose target has the request's own model, so that encoding changes nothing.
 fn asked_by(wire: &str, sent: &throughline_core::Request) -> DecodeContext {
     let model = codec_of(wire).model_of(sent);
     let provider = asked(wire).target.origin.provider.clone();
@@ -142,8 +142,8 @@ fn asked(wire: &str) -> DecodeContext {
     DecodeContext::of(target(provider, wire, model))
 }
 
-/// Checks that a request is rejected, or encodes to the same bytes and translates to every other
-/// wire.
+/// Checks that a request is either rejected, or encodes to the same bytes and translates to every
+/// other wire.
 fn read_request(wire: &str, bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let sent =
@@ -159,7 +159,7 @@ fn read_request(wire: &str, bytes: &[u8]) {
     let sent = request(path, text);
     let Ok(mut call) = codec_of(wire).decode_request(&sent, &asked_by(wire, &sent)) else { return };
     let encoded = codec_of(wire).encode(&call).unwrap();
-    // A request without a model gets one.
+    // The encoder adds a model if the request has none.
     if codec_of(wire).model_of(&sent).is_some() {
         assert_eq!(encoded.request.body, sent.body);
     }
@@ -214,7 +214,8 @@ macro_rules! wires {
                     fuzz(&all, |bytes| read_stream($wire, Framing::Sse, bytes));
                     return;
                 }
-                // Fixtures of the binary framing are stored as lines; this encodes them.
+                // Fixtures for the binary framing are stored as JSON lines and must be encoded
+                // first.
                 all = seeds($wire, "stream.jsonl").iter().map(|lines| event_stream($wire, lines)).collect();
                 fuzz(&all, |bytes| read_stream($wire, Framing::EventStream, bytes));
             }
@@ -229,7 +230,7 @@ wires! {
     converse "bedrock-converse"
 }
 
-/// Encodes a fixture of lines in the wire's own framing.
+/// Re-encodes a JSON lines fixture in the wire's default framing.
 fn event_stream(wire: &str, lines: &[u8]) -> Vec<u8> {
     let codec = codec_of(wire);
     let events = stream_events(codec, &asked(wire), Framing::JsonLines, [lines]).unwrap();
@@ -294,10 +295,10 @@ fn fuzz_detect() {
     fuzz(&all, |bytes| drop(detect(&Bytes::copy_from_slice(bytes))));
 }
 
-/// Checks that restored Items can be stored again without change.
+/// Checks that restored Items survive another round of storing and restoring.
 #[test]
 fn fuzz_stored() {
-    // No JSON text contains this byte.
+    // JSON text never contains this byte.
     const SEPARATOR: u8 = 0x1e;
     let samples = samples::fixtures();
     let stored = samples.iter().map(|sample| {
@@ -354,7 +355,7 @@ fn hostile_documents_stay_within_bounds() {
     }
 }
 
-/// Returns the peak memory of this process, if the system reports it.
+/// Returns the peak memory of this process in bytes; 0 if the system does not report it.
 fn peak_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

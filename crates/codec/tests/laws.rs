@@ -1,7 +1,7 @@
-//! Checks the invariants over every codec and fixture, and over the recorded traffic if present.
+//! Checks the invariants for every codec and fixture and, if present, the recorded traffic.
 //!
-//! A fixture is named `<provider>--<model>--<what>.<kind>`, in the folder of its wire. Kinds:
-//! `request.json`, `response.json`, and streams as `stream.sse`, `stream.jsonl`,
+//! A fixture is named `<provider>--<model>--<what>.<kind>` and stored in the directory of its wire.
+//! The kinds are `request.json`, `response.json` and, for streams, `stream.sse`, `stream.jsonl` and
 //! `stream.array.json`.
 
 #![allow(
@@ -44,7 +44,7 @@ fn law_1_request_encodes_byte_for_byte() {
     figure("requests that encode to the same bytes", requests.len());
 }
 
-/// A request that continues a reply contains the reply's own Seals unchanged, in order, each on the
+/// A request that continues a reply must contain the reply's Seals unchanged, in order, each on the
 /// part with the same text.
 #[test]
 fn law_1_own_seals_survive_decode_and_encode() {
@@ -92,8 +92,8 @@ fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     neighbours.chain(others).collect()
 }
 
-/// Returns the sample as a Call, decoded from a request or continuing a reply, with thoughts of the
-/// caller mixed in.
+/// Returns the sample as a Call, decoded from a request or continuing a reply. Thoughts of the
+/// caller are mixed in.
 fn sample_call(sample: &Sample) -> Call {
     let mut call = if sample.is_request() {
         sample.call()
@@ -111,8 +111,8 @@ fn sample_call(sample: &Sample) -> Call {
     with_secret(call)
 }
 
-/// Returns the Call without its source for another target, and the original Call with another
-/// target.
+/// Returns two variants of a Call for another target: rebuilt without its source, and with only the
+/// target changed.
 fn sent_to(call: &Call, to: &Target) -> [Call; 2] {
     let mut fresh = Call::new(to.clone());
     fresh.system.clone_from(&call.system);
@@ -145,7 +145,8 @@ fn law_2_foreign_seals_and_thoughts_never_reach_another_provider() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the Seals and provider thoughts in a request to an endpoint that did not issue them.
+/// Returns the Seals and provider thoughts that a request sends to an endpoint that did not issue
+/// them.
 fn leaks(call: &Call, to: &Target, body: &[u8]) -> Vec<String> {
     let holds = |needle: &[u8]| needle.len() >= 12 && find(body, needle);
     let is_own = |origin: &Origin| {
@@ -212,7 +213,7 @@ fn law_3_every_item_and_seal_has_a_fate() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the Items that are sent according to their Fates but are missing in the request.
+/// Returns the Items that, according to their Fates, are sent but that are missing in the request.
 fn untold(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
     let tree = Tree::parse(encoded.request.body.clone()).unwrap();
     let mut said = Vec::new();
@@ -277,7 +278,8 @@ fn law_3_caller_payload_reaches_only_targets_that_declare_its_tag() {
     }
 }
 
-/// The source request is only an optimisation: without it the Call encodes the same content.
+/// The source request only optimises encoding: without it, the Call must encode to the same
+/// content.
 #[test]
 fn law_3_call_encodes_the_same_without_its_source() {
     let mut wrong = BTreeMap::new();
@@ -314,7 +316,7 @@ fn law_3_call_encodes_the_same_without_its_source() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Configures cases per sample; the requested count applies to all samples together.
+/// Distributes the configured number of cases over the samples.
 fn spread(each: u32, samples: usize) -> Config {
     let samples = u32::try_from(samples).unwrap();
     let all = cases(each * samples);
@@ -378,7 +380,7 @@ fn law_5_reply_round_trips_through_a_response() {
         let again = sample.codec.decode_reply(&body, &sample.asked);
         let again = again.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
         if sample.codec.wire() == Wire::OPENAI_CHAT {
-            // A whole chat message has one slot per kind of part, so the order of parts is lost.
+            // A whole chat message has one slot per part kind, so the order of parts is lost.
             same_reply(&by_slot(again), &by_slot(reply), &sample.name);
         } else {
             same_reply(&again, &reply, &sample.name);
@@ -397,8 +399,7 @@ fn by_slot(mut reply: Reply) -> Reply {
     reply
 }
 
-/// Checks equality of all observable properties: content, Seals and their positions, order, and
-/// stop reason.
+/// Checks that two replies have the same content, Seals, Seal positions, order and stop reason.
 fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
     let told = |reply: &Reply| -> Vec<_> {
         let items = reply.items.iter();
@@ -455,7 +456,7 @@ fn law_5_truncated_stream_yields_nothing_replayable() {
     }
 }
 
-/// The request of a longer conversation starts with the messages of the shorter one.
+/// The request of a longer conversation must start with the messages of the shorter conversation.
 #[test]
 fn law_9_next_request_extends_the_last() {
     let mut extended = 0;
@@ -476,7 +477,7 @@ fn law_9_next_request_extends_the_last() {
                 key.unwrap().elements().map(Node::json).collect()
             };
             let whole = messages(&call.items);
-            // A request ends where the model's next message starts.
+            // Each request ends directly before the model's next message.
             let ends = call.items.windows(2).enumerate().filter(|(_, pair)| {
                 pair[0].role != Role::Assistant && pair[1].role == Role::Assistant
             });
@@ -492,7 +493,7 @@ fn law_9_next_request_extends_the_last() {
     figure("requests extended by the next one", extended);
 }
 
-/// Unknown members in any object of a request survive.
+/// Unknown members in any object of a request must survive.
 #[test]
 fn law_14_unknown_members_survive() {
     let samples = samples();
@@ -529,7 +530,7 @@ fn law_14_unknown_members_survive() {
     }
 }
 
-/// An unknown member in any object of a model's output survives into the Items and back.
+/// Unknown members in any object of a model's output must survive decoding and encoding.
 #[test]
 fn law_14_unknown_members_of_a_response_survive() {
     let mut wrong = BTreeMap::new();
@@ -559,7 +560,7 @@ fn law_14_unknown_members_of_a_response_survive() {
             tried += 1;
             let needle = br#""x_unknown":["kept",{"deep":1}]"#;
             let mut natives = reply.items.iter().filter_map(|item| item.native.as_ref());
-            // Other members of a chat message belong to no Item.
+            // Other members of a chat message do not belong to an Item.
             let slots = ["/content", "/tool_calls", "/reasoning_details"];
             let is_frame = wire == Wire::OPENAI_CHAT
                 && !slots.iter().any(|slot| place[home.len()..].starts_with(slot));
@@ -585,7 +586,7 @@ fn law_14_unknown_members_of_a_response_survive() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the pointers of all objects in a value.
+/// Returns the JSON pointers of all objects in a value.
 fn objects_in(value: &Value, path: &str) -> Vec<String> {
     match value {
         Value::Object(members) => {

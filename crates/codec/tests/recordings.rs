@@ -1,5 +1,5 @@
-//! Checks recorded traffic of real providers: all of it decodes, requests encode to the same bytes,
-//! and decoded values return to the places where the recorded client put them.
+//! Checks recorded traffic of real providers. Everything must decode, requests must encode to the
+//! same bytes, and replayed values must be where the recorded client put them.
 //!
 //! The recordings are not part of the repository. Without them the tests print a note and pass.
 
@@ -28,10 +28,12 @@ use throughline_core::{Item, Reply, StopReason};
 use throughline_json::Tree;
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
 
-/// Differences between our encoding and the recorded client's, each with its reason. An entry names
-/// the recording and part of the difference. The test fails if an entry is not needed.
+/// Known differences between our encoding and the recorded client's, with reasons. An entry names
+/// the recording and part of the path at which the requests differ. The test fails if an entry is
+/// not needed.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    // The client repeats the first call's signature on the second call; the provider accepted it.
+    // The client repeats the first call's signature on the second call, and the provider accepted
+    // that.
     (
         "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls",
         "/contents/1/parts/1/",
@@ -167,8 +169,8 @@ fn recordings_opaque_values_return_to_their_place() {
     for line in &expected {
         println!("EXCEPTION {line}");
     }
-    // Values that a client sent but no response of that provider contained: stand-ins and other
-    // providers' values.
+    // Values that a client sent but that no response of the provider contained, such as stand-ins
+    // and values of other providers.
     for line in &unissued {
         println!("NOT ISSUED {line}");
     }
@@ -191,14 +193,14 @@ struct ReplayOutcome {
     wrong: Vec<String>,
 }
 
-/// Rebuilds request `index` from the previous request and its response, and looks for every opaque
-/// value of the recorded request.
+/// Rebuilds request `index` from the previous request and its response, and searches it for every
+/// opaque value of the recorded request.
 fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> ReplayOutcome {
     let tree = Tree::parse(exchange.request.clone()).unwrap();
     let issued = issued_before(recording, index, exchange);
     let expected = sealed_strings(&tree, &issued);
     let mut best: Option<ReplayOutcome> = None;
-    // A conversation usually continues the previous exchange; some recordings hold several
+    // A request usually continues the previous exchange, but some recordings contain several
     // conversations.
     for earlier in recording.exchanges.iter().take(index).rev() {
         if earlier.wire != exchange.wire || earlier.provider != exchange.provider {
@@ -227,7 +229,7 @@ fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> ReplayOut
     best.unwrap_or(ReplayOutcome { found: 0, wrong: Vec::new() })
 }
 
-/// Returns the Seals of a request that no earlier response of its provider contains.
+/// Returns the Seals in a request that no earlier response of the provider contained.
 fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<String> {
     let issued = issued_before(recording, index, exchange);
     let sent = request(&exchange.path, &exchange.request);
@@ -239,7 +241,7 @@ fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<
         .collect()
 }
 
-/// Encodes the request that continues an exchange, up to its response.
+/// Encodes a request that repeats an earlier request and appends its response.
 fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     let codec = codec_of(&earlier.wire);
     let sent = request(&earlier.path, &earlier.request);
@@ -248,8 +250,8 @@ fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     Tree::parse(codec.encode(&call).unwrap().request.body).unwrap()
 }
 
-/// Returns the opaque values of all earlier responses of the same provider, in one alphabet:
-/// decoded Seals, and values found by member name alone.
+/// Returns the opaque values in all earlier responses of the same provider, in one base64 alphabet.
+/// They include decoded Seals and values found by member name.
 fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> HashSet<Vec<u8>> {
     let earlier = recording.exchanges.iter().take(index);
     let earlier: Vec<&Exchange> = earlier
@@ -263,7 +265,7 @@ fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> Ha
     seals.chain(named.map(|value| normal(value.as_bytes()))).collect()
 }
 
-/// Every opaque value of a response, found by member name alone, is decoded as a Seal.
+/// Every value in a response that is opaque by its member name must be decoded as a Seal.
 #[test]
 fn recordings_opaque_values_are_decoded_as_seals() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
@@ -287,12 +289,12 @@ fn recordings_opaque_values_are_decoded_as_seals() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the opaque values of a response, found by member name.
+/// Returns the values in a response whose member names mark them as opaque.
 fn opaque_in(exchange: &Exchange) -> Vec<String> {
     let mut found = Vec::new();
     for frame in frames_of(exchange) {
         let is_responses = exchange.wire == "openai-responses";
-        // Only the item of the `done` event may be sent back.
+        // Only the item in a `done` event can be sent back.
         if exchange.stream && is_responses {
             if frame["type"] == "response.output_item.done" {
                 opaque_values(&frame["item"], &mut found);
@@ -304,7 +306,7 @@ fn opaque_in(exchange: &Exchange) -> Vec<String> {
     found
 }
 
-/// Returns the JSON values of a response: the body, or each frame.
+/// Returns the JSON documents of a response: its body, or the data of each frame.
 fn frames_of(exchange: &Exchange) -> Vec<Value> {
     let bytes = &exchange.response;
     if let Ok(value) = serde_json::from_slice(bytes) {
@@ -314,7 +316,7 @@ fn frames_of(exchange: &Exchange) -> Vec<Value> {
         let lines = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
         return lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
     }
-    // AWS event stream: total length, header length, checksum; headers, payload, checksum.
+    // AWS event stream layout: total length, header length, checksum, headers, payload, checksum.
     let (mut frames, mut rest) = (Vec::new(), &bytes[..]);
     while let [a, b, c, d, e, f, g, h, ..] = *rest {
         let whole = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -340,7 +342,7 @@ fn opaque_values(value: &Value, found: &mut Vec<String>) {
                 };
                 match value.as_str() {
                     Some(text) if is_opaque && !text.is_empty() => found.push(text.to_owned()),
-                    // The arguments of a call are model output.
+                    // Arguments are model output and contain no opaque values.
                     _ if matches!(&**key, "args" | "input" | "arguments") => {}
                     _ => opaque_values(value, found),
                 }
@@ -363,8 +365,8 @@ fn sealed_strings(tree: &Tree, issued: &HashSet<Vec<u8>>) -> HashMap<String, Vec
     all.filter(|(_, value)| issued.contains(value)).collect()
 }
 
-/// Normalises base64: Gemini clients return standard base64 in the URL-safe alphabet without
-/// padding.
+/// Normalises base64, because Gemini clients convert standard base64 to the URL-safe alphabet
+/// without padding.
 fn normal(value: &[u8]) -> Vec<u8> {
     let standard: Vec<u8> = value
         .iter()

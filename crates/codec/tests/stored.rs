@@ -1,7 +1,8 @@
-//! Checks that stored Items restore without change, at a size close to the input.
+//! Checks that stored Items are restored unchanged, and that their stored size is close to the
+//! input.
 //!
-//! The tests run over every fixture, and over the recorded traffic if present. Without recordings
-//! they print a note and pass.
+//! The tests cover every fixture and, if present, the recorded traffic. Without recordings they
+//! print a note and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,11 +33,11 @@ use throughline_testkit::{captures, figure, recordings, skip};
 struct Sizes {
     items: usize,
     seals: usize,
-    /// Bytes of the Items' parts, and of the messages that contained them.
+    /// Bytes of the Items' parts (`native`), and of the messages that contained them (`messages`).
     native: usize,
     messages: usize,
     stored: usize,
-    /// Both totals for Items without large media.
+    /// `native` and `stored` for Items without large media.
     small_native: usize,
     small_stored: usize,
     holding_siblings: usize,
@@ -99,7 +100,7 @@ fn recordings_captures_restore_unchanged() {
     report("captures", &sizes);
 }
 
-/// Stores and restores Items: all of them, and all except one.
+/// Stores and restores all Items, then all except one.
 fn keep(name: &str, wire: &str, items: &[Item], sizes: &mut BTreeMap<String, Sizes>) {
     let stored = store_items(items);
     let restored = restore_items(stored.iter().map(text_of).map(Some)).unwrap();
@@ -150,8 +151,8 @@ fn assert_opaque_values_are_equal(name: &str, items: &[Item], restored: &[Item])
     assert!(values(items) == values(restored), "{name}: an opaque value differs");
 }
 
-/// Checks that removing one Item changes no other Item, except that its siblings lose the shared
-/// message.
+/// Checks that removing one Item changes no other Item, except that Items of the same message lose
+/// their shared message.
 fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
     let message = envelope_of(&items[forgotten]);
     let is_sibling = |item: &Item| {
@@ -172,8 +173,8 @@ fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
     assert!(closed == expected, "{name}: without Item {forgotten}, and without a gap");
 }
 
-/// Checks that no stored text contains a long string of another Item's part, unless it declares so
-/// or its own part contains the string too.
+/// Checks that no stored Item contains a long string from another Item of the same message, unless
+/// its own part contains the string too. Declared sibling content is ignored.
 fn assert_no_text_is_shared_between_items(name: &str, items: &[Item], stored: &[StoredItem]) {
     let raw = |item: &Item| {
         item.native.as_ref().map(|native| native.json.as_str().to_owned()).unwrap_or_default()
@@ -197,7 +198,7 @@ fn assert_no_text_is_shared_between_items(name: &str, items: &[Item], stored: &[
     }
 }
 
-/// Returns the bytes of the messages that contained the Items, or of the Items' own parts.
+/// Returns the size of the messages that contained the Items, or of the Items' own parts, in bytes.
 fn message_bytes(items: &[Item]) -> usize {
     let mut bytes = 0;
     let mut last: Option<&Arc<Envelope>> = None;

@@ -1,8 +1,8 @@
-//! Checks that a request to any endpoint, built from any other endpoint's conversation, is valid
-//! there.
+//! Checks that requests are valid at any endpoint, whichever endpoint's conversation they are built
+//! from.
 //!
-//! The rules are written here a second time, from the provider's side and on plain JSON, so the
-//! checks are independent of the codecs.
+//! The rules are implemented a second time here, on plain JSON, so that the checks do not depend on
+//! the codecs.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use throughline_core::{Body, Call, CallIds, Item, StopReason, Target, Tool};
 use throughline_json::Name;
 use throughline_testkit::figure;
 
-/// Returns typical models of every provider row; one of each kind if the rules depend on the model.
+/// Returns typical models of a provider: one per kind if the rules depend on the model.
 fn models(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-5-5"],
@@ -94,7 +94,7 @@ fn conversation(sample: &Sample) -> Option<Call> {
     Some(call)
 }
 
-/// Declares the tools that a conversation used.
+/// Returns declarations of the tools that a conversation called.
 fn tools_called(items: &[Item]) -> Vec<Tool> {
     let calls = items.iter().filter_map(|item| match &item.body {
         Body::Call(call) => Some(&call.name),
@@ -111,7 +111,7 @@ fn tools_called(items: &[Item]) -> Vec<Tool> {
     names.into_iter().map(tool).collect()
 }
 
-/// Returns the variants of a Call to try at a target, with their names.
+/// Returns named variants of a Call to encode for a target.
 fn variants(call: &Call, to: &Target) -> Vec<(&'static str, Call)> {
     let mut fresh = Call::new(to.clone());
     fresh.system.clone_from(&call.system);
@@ -171,7 +171,7 @@ fn every_request_is_valid_at_every_endpoint() {
 #[derive(Default)]
 struct ValidationReport {
     checked: BTreeMap<String, usize>,
-    /// By wires and rule.
+    /// The issues found, by source and target wire and by rule.
     problems: BTreeMap<(String, String), ValidationIssue>,
 }
 
@@ -297,7 +297,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns whether a number is absent or a positive integer.
+/// Returns whether a count is absent, `null` or a positive integer.
 fn is_count(value: Option<&Value>) -> bool {
     value.is_none_or(|value| value.is_null() || value.as_u64().is_some_and(|count| count > 0))
 }
@@ -311,7 +311,7 @@ fn is_safe(id: &str, longest: usize) -> bool {
     !id.is_empty() && id.len() <= longest && id.chars().all(is_safe)
 }
 
-/// Returns whether the endpoint accepts the form of an id.
+/// Returns whether the endpoint accepts an id of this form.
 fn fits(id: &str, ids: CallIds) -> bool {
     match ids {
         CallIds::Plain => is_safe(id, 64),
@@ -327,16 +327,17 @@ fn is_own(call: &Call, item: &Item) -> bool {
     })
 }
 
-/// Returns whether the target endpoint produced assistant Items; its own ids are then accepted.
+/// Returns whether any assistant Item came from the target endpoint. Ids in its own form are then
+/// accepted.
 fn is_home(call: &Call) -> bool {
     call.items.iter().any(|item| item.origin.is_some() && is_own(call, item))
 }
 
-/// Matches calls and results by id, where results are in the next turn.
+/// Matches calls and results by id on wires that require results in the next turn.
 struct CallPairs {
     open: Vec<String>,
     seen: HashSet<String>,
-    /// Whether the source conversation has repeated ids and was accepted.
+    /// Whether the source conversation was accepted with repeated ids.
     repeats: bool,
 }
 
@@ -475,7 +476,7 @@ fn anthropic(body: &Value, call: &Call, problems: &mut ProblemList) {
             blocks.last().unwrap_or(&&Value::Null),
         );
     }
-    // In a tool loop, manual thinking requires the turn to start with a thought.
+    // In a tool loop with manual thinking, the turn must start with a thought.
     if is_manual
         && is_anthropic
         && let [.., (_, turn), (_, answers)] = &turns[..]
@@ -583,7 +584,8 @@ fn gemini(body: &Value, call: &Call, problems: &mut ProblemList) {
     let mut last = "user";
     for content in contents {
         let parts = list(content, "parts");
-        // Empty texts next to other parts were accepted; a content with only empty texts is empty.
+        // Providers accept empty texts next to other parts, but not a message with only empty
+        // texts.
         let is_blank = |part: &Value| {
             let is_signed = either(part, "thoughtSignature", "thought_signature").is_some();
             part.get("text").is_some_and(|said| said == "") && !is_signed
@@ -646,7 +648,7 @@ fn gemini(body: &Value, call: &Call, problems: &mut ProblemList) {
             let is_signed = signature.and_then(Value::as_str).is_some_and(|seal| !seal.is_empty());
             problems.demand(is_signed, "the first call of a step is unsigned", content);
         }
-        // Consecutive contents of one role form one turn; providers accepted them.
+        // Providers accept consecutive messages with the same role as one turn.
         let role = role_of(content);
         problems.demand(role == "model" || called.is_empty(), "a call by the user", content);
         if role == "model" && last == "user" {
@@ -708,7 +710,7 @@ fn chat(body: &Value, call: &Call, problems: &mut ProblemList) {
         }
         let is_known = ["system", "user", "assistant", "tool"].contains(&role)
             || role == "developer" && !["deepseek", "mistral"].contains(&&*row.name);
-        // OpenAI's legacy function messages.
+        // Messages with OpenAI's legacy `function` role.
         let is_old_way = role == "function"
             && (["openai-chat", "azure-chat", "compatible"].contains(&&*row.name) || is_home(call));
         problems.demand(is_known || is_old_way, "role", message);
@@ -875,7 +877,7 @@ fn responses(body: &Value, call: &Call, problems: &mut ProblemList) {
     pairs.close(problems);
 }
 
-/// The checks detect a call without a result and a result without a call.
+/// The checks must detect a call without a result and a result without a call.
 #[test]
 fn checks_find_orphans_on_every_wire() {
     let orphans = |wire: &str| match wire {

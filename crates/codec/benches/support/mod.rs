@@ -1,4 +1,4 @@
-//! Shared by the benchmarks: a transcript for each wire, and alternating measurements.
+//! Shared benchmark support: a transcript for each wire, and alternating measurements.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use throughline_codec::{Catalog, DecodeContext};
 use throughline_core::{Request, Wire};
 use throughline_json::Name;
 
-/// One wire and how to write a conversation on it.
+/// A wire to measure, with the data needed to write a conversation on it.
 pub(crate) struct BenchWire {
     pub(crate) wire: Wire,
     provider: &'static str,
@@ -20,7 +20,7 @@ pub(crate) struct BenchWire {
 }
 
 impl BenchWire {
-    /// Returns the target of the requests.
+    /// Returns the context of the benchmark's requests.
     pub(crate) fn asked(&self) -> DecodeContext {
         let catalog = Catalog::builtin();
         DecodeContext::of(catalog.target_for(self.provider, self.model, "bench").unwrap())
@@ -33,13 +33,14 @@ impl BenchWire {
     }
 }
 
-/// Returns the number of rounds. `cargo test` only checks that benchmarks run, so one is enough
-/// there.
+/// Returns the number of rounds. `cargo test` only checks that the benchmarks run, so one round is
+/// enough there.
 pub(crate) fn rounds() -> u32 {
     if std::env::args().any(|argument| argument == "--bench") { 60 } else { 1 }
 }
 
-/// Returns the best time of the candidate divided by the best time of the baseline; both alternate.
+/// Returns the candidate's best time divided by the baseline's best time. The two alternate, so
+/// that both see the same load.
 pub(crate) fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn FnMut()) -> f64 {
     let (mut best_baseline, mut best_candidate) = (Duration::MAX, Duration::MAX);
     for _ in 0..rounds {
@@ -50,15 +51,15 @@ pub(crate) fn ratio(rounds: u32, baseline: &mut dyn FnMut(), candidate: &mut dyn
 }
 
 fn time(work: &mut dyn FnMut()) -> Duration {
-    // A large allocation makes the allocator reclaim freed memory now, outside of the measured
-    // time.
+    // A large allocation makes the allocator reclaim freed memory now, before the measurement
+    // starts.
     drop(black_box(Vec::<u8>::with_capacity(1_000_000)));
     let start = Instant::now();
     work();
     start.elapsed()
 }
 
-/// Builds a conversation of tool loops of about `size` bytes.
+/// Builds a conversation of about `size` bytes that consists of tool loops.
 fn transcript(subject: &BenchWire, size: usize) -> Bytes {
     let mut messages = Vec::new();
     let mut turn = 0;

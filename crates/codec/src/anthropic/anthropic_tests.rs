@@ -444,7 +444,7 @@ fn vendors_without_signatures_receive_only_their_own_thoughts() {
     call.items = vec![said(0, Role::User, "q")];
     call.extend(reply.items);
     assert!(body_of(&written(&call)).contains("mine"));
-    // A request to the other vendor that is sent to Anthropic instead.
+    // A request that was written for the other vendor is sent to Anthropic.
     let sent = format!(
         r#"{{"model":"deepseek-v4","max_tokens":9,"messages":[{{"role":"assistant","content":{answer}}}]}}"#
     );
@@ -603,7 +603,7 @@ const STREAM: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"
 fn a_stream_gives_what_a_whole_response_gives() {
     let streamed = ended(&decode(STREAM));
     let whole = reply(CLAUDE_4_5, SEALED);
-    // The stream sends the signature twice: it is assigned, not concatenated.
+    // The stream sends the signature twice, so the decoder must assign it instead of concatenating.
     assert_eq!(natives(&streamed.items), natives(&whole.items));
     let of_all = |reply: &Reply| -> Vec<_> {
         let owned = |(format, at, bytes): (&str, &str, &[u8])| {
@@ -614,7 +614,7 @@ fn a_stream_gives_what_a_whole_response_gives() {
     assert_eq!(of_all(&streamed), of_all(&whole));
     let essence = |reply: &Reply| (reply.id.clone(), reply.stop.clone(), reply.usage);
     assert_eq!(essence(&streamed), essence(&whole));
-    // Members that the end of the stream does not repeat are kept.
+    // Members that the end of the stream does not repeat must be kept.
     let again = AnthropicMessages.encode_reply(&streamed).unwrap();
     let again =
         AnthropicMessages.decode_reply(&again, &DecodeContext::of(target(CLAUDE_4_5))).unwrap();

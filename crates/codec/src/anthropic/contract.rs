@@ -1,6 +1,5 @@
-//! The requirements of the Messages API: the ones that encoding must meet, and the rules that audit
-//! a request. The rules of the models themselves are in [`crate::claude`], which inspects the
-//! request through [`view`].
+//! Requirements of the Messages API: predicates for the encoder, and rules for audits. The Claude
+//! rules are in [`crate::claude`], which inspects the request through [`view`].
 
 mod rules;
 mod view;
@@ -14,7 +13,7 @@ use crate::audit::{AuditContext, Findings};
 use crate::claude::{self, Inspection, ThinkingMode};
 use crate::seal_policy;
 
-/// Reports what the provider would reject.
+/// Reports violations of the Messages rules and the Claude rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
@@ -22,9 +21,9 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     wire_rules::inspect(&mut inspection);
 }
 
-/// Returns why an unsigned thinking block cannot be sent. Families that sign reject it, and no
-/// family accepts another's. Other vendors on this wire do not sign and expect their thoughts back
-/// unchanged.
+/// Returns the reason for omitting an unsigned thinking block. Families that sign reject unsigned
+/// blocks, and no family accepts the blocks of another. Other vendors on this wire do not sign and
+/// expect their thoughts back unchanged.
 pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     if seal_policy::elision_reason(item, target) == ElisionReason::Foreign {
         return Some(ElisionReason::Foreign);
@@ -42,7 +41,7 @@ pub(super) fn rejects_tool_choice(
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// It is then rejected with a manual budget.
+/// The provider rejects such a message if thinking has a manual budget.
 pub(super) fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let Some(answers) = messages.last().map(Json::tree) else { return false };
     let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));

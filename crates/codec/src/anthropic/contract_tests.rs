@@ -1,4 +1,4 @@
-//! Tests which requests the Messages API rejects and which it accepts.
+//! Tests which requests the Messages rules flag and which they accept.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
     body
 }
 
-/// Builds one exchange with these blocks as the response to "Go.", and a request that continues it.
+/// Builds an exchange in which `issued` answers "Go.", and a request that continues with `next`.
 fn replay(model: &str, mode: &Value, issued: &[Value], next: &[Value]) -> AuditFixture {
     let asked = with(body(mode, &[user("Go.")]), "model", model.into());
     let answer = json!({"type": "message", "role": "assistant", "model": model, "content": issued,
@@ -240,7 +240,7 @@ fn block_binding_requires_its_beta() {
     assert_eq!(refused.repair(RepairLevel::Refused).audit.verdict(), Verdict::Accept);
 }
 
-/// Builds a request to Fable 5.1 with a changed or unchanged system prompt.
+/// Builds a request to Fable 5.1 that replays a thought after the given system prompt.
 fn bound(system: &Value, behavior: Option<&str>) -> AuditFixture {
     let model = "claude-fable-5-1";
     let mut mode = adaptive();
@@ -325,7 +325,7 @@ fn block_of_another_account_is_reported_as_unreadable() {
 
 // ---- Rejected requests
 
-/// Audits a replay of two thoughts as `content`; also returns whether repair restores the original.
+/// Audits a replay of two thoughts as `content`. Also returns whether repair restores the original.
 fn changed(mode: &Value, content: &[Value]) -> (Vec<String>, bool) {
     let next = [assistant(content), user(vec![result("toolu_1")])];
     let bench = replay("claude-opus-4-6", mode, &two_thoughts(), &next);
@@ -423,7 +423,7 @@ fn block_inserted_before_a_bound_thought_changes_its_prefix() {
     let bench = replay("claude-opus-5-5", &mode, &whole_thought(), &next)
         .with_betas("thinking-binding-controls-2026-08-01");
     assert_eq!(bench.lines(), ["refuse prefix-changed messages.1.content.1"]);
-    // Models without prefix binding accept it.
+    // Models without prefix binding accept the change.
     assert!(replay("claude-opus-4-6", &adaptive(), &whole_thought(), &next).lines().is_empty());
 }
 
@@ -447,7 +447,7 @@ fn block_from_an_unknown_exchange_is_not_rejected() {
     let [thought, call] = whole_thought();
     let untold = [thinking("Now the other.", OTHER), text("Rain.")];
     let next = [assistant(&untold), user("On.")];
-    // The first response is known and was omitted; the second is unknown.
+    // The known first response is missing from the request, and the replayed block is unknown.
     let bench = replay("claude-opus-4-6", &adaptive(), &[thought.clone(), call.clone()], &next);
     assert_eq!(bench.lines(), ["refuse signature-invalid messages.1.content.0"]);
     let next = [

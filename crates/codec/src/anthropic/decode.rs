@@ -15,7 +15,7 @@ use crate::anthropic::wire::{self, AnthropicBlockKind as Kind};
 use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, draft, effort};
 
-/// The members that fields of the Call represent.
+/// The request members that fields of the Call represent.
 const KNOWN: &[&str] = &[
     "model",
     "messages",
@@ -32,7 +32,7 @@ const KNOWN: &[&str] = &[
     "output_config",
 ];
 
-/// Decodes a request whose body is `tree`.
+/// Decodes a request whose parsed body is `tree`.
 pub(super) fn decode_request(
     request: &Request,
     tree: &Tree,

@@ -141,7 +141,7 @@ impl<'c> AnthropicWriter<'c> {
         })
     }
 
-    /// Encodes one Item as a block and returns its Fate.
+    /// Encodes an Item as a content block and returns its Fate.
     fn block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -182,7 +182,7 @@ impl<'c> AnthropicWriter<'c> {
     }
 
     /// Encodes a block that came from this wire. A thought is sent whole or not at all; a text may
-    /// lose its citations.
+    /// be sent without its citations.
     fn native_block(
         &mut self,
         item: &Item,
@@ -290,7 +290,7 @@ pub(super) fn encode_reply(reply: &Reply) -> Json {
     let content = json::array_of(&content);
     let extras = events::own_extras(reply, &WIRE);
     if !extras.is_empty() {
-        // `content` follows the role, as Anthropic writes it.
+        // Anthropic writes `content` after `role`.
         return json::object(|o| put_all_with(o, extras, "role", ("content", &content)));
     }
     let (reason, sequence) = wire::stop_reason(&reply.stop);
@@ -302,14 +302,14 @@ pub(super) fn encode_reply(reply: &Reply) -> Json {
     }
 }
 
-/// Encodes a block of a response. Thoughts of other wires are included for the reader; only
-/// thoughts of this wire have a signature.
+/// Encodes an Item as a response block. Thoughts from other wires are shown to the client without a
+/// signature.
 pub(super) fn reply_block(item: &Item) -> Option<Json> {
     let native = item.native_on(&WIRE).map(|native| native.json.clone());
     native.or_else(|| body_block(&item.body))
 }
 
-/// Encodes a block of a response without its native JSON.
+/// Encodes a response block from an Item's neutral body, without its wire JSON.
 pub(super) fn body_block(body: &Body) -> Option<Json> {
     match body {
         Body::Text(text) | Body::Summary { text, .. } => Some(text_block(text)),

@@ -3,12 +3,12 @@
 //! - Thinking arrives as `thinking` blocks with a `signature`, or as `redacted_thinking` blocks
 //!   with `data`. Both are replayed unmodified, in their message and at their position among texts
 //!   and tool calls. The text of a `thinking` block may be empty while its signature is not.
-//! - Other blocks contain opaque values too: `encrypted_content` of search results,
-//!   `encrypted_index` of citations, the content of `compaction` blocks.
+//! - Other blocks contain opaque values too: search results have `encrypted_content`, citations
+//!   have `encrypted_index`, and `compaction` blocks have opaque content.
 //! - In a stream, `thinking_delta`s are concatenated and the `signature_delta` is assigned. A block
-//!   without its signature was truncated and is never replayed.
+//!   without a signature was truncated and is never replayed.
 //! - The API rejects blocks that this endpoint did not sign, so foreign and unsigned thoughts are
-//!   omitted. They are never turned into text, because the model treats that as an attempt to
+//!   omitted. They are never sent as text, because the model treats such text as an attempt to
 //!   extract its reasoning.
 //! - Newer families bind a signature to the whole prefix: see [`crate::prefix`].
 

@@ -42,9 +42,10 @@ impl AnthropicDecoder {
         self.add_usage(message);
     }
 
-    /// Stores a member of the message. A later value replaces an earlier one at its position.
+    /// Stores a member of the message. A repeated member keeps its position and gets the later
+    /// value.
     fn store_member(&mut self, key: Node<'_>, value: Node<'_>) {
-        // The final usage adds counts and may omit the earlier ones, so merge both.
+        // The final usage adds counts but may omit earlier counts, so merge the two objects.
         let extras = &mut self.reply.extras;
         match extras.iter_mut().find(|(known, _)| &**known == "usage" && key.is(known)) {
             Some((_, known)) => *known = draft::merge_objects(Some(known), &value.json()),
@@ -138,7 +139,7 @@ impl AnthropicDecoder {
 }
 
 impl AnthropicOpenBlock {
-    /// Assembles the whole block: the members of its start, completed with the deltas.
+    /// Assembles the whole block from the members of its start event and the deltas.
     fn assemble(&self) -> Json {
         let tree = self.start.tree();
         let start = tree.root();
@@ -164,7 +165,7 @@ impl AnthropicOpenBlock {
         json::object(|o| {
             for (key, value) in start.members() {
                 let name = key.text().unwrap_or_default();
-                // The last of several deltas with one member counts.
+                // If several deltas set the same member, the last value counts.
                 match grown().chain(others().rev()).find(|(known, _)| *known == name) {
                     Some((_, value)) => o.raw(&name, value),
                     None => o.node(&name, value),
@@ -209,13 +210,13 @@ impl Decoder for AnthropicDecoder {
     }
 }
 
-/// Encodes a streamed message. Texts, thoughts and calls are streamed; other Items are written when
-/// complete.
+/// Encodes a streamed message. Texts, thoughts and calls are emitted incrementally; other Items are
+/// emitted once complete.
 #[derive(Default)]
 pub(super) struct AnthropicEncoder {
-    /// The Items whose start was written.
+    /// The Items whose start event was written.
     streaming: Vec<u32>,
-    /// Opened calls whose start was not written yet.
+    /// Opened calls whose start event is not written yet.
     waiting: BTreeMap<u32, Json>,
 }
 
@@ -248,13 +249,13 @@ impl Encoder for AnthropicEncoder {
 impl AnthropicEncoder {
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         match body {
-            // Wait with the start of a call, because a complete call has more members than its
+            // Delay the start event of a call, because a complete call has more members than its
             // name.
             Body::Call(call) => {
                 self.waiting.insert(index, encode::call_block(call, &object! {}));
                 Vec::new()
             }
-            // A sealed thought without text may be a redacted one, which must be written whole.
+            // A sealed thought without text may be a redacted thought, which must be written whole.
             Body::Thought(thought) if thought.kind == ThoughtKind::Encrypted => Vec::new(),
             Body::Text(_) | Body::Thought(_) => {
                 self.streaming.push(index);
@@ -274,8 +275,8 @@ impl AnthropicEncoder {
             Delta::Text(text) => ("text_delta", "text", text),
             Delta::Thought(text) => ("thinking_delta", "thinking", text),
             Delta::Args(text) => ("input_json_delta", "partial_json", text),
-            // This wire sends arguments only as text, so they are written when the call is
-            // complete.
+            // This wire sends arguments only as text, so deltas by path are written when the call
+            // is complete.
             Delta::ArgsAt { .. } => return Vec::new(),
         };
         let mut frames = Vec::new();
@@ -301,7 +302,8 @@ impl AnthropicEncoder {
             if !is_thinking {
                 return vec![block_start_frame(index, &block), stop];
             }
-            // A block with only a signature is sent as a signature delta, as the provider does.
+            // A block that has only a signature is sent as a signature delta, as the provider sends
+            // it.
             let empty = object! { "type": "thinking", "thinking": "", "signature": "" };
             frames.push(block_start_frame(index, &empty));
         }
@@ -320,7 +322,7 @@ impl AnthropicEncoder {
     }
 }
 
-/// Encodes a complete call: a start with everything but the arguments, which follow as text.
+/// Encodes a complete call as a start event without arguments, followed by the arguments as text.
 fn call_frames(index: u32, block: &Json, stop: Frame) -> Vec<Frame> {
     let tree = block.tree();
     let args = tree.root().get("input").map_or_else(Json::null, Node::json);

@@ -1,5 +1,5 @@
-//! Constants and conversions of the Messages API: block types, stop reasons, usage, and the fields
-//! that hold Seals.
+//! Vocabulary of the Messages API: block types, stop reasons, usage, and the members that hold
+//! Seals.
 
 use throughline_core::{StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
@@ -8,10 +8,10 @@ use self::AnthropicBlockKind as Kind;
 use crate::Document;
 use crate::object::copy_members;
 
-/// The pointer to the thinking tokens in `usage`.
+/// JSON pointer to the number of thinking tokens in `usage`.
 const THINKING: &str = "/output_tokens_details/thinking_tokens";
 
-/// Returns which part of an exchange a document is, if it belongs to this wire.
+/// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     let kind = document.text_of("type");
     match kind.as_deref() {
@@ -29,8 +29,8 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
         Some(_) | None => {}
     }
     let messages = document.get("messages").filter(|messages| messages.is_array())?;
-    // `max_tokens` is required here and therefore usually present; the other members never occur in
-    // a chat request.
+    // `max_tokens` is required on this wire and therefore usually present. The other members never
+    // occur in a chat request.
     let is_ours = document.get("anthropic_version").is_some()
         || document.get("system").is_some() && document.get("max_tokens").is_some()
         || document.at("/thinking/budget_tokens").is_some()
@@ -53,7 +53,7 @@ fn has_anthropic_block(content: Option<Node<'_>>) -> bool {
     })
 }
 
-/// Chat gateways prefix the model with its vendor: `anthropic/claude-…`.
+/// Returns whether the model name has a vendor prefix, as on chat gateways: `anthropic/claude-…`.
 fn model_is_routed(document: Node<'_>) -> bool {
     document.text_of("model").is_some_and(|model| model.contains('/'))
 }
@@ -95,7 +95,8 @@ impl AnthropicBlockKind {
         !matches!(self, Self::Image | Self::Document | Self::ToolUse | Self::ToolResult)
     }
 
-    /// Returns the Seal format of a member of this block at any depth; `None` if it is not a Seal.
+    /// Returns the Seal format of a member at any depth in this block; `None` if the member holds
+    /// no Seal.
     pub(super) fn seal_format(self, key: &str) -> Option<Label> {
         let is_sealed = match self {
             Self::Thinking => key == "signature",
@@ -109,8 +110,8 @@ impl AnthropicBlockKind {
     }
 }
 
-/// Returns the members of a response block that a request accepts. The API rejects other members of
-/// known types as extra inputs; blocks of other types are sent back whole.
+/// Returns the members of a response block that a request accepts; `None` for other block types,
+/// which are sent back whole. The API rejects unlisted members of known types.
 pub(super) fn input_members(block: Kind) -> Option<&'static [&'static str]> {
     match block {
         Kind::Text => Some(&["type", "text", "citations", "cache_control"]),
@@ -121,7 +122,7 @@ pub(super) fn input_members(block: Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Converts a response block to its request form. Members that are `null` are dropped.
+/// Converts a response block to its request form. `null` members are dropped.
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
@@ -149,7 +150,7 @@ pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {
     }
 }
 
-/// Returns the stop reason and stop sequence as written on the wire.
+/// Returns the wire's names for the stop reason and stop sequence.
 pub(super) fn stop_reason(stop: &StopReason) -> (Option<&str>, Option<&str>) {
     match stop {
         StopReason::Done => (Some("end_turn"), None),
@@ -163,7 +164,7 @@ pub(super) fn stop_reason(stop: &StopReason) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// Merges a `usage` object into the known usage, because a stream sends it in two pieces.
+/// Merges a `usage` object into the known usage, because a stream reports usage in two parts.
 pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
     let count = |key: &str| node.get(key).and_then(Node::u64);
     let fresh = count("input_tokens");

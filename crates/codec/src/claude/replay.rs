@@ -363,9 +363,9 @@ fn missing_thoughts<'c>(
     issued.filter(|(_, issued)| matches!(issued.item.body, Body::Thought(_)))
 }
 
-/// Returns the priority of a change: first the validity of the Seal, then whether the model can
-/// read the block, last its position. A block that the model cannot read is dropped at any
-/// position.
+/// Returns the priority of a change, lowest first: the validity of the Seal, then whether the model
+/// can read the block, then its position. Position comes last, because the provider drops an
+/// unreadable block at any position.
 fn change_priority(kind: ChangeKind) -> u8 {
     match kind {
         ChangeKind::Foreign(_) => 1,

@@ -1,4 +1,4 @@
-//! Assembles a block of a stream from its start and its deltas.
+//! Assembles a streamed block from its start event and its deltas.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,9 +11,9 @@ use crate::object::copy_members;
 /// A block that is not yet complete.
 #[derive(Default)]
 pub(super) struct ConverseOpenBlock {
-    /// The index of its Item.
+    /// The index of the block's Item.
     pub(super) index: u32,
-    /// The content of `contentBlockStart`, if there was one.
+    /// The content of the `contentBlockStart` event, if there was one.
     pub(super) start: Option<Json>,
     text: String,
     has_text: bool,
@@ -28,12 +28,12 @@ pub(super) struct ConverseOpenBlock {
     image_error: Option<Json>,
 }
 
-/// The content that a delta added.
+/// The kind of content that a delta added.
 pub(super) enum DeltaContent {
     Readable(Delta),
-    /// Content that is reported when the block is complete.
+    /// Content that is emitted only when the block is complete.
     Silent,
-    /// Unknown content.
+    /// Content that this codec does not know.
     Unknown,
 }
 
@@ -89,8 +89,8 @@ impl ConverseOpenBlock {
         added
     }
 
-    /// Adds results. A single text extends the text before it; several parts in one delta stay
-    /// separate.
+    /// Adds tool results. A delta with a single text extends the previous text; several parts in
+    /// one delta stay separate.
     fn add_results(&mut self, results: Node<'_>) {
         let pieces: Vec<_> = results.elements().collect();
         if let ([piece], Some(last)) = (pieces.as_slice(), self.results.last_mut())
@@ -103,7 +103,7 @@ impl ConverseOpenBlock {
         self.results.extend(pieces.into_iter().map(Node::json));
     }
 
-    /// Assembles the whole block: the members of its start, completed with the deltas.
+    /// Assembles the whole block from the members of its start event and the deltas.
     pub(super) fn assemble(&self) -> Json {
         let start = self.start.as_ref().map(Json::tree);
         let start = start.as_ref().map(Tree::root);
@@ -151,7 +151,7 @@ impl ConverseOpenBlock {
         }
     }
 
-    /// Returns whether the type of the block is known.
+    /// Returns whether the block's type is known yet.
     pub(super) fn has_known_type(&self) -> bool {
         self.has_content() || self.start.as_ref().is_some_and(|start| start.as_str() != "{}")
     }
@@ -164,7 +164,7 @@ impl ConverseOpenBlock {
             || !self.citations.is_empty()
     }
 
-    /// Assembles a text or a thought, which consist only of deltas.
+    /// Assembles a text or a thought, which have no start event.
     fn text_or_thought(&self) -> Json {
         if self.has_reasoning || self.signature.is_some() || !self.redacted.is_empty() {
             return json::object(|o| {
@@ -197,7 +197,7 @@ impl ConverseOpenBlock {
     }
 }
 
-/// Joins base64 pieces of a blob. A single piece stays unchanged.
+/// Joins the base64 pieces of a binary value. A single piece stays unchanged.
 fn join_base64(pieces: &[Json]) -> Json {
     if let [whole] = pieces {
         return whole.clone();

@@ -1,6 +1,5 @@
-//! The requirements of Converse: the ones that encoding must meet, and the rules that audit a
-//! request. The rules of the Claude models are in [`crate::claude`], which inspects the request
-//! through [`view`].
+//! Requirements of Converse: predicates for the encoder, and rules for audits. The Claude rules are
+//! in [`crate::claude`], which inspects the request through [`view`].
 
 mod rules;
 mod view;
@@ -15,7 +14,7 @@ use crate::claude::{self, Inspection, ThinkingMode};
 pub(super) use crate::converse::contract::rules::RULES;
 use crate::draft::is_same_endpoint;
 
-/// Reports what the provider would reject.
+/// Reports violations of the Converse rules and the Claude rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
@@ -32,12 +31,13 @@ pub(super) enum FieldFormat {
     Nova,
     /// `reasoning_effort`.
     OpenAi,
-    /// No known format.
+    /// The format is unknown.
     Other,
 }
 
 impl FieldFormat {
-    /// An unlisted model is most often a Claude with an account-specific inference profile.
+    /// Returns the format for a model. An unlisted model is usually a Claude model with an
+    /// account-specific inference profile.
     pub(super) fn from_profile(profile: &Profile) -> Self {
         match (profile.vendor, profile.name.as_str()) {
             (Some(Vendor::Anthropic), _) | (None, "unknown") => Self::Claude,
@@ -48,8 +48,8 @@ impl FieldFormat {
     }
 }
 
-/// Returns why an unsealed thought of this endpoint cannot be sent. Claude rejects it with "Field
-/// required"; thoughts of the other families are sent only to the same family.
+/// Returns the reason for omitting an unsealed thought from this endpoint. Claude rejects such a
+/// thought with "Field required". Other families receive only thoughts of the same family.
 pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
     let reader = &target.origin;
@@ -73,8 +73,8 @@ pub(super) fn rejects_tool_choice(
     claude::rejects_tool_choice(profile, forced_tools(profile), asking, choice)
 }
 
-/// Returns when a forced tool choice is rejected. For some models, Bedrock is stricter than the
-/// model's vendor.
+/// Returns the condition under which a forced tool choice is rejected. For some models, Bedrock is
+/// stricter than the model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
@@ -82,7 +82,8 @@ fn forced_tools(profile: &Profile) -> ForcedTools {
     }
 }
 
-/// Returns whether Converse rejects a text: "The text field in the `ContentBlock` object is blank".
+/// Returns whether Converse rejects a text as blank: "The text field in the `ContentBlock` object
+/// is blank".
 pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }

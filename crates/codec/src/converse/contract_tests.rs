@@ -1,4 +1,4 @@
-//! Tests the Converse rules in its own format. The rules about Claude models are tested on
+//! Tests the Converse rules on Converse requests. The Claude rules themselves are tested on
 //! Anthropic's wire.
 
 use serde_json::{Value, json};

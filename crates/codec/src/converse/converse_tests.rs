@@ -122,7 +122,7 @@ pub(super) fn ended(events: &[Event]) -> Reply {
     ended.unwrap()
 }
 
-/// The body, native JSON and Seals of an Item, which a stream must reproduce.
+/// The properties of an Item that a stream must reproduce: body, native JSON and Seals.
 type ItemContent = (Body, String, Vec<(String, String, Bytes)>);
 
 pub(super) fn essence(items: &[Item]) -> Vec<ItemContent> {

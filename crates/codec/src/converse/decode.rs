@@ -15,9 +15,8 @@ use crate::converse::wire::{self, ConverseBlockKind as Kind, ConversePath};
 use crate::item_reader::{ItemReader, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, claude, draft, effort};
 
-/// The members that fields of the Call represent. For an object, the inner members that they
-/// represent: an object with others is also kept as an extra, so that no member is lost on another
-/// wire.
+/// The members that fields of the Call represent, with the inner members of objects. An object that
+/// has other inner members is also kept as an extra, so that no member is lost on another wire.
 const KNOWN: &[(&str, &[&str])] = &[
     ("modelId", &[]),
     ("messages", &[]),
@@ -31,7 +30,7 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Decodes a request whose body is `tree`.
+/// Decodes a request whose parsed body is `tree`.
 pub(super) fn decode_request(
     request: &Request,
     tree: &Tree,
@@ -40,7 +39,7 @@ pub(super) fn decode_request(
     let root = tree.root();
     let shape = |path: &str, problem| CodecError::shape(WIRE, "request", path, problem);
     let messages = root.get("messages").filter(|messages| messages.is_array());
-    // A prompt stored at Bedrock contains its own messages.
+    // A request that uses a prompt stored at Bedrock may omit the messages.
     if messages.is_none()
         && (root.get("messages").is_some() || root.get("promptVariables").is_none())
     {
@@ -67,8 +66,8 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Returns the members that no field of the Call represents. The last of several members with one
-/// name counts.
+/// Collects the members that no field of the Call represents. If a name is repeated, its last value
+/// counts.
 fn extras(root: Node<'_>) -> Vec<Extra> {
     let is_extra = |(key, value): &(Name, Node<'_>)| {
         let known = KNOWN.iter().find(|(name, _)| **key == **name);
@@ -105,7 +104,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     Ok(Reply { id: None, items, stop, usage, extras: extras.collect(), origin })
 }
 
-/// Returns an `output` without its content, if it has more members than the role.
+/// Returns `output` without its content; `None` if nothing but the role would be left.
 fn without_content(output: Node<'_>) -> Option<Json> {
     let message = output.get("message")?;
     let is_plain = output.members().count() == 1
@@ -116,12 +115,13 @@ fn without_content(output: Node<'_>) -> Option<Json> {
     })
 }
 
-/// Returns the provider's error message.
+/// Returns the error message, whose member is spelled in two ways.
 fn error_message(root: Node<'_>) -> Option<Name> {
     root.name_of("message").or_else(|| root.name_of("Message"))
 }
 
-/// Decodes an error response. Its kind is in a header, which a stream forwards, or in `__type`.
+/// Decodes an error response. The error kind is in a header, which stream frames also carry, or in
+/// `__type`.
 pub(super) fn decode_failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
     let named = || {
         let kind = root.text_of("__type")?;
@@ -236,7 +236,7 @@ fn part(block: Node<'_>, origin: &Arc<Origin>) -> Part {
 }
 
 fn read_tool(node: Node<'_>) -> Tool {
-    // A Bedrock tool, or a marker among the tools, exists only on this wire.
+    // Bedrock's own tools, and cache markers among the tools, exist only on this wire.
     let Some(spec) = node.present("toolSpec") else {
         let key = node.members().next().and_then(|(key, _)| key.name());
         let name = node.at("/systemTool/name").and_then(Node::name).or(key).unwrap_or_default();
@@ -274,7 +274,7 @@ fn settings(root: Node<'_>) -> Settings {
         }),
         parallel: None,
         reasoning: at("/additionalModelRequestFields").and_then(reasoning),
-        // The schema is JSON inside a string.
+        // The schema is JSON text inside a string.
         output: schema.and_then(|schema| {
             let text = schema.text_of("schema")?.into_owned();
             let (name, schema) = (schema.name_of("name"), Json::parse(text).ok()?);

@@ -21,7 +21,7 @@ pub(super) use crate::converse::encode::reply::{
     block as reply_block, encode_reply, write_metadata, write_stop_sequence as reply_fields,
 };
 
-/// The warning if a Call has tool calls but no tools.
+/// The warning for a Call that has tool calls but declares no tools.
 const TOOLS_DECLARED: &str =
     "the API requires tools if there are tool calls; the called tools were declared";
 
@@ -67,17 +67,17 @@ struct ConverseWriter<'c> {
     call: &'c Call,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// The number of documents that were given a name.
+    /// The number of documents that were named so far.
     documents: usize,
 }
 
-/// A message that may still be extended.
+/// A message to which the next Items may still be added.
 struct ConverseMessage<'c> {
     speaker: Role,
     envelope: Option<&'c Envelope>,
-    /// Whether the source message is complete and unchanged.
+    /// Whether the source message can be written unchanged.
     is_intact: bool,
-    /// Tool results must come first in their message; otherwise the API does not match them.
+    /// Tool results, which must come first in their message; otherwise the API does not match them.
     answers: Vec<Json>,
     blocks: Vec<Json>,
 }
@@ -95,7 +95,7 @@ impl ConverseMessage<'_> {
         json::array_of(self.answers.iter().chain(&self.blocks))
     }
 
-    /// Appends the next message of the same speaker.
+    /// Appends the content of the next message, which has the same speaker.
     fn join(&mut self, mut next: Self) {
         self.unpack();
         next.unpack();
@@ -103,7 +103,7 @@ impl ConverseMessage<'_> {
         self.blocks.append(&mut next.blocks);
     }
 
-    /// Unpacks the blocks of an intact message, so that others can be added.
+    /// Splits an unchanged message into its blocks, so that other blocks can be added.
     fn unpack(&mut self) {
         let Some(envelope) = self.envelope.filter(|_| std::mem::take(&mut self.is_intact)) else {
             return;
@@ -149,8 +149,8 @@ impl<'c> ConverseWriter<'c> {
         }
     }
 
-    /// Encodes the tools. The wire requires tools if the conversation has calls; without any, the
-    /// called tools are declared.
+    /// Encodes the tools. The wire requires tools if the conversation has calls. If the Call
+    /// declares none, the called tools are declared.
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),
@@ -188,7 +188,8 @@ impl<'c> ConverseWriter<'c> {
         for group in groups(items, &WIRE, |item| seal_policy::speaker(call, item, &WIRE)) {
             let Some(next) = self.message(draft, &group, last.as_ref()) else { continue };
             match &mut last {
-                // Adjacent messages written by a client stay separate; all others must alternate.
+                // Adjacent source messages by the same speaker stay separate. All other messages
+                // must alternate.
                 Some(message)
                     if message.speaker == next.speaker
                         && !(message.is_intact && next.is_intact) =>
@@ -202,15 +203,15 @@ impl<'c> ConverseWriter<'c> {
         pieces
     }
 
-    /// Encodes a message that is complete.
+    /// Encodes a complete message and adds it to the prefix digest.
     fn finish(&mut self, message: Option<ConverseMessage<'_>>) -> Option<Json> {
         let piece = message?.json();
         self.absorb("message", &piece);
         Some(piece)
     }
 
-    /// Encodes one message, given the messages written so far and the previous one that may still
-    /// be extended.
+    /// Encodes one message. `before` is the previous message, which may still be extended and is
+    /// therefore not yet part of the prefix digest.
     fn message(
         &mut self,
         draft: &mut Draft<'_>,
@@ -268,7 +269,8 @@ fn is_marker(block: Node<'_>) -> bool {
     ConverseBlockKind::from_node(block) == ConverseBlockKind::CachePoint
 }
 
-/// Removes the cache markers from a list of blocks or a message. Models do not bind Seals to them.
+/// Removes the cache markers from a list of blocks or a message, because models do not bind Seals
+/// to cache markers.
 fn without_markers(element: &Json) -> Json {
     if memchr::memmem::find(element.bytes(), b"\"cachePoint\"").is_none() {
         return element.clone();

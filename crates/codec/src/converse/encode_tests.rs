@@ -186,7 +186,8 @@ fn unsupported_tool_choices_are_dropped_with_a_warning() {
     assert_eq!(choose(CLAUDE, ToolChoice::None, None), (String::new(), true));
     assert_eq!(choose(CLAUDE, tool(), None), forced);
     assert_eq!(choose(CLAUDE, tool(), Some(budget(2000))), freed);
-    // Bedrock rejects with adaptive thinking what Anthropic's own endpoint accepts.
+    // Bedrock rejects forced tools with adaptive thinking, although Anthropic's own endpoint
+    // accepts them.
     assert_eq!(choose(CLAUDE_4_6, tool(), Some(effort("low"))), freed);
     assert_eq!(choose(CLAUDE_5_5, tool(), None), freed);
     assert_eq!(choose(NOVA, tool(), Some(effort("low"))), forced);
@@ -265,7 +266,7 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
     assert_eq!(member(&encoded, "/inferenceConfig").as_deref(), Some(r#"{"maxTokens":5024}"#));
     assert_eq!(member(&encoded, "/additionalModelRequestFields/top_k"), None);
     assert_eq!(warned(&encoded), ["max_tokens", "temperature", "top_k"]);
-    // Without `maxTokens` the endpoint's default would apply, which may leave no room.
+    // Without `maxTokens`, the endpoint's default may leave no room for the answer.
     let encoded = written(&asking(CLAUDE, budget(4000)));
     assert_eq!(member(&encoded, "/inferenceConfig").as_deref(), Some(r#"{"maxTokens":5024}"#));
 }

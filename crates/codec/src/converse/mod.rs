@@ -1,19 +1,19 @@
 //! Codec for Amazon Bedrock's Converse and `ConverseStream`.
 //!
-//! - The path contains the model and whether to stream. The body has one format for every model
-//!   family. Family-specific settings, including thinking, are in `additionalModelRequestFields`.
+//! - The path contains the model and the streaming mode. The body has the same format for all model
+//!   families. Family-specific settings, including thinking, are in `additionalModelRequestFields`.
 //! - Thinking arrives as `reasoningContent` blocks: `reasoningText` with a `signature`, or
 //!   `redactedContent`. Claude's blocks are replayed unmodified, in order, and never without the
 //!   signature. Other families do not sign: their blocks are replayed only to the same family and
 //!   without a `signature` member, because an empty one is rejected.
-//! - Messages must alternate between user and assistant, so adjacent messages of one speaker are
-//!   joined. Adjacent messages written by a client stay separate. Blank texts are rejected, so none
-//!   is written.
+//! - Messages must alternate between user and assistant, so adjacent messages by one speaker are
+//!   joined, except those that a client wrote. Blank texts are rejected and therefore never
+//!   written.
 //! - In a stream, texts and thoughts have no `contentBlockStart`: their first delta opens them. A
 //!   signature arrives as a delta without text. `metadata` follows `messageStop` and ends the
-//!   response; after `messageStop` a response is complete even without it.
-//! - Frames contain the event name in a header. Without the framing, the event is wrapped in an
-//!   object with its name.
+//!   response. If `metadata` is missing, the response is still complete after `messageStop`.
+//! - A frame carries the event name in a header. Without the binary framing, each event is wrapped
+//!   in an object whose only member has the event's name.
 
 mod assemble;
 mod contract;
@@ -39,7 +39,7 @@ pub struct BedrockConverse;
 
 impl Codec for BedrockConverse {
     fn model_of(&self, request: &Request) -> Option<Name> {
-        // Some clients record the model next to the messages.
+        // Some clients record the model in the body.
         wire::ConversePath::parse(&request.path)
             .model
             .map(Name::from)

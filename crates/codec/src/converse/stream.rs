@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::object::copy_members;
 use crate::{CodecError, DecodeContext, Decoder, Encoder};
 
-/// Random padding that hides the length of an event.
+/// The member with random padding that hides the length of an event.
 const PADDING: &str = "p";
 
 pub(super) struct ConverseDecoder {
@@ -46,7 +46,8 @@ impl ConverseDecoder {
         }
     }
 
-    /// Passes on an event with its name, because the event cannot be identified without it.
+    /// Emits an unknown event together with its name, because the event cannot be identified
+    /// otherwise.
     fn pass_on(&mut self, name: Option<&str>, event: Node<'_>) {
         let event = event.json();
         let named = name.map(|name| object! { (name): event });
@@ -63,7 +64,7 @@ impl ConverseDecoder {
         };
         self.close(at);
         let block = ConverseOpenBlock::new(self.next_index(), Some(start.json()));
-        // An empty start leaves the type of the block to the first delta.
+        // If the start event is empty, the first delta determines the block's type.
         let has_type = start.members().next().is_some();
         self.open.insert(at, block);
         if has_type {
@@ -133,7 +134,8 @@ impl ConverseDecoder {
         }
     }
 
-    /// Stores the members of an event. A later value replaces an earlier one at its position.
+    /// Stores the members of an event. A repeated member keeps its position and gets the later
+    /// value.
     fn store_members(&mut self, event: Node<'_>) {
         for (key, value) in event.members().filter(|(key, _)| !key.is(PADDING)) {
             events::store_member(&mut self.reply.extras, key, value);
@@ -153,8 +155,8 @@ impl ConverseDecoder {
         self.reply.end(stop);
     }
 
-    /// Decodes a frame. The name of its event is in the frame. Without the frame the name wraps the
-    /// event or is lost.
+    /// Decodes a frame. The frame carries the event name. Without the binary framing, the event is
+    /// wrapped in its name, or the name is missing.
     fn read_frame(&mut self, frame: &Frame, root: Node<'_>) {
         if frame.exception {
             let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
@@ -196,13 +198,13 @@ impl Decoder for ConverseDecoder {
     }
 }
 
-/// Encodes a streamed response. Texts, thoughts and calls are streamed; other Items are written
-/// when complete.
+/// Encodes a streamed response. Texts, thoughts and calls are emitted incrementally; other Items
+/// are emitted once complete.
 #[derive(Default)]
 pub(super) struct ConverseEncoder {
-    /// Opened calls whose start was not written yet.
+    /// Opened calls whose start event is not written yet.
     waiting: BTreeMap<u32, Json>,
-    /// The Items of which something was written.
+    /// The Items for which at least one event was written.
     started: BTreeSet<u32>,
 }
 
@@ -227,7 +229,7 @@ impl Encoder for ConverseEncoder {
     }
 }
 
-/// Returns the frame of an event that is wrapped in its name.
+/// Builds the frame for an event that is wrapped in its name.
 fn unwrap_frame(json: &Json) -> Frame {
     let tree = json.tree();
     let named = Kind::unwrap(tree.root())
@@ -239,9 +241,8 @@ fn unwrap_frame(json: &Json) -> Frame {
 }
 
 impl ConverseEncoder {
-    /// Opens an Item. Only a call has a start event; a text or a thought begins with its first
-    /// delta. The start of a call is delayed until its next event, because a complete call has more
-    /// members.
+    /// Opens an Item. Only a call has a start event, which is delayed until the next event, because
+    /// a complete call has more members. A text or thought begins with its first delta.
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         if let Body::Call(call) = body {
             let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
@@ -256,8 +257,8 @@ impl ConverseEncoder {
             Delta::Text(text) => block_delta(index, members! { "text": text }),
             Delta::Thought(text) => reasoning_delta(index, "text", &json::string(text)),
             Delta::Args(text) if self.is_call(index) => input_delta(index, text),
-            // Steps that the provider ran, and argument deltas that this wire does not support, are
-            // written when complete.
+            // Argument deltas of provider-run steps, and deltas by path, are written when the Item
+            // is complete.
             Delta::Args(_) | Delta::ArgsAt { .. } => return Vec::new(),
         };
         self.started.insert(index);
@@ -316,7 +317,7 @@ impl ConverseEncoder {
     }
 }
 
-/// Encodes a call or a provider-run step: its start, and its input or output.
+/// Encodes a call or a provider-run step as its start event and its input or output.
 fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame> {
     let inner = block.get(kind);
     let beginning = json::object(|o| {
@@ -333,7 +334,7 @@ fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame>
     frames
 }
 
-/// Encodes the end: stop reason and usage. A reply of this wire also repeats its other members.
+/// Encodes the stop reason and the usage. A reply from this wire also keeps its other members.
 fn end_frames(reply: &Reply) -> Vec<Frame> {
     if reply.stop == StopReason::Cut {
         return Vec::new();

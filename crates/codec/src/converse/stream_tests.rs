@@ -186,7 +186,7 @@ fn a_cut_stream_yields_nothing_that_can_be_replayed() {
         call.extend(cut.items);
         assert!(!body(&written(&call)).contains("c2VhbC"));
     }
-    // The stop reason arrived, so the response is complete; its usage is missing.
+    // The stop reason arrived, so the response is complete, although its usage is missing.
     let whole =
         ended(&decode(CLAUDE, Framing::JsonLines, lines[..lines.len() - 1].concat().as_bytes()));
     assert_eq!((whole.stop, whole.usage), (StopReason::Done, Usage::default()));

@@ -1,5 +1,5 @@
-//! Constants and conversions of Converse: block types, stop reasons, usage, media formats, paths,
-//! and the fields that hold Seals.
+//! Vocabulary of Converse: block types, stop reasons, usage, media formats, paths, and the members
+//! that hold Seals.
 
 use throughline_core::{StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
@@ -8,7 +8,7 @@ use self::ConverseBlockKind as Kind;
 use crate::Document;
 use crate::object::copy_members;
 
-/// Returns which part of an exchange a document is, if it belongs to this wire.
+/// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if document.at("/output/message/content").is_some() {
         return Some(Document::Response);
@@ -44,9 +44,9 @@ pub(super) enum ConverseBlockKind {
     Audio,
     ToolUse,
     ToolResult,
-    /// A `toolUse` that Bedrock runs itself.
+    /// A `toolUse` block of a tool that Bedrock runs itself.
     HostedCall,
-    /// The `toolResult` of a tool that Bedrock runs itself.
+    /// A `toolResult` block of a tool that Bedrock runs itself.
     HostedResult,
     GuardContent,
     Citations,
@@ -55,7 +55,7 @@ pub(super) enum ConverseBlockKind {
     Unknown,
 }
 
-/// The possible members of a content block and their types.
+/// The member names of content blocks and their block types.
 const KINDS: &[(&str, Kind)] = &[
     ("text", Kind::Text),
     ("reasoningContent", Kind::Reasoning),
@@ -98,7 +98,8 @@ impl ConverseBlockKind {
         matches!(self, Self::Reasoning | Self::HostedCall | Self::HostedResult | Self::Unknown)
     }
 
-    /// Returns the Seal format of a member of this block at any depth; `None` if it is not a Seal.
+    /// Returns the Seal format of a member at any depth in this block; `None` if the member holds
+    /// no Seal.
     pub(super) fn seal_format(self, key: &str) -> Option<Label> {
         let is_hosted = matches!(self, Self::HostedCall | Self::HostedResult | Self::Unknown);
         match (self, key) {
@@ -111,9 +112,8 @@ impl ConverseBlockKind {
     }
 }
 
-/// Converts a response block to its request form: the member of the union with the fields that a
-/// request accepts. `null` members and empty signatures are dropped, because some models reject an
-/// empty signature.
+/// Converts a response block to its request form, with only the members that a request accepts.
+/// `null` members are dropped. Empty signatures are dropped too, because some models reject them.
 pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
@@ -146,7 +146,7 @@ pub(super) fn project(block: &Json) -> Json {
     object! { (key): value }
 }
 
-/// Returns an object with the named members that are not `null` and satisfy `keeps`.
+/// Returns an object with the named members that are not `null` and that `keeps` accepts.
 fn pick_members(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -> bool) -> Json {
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         names.iter().any(|name| key.is(name) && keeps(name, *value)) && !value.is_null()
@@ -181,14 +181,15 @@ impl ConverseEventKind {
         }
     }
 
-    /// Returns the type and content of an event without its frame: `{"contentBlockDelta": {…}}`.
+    /// Returns the type and content of an event that is wrapped in its name, for example
+    /// `{"contentBlockDelta": {…}}`.
     pub(super) fn unwrap(root: Node<'_>) -> Option<(Self, Node<'_>)> {
         let mut members = root.members();
         let (name, inner) = members.next().filter(|(_, inner)| inner.is_object())?;
         members.next().is_none().then(|| (Self::from_name(&name.text().unwrap_or_default()), inner))
     }
 
-    /// Detects the type of an event whose name was lost with its frame.
+    /// Infers the type of an event that has lost its name together with its frame.
     pub(super) fn detect(root: Node<'_>) -> Self {
         let has = |key: &str| root.get(key).is_some();
         match (has("contentBlockIndex"), has("start"), has("delta")) {
@@ -203,7 +204,7 @@ impl ConverseEventKind {
     }
 }
 
-/// Converts a stop reason. `fields` are the model-specific fields, which may name the stop
+/// Maps a stop reason. `fields` are the model-specific response fields, which may name the stop
 /// sequence.
 pub(super) fn stop(reason: Option<&str>, fields: Option<Node<'_>>) -> StopReason {
     match reason {
@@ -223,7 +224,7 @@ pub(super) fn stop(reason: Option<&str>, fields: Option<Node<'_>>) -> StopReason
     }
 }
 
-/// Returns the stop reason as written on the wire.
+/// Returns the wire's name for a stop reason.
 pub(super) fn stop_reason(stop: &StopReason) -> &str {
     match stop {
         StopReason::Done => "end_turn",
@@ -250,7 +251,7 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     }
 }
 
-/// Writes a `usage` object. This wire has no separate count for thinking.
+/// Writes a `usage` object. This wire does not count thinking separately.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     object! {
         "inputTokens": usage.uncached_input(), "outputTokens": usage.output,
@@ -259,8 +260,8 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
     }
 }
 
-/// Media types, formats and their block types. The first row of a media type is the one that is
-/// written.
+/// Media types with their formats and block types. If a media type has several formats, the first
+/// format is written.
 const FORMATS: &[(&str, &str, Kind)] = &[
     ("image/png", "png", Kind::Image),
     ("image/jpeg", "jpeg", Kind::Image),
@@ -306,7 +307,7 @@ pub(super) fn format_of(mime: &str) -> Option<(Kind, &'static str)> {
     FORMATS.iter().find(|(known, ..)| *known == mime).map(|(_, format, block)| (*block, *format))
 }
 
-/// Returns the media type of a format in a block.
+/// Returns the media type for a format in a block of this type.
 pub(super) fn mime_of(block: Kind, format: &str) -> Option<Name> {
     let is_it = |row: &&(&str, &str, Kind)| row.1 == format && row.2 == block;
     FORMATS.iter().find(is_it).map(|(mime, ..)| Name::from(*mime))
@@ -315,12 +316,12 @@ pub(super) fn mime_of(block: Kind, format: &str) -> Option<Name> {
 /// The parsed path of a request: `/model/{model}/converse` or `/model/{model}/converse-stream`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ConversePath<'p> {
-    /// Everything before `/model/`.
+    /// The path before `/model/`.
     before: &'p str,
     pub(super) model: Option<String>,
     /// Whether the response is streamed.
     pub(super) stream: bool,
-    /// The query including its question mark.
+    /// The query string, including the question mark.
     query: &'p str,
 }
 
@@ -330,7 +331,7 @@ impl<'p> ConversePath<'p> {
         let (route, query) = path.split_at(cut);
         let nothing = Self { query, ..Self::default() };
         let Some((before, rest)) = route.rsplit_once("/model/") else { return nothing };
-        // An encoded name contains no slash, but a client may have sent an unencoded ARN.
+        // An encoded model name contains no slash, but a client may send an unencoded ARN.
         let Some((model, action)) = rest.rsplit_once('/') else { return nothing };
         let stream = match action {
             "converse" => false,
@@ -340,7 +341,7 @@ impl<'p> ConversePath<'p> {
         Self { before, model: Some(percent_decode(model)), stream, query }
     }
 
-    /// Returns the path for another model or streaming mode.
+    /// Returns this path with another model and streaming mode.
     pub(super) fn with_model(&self, model: &str, stream: bool) -> String {
         let (before, query, model) = (self.before, self.query, percent_encode(model));
         let action = if stream { "converse-stream" } else { "converse" };

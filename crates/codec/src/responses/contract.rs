@@ -1,9 +1,8 @@
-//! Requirements of the Responses API: predicates that the encoder uses, and the rules that audit a
-//! request.
+//! Requirements of the Responses API: predicates for the encoder, and rules for audits.
 //!
-//! `rules.rs` declares the rules. `view.rs` parses the request once, and `replay_history.rs`
-//! indexes the earlier exchanges. The other modules check their own rules: id pairs, calls and
-//! outputs, settings, and the reasoning items themselves.
+//! `rules.rs` declares the rules, `view.rs` parses the request once, and `replay_history.rs`
+//! indexes the earlier exchanges. The other modules check id pairs, calls and outputs, settings,
+//! and reasoning items.
 
 mod calls;
 mod pairing;
@@ -19,7 +18,7 @@ pub(super) use crate::responses::contract::rules::RULES;
 use crate::responses::contract::view::ResponsesRequest;
 use crate::{AuditContext, Findings};
 
-/// Reports everything in a request that the provider would reject.
+/// Reports violations of the Responses rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ResponsesRequest::new(case);
     view.check_seals(findings);
@@ -29,11 +28,11 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     view.report_changes(findings);
 }
 
-/// The smallest `max_output_tokens` that the API accepts.
+/// The minimum `max_output_tokens` that the API accepts.
 pub(super) const MIN_OUTPUT_TOKENS: u64 = 16;
 
-/// Returns whether the model rejects `temperature` and `top_p`. Some models accept them while they
-/// do not reason.
+/// Returns whether the model rejects `temperature` and `top_p`. Some models reject them only while
+/// reasoning.
 pub(super) fn rejects_sampling(profile: &Profile, effort: Option<&str>) -> bool {
     let only_without_reasoning = profile.unsampled_while_reasoning;
     let default = profile.notes.get("default-effort").map(String::as_str);
@@ -41,7 +40,7 @@ pub(super) fn rejects_sampling(profile: &Profile, effort: Option<&str>) -> bool 
         || only_without_reasoning && effort.or(default).is_some_and(|effort| effort != "none")
 }
 
-/// Returns whether the model rejects a forced tool: "Thinking mode does not support this
+/// Returns whether the model rejects a forced tool choice: "Thinking mode does not support this
 /// `tool_choice`".
 pub(super) fn rejects_tool_choice(
     profile: &Profile,
@@ -58,7 +57,7 @@ pub(super) fn rejects_tool_choice(
         }
 }
 
-/// Returns whether a hosted step requires its id, so it cannot be sent once its pair is gone.
+/// Returns whether a hosted step requires its id. Such a step cannot be sent if its pair is broken.
 pub(super) fn requires_id(kind: &str) -> bool {
     !matches!(
         kind,

@@ -1,4 +1,4 @@
-//! Tests of what the rules flag and what they accept.
+//! Tests which requests the Responses rules flag and which they accept.
 
 use throughline_core::ReasoningFormat;
 
@@ -40,7 +40,8 @@ fn without_ids(body: &str) -> String {
         .fold(body.to_owned(), |body, id| body.replace(&format!(r#""id":"{id}","#), ""))
 }
 
-/// Returns the findings for a request to that OpenAI model after these exchanges.
+/// Returns the findings for a request to an OpenAI model after the earlier exchanges in
+/// `documents`.
 fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Severity)> {
     let to = target("openai", model);
     violated_rules(&audit_body(
@@ -51,7 +52,7 @@ fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Seve
     ))
 }
 
-/// Repairs the request and checks that the result has no findings.
+/// Repairs the request and checks that the repaired request has no findings.
 fn repair_body(documents: &[&str], body: &str) -> String {
     let to = target("openai", "gpt-5");
     let asked = request(&OpenAiResponses, &to, body);

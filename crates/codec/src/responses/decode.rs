@@ -28,7 +28,7 @@ pub(super) fn decode_request(
         return Err(shape("", "must be an object"));
     }
     let input = root.present("input");
-    // A request that continues a stored prompt, conversation or response may have no input.
+    // A request that refers to a stored prompt, conversation or response may omit the input.
     let stored = ["prompt", "conversation", "previous_response_id"];
     let may_be_silent = stored.iter().any(|key| root.present(key).is_some());
     if input.map_or(!may_be_silent, |input| !input.is_string() && !input.is_array()) {
@@ -87,27 +87,27 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     })
 }
 
-/// Returns every member of a response except its output.
+/// Returns all members of a response except its output.
 pub(super) fn reply_extras(response: Node<'_>) -> Vec<(Name, Json)> {
     let members = response.members().filter(|(key, _)| !key.is("output"));
     members.map(named_member).collect()
 }
 
-/// Reads a provider's error: an error body, an `error` event, or a failed response.
+/// Reads a provider's error from an error body, an `error` event or a failed response.
 pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let error = root.present("error").filter(|error| error.is_object()).unwrap_or(root);
     let text = |key: &str| error.present(key).and_then(Node::name);
     let message = text("message").or_else(|| root.name_of("error")).unwrap_or_default();
-    // An event's own type is not the kind of failure.
+    // Ignore the type of an `error` event, which is not the kind of failure.
     let kind = text("type").filter(|kind| **kind != *"error");
     let kind = text("code").filter(|_| kind.is_none()).or(kind);
     Failure { status: None, kind, message, body: body.clone() }
 }
 
-/// Decodes elements of requests and responses; only the origin differs.
+/// Decodes the elements of requests and responses, which differ only in their origin.
 pub(super) struct ResponsesReader<'a> {
     pub(super) base: ItemReader<'a>,
-    /// Facts about the elements that determine the stop reason.
+    /// The properties of the decoded elements that determine the stop reason.
     pub(super) signals: StopSignals,
 }
 
@@ -116,8 +116,8 @@ impl<'a> ResponsesReader<'a> {
         Self { base, signals: StopSignals::default() }
     }
 
-    /// Decodes an element of a response. Reasoning leads to the next element, which a stream
-    /// reveals later.
+    /// Decodes an element of a response. Reasoning is linked to the next element, which a stream
+    /// delivers later.
     pub(super) fn output(&mut self, index: usize, element: Node<'_>, items: &mut Vec<Item>) {
         self.element(index, element, true, items);
     }
@@ -145,7 +145,7 @@ impl<'a> ResponsesReader<'a> {
         items.push(item);
     }
 
-    /// Decodes the parts of a message; returns `false` if it has no parts.
+    /// Decodes the parts of a message; returns `false` if the message has no parts.
     fn message(
         &mut self,
         index: usize,
@@ -172,7 +172,7 @@ impl<'a> ResponsesReader<'a> {
         !parts.is_empty()
     }
 
-    /// Builds the Item of a value that is a whole message: a string `input`, or the `instructions`.
+    /// Builds the Item for a value that is a whole message: a string `input` or the `instructions`.
     fn whole_value_item(&self, role: Role, value: Node<'_>) -> Item {
         let body = value.name().map_or(Body::Unknown, Body::Text);
         let envelope = Arc::new(Envelope { json: value.json(), parts: 1 });
@@ -181,7 +181,7 @@ impl<'a> ResponsesReader<'a> {
         self.base.item(ItemPosition::default(), role, body, native)
     }
 
-    /// Returns the Seals of an Item. Only assistant Items have Seals.
+    /// Returns the Seals of a part. Only assistant output has Seals.
     fn seals(&self, role: Role, kind: Kind, part: Node<'_>) -> Vec<Seal> {
         if role != Role::Assistant || !kind.holds_seals() {
             return Vec::new();
@@ -229,8 +229,8 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
     let default = match kind {
         Kind::Message => Role::User,
         Kind::Result | Kind::CustomResult => Role::Tool,
-        // A step that the provider ran belongs to the assistant; a client's result for it belongs
-        // to the tool role.
+        // A provider-run step belongs to the assistant. A client's result for such a step has the
+        // tool role.
         Kind::HostedResult => {
             let kind = element.text_of("type").unwrap_or_default();
             let by_client = element.get("execution").is_some_and(|e| e.is("client"));
@@ -247,8 +247,8 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
     given.unwrap_or(default)
 }
 
-/// Builds one Thought from summary, content and ciphertext. The full reasoning takes precedence
-/// over its summary.
+/// Builds one Thought from the summary, content and ciphertext of a reasoning element. The full
+/// text takes precedence over the summary.
 fn thought(element: Node<'_>, origin: &Origin) -> Thought {
     let text = |key: &str| {
         let parts = element.get(key).into_iter().flat_map(Node::elements);
@@ -311,7 +311,7 @@ fn media(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     if !matches!(&*kind, "input_image" | "input_file" | "input_audio") {
         return None;
     }
-    // A file URL is a document; all other URLs are images.
+    // A file URL is a document; any other URL is an image.
     let mime = (kind == "input_file").then(|| Name::from("application/pdf"));
     let remote = |uri, owner| Media::Remote { mime, uri, owner };
     if let Some(id) = part.present("file_id").and_then(Node::name) {
@@ -330,7 +330,7 @@ fn media(part: Node<'_>, origin: &Arc<Origin>) -> Option<Media> {
     address.map(|uri| remote(uri, None))
 }
 
-/// Parses `data:image/png;base64,…`.
+/// Parses a data URI such as `data:image/png;base64,…`.
 fn data_uri(uri: &Bytes) -> Option<Media> {
     let rest = uri.strip_prefix(b"data:".as_slice())?;
     let mark = memchr::memmem::find(rest, b";base64,")?;

@@ -31,7 +31,7 @@ pub(super) const PATH: &str = "/responses";
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     draft.put_model();
-    // Settings are applied after the extras, because some members contain both.
+    // Settings are applied after the extras, because some objects contain both.
     draft.put_extras();
     settings::put_settings(&mut draft, call);
     let mut writer = ResponsesWriter {
@@ -57,10 +57,10 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     draft.finish(PATH, &[], prefix)
 }
 
-/// Writes `input`; a request with a single string keeps the string form while there is only one
-/// message.
+/// Writes `input`. If the source's input is a single string, the string form is kept as long as
+/// there is only one message.
 fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
-    // Inspects the first byte of the source without parsing, because the input may be large.
+    // Check only the first byte of the source, because parsing a large input is expensive.
     let opens_with = draft.source().and_then(|source| {
         let (_, range) = source.members.iter().rfind(|(name, _)| &**name == "input")?;
         source.request.body.get(range.start).copied()
@@ -78,12 +78,12 @@ fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
     }
 }
 
-/// Whether the endpoint can resolve earlier outputs by id.
+/// Whether the endpoint can resolve earlier output items by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseStorage {
     /// The endpoint stores this conversation.
     Stored,
-    /// The endpoint could store the conversation, but the request disables it.
+    /// The endpoint can store the conversation, but the request disables storage.
     Declined,
     /// The endpoint stores nothing.
     Never,
@@ -105,8 +105,8 @@ impl ResponseStorage {
     }
 }
 
-/// Returns the response to continue from if the target has it: the target produced it, or its
-/// author is unknown.
+/// Returns the id of the response to continue from, unless another endpoint or account produced
+/// that response.
 fn previous_response<'c>(call: &'c Call, draft: &Draft<'_>) -> Option<&'c str> {
     let resumed = call.resumes.as_deref()?;
     let author =
@@ -122,12 +122,12 @@ fn previous_response<'c>(call: &'c Call, draft: &Draft<'_>) -> Option<&'c str> {
     is_kept.then_some(resumed)
 }
 
-/// Returns whether an Item belongs to that reply.
+/// Returns whether an Item belongs to the reply with this id.
 fn belongs_to_reply(item: &Item, reply: &str) -> bool {
     item.id.0.strip_prefix(reply).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Returns why the target cannot resolve what this Item's author stored.
+/// Returns the reason why the target cannot resolve ids stored for this Item; `None` if it can.
 fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (author, reader) = (item.origin.as_ref()?, &target.origin);
     if !draft::is_same_endpoint(author, reader) {
@@ -143,18 +143,19 @@ struct ResponsesWriter<'c> {
     resumes: Option<&'c str>,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// Wire call ids already sent; some endpoints restart their numbering with every response.
+    /// The call ids already sent. They may repeat, because some endpoints restart their numbering
+    /// with every response.
     sent: HashSet<Name>,
     /// Calls whose arguments are free text.
     custom: HashSet<CallId>,
-    /// Calls that are sent with a new id; their results use it too.
+    /// Calls that are sent with a new id, which their results must use too.
     renamed: HashSet<CallId>,
-    /// Whether the reasoning that led to the current element was left out.
+    /// Whether the reasoning that led to the current element was omitted.
     is_orphaned: bool,
 }
 
-/// Groups Items into elements: the parts of one message, or a single Item. This wire does not
-/// require alternating turns, so only parts of the same message are joined.
+/// Groups Items into elements. An element is a message with its parts, or a single Item. The wire
+/// does not require alternating turns, so only parts of the same message are joined.
 fn group_elements<'i>(items: impl IntoIterator<Item = &'i Item>) -> Vec<Vec<&'i Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
@@ -191,7 +192,7 @@ fn envelope(item: &Item) -> Option<&Arc<throughline_core::Envelope>> {
     item.native_on(&WIRE)?.envelope.as_ref()
 }
 
-/// Returns the source element of these Items if all are present and unchanged.
+/// Returns the source element of these Items if all of its Items are present and unchanged.
 fn intact_element<'i>(group: &[&'i Item]) -> Option<(&'i Json, Direction)> {
     let (first, rest) = group.split_first()?;
     let native = first.native_on(&WIRE)?;
@@ -288,28 +289,27 @@ impl ResponsesWriter<'_> {
         elements
     }
 
-    /// Returns how many Items the continued response covers: all up to its last one. The provider
-    /// has them and would read them twice.
+    /// Returns the number of leading Items that the continued response already includes. They are
+    /// not sent, because the provider would read them twice.
     fn covered_items(&self) -> usize {
         let Some(resumed) = self.resumes else { return 0 };
         let last = self.call.items.iter().rposition(|item| belongs_to_reply(item, resumed));
         last.map_or(0, |last| last + 1)
     }
 
-    /// Returns why the target cannot resolve what this Item's author stored.
     fn foreign_reason(&self, item: &Item) -> Option<ElisionReason> {
         foreign_reason(item, &self.call.target)
     }
 
-    /// Returns whether an Item's ids must be dropped: the target cannot resolve them, or their pair
-    /// is gone.
+    /// Returns whether an Item's ids must be dropped, because the target cannot resolve them or the
+    /// paired reasoning was omitted.
     fn drops_ids(&self, item: &Item) -> bool {
         let has_id = item.native_on(&WIRE).is_some_and(|native| native.id.is_some());
         let is_orphan = self.is_orphaned && self.storage == ResponseStorage::Stored;
         has_id && item.role == Role::Assistant && (self.foreign_reason(item).is_some() || is_orphan)
     }
 
-    /// Encodes an Item that is a whole element, and returns its Fate.
+    /// Encodes an Item that forms a whole element and returns its Fate.
     fn encode_single(
         &mut self,
         draft: &mut Draft<'_>,
@@ -333,7 +333,7 @@ impl ResponsesWriter<'_> {
             }
             Body::Call(call) => sent(self.call_element(call)),
             Body::Result(result) => sent(self.result(draft, result)),
-            // Texts and media are parts of messages.
+            // Texts and media are encoded as message parts, not as elements.
             _ => (None, draft::elided_fate(item, seals_why)),
         }
     }
@@ -353,14 +353,14 @@ impl ResponsesWriter<'_> {
 fn function(tool: &Tool) -> Json {
     let schema = tool.schema.clone();
     let schema = schema.unwrap_or_else(|| object! { "type": "object", "properties": {} });
-    // The default is strict, which rejects most schemas that were not written for it.
+    // The API's default is strict mode, which rejects most schemas that were not written for it.
     object! {
         "type": "function", "name": tool.name, "description": tool.description,
         "parameters": schema, "strict": false,
     }
 }
 
-/// Returns the type of a call and the member that holds its arguments.
+/// Returns the element type of a call and the name of the member that holds its arguments.
 pub(super) fn call_type_and_member(call: &ToolCall) -> (&'static str, &'static str) {
     let is_text = call.args.bytes().first() == Some(&b'"');
     if call.custom && is_text {
@@ -370,14 +370,14 @@ pub(super) fn call_type_and_member(call: &ToolCall) -> (&'static str, &'static s
     }
 }
 
-/// Returns the arguments of a call as text. A JSON string is free text or invalid JSON from a
-/// model, and is used verbatim.
+/// Returns the arguments of a call as text. If the arguments are a JSON string, they are free text
+/// or invalid JSON, and the string's content is returned.
 pub(super) fn arguments(call: &ToolCall) -> Cow<'_, str> {
     let text = call.args.tree().root().text().map(Cow::into_owned);
     text.map_or(Cow::Borrowed(call.args.as_str()), Cow::Owned)
 }
 
-/// Returns an element without these members.
+/// Returns a copy of an element without the members `keys`.
 fn without_members(element: &Json, keys: &[&'static str]) -> Json {
     let changes: Vec<_> = keys.iter().map(|key| (*key, None)).collect();
     draft::edit_object(Some(element), &changes)

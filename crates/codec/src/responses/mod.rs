@@ -1,17 +1,17 @@
 //! Codec for OpenAI's Responses API and its clones at Azure, xAI, DeepSeek and Bedrock.
 //!
 //! - A request's `input` is a string or a list of elements; a response's `output` is a list of the
-//!   same elements. Each element is one message here: a `message` has parts, any other element is a
-//!   single part.
+//!   same elements. Each element is decoded as one message. A `message` element has parts; any
+//!   other element is a single part.
 //! - Reasoning is a `reasoning` element: summary, readable content and `encrypted_content` form one
 //!   Thought with one Seal. `compaction` elements are sealed the same way, and a `program` carries
 //!   a `fingerprint`.
-//! - In a stream the Seal comes from `response.output_item.done`. The `.added` event holds a
-//!   different ciphertext, and `response.completed` may repeat yet another.
-//! - Where the endpoint stores its responses, ids pair elements: a reasoning element must be
-//!   directly before the element it led to, and that element requires it. When a pair is broken,
-//!   the encoder drops the reasoning and the ids of the elements after it together. Without
-//!   storage, ids pair nothing and are dropped.
+//! - In a stream, the Seal comes from `response.output_item.done`. The `.added` event has a
+//!   different ciphertext, and `response.completed` may have yet another.
+//! - Where the endpoint stores its responses, ids pair elements. A reasoning element must be
+//!   directly before the element it led to, and that element requires the reasoning. If a pair is
+//!   broken, the encoder drops the reasoning together with the ids of the elements after it.
+//!   Without storage, ids pair nothing and are dropped.
 //! - A reasoning element without a Seal is sent by id where the endpoint stores it, or as readable
 //!   content where the endpoint emits plain reasoning. It is never sent to another endpoint.
 //! - `status` is rejected or ignored on calls and reasoning in requests, so the encoder drops it.

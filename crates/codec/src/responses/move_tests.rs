@@ -1,4 +1,4 @@
-//! Tests of requests that move to another model or endpoint, and of Items from other wires.
+//! Tests requests that move to another model or endpoint, and Items from other wires.
 
 use bytes::Bytes;
 use throughline_core::{
@@ -12,7 +12,8 @@ use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, events_from_reply};
 
 const STORED_ELSEWHERE: &str = "only the endpoint that stores it can use it; it was left out";
 
-/// Encodes a request for another target; returns the body and the names in the warnings.
+/// Encodes a request for another target. Returns the body and the names of the settings with
+/// warnings.
 fn moved(request: &str, from: &str, to: Target) -> (String, Vec<String>) {
     let mut call = read(request, target("openai", from));
     assert_eq!(body(&call), request, "without a move the request must stay unchanged");
@@ -83,7 +84,7 @@ fn full_conversation_is_sent_without_the_previous_response() {
     assert_eq!(elements.len(), 3);
     assert!(!fates.contains(&Disposition::Elided(ElisionReason::Covered)), "{fates:?}");
     assert_eq!(warnings, [Warning::new("previous_response_id", STORED_ELSEWHERE)]);
-    // A response of the new endpoint can be continued.
+    // A response that the new endpoint produced can be continued.
     call.resumes = Some("resp_2".into());
     assert!(body(&call).contains(r#""previous_response_id":"resp_2""#));
 }

@@ -1,4 +1,4 @@
-//! Tests of the Responses codec's guarantees.
+//! Tests the guarantees of the Responses codec.
 
 use bytes::Bytes;
 use throughline_core::{
@@ -42,7 +42,7 @@ pub(super) fn answer(outputs: &[&str], target: Target) -> Reply {
     OpenAiResponses.decode_reply(&Bytes::from(body), &DecodeContext::of(target)).unwrap()
 }
 
-/// Builds a Call that continues a response with these elements.
+/// Builds a Call that continues a response with these output elements.
 pub(super) fn after(outputs: &[&str], target: &Target, store: Option<bool>) -> Call {
     let mut call = Call::new(target.clone());
     call.extend(answer(outputs, target.clone()).items);
@@ -58,7 +58,7 @@ pub(super) fn said(role: Role, words: &str) -> Item {
     Item::new(words, ItemPosition::default(), role, Body::Text(Name::from(words)))
 }
 
-/// Returns the elements of the request's input, the Fates and the Warnings.
+/// Returns the elements of the encoded `input`, the Fates and the warnings.
 pub(super) fn input(call: &Call) -> (Vec<String>, Vec<Disposition>, Vec<Warning>) {
     let encoded = OpenAiResponses.encode(call).unwrap();
     let body = Json::parse(encoded.request.body).unwrap();
@@ -418,7 +418,7 @@ fn reasoning(effort: Option<&str>) -> NativeReasoning {
     NativeReasoning { enabled: Some(true), effort, ..NativeReasoning::default() }
 }
 
-/// Returns the members of a new request after the model, without its empty input.
+/// Returns the encoded members that follow `model` in a new request, without the empty input.
 fn asking(provider: &str, model: &str, reasoning: NativeReasoning) -> (String, Vec<Warning>) {
     let mut call = Call::new(target(provider, model));
     call.settings.reasoning = Some(reasoning);

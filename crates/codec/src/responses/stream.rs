@@ -26,9 +26,9 @@ pub(super) struct ResponsesDecoder {
     reply: StreamedReply,
     calls: CallTracker,
     signals: StopSignals,
-    /// Open elements by output index.
+    /// The open elements, by output index.
     open: BTreeMap<u64, ResponsesOpenElement>,
-    /// Output indexes of completed elements.
+    /// The output indexes of completed elements.
     done: BTreeSet<u64>,
     next_index: u32,
 }
@@ -45,7 +45,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Records the response's own members, which are sent at the start and again at the end.
+    /// Records the members of the response object, which the stream sends at the start and at the
+    /// end.
     fn record_response(&mut self, root: Node<'_>) {
         let Some(response) = root.get("response") else { return self.reply.pass_on(root) };
         self.reply.extras = decode::reply_extras(response);
@@ -67,7 +68,7 @@ impl ResponsesDecoder {
             return self.reply.pass_on(root);
         };
         let mut open = ResponsesOpenElement::new(item);
-        // The parts of a message are announced one by one.
+        // Parts of a message are opened individually, when they start.
         if open.kind != Kind::Message {
             let mut items = Vec::new();
             let mut preview = ResponsesReader::new(self.reply.reader());
@@ -90,7 +91,7 @@ impl ResponsesDecoder {
         self.open_parts(at);
     }
 
-    /// Assigns Item indexes to the parts of a message that have none.
+    /// Assigns Item indexes to message parts that have none, and emits their `Opened` events.
     fn open_parts(&mut self, at: u64) {
         while let Some((number, begun)) =
             self.open.get(&at).and_then(ResponsesOpenElement::part_without_index)
@@ -103,8 +104,8 @@ impl ResponsesDecoder {
             let mut id = None;
             if let Some(open) = self.open.get_mut(&at) {
                 open.indices.insert(number, index);
-                // The opening event does not show that a text is a refusal, so the encoder must
-                // wait for the complete part.
+                // `Opened` does not distinguish a refusal from a text. Without an id, the encoder
+                // waits for the complete part.
                 id = open.id().filter(|_| begun != MessagePartKind::Refusal);
             }
             self.reply.events.push(Event::Opened { index, id, body });
@@ -126,7 +127,8 @@ impl ResponsesDecoder {
         let number = self::number(root, number);
         let delta = root.text_of("delta").unwrap_or_default();
         let Some((_, open)) = self.at(root) else { return self.reply.pass_on(root) };
-        // The Thought's text separates its parts, so the deltas do too.
+        // The parts of a Thought are separated in its text, so the deltas must contain the
+        // separator too.
         let is_next = open.add_thought(list, number, &delta);
         let text = if is_next { format!("\n\n{delta}") } else { delta.into_owned() };
         if let Some(index) = open.indices.get(&0).copied() {
@@ -138,7 +140,8 @@ impl ResponsesDecoder {
         let delta = root.text_of("delta").unwrap_or_default();
         let Some((_, open)) = self.at(root) else { return self.reply.pass_on(root) };
         open.arguments.push_str(&delta);
-        // Free text is not a fragment of JSON, so it is emitted when complete.
+        // The input of a custom call is free text, not a JSON fragment, so it is emitted once
+        // complete.
         let index = open.indices.get(&0).filter(|_| open.kind == Kind::Call);
         if let Some(index) = index.copied() {
             self.reply.add_delta(index, Delta::Args(Arc::from(delta)));
@@ -157,7 +160,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Closes the Items of a complete element.
+    /// Closes the Items of a complete element and emits them.
     fn close(&mut self, at: u64, element: Node<'_>, is_assembled: bool) {
         let known = self.open.remove(&at).map(|open| open.indices).unwrap_or_default();
         self.done.insert(at);
@@ -180,8 +183,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles the end of the response. Elements that were not closed are taken from the repeated
-    /// output.
+    /// Handles the end of the response. Elements that were never closed are read from the final
+    /// event's output.
     fn on_completed(&mut self, root: Node<'_>) {
         self.record_response(root);
         let Some(response) = root.get("response") else { return };
@@ -211,7 +214,7 @@ impl ResponsesDecoder {
         for (at, open) in std::mem::take(&mut self.open) {
             self.close(at, open.assemble().tree().root(), true);
         }
-        // Parts that are open at the end of a stream never closed, so no close event is emitted.
+        // Parts that are still open when the stream ends get no `Closed` event.
         self.reply.events.truncate(count);
         self.reply.end(stop);
     }
@@ -236,7 +239,7 @@ impl Decoder for ResponsesDecoder {
         let kind = root.text_of("type").unwrap_or_default();
         match &*kind {
             "response.created" | "response.queued" | "response.in_progress" => {
-                // Another response on the same connection resets the decoder.
+                // A new response on the same connection resets the decoder.
                 if self.reply.has_ended {
                     *self = Self::new(self.reply.context.clone());
                 }
@@ -271,8 +274,8 @@ impl Decoder for ResponsesDecoder {
     }
 }
 
-/// Returns whether an event only repeats content of `output_item.done` or reports the progress of a
-/// hosted step.
+/// Returns whether an event only repeats content of `output_item.done`, or reports the progress of
+/// a hosted step.
 fn is_progress(kind: &str) -> bool {
     const PREFIXES: &[&str] = &[
         "response.content_part.done",

@@ -1,4 +1,4 @@
-//! Tests of the Responses codec's streams.
+//! Tests decoding and encoding of streams on the Responses wire.
 
 use bytes::Bytes;
 use throughline_core::{Call, Disposition, ElisionReason, Event, Item, Reply, StopReason, Target};
@@ -149,7 +149,7 @@ fn failed_response_is_decoded_as_provider_failure() {
     assert_eq!(told, Some((Some("server_error".into()), "Sorry.".into())));
 }
 
-/// A stream with every kind of element, and all event members that clients need.
+/// A stream with every kind of element and all event members that clients need.
 const LIVE: &[&str] = &[
     CREATED,
     r#"{"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-5.6","output":[]}}"#,
@@ -185,14 +185,15 @@ const LIVE: &[&str] = &[
     r#"{"type":"response.output_item.done","output_index":3,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_1","name":"look","arguments":"{\"a\":1}"}}"#,
 ];
 
-/// Normalises an event: removes its sequence number and sorts its members.
+/// Parses an event and removes its sequence number, for comparison.
 fn told(event: &str) -> serde_json::Value {
     let mut event: serde_json::Value = serde_json::from_str(event).unwrap();
     event.as_object_mut().unwrap().remove("sequence_number");
     event
 }
 
-/// Sorts events into dependency order; a refusal and the texts before it end with their message.
+/// Sorts events by element and part. A refusal, and texts before it, are emitted only at the end of
+/// their message.
 fn by_place(events: impl Iterator<Item = serde_json::Value>) -> Vec<serde_json::Value> {
     let mut events: Vec<_> = events.collect();
     let key = |event: &serde_json::Value| {
@@ -222,7 +223,8 @@ fn native_elements_stream_incrementally_with_their_own_ids() {
     let skeleton = |event: &serde_json::Value| event.get("response").is_none();
     let (written, expected) = (written.filter(skeleton), expected.filter(skeleton));
     assert_eq!(by_place(written), by_place(expected));
-    // Only the end of a part, the refusal and the hosted step wait for the end of their element.
+    // Only the end of a part, the refusal and the hosted step are delayed until the end of their
+    // element.
     assert_eq!(lags.iter().max(), Some(&6), "{lags:?}");
 }
 

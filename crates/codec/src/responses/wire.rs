@@ -1,5 +1,5 @@
-//! Wire vocabulary of the Responses API: element kinds, statuses, usage, the fields that hold
-//! Seals, and the members of a response element that a request accepts.
+//! Vocabulary of the Responses API: element kinds, statuses, usage, the members that hold Seals,
+//! and the members of a response element that a request accepts.
 
 use throughline_core::{ReasoningFormat, StopReason, Usage};
 use throughline_json::{self as json, Json, Label, Name, Node};
@@ -8,7 +8,7 @@ use self::ResponsesElementKind as Kind;
 use crate::Document;
 use crate::object::copy_members;
 
-/// The slot of a part of a `message`. All other elements have no slot.
+/// The slot of message parts. All other elements have an empty slot.
 pub(super) const CONTENT: &str = "content";
 
 /// Detects whether a document belongs to this wire.
@@ -63,7 +63,7 @@ impl ResponsesElementKind {
         }
     }
 
-    /// Returns whether a member of a model's element holds a Seal, at any depth.
+    /// Returns whether a member at any depth of a model's element holds a Seal.
     pub(super) fn is_sealed(self, key: &str) -> bool {
         match self {
             Self::Reasoning | Self::Compaction => key == "encrypted_content",
@@ -75,13 +75,13 @@ impl ResponsesElementKind {
         }
     }
 
-    /// Returns whether the kind may hold Seals at all.
+    /// Returns whether elements of this kind can contain Seals.
     pub(super) fn holds_seals(self) -> bool {
         !matches!(self, Self::Call | Self::CustomCall | Self::Result | Self::CustomResult)
     }
 }
 
-/// Returns the reasoning format of a provider.
+/// Returns the reasoning format that a provider uses on this wire.
 pub(super) fn reasoning_format(provider: &str) -> ReasoningFormat {
     match provider {
         "azure" => ReasoningFormat::AzureOpenAiResponsesV1,
@@ -98,7 +98,7 @@ pub(super) fn seal_format(key: &str) -> Label {
     }
 }
 
-/// Returns the members of a response element that a request accepts; `None` means all.
+/// Returns the members of a response element that a request accepts; `None` if all are accepted.
 pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
     match kind {
         Kind::Message => Some(&["type", "id", "role", "status", "phase", "content"]),
@@ -112,18 +112,18 @@ pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Whether an element keeps the ids of the endpoint's store.
+/// Whether an element keeps the ids under which the endpoint stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdPolicy {
     Kept,
     Dropped,
 }
 
-/// Converts a response element to the form a request accepts, without `null` members.
+/// Converts a response element to the form that a request accepts. `null` members are dropped.
 pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
     let kind = Kind::from_element(element);
     let Some(taken) = input_members(kind) else { return element.json() };
-    // A message's status is accepted only with its id.
+    // A message's `status` is accepted only together with its id.
     let is_id = |key: Node<'_>| key.is("id") || key.is("status");
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         let is_empty = kind == Kind::Reasoning && key.is("content") && value.raw() == b"[]";
@@ -151,29 +151,29 @@ pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
     })
 }
 
-/// Converts a part of a response message to the form a request accepts.
+/// Converts a part of a response message to the form that a request accepts.
 pub(super) fn to_request_part(part: Node<'_>, ids: IdPolicy) -> Json {
     if !part.get("type").is_some_and(|kind| kind.is("output_text")) {
         return part.json();
     }
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
-        // A message without an id is a plain message, which has no empty lists.
+        // A message without an id is a plain input message, which has no empty `annotations`.
         let is_citing = key.is("annotations") && (ids == IdPolicy::Kept || value.raw() != b"[]");
         key.is("type") || key.is("text") || (is_citing && !value.is_null())
     };
     json::object(|o| copy_members(o, part.members().filter(is_taken)))
 }
 
-/// Facts about a response that determine the stop reason, besides its status.
+/// Properties of a response that, besides its status, determine the stop reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StopSignals {
-    /// The response contains a call that the client must answer.
+    /// Whether the response contains a call that the client must answer.
     pub(super) waits: bool,
-    /// The response contains a refusal.
+    /// Whether the response contains a refusal.
     pub(super) refused: bool,
 }
 
-/// Returns whether an element waits for the client.
+/// Returns whether the client must answer an element before the model can continue.
 pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
     match kind {
         Kind::Call | Kind::CustomCall => true,
@@ -190,7 +190,7 @@ pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
     }
 }
 
-/// Determines the stop reason of a response.
+/// Maps the status of a response to a stop reason.
 pub(super) fn decode_stop(response: Node<'_>, signs: StopSignals) -> StopReason {
     let reason = response.at("/incomplete_details/reason").and_then(Node::text);
     match (response.text_of("status").as_deref(), reason.as_deref()) {
@@ -208,7 +208,7 @@ pub(super) fn decode_stop(response: Node<'_>, signs: StopSignals) -> StopReason 
     }
 }
 
-/// Returns the status, and the reason if the response is incomplete.
+/// Returns the wire's status for a stop reason, and the reason if the response is incomplete.
 pub(super) fn status_and_reason(stop: &StopReason) -> (&str, Option<&str>) {
     match stop {
         StopReason::Done | StopReason::Tools | StopReason::Sequence(_) => ("completed", None),

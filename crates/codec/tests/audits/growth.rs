@@ -1,9 +1,8 @@
-//! Checks that decoding, encoding, auditing and repairing take linear work, for every request
-//! shape.
+//! Checks that decoding, encoding, auditing and repairing take linear time for every request shape.
 //!
 //! The codecs count a step for each entry they visit: see `throughline_json::work`. From the
-//! smallest size to the largest, linear work grows 32 times and quadratic work 1,024 times. The
-//! processor time is printed next to the steps but not asserted.
+//! smallest to the largest size, linear work grows 32-fold and quadratic work 1,024-fold. The
+//! processor time is printed next to the steps but not checked.
 
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use throughline_testkit::{LARGE_REQUESTS, LargeRequest, figure, processor_time};
 
 use crate::common::{codec_of, request, target};
 
-/// The smallest size, the largest size of shapes that once took quadratic time, and of all other
-/// shapes.
+/// The smallest size, the largest size for shapes that once took quadratic time, and the largest
+/// size for all other shapes.
 const SMALL: usize = 1_000;
 const LARGE: usize = 32_000;
 const OTHERS: usize = 4_000;
@@ -34,10 +33,10 @@ const ONCE_QUADRATIC: [&str; 11] = [
     "gemini: parallel calls, all answered",
 ];
 
-/// How much faster than the size the steps may grow.
+/// The factor by which the number of steps may grow faster than the size.
 const STEPS_MARGIN: f64 = 1.15;
 
-/// The work for one request.
+/// The cost of processing one request.
 struct Cost {
     steps: u64,
     processor: Option<Duration>,

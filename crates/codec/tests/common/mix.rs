@@ -1,4 +1,4 @@
-//! Extends conversations with results for open calls and with thoughts of the caller.
+//! Extends conversations with results for open calls and with thoughts created by the caller.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(crate) fn user_text(text: &str) -> Item {
     Item::new("said", ItemPosition::default(), Role::User, Body::Text(Arc::from(text)))
 }
 
-/// Builds a plain thought of the caller in the message of `place`.
+/// Builds a caller's thought with plain text, in the message at `place`.
 pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
     let words = format!("A caller's own thought, number {number}.");
     let mut thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
@@ -20,13 +20,13 @@ pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
     Item::new(format!("plain-{number}").as_str(), place, Role::Assistant, Body::Thought(thought))
 }
 
-/// Allows the Call to send plain thoughts.
+/// Sets the secret that the Call needs to send plain thoughts.
 pub(crate) fn with_secret(mut call: Call) -> Call {
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     call
 }
 
-/// Inserts plain thoughts between every call and the Item after it.
+/// Inserts a plain thought between each call and a directly following call or result.
 pub(crate) fn with_thoughts(items: &[Item]) -> Vec<Item> {
     let mut mixed = Vec::with_capacity(items.len() + 8);
     for (at, item) in items.iter().enumerate() {
@@ -74,8 +74,8 @@ pub(crate) fn answers(items: &[Item]) -> Vec<Item> {
     open_calls(items).iter().enumerate().filter_map(answer).collect()
 }
 
-/// Returns whether providers accept the conversation: it starts with the user, has no empty
-/// message, and each call has exactly one result directly after it. Only the last calls may be
+/// Returns whether providers accept the conversation. It must start with the user and have no empty
+/// message. Each call must have exactly one result directly after it; only the last calls may be
 /// open.
 pub(crate) fn is_sound(items: &[Item]) -> bool {
     let mut open: Vec<&CallId> = Vec::new();

@@ -1,5 +1,4 @@
-//! Helpers for the integration tests: targets of documents, decoding of responses, and search for
-//! opaque values.
+//! Helpers for the integration tests: targets, decoding of responses, and search for opaque values.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -12,13 +11,13 @@ use throughline_codec::{Catalog, Codec, CodecError, DecodeContext, Framing, Stre
 use throughline_core::{Event, Reply, Request, Target, Wire};
 use throughline_json::{JsonKind, Name, Node, Tree};
 
-/// Returns the codec of a wire by name.
+/// Returns the codec of a wire by name; panics if there is none.
 pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// Returns the target of a recorded document: the provider's own row on that wire, or the generic
-/// one.
+/// Returns the target of a recorded document: the provider's entry for the wire, or the generic
+/// entry.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
@@ -43,7 +42,7 @@ pub(crate) fn request(path: &str, body: &str) -> Request {
     Request { path: Name::from(path), headers: Vec::new(), body: Bytes::from(body.to_owned()) }
 }
 
-/// Decodes a stream from these chunks and returns all events.
+/// Decodes a stream from chunks and returns all events.
 pub(crate) fn stream_events<'b>(
     codec: &dyn Codec,
     asked: &DecodeContext,
@@ -59,7 +58,7 @@ pub(crate) fn stream_events<'b>(
     Ok(events)
 }
 
-/// Returns the Reply at the end of a stream.
+/// Returns the Reply in the stream's `Ended` event.
 pub(crate) fn reply_in(events: &[Event]) -> Option<&Reply> {
     events.iter().find_map(|event| match event {
         Event::Ended(reply) => Some(&**reply),
@@ -67,7 +66,7 @@ pub(crate) fn reply_in(events: &[Event]) -> Option<&Reply> {
     })
 }
 
-/// Returns every string of a document with its JSON pointer, in document order.
+/// Returns all strings in a document with their JSON pointers, in document order.
 pub(crate) fn strings(tree: &Tree) -> Vec<(String, Bytes)> {
     let mut found = Vec::new();
     let mut waiting: Vec<(String, Node<'_>)> = vec![(String::new(), tree.root())];

@@ -48,14 +48,14 @@ pub(crate) fn report(what: &str, counts: &BTreeMap<String, usize>) {
     figure(&format!("{what}: all"), counts.values().sum::<usize>());
 }
 
-/// Returns a recorded request in a form comparable with earlier exchanges: if the recorder
-/// flattened any of them to ASCII, all are flattened.
+/// Returns a recorded request in a form that can be compared with earlier exchanges. If the
+/// recorder converted any of them to ASCII, all are converted.
 pub(crate) fn recorded_request(recording: &Recording, index: usize) -> String {
     let sent = &recording.exchanges[index].request;
     if is_flat(recording, index) { flat(sent) } else { sent.clone() }
 }
 
-/// Returns everything before an exchange of a recording.
+/// Returns the successful exchanges of a recording before `index`.
 pub(crate) fn prior_of(recording: &Recording, index: usize) -> PriorExchanges {
     let mut prior = PriorExchanges::new();
     for exchange in recording.exchanges.iter().take(index).filter(|exchange| exchange.status == 200)
@@ -77,12 +77,12 @@ pub(crate) fn prior_of(recording: &Recording, index: usize) -> PriorExchanges {
     prior
 }
 
-/// Returns whether the recorder flattened any exchange up to `index`.
+/// Returns whether the recorder converted any exchange up to `index` to ASCII.
 fn is_flat(recording: &Recording, index: usize) -> bool {
     recording.exchanges.iter().take(index + 1).any(|e| !e.request_exact || !e.response_exact)
 }
 
-/// Replaces typographic characters in the exchange as the recorders do.
+/// Replaces typographic characters in an exchange, as the recorders do.
 fn flattened(exchange: &Exchange) -> Exchange {
     let response = String::from_utf8(exchange.response.clone());
     let response =
@@ -104,7 +104,7 @@ fn flat(text: &str) -> String {
         ('\u{a0}', " "),
     ];
     pairs.iter().fold(text.to_owned(), |text, (from, to)| {
-        // Some clients write them as escapes.
+        // Some clients write these characters as escapes.
         let escape = format!("\\u{:04x}", u32::from(*from));
         text.replace(*from, to).replace(&escape, to)
     })

@@ -7,7 +7,7 @@ use throughline_testkit::{recordings, workspace_root};
 
 use super::{codec_of, reply_in, request, stream_events, target};
 
-/// A document with the data needed to decode it.
+/// A document with the context needed to decode it.
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
@@ -130,7 +130,7 @@ impl Sample {
     }
 }
 
-/// Returns one target per wire, each with a different provider and model.
+/// Returns one target per wire, each with another provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let target_of = |wire: &str| match wire {
         "anthropic-messages" => target("anthropic", wire, "claude-sonnet-4-5"),

@@ -1,4 +1,4 @@
-//! Expected verdicts for mutated requests: which rule refuses each, or that none may.
+//! The expected verdicts for mutated requests: the rules that refuse a request, or none.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -12,13 +12,13 @@ use crate::spoiled::{MutatedRequest, WHOLE_REQUEST};
 pub(crate) enum ExpectedVerdict {
     /// One of these rules refuses the request.
     Refused(&'static [&'static str]),
-    /// The request is accepted, or no refusal is known, so no rule may refuse it.
+    /// The provider accepts the request, or is not known to refuse it, so no rule may refuse it.
     Accepted,
-    /// The outcome is unknown.
+    /// The provider's reaction is unknown, so either verdict is correct.
     Nothing,
 }
 
-/// The rules of a wire that carries Claude blocks.
+/// The ids of the rules on a wire that carries Claude blocks.
 struct ClaudeRuleIds {
     missing: &'static [&'static str],
     invalid: &'static [&'static str],
@@ -66,7 +66,7 @@ const BEDROCK: ClaudeRuleIds = ClaudeRuleIds {
 };
 
 impl RecordedRequest<'_> {
-    /// Returns the expected verdict for this mutation.
+    /// Returns the expected verdict for a mutation of this request.
     pub(crate) fn says(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
         match self.shape {
             Shape::Anthropic => self.expected_claude(spoiled, &ANTHROPIC),
@@ -105,8 +105,8 @@ impl RecordedRequest<'_> {
             "change model family" if !self.supports_mode(&spoiled.target) => {
                 ExpectedVerdict::Refused(rules.mode)
             }
-            // Claude endpoints drop blocks that the reader may not have, and accept each other's
-            // signatures.
+            // Claude endpoints drop blocks that the target model cannot read, and accept each
+            // other's signatures.
             "change account" | "change endpoint" | "change model family" => {
                 ExpectedVerdict::Accepted
             }
@@ -114,7 +114,6 @@ impl RecordedRequest<'_> {
         }
     }
 
-    /// Returns whether a model supports the requested thinking mode.
     fn supports_mode(&self, target: &Target) -> bool {
         let mode = self.thinking().map(|mode| Mode::deserialize(mode).unwrap());
         mode.is_none_or(|mode| target.profile.supports_mode(mode))
@@ -170,7 +169,7 @@ impl RecordedRequest<'_> {
         }
     }
 
-    /// Returns whether the item at that index is reasoning that a stored id pairs with the next
+    /// Returns whether the item at this index is reasoning that a stored id pairs with the next
     /// item.
     fn is_paired(&self, at: usize) -> bool {
         let has_id = |item: &&Value| item.get("id").is_some();
@@ -180,7 +179,7 @@ impl RecordedRequest<'_> {
             && follower.filter(has_id).is_some_and(|item| item["type"] != "reasoning")
     }
 
-    /// Returns whether a message or a call is paired with reasoning.
+    /// Returns whether any message or call is paired with reasoning.
     fn has_pairs(&self) -> bool {
         let is_named =
             |item: &Value| matches!(item["type"].as_str(), Some("function_call" | "message"));
@@ -221,14 +220,14 @@ impl RecordedRequest<'_> {
             "truncate seal" | "flip seal" if is_detail && dialect.relays => INVALID,
             "edit sealed text" if is_claude => INVALID,
             "blank seal" | "drop seal" if is_claude && self.is_in_loop(place) => INVALID,
-            // No other endpoint is known to check.
+            // No other endpoint is known to verify Seals.
             _ if !dialect.relays => ExpectedVerdict::Accepted,
             _ => ExpectedVerdict::Nothing,
         }
     }
 
-    /// Returns whether a router would forward a detail that another vendor sealed, or that was
-    /// sealed at another endpoint. Any Claude accepts a Claude signature.
+    /// Returns whether a router would forward a detail sealed by another vendor or at another
+    /// endpoint. Claude signatures are exempt, because any Claude model accepts them.
     fn has_foreign_detail(&self, spoiled: &MutatedRequest) -> bool {
         let (from, to) = (&self.target.origin, &spoiled.target);
         let vendor = match to.profile.name.as_str() {
@@ -247,7 +246,7 @@ impl RecordedRequest<'_> {
             })
     }
 
-    /// Returns whether a router would send Gemini 3 a step of the current turn whose first call is
+    /// Returns whether a router would send Gemini 3 a current-turn step whose first call is
     /// unsigned.
     fn lacks_relayed_signature(&self, spoiled: &MutatedRequest) -> bool {
         let target = &spoiled.target;
@@ -276,7 +275,7 @@ impl RecordedRequest<'_> {
             .or_else(|| self.body.pointer("/generationConfig/thinkingConfig/thinking_level"))
             .is_some();
         match spoiled.operator {
-            // The last message to Gemini may be a call without a result.
+            // A request to Gemini may end with a call that has no result.
             "drop a result" if is_open() => ExpectedVerdict::Nothing,
             "drop a call" | "drop a result" => {
                 ExpectedVerdict::Refused(&["gemini/answers-do-not-match"])
@@ -296,8 +295,8 @@ impl RecordedRequest<'_> {
         }
     }
 
-    /// Returns whether a step of the current turn lacks the signature that the model requires on
-    /// its first call.
+    /// Returns whether the first call of a current-turn step lacks a signature that the model
+    /// requires.
     fn lacks_signature(&self, spoiled: &MutatedRequest) -> bool {
         let either =
             |part: &Value, names: [&str; 2]| names.iter().find_map(|name| part.get(name).cloned());

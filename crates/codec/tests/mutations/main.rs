@@ -1,5 +1,5 @@
-//! Mutates recorded requests one property at a time: the right rule finds each refusal, and
-//! harmless changes are never refused.
+//! Mutates recorded requests, one property at a time. The right rule must detect each refusal, and
+//! harmless changes must not be refused.
 //!
 //! The recordings are not part of the repository. Without them the tests print a note and pass.
 
@@ -101,7 +101,7 @@ fn recordings_harmless_changes_are_accepted() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Reverses the members of every object in the value.
+/// Reverses the member order of every object in a value.
 fn turned(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -114,7 +114,7 @@ fn turned(value: &Value) -> Value {
 
 #[test]
 fn mutated_request_is_refused_and_original_is_accepted() {
-    // The test above needs recordings; this one checks the same logic without them.
+    // The test above needs recordings; this test checks the same logic without them.
     let codec = codec_of("anthropic-messages");
     let to = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");
     let body = |signature: &str| {

@@ -1,7 +1,7 @@
-//! Explains empty cells of the table: data that the recordings lack, or changes that no provider
-//! refuses.
+//! Explains empty cells in the mutation table: the recordings lack the data, or no provider refuses
+//! the change.
 //!
-//! Each reason has a check: a fact about the recorded requests of its wire that must be true.
+//! Each explanation has a check that must hold for the recorded requests of its wire.
 
 use std::collections::HashSet;
 
@@ -12,21 +12,21 @@ use throughline_testkit::{SealLocation, Shape};
 use crate::sent::RecordedRequest;
 use crate::spoiled::families;
 
-/// Why some operators apply to nothing on a wire, or cause no refusal.
+/// The reason why some operators do not apply on a wire, or cause no refusal.
 pub(crate) struct Exemption {
     pub(crate) wire: Shape,
     pub(crate) operators: &'static [&'static str],
     pub(crate) kind: ExemptionKind,
     /// The explanation, in one sentence.
     pub(crate) why: &'static str,
-    /// The condition that the recorded requests of the wire must meet.
+    /// The condition that the wire's recorded requests must meet.
     pub(crate) check: Check,
 }
 
 pub(crate) enum Check {
     /// Every request meets the condition.
     Each(fn(&RecordedRequest<'_>) -> bool),
-    /// Some accepted request meets the condition.
+    /// At least one accepted request meets the condition.
     Some(fn(&RecordedRequest<'_>) -> bool),
 }
 
@@ -43,9 +43,9 @@ impl Exemption {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExemptionKind {
-    /// No recording contains what the operator changes.
+    /// No recording contains the data that the operator changes.
     Absent,
-    /// The operator applied, and no refusal is known.
+    /// The operator was applied, but no provider is known to refuse the change.
     Taken,
 }
 
@@ -161,7 +161,7 @@ reasons! {
         Each |sent| !sent.target.profile.bound.prefix;
 }
 
-/// Iterates over the parts that carry a Seal.
+/// Iterates over the parts that have a Seal.
 fn sealed<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
     sent.places().into_iter().map(|place| sent.part(&place))
 }
@@ -171,7 +171,7 @@ fn said<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
     sent.messages().iter().filter(|message| message["role"] == "assistant")
 }
 
-/// Iterates over the sealed details of a chat, each with its list.
+/// Iterates over the sealed details in a chat request, each with the list that contains it.
 fn details<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s Value)> {
     let lists = said(sent).filter_map(|message| message["reasoning_details"].as_array());
     let is_sealed = |detail: &Value| {
@@ -187,7 +187,7 @@ fn relays(sent: &RecordedRequest<'_>) -> bool {
     sent.target.provider.dialect.relays
 }
 
-/// Iterates over the items before and after the one that contains a place.
+/// Iterates over the items directly before and after the item at a location.
 fn neighbours<'s>(
     sent: &'s RecordedRequest<'_>,
     place: &SealLocation,
@@ -197,7 +197,7 @@ fn neighbours<'s>(
     places.into_iter().flatten().filter_map(|at| sent.messages().get(at))
 }
 
-/// Returns whether the provider's other models are not known to refuse this model's Seals.
+/// Returns whether no other model of the provider is known to refuse this model's Seals.
 fn is_read_by_siblings(sent: &RecordedRequest<'_>) -> bool {
     let catalog = Catalog::builtin();
     let mut siblings = families(&sent.target.provider.name).iter();
@@ -215,7 +215,7 @@ fn is_said_or_hosted(part: &Value) -> bool {
         .any(|member| part.get(member).is_some())
 }
 
-/// Returns whether two parts of one message carry the same signature.
+/// Returns whether two parts of one message have the same signature.
 fn has_signature_twice(sent: &RecordedRequest<'_>) -> bool {
     sent.messages().iter().any(|message| {
         let parts = message["parts"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Recorded requests with their history, and the places in them that can be mutated.
+//! Recorded requests with their history, and the Seal locations in them that can be mutated.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,6 @@ use throughline_testkit::{Exchange, Recording, SealLocation, Shape, is_result, s
 use crate::common::recorded::{prior_of, recorded_request};
 use crate::common::{codec_of, request, target};
 
-/// A recorded request with its history.
 pub(crate) struct RecordedRequest<'r> {
     pub(crate) exchange: &'r Exchange,
     pub(crate) shape: Shape,
@@ -19,7 +18,7 @@ pub(crate) struct RecordedRequest<'r> {
     pub(crate) target: Target,
 }
 
-/// Returns the accepted requests with a history, from conversations with one provider.
+/// Returns the accepted requests that have a history, from conversations with a single provider.
 pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<RecordedRequest<'_>> {
     let mut sent = Vec::new();
     for recording in recordings.iter().filter(|recording| recording.folder == ".") {
@@ -39,8 +38,8 @@ pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<RecordedRequest<'_>
     sent
 }
 
-/// Converts Claude recordings to a model that binds its blocks to the prefix, because no recordings
-/// of such models exist.
+/// Changes the model of Claude recordings to one that binds its blocks to the prefix, because no
+/// recordings of such models exist.
 pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
     let mut bound = Vec::new();
     for recording in recordings {
@@ -59,7 +58,7 @@ pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
 }
 
 impl RecordedRequest<'_> {
-    /// Returns the places that hold values issued by an earlier reply.
+    /// Returns the locations of values that an earlier reply issued.
     pub(crate) fn places(&self) -> Vec<SealLocation> {
         let issued: HashSet<Vec<u8>> = self.issued().into_iter().map(normal).collect();
         let is_reasoning = |place: &SealLocation| {
@@ -80,12 +79,12 @@ impl RecordedRequest<'_> {
         places
     }
 
-    /// Returns whether the value at a place has the issued bytes, not only another alphabet.
+    /// Returns whether a value has exactly the issued bytes, including the base64 alphabet.
     pub(crate) fn is_as_issued(&self, place: &SealLocation) -> bool {
         self.issued().contains(self.seal(place))
     }
 
-    /// Returns the Seals and readable thoughts of the earlier replies.
+    /// Returns the Seals and readable thoughts in the earlier replies.
     fn issued(&self) -> HashSet<&[u8]> {
         let mut issued: HashSet<&[u8]> = HashSet::new();
         let replies = self.prior.exchanges().iter().filter_map(|exchange| exchange.reply.as_ref());
@@ -102,7 +101,7 @@ impl RecordedRequest<'_> {
         self.body.pointer(&place.pointer()).unwrap().as_str().unwrap().as_bytes()
     }
 
-    /// Returns the index of the message that contains a place.
+    /// Returns the index of the message that contains a location.
     pub(crate) fn message(place: &SealLocation) -> usize {
         place.parent.split('/').nth(2).unwrap().parse().unwrap()
     }
@@ -115,7 +114,7 @@ impl RecordedRequest<'_> {
         body[self.shape.list()].as_array().unwrap()
     }
 
-    /// Returns the messages of the current turn: those after the last user message.
+    /// Returns the messages of the current turn, which starts after the last user message.
     pub(crate) fn current_of<'b>(&self, body: &'b Value) -> &'b [Value] {
         let messages = self.messages_of(body);
         let is_users = |message: &Value| message["role"] == "user" && !is_result(message);
@@ -123,13 +122,13 @@ impl RecordedRequest<'_> {
         &messages[first..]
     }
 
-    /// Returns whether a place belongs to the current turn.
+    /// Returns whether a location belongs to the current turn.
     pub(crate) fn is_current(&self, place: &SealLocation) -> bool {
         Self::message(place) >= self.messages().len() - self.current_of(&self.body).len()
     }
 
-    /// Returns whether a place belongs to the last assistant message, followed only by tool
-    /// results.
+    /// Returns whether only tool results follow the message at a location, so that its tool loop is
+    /// open.
     pub(crate) fn is_in_loop(&self, place: &SealLocation) -> bool {
         let behind = &self.messages()[Self::message(place) + 1..];
         !behind.is_empty() && behind.iter().all(is_result)
@@ -152,7 +151,7 @@ impl RecordedRequest<'_> {
         places.iter().find_map(|place| self.body.pointer(place))
     }
 
-    /// Returns whether the reasoning of a chat message must be sent back.
+    /// Returns whether the endpoint requires the reasoning of the chat message at a location.
     pub(crate) fn demands(&self, place: &SealLocation) -> bool {
         let thinks =
             self.body.pointer("/thinking/type").is_none_or(|thinking| thinking != "disabled");
@@ -163,7 +162,7 @@ impl RecordedRequest<'_> {
             && self.messages()[Self::message(place)].get("tool_calls").is_some()
     }
 
-    /// Returns the rules that would refuse a body.
+    /// Returns the ids of the rules that refuse a request with this body.
     pub(crate) fn refused_by(&self, body: &str, target: &Target) -> Vec<&'static str> {
         let sent = request(&self.exchange.path, body);
         let codec = codec_of(&self.exchange.wire);

@@ -1,4 +1,4 @@
-//! Enumerates the mutations of a recorded request, including changes of its target.
+//! Generates all mutations of a recorded request, including changes of its target.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use throughline_testkit::{MUTATIONS, Mutation, MutationTarget, SealLocation, Sha
 
 use crate::sent::RecordedRequest;
 
-/// The place for operators that apply to the whole request.
+/// The location for operators that apply to the whole request.
 pub(crate) const WHOLE_REQUEST: SealLocation =
     SealLocation { parent: String::new(), key: String::new() };
 
-/// Operators that remove one item of a pair.
+/// Operators that break a pair by removing one side.
 const PAIR_OPERATORS: [&str; 3] = ["drop ids of followers", "drop a call", "drop a result"];
 
 /// Operators that change the prefix of a thought.
 const PREFIX: [&str; 3] = ["edit system", "edit a tool", "edit first question"];
 
-/// Operators that send the request to another owner.
+/// Operators that change the account, endpoint or model that receives the request.
 const OWNER_OPERATORS: [&str; 3] = ["change account", "change endpoint", "change model family"];
 
 /// Returns the names of all operators, in table order.
@@ -33,18 +33,18 @@ pub(crate) fn operators() -> Vec<&'static str> {
         .collect()
 }
 
-/// A request with one mutation.
+/// A request after one mutation.
 pub(crate) struct MutatedRequest {
     pub(crate) operator: &'static str,
-    /// The mutated Seal, or [`WHOLE_REQUEST`].
+    /// The location of the mutated Seal, or [`WHOLE_REQUEST`].
     pub(crate) place: SealLocation,
     pub(crate) body: Value,
     pub(crate) target: Target,
 }
 
 impl RecordedRequest<'_> {
-    /// Returns the request with each Seal mutated, with one item of each pair removed, and with
-    /// other owners.
+    /// Returns all mutations of the request: mutated Seals, broken pairs, prefix changes and other
+    /// targets. Prefix changes are omitted on the wires that carry Claude models.
     pub(crate) fn spoiled(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
         let mut spoiled = Vec::new();
         for operator in MUTATIONS.iter().filter(|operator| operator.on == MutationTarget::Seal) {
@@ -60,7 +60,7 @@ impl RecordedRequest<'_> {
         spoiled
     }
 
-    /// Returns the request with changes to the prefix of its thoughts.
+    /// Returns the mutations that change the prefix of the request's thoughts.
     pub(crate) fn with_prefix_changes(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
         if self.places().is_empty() { Vec::new() } else { self.mutate_whole(&PREFIX, dice) }
     }
@@ -70,7 +70,7 @@ impl RecordedRequest<'_> {
         operators.filter_map(|operator| self.spoil(operator, WHOLE_REQUEST, dice)).collect()
     }
 
-    /// Applies an operator; `None` if there was nothing to change.
+    /// Applies an operator; `None` if the operator changes nothing.
     fn spoil(
         &self,
         operator: &Mutation,
@@ -83,7 +83,7 @@ impl RecordedRequest<'_> {
         is_spoiled.then_some(MutatedRequest { operator: operator.name, place, body, target })
     }
 
-    /// Returns the same request from another account or to another endpoint.
+    /// Returns the same request for another account, endpoint or model family.
     fn with_other_owners(&self) -> Vec<MutatedRequest> {
         let catalog = Catalog::builtin();
         let (provider, model) = (&self.target.provider, self.target.model());
@@ -111,8 +111,8 @@ impl RecordedRequest<'_> {
     }
 }
 
-/// Returns another endpoint for the same models and wire: a configured one, or the same one with
-/// another address.
+/// Returns another endpoint for the same models and wire: a provider from the catalog, or the same
+/// provider with another address.
 fn elsewhere(provider: &Arc<Provider>) -> Arc<Provider> {
     let sibling = match &*provider.name {
         "gemini" => "vertex",
@@ -129,7 +129,7 @@ fn elsewhere(provider: &Arc<Provider>) -> Arc<Provider> {
     Catalog::builtin().provider(sibling).unwrap()
 }
 
-/// Returns models of a provider from different families.
+/// Returns models from different families that a provider serves.
 pub(crate) fn families(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-4-7"],

@@ -1,4 +1,5 @@
-//! A table of wires and operators: how often each was applied, expected to be refused, and refused.
+//! Counts, per wire and operator, how many mutations were applied, expected to be refused, and
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,9 +23,9 @@ struct Cell {
 #[derive(Default)]
 pub(crate) struct MutationTable {
     cells: BTreeMap<(Shape, &'static str), Cell>,
-    /// Mutations that should have been refused and were not.
+    /// Mutations that should be refused but were not.
     missed: BTreeSet<String>,
-    /// Mutations that should not have been refused and were.
+    /// Mutations that should not be refused but were.
     wrong: BTreeSet<String>,
 }
 
@@ -56,7 +57,7 @@ impl MutationTable {
         }
     }
 
-    /// Prints one line per operator, with one column per wire, followed by the reasons.
+    /// Prints one line per operator and one column per wire, followed by the explanations.
     pub(crate) fn print(&self) {
         let wires = WIRES.map(|wire| format!("{:>13}", format!("{wire:?}"))).join(" |");
         figure(&format!("{:<22}", "applied/expected/found"), wires);
@@ -79,8 +80,8 @@ impl MutationTable {
         figure("spoiled, detected", detected);
     }
 
-    /// Fails if too many refusals were missed, if a harmless change was refused, or if a cell is
-    /// empty without a valid reason.
+    /// Fails if too many refusals were missed, if a harmless change was refused, or if an empty
+    /// cell has no valid explanation.
     pub(crate) fn check(&self, sent: &[RecordedRequest<'_>]) {
         let lines = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>().join("\n");
         assert!(self.wrong.is_empty(), "harmless but refused:\n{}", lines(&self.wrong));
@@ -94,7 +95,7 @@ impl MutationTable {
         assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 
-    /// Returns the empty cells without a reason, and the reasons that no longer hold.
+    /// Returns the empty cells without an explanation, and the explanations that no longer hold.
     fn unexplained(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (wire, operator) in

@@ -1,4 +1,5 @@
-//! The rules of the Messages API, and the names of the Claude rules on this wire.
+//! Declares the rules of the Messages API, including the Claude rules under their names on this
+//! wire.
 
 use throughline_core::{Target, Wire};
 use throughline_json::{Json, Node};
@@ -35,7 +36,7 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "anthropic/cache-prefix-broken" if is_cached, prior 1 2;
 }
 
-/// The Claude rules with the names and errors of this wire. Anthropic returns the model's error text
+/// The Claude rules with this wire's names and errors. Anthropic returns the model's error text
 /// unchanged.
 pub(super) static BOOK: ClaudeRules = ClaudeRules {
     wire: Wire::ANTHROPIC_MESSAGES,
@@ -68,7 +69,7 @@ fn unforced_choice(choice: Node<'_>) -> Json {
     object! { "type": "auto", "disable_parallel_tool_use": parallel }
 }
 
-/// Returns whether the endpoint has a prompt cache that compares bytes.
+/// Returns whether the endpoint has a prompt cache that compares prefixes byte by byte.
 fn is_cached(target: &Target) -> bool {
     is_claude(target) || target.provider.name.starts_with("deepseek")
 }

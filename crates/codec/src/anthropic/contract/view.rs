@@ -81,8 +81,8 @@ fn settings<'c>(case: &AuditContext<'c>) -> ClaudeSettings<'c> {
     }
 }
 
-/// Returns the requested betas from the header, or from the body if another host forwards them
-/// there.
+/// Returns the requested beta features from the header, or from the body, where some hosts expect
+/// them.
 fn betas(case: &AuditContext<'_>) -> Option<String> {
     let header = case.header("anthropic-beta").map(str::to_owned);
     let listed = || {

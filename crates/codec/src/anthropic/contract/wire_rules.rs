@@ -1,4 +1,4 @@
-//! Rules that exist only on Anthropic's own wire.
+//! Checks the rules that exist only on Anthropic's own wire.
 
 use throughline_json::{Node, Tree};
 
@@ -7,13 +7,13 @@ use crate::audit::{AuditContext, Edit, Finding, Severity};
 use crate::claude::Inspection;
 use crate::claude::view::{ClaudeBlockKind, ClaudeRequest};
 
-/// The beta that enables `block_binding`.
+/// The beta feature that enables `block_binding`.
 const BINDING: &str = "thinking-binding-controls-2026-08-01";
 
-/// Applies the wire's own rules to the request.
+/// Checks the rules that only this wire has.
 pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     let (view, case) = (inspection.view, inspection.case);
-    // Another member order is another prefix for the cache.
+    // A changed member order changes the prefix and misses the cache.
     let reordered = || case.comparison()?.cache_finding(&rules::CACHE_PREFIX_BROKEN);
     let found = [check_binding(view), check_exclusive(case), check_config(case, view), reordered()];
     inspection.extend(found.into_iter().flatten());
@@ -57,7 +57,8 @@ fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
     }
 }
 
-/// An open tool loop is one turn and therefore has one thinking configuration.
+/// Checks that the thinking configuration is unchanged in an open tool loop, which counts as one
+/// turn.
 fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Finding> {
     let turn = view.open_loop()?;
     let is_called = |id: &str| {
@@ -71,7 +72,7 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
             .any(|item| item.call().and_then(|call| call.wire_id.as_deref()).is_some_and(is_called))
     })?;
     let source = exchange.call.as_ref()?.source_on(&rules::CONFIG_CHANGED_IN_LOOP.wire)?;
-    // Another model has another configuration.
+    // Do not compare the configurations of different models.
     if source.target.profile.name != case.profile().name {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The rules of Converse, and the names of the Claude rules on this wire.
+//! Declares the rules of Converse, including the Claude rules under their names on this wire.
 
 use throughline_core::{Target, Wire};
 
@@ -31,8 +31,8 @@ declare_rules! {
     EMPTY_SIGNATURE = "bedrock/empty-signature" if rejects_empty_signature;
 }
 
-/// The Claude rules with the names and errors of this wire. Bedrock adds its own prefix to the
-/// model's error text.
+/// The Claude rules with this wire's names and errors. Bedrock adds a prefix to the model's error
+/// text.
 pub(super) static BOOK: ClaudeRules = ClaudeRules {
     wire: Wire::BEDROCK_CONVERSE,
     rules: &RULES,
@@ -44,7 +44,7 @@ pub(super) static BOOK: ClaudeRules = ClaudeRules {
     project: wire::project,
 };
 
-/// Bedrock checks the tool results itself, before the model does.
+/// Returns Bedrock's own error, because Bedrock checks tool results before the model does.
 fn unanswered_error(message: usize, ids: &str) -> String {
     let next = message + 1;
     format!("Expected toolResult blocks at messages.{next}.content for the following Ids: {ids}")
@@ -58,7 +58,7 @@ fn unmatched_result_error(block: &ClaudeBlock<'_>, _: &str) -> String {
     )
 }
 
-/// Returns whether the model has no signatures and rejects an empty one.
+/// Returns whether the model does not sign reasoning and rejects an empty signature.
 fn rejects_empty_signature(target: &Target) -> bool {
     let note = target.profile.notes.get("empty-signature");
     note.is_some_and(|note| note == "refused")

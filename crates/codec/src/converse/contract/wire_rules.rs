@@ -1,11 +1,11 @@
-//! Rules of Converse that apply to all models.
+//! Checks the rules of Converse that apply to all models.
 
 use crate::audit::Finding;
 use crate::claude::Inspection;
 use crate::claude::view::ClaudeBlockKind;
 use crate::converse::contract::{is_blank, rules};
 
-/// Applies the wire's own rules to the request.
+/// Checks the rules that only this wire has.
 pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     check_blank_texts(inspection);
     check_empty_signatures(inspection);

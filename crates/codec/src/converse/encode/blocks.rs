@@ -13,7 +13,7 @@ use crate::draft::{self, Draft};
 use crate::{cross_wire, seal_policy};
 
 impl ConverseWriter<'_> {
-    /// Encodes one block of the system prompt, which may contain only texts and markers.
+    /// Encodes one block of the system prompt, which may contain only texts and cache markers.
     pub(super) fn system_block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -26,7 +26,7 @@ impl ConverseWriter<'_> {
         (None, draft::elided_fate(item, ElisionReason::NotOnThisWire))
     }
 
-    /// Encodes one Item as a block and returns its Fate.
+    /// Encodes an Item as a content block and returns its Fate.
     pub(super) fn block(
         &mut self,
         draft: &mut Draft<'_>,
@@ -67,7 +67,7 @@ impl ConverseWriter<'_> {
         }
     }
 
-    /// Encodes a block that came from this wire. It is sent whole or not at all.
+    /// Encodes a block that came from this wire. The block is sent whole or not at all.
     fn native_block(
         &mut self,
         item: &Item,
@@ -80,7 +80,7 @@ impl ConverseWriter<'_> {
         let why = match &item.body {
             Body::Thought(thought) if !thought.whole => Some(ElisionReason::Cut),
             Body::Thought(_) if item.seals.is_empty() => contract::unsealed_elision(item, target),
-            // A model may return a blank text, but a request must not contain one.
+            // A model may return a blank text, but requests must not contain blank texts.
             Body::Text(text) if native.side == Direction::Response && contract::is_blank(text) => {
                 Some(ElisionReason::NotOnThisWire)
             }
@@ -104,7 +104,7 @@ impl ConverseWriter<'_> {
         for part in &result.parts {
             parts.extend(match part {
                 Part::Text(text) => Some(text_block(text)),
-                // Only an object is a valid JSON value here.
+                // The API accepts only objects as JSON results.
                 Part::Value(value) if value.tree().root().is_object() => Some(object! {
                     "json": value,
                 }),
@@ -131,7 +131,7 @@ impl ConverseWriter<'_> {
         };
         let (kind, format) = wire::format_of(mime)?;
         let key = kind.key()?;
-        // Every document must have a unique name.
+        // Each document must have a unique name.
         let name = (kind == Kind::Document).then(|| {
             self.documents += 1;
             format!("document-{}", self.documents)

@@ -38,22 +38,22 @@ pub(in crate::converse) fn write_metadata(o: &mut json::Object<'_>, reply: &Repl
         o.raw("usage", &wire::usage_json(&reply.usage));
     }
     if lacks("metrics") {
-        // Clients expect metrics, which replies of other wires lack.
+        // Clients expect metrics, which replies from other wires do not have.
         o.object("metrics", members! { "latencyMs": 0 });
     }
     put_all(o, extras.iter().filter(|(key, _)| !but.contains(&&**key)));
 }
 
-/// Writes the model-specific fields for a reply of another wire: the stop sequence, which has no
-/// other field here.
+/// Writes the stop sequence of a reply from another wire as a model-specific response field,
+/// because the wire has no other member for it.
 pub(in crate::converse) fn write_stop_sequence(o: &mut json::Object<'_>, reply: &Reply) {
     if let StopReason::Sequence(Some(sequence)) = &reply.stop {
         o.object("additionalModelResponseFields", members! { "stop_sequence": sequence });
     }
 }
 
-/// Encodes a block of a response. Thoughts of other wires are included for the reader; only
-/// thoughts of this wire have a signature.
+/// Encodes an Item as a response block. Thoughts from other wires are shown to the client without a
+/// signature.
 pub(in crate::converse) fn block(item: &Item) -> Option<Json> {
     if let Some(native) = item.native_on(&WIRE) {
         return Some(native.json.clone());

@@ -8,13 +8,13 @@ use crate::converse::contract::{self, FieldFormat};
 use crate::draft::{self, Draft};
 use crate::{cross_wire, effort};
 
-/// The member with the family-specific settings.
+/// The request member that holds family-specific settings.
 const FIELDS: &str = "additionalModelRequestFields";
 
 type FieldChanges = Vec<(&'static str, Option<Json>)>;
 
-/// Writes every setting that differs from the source. For another model all settings are checked
-/// again, because models accept different settings.
+/// Writes every setting that differs from the source. If the model changed, all settings are
+/// checked again, because models accept different settings.
 pub(super) fn put_settings(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -46,7 +46,7 @@ pub(super) fn put_settings(
     }
 }
 
-/// Changes members of an object of the request unless they already have these values.
+/// Applies changes to a nested object, unless its members already have the new values.
 fn edit_member(draft: &mut Draft<'_>, member: &'static str, changes: FieldChanges) {
     let base = draft.current_value(member).filter(|base| base.tree().root().is_object());
     let tree = base.as_ref().map(Json::tree);
@@ -69,7 +69,8 @@ fn current_field(draft: &Draft<'_>, key: &str) -> Option<Json> {
     draft.current_value(FIELDS)?.tree().root().present(key).map(Node::json)
 }
 
-/// Writes the reasoning settings of the model's family and removes those of all other families.
+/// Writes the reasoning settings in the form of the model's family and removes those of other
+/// families.
 fn put_reasoning(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -149,7 +150,7 @@ fn warn_about_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// It is then rejected with a manual budget.
+/// The provider rejects such a message if thinking has a manual budget.
 fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let has = |message: Node<'_>, key: &str| {
         let mut blocks = message.get("content").into_iter().flat_map(Node::elements);
@@ -191,7 +192,7 @@ fn put_sampling(
         return;
     }
     let top_k = allowed(draft, "top_k", &settings.top_k);
-    // This is the only sampling setting that is family-specific.
+    // `top_k` is the only family-specific sampling setting.
     let (mut flat, mut nested) = (None, None);
     match (FieldFormat::from_profile(profile), top_k) {
         (FieldFormat::Claude, top_k) => flat = top_k,
@@ -235,7 +236,7 @@ fn put_tools(
         changes.push(("toolChoice", tool_choice(draft, call, asking, has_no_tools)));
     }
     if has_no_tools {
-        // `tools` is a required member of the object.
+        // An object without `tools` would be invalid.
         if !current.is_empty() {
             draft.remove("toolConfig");
         }
@@ -272,7 +273,7 @@ fn tool_choice(
             None
         }
         ToolChoice::Other(other) => {
-            // A choice from this wire is kept unchanged and needs no warning.
+            // A tool choice that is unchanged since the source needs no warning.
             let own = draft.source().is_some_and(|source| {
                 source.settings.choice.as_ref() == call.settings.choice.as_ref()
             });

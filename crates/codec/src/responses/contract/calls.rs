@@ -1,5 +1,5 @@
-//! Checks that every call has an output and every output a call, and that some endpoints get them
-//! side by side.
+//! Checks that calls and outputs are paired, and that nothing separates them where endpoints
+//! require that.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -12,7 +12,7 @@ use crate::responses::wire::{IdPolicy, ResponsesElementKind};
 use crate::{Edit, Finding, Findings, Fix};
 
 impl ResponsesRequest<'_> {
-    /// Checks every call and every output.
+    /// Reports calls without an output, outputs without a call, and interrupted calls.
     pub(super) fn check_calls(&self, findings: &mut Findings<'_>) {
         let (mut calls, mut outputs) = (HashSet::new(), HashSet::new());
         let mut may_call_elsewhere = self.is_resumed;
@@ -20,8 +20,8 @@ impl ResponsesRequest<'_> {
             if element.is_output() {
                 outputs.extend(element.call_id());
             } else if element.is_models {
-                // Hosted steps that a client answers use `call_id` too, and a reference may point
-                // to a call.
+                // Hosted steps that a client answers have a `call_id` too, and a reference may
+                // point to a call.
                 calls.extend(element.call_id());
                 may_call_elsewhere |= element.is_reference();
             }
@@ -51,7 +51,7 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Builds a fix that removes a call, and the reasoning that led only to it.
+    /// Builds a fix that removes a call, and the reasoning that led only to this call.
     fn remove_call(&self, call: &ResponsesElement<'_>) -> Fix {
         let mut edits = vec![Edit::Remove(call.node.range())];
         let next = self.elements.get(call.index + 1);
@@ -67,7 +67,8 @@ impl ResponsesRequest<'_> {
         Fix::new(what, edits)
     }
 
-    /// Builds a fix that restores the call of an output with its reasoning, or removes the output.
+    /// Builds a fix that restores the call of an output together with its reasoning, or else
+    /// removes the output.
     fn restore_call(&self, output: &ResponsesElement<'_>, id: &str) -> Fix {
         let Some(call) = self.past.call(id).filter(|call| call.is_own) else {
             return Fix::removal(output.node, "removes the output without a call");
@@ -85,7 +86,7 @@ impl ResponsesRequest<'_> {
 
     /// Reports messages between parallel calls and their outputs.
     fn check_messages_between(&self, outputs: &HashSet<Cow<'_, str>>, findings: &mut Findings<'_>) {
-        // The open calls in order, with the first call of their batch.
+        // The open calls by id and in request order. `first` is the first call of their batch.
         let mut open: HashMap<Cow<'_, str>, usize> = HashMap::new();
         let mut in_order: BTreeMap<usize, Cow<'_, str>> = BTreeMap::new();
         let mut first: Option<&ResponsesElement<'_>> = None;

@@ -1,4 +1,4 @@
-//! Checks id pairs: an endpoint that stores its responses pairs reasoning with the item that
+//! Checks id pairs. An endpoint that stores its responses pairs reasoning with the item that
 //! follows it.
 
 use std::collections::HashSet;
@@ -24,14 +24,14 @@ impl ResponsesRequest<'_> {
         self.check_duplicate_ids(findings);
     }
 
-    /// Checks that the item it led to follows the reasoning item.
+    /// Reports a reasoning item that is not followed by the item it led to.
     fn check_following_item(&self, reasoning: &ResponsesElement<'_>) -> Option<Finding> {
         let next = reasoning.next.and_then(|next| self.elements.get(next));
         let prior = self.past.for_element(reasoning);
         let wanted = prior.and_then(|prior| self.past.following(prior));
         if prior.is_some_and(|prior| !prior.is_kept || wanted.is_none()) {
-            // An id that was not stored pairs nothing, and reasoning at the end of a response has
-            // no following item.
+            // Unstored ids are not paired, and reasoning at the end of a response has no following
+            // item.
             return None;
         }
         let problem = match (next, wanted.and_then(|wanted| wanted.id)) {
@@ -58,7 +58,7 @@ impl ResponsesRequest<'_> {
         Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
-    /// Builds a fix that joins a pair if both items are present, and removes the reasoning
+    /// Builds a fix that moves a pair together if both items are present, and removes the reasoning
     /// otherwise.
     fn rejoin(
         &self,
@@ -85,7 +85,7 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Checks that each item with a stored id has the reasoning that led to it.
+    /// Reports items with a stored id that lack the reasoning that led to them.
     fn check_required_reasoning(&self, findings: &mut Findings<'_>) {
         let ids = self.ids();
         let seals: HashSet<Vec<u8>> =
@@ -152,8 +152,8 @@ pub(super) fn move_before(reasoning: &ResponsesElement<'_>, led: &ResponsesEleme
     Fix::new(what, [Edit::Remove(reasoning.node.range()), place])
 }
 
-/// Returns whether a request element is a call or a message with the same content as an earlier
-/// output, ignoring ids.
+/// Returns whether a request element is a call or message with the same content as an earlier
+/// output. Ids are ignored.
 pub(super) fn has_same_content(element: Node<'_>, prior: &PriorOutput<'_>) -> bool {
     let tree = prior.json.tree();
     let was = tree.root();
@@ -167,7 +167,7 @@ pub(super) fn has_same_content(element: Node<'_>, prior: &PriorOutput<'_>) -> bo
         }
 }
 
-/// Returns the text of a message in any of its forms.
+/// Returns the text of a message, whose content is a string or a list of parts.
 pub(super) fn text_of(message: Node<'_>) -> String {
     let Some(content) = message.get("content") else { return String::new() };
     if let Some(text) = content.text() {
@@ -176,7 +176,7 @@ pub(super) fn text_of(message: Node<'_>) -> String {
     content.elements().filter_map(|part| part.text_of("text")).collect()
 }
 
-/// Returns the edits that remove an element's id, and the status that is only valid with an id.
+/// Builds edits that remove an element's id, and its status, which is valid only with an id.
 pub(super) fn id_removal_edits(element: &ResponsesElement<'_>) -> Vec<Edit> {
     let status =
         element.node.get("status").filter(|_| element.kind == ResponsesElementKind::Message);

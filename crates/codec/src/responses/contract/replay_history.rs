@@ -1,4 +1,4 @@
-//! The outputs of earlier exchanges, indexed, and how they pair.
+//! Indexes the output items of earlier exchanges.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::responses::contract::view::ResponsesElement;
 use crate::responses::wire::{CONTENT, IdPolicy, ResponsesElementKind, to_request_element};
 use crate::{AuditContext, Exchange};
 
-/// The outputs of earlier exchanges.
+/// The output items of all earlier exchanges, with indexes for lookup.
 #[derive(Default)]
 pub(super) struct ResponsesReplayHistory<'p> {
     pub(super) outputs: Vec<PriorOutput<'p>>,
@@ -19,14 +19,14 @@ pub(super) struct ResponsesReplayHistory<'p> {
     by_place: HashMap<(usize, u32), usize>,
 }
 
-/// One output element of the model.
+/// An output item of an earlier response.
 pub(super) struct PriorOutput<'p> {
     pub(super) number: usize,
     pub(super) exchange: usize,
     pub(super) kind: ResponsesElementKind,
     pub(super) id: Option<&'p str>,
     pub(super) json: &'p Json,
-    /// Whether the target produced and stored the output, so that its id resolves.
+    /// Whether the target produced and stored the output, so that it can resolve the id.
     pub(super) is_kept: bool,
     /// Whether the target produced the output for this account.
     pub(super) is_own: bool,
@@ -34,7 +34,7 @@ pub(super) struct PriorOutput<'p> {
 }
 
 impl PriorOutput<'_> {
-    /// Returns the element in the form a request accepts.
+    /// Converts the output to the form that a request accepts.
     pub(super) fn to_request(&self, ids: IdPolicy) -> Json {
         to_request_element(self.json.tree().root(), ids)
     }
@@ -46,7 +46,7 @@ impl PriorOutput<'_> {
 }
 
 impl<'p> ResponsesReplayHistory<'p> {
-    /// Indexes the outputs of a case's earlier exchanges.
+    /// Indexes the outputs of the earlier exchanges in `case`.
     pub(super) fn new(case: &AuditContext<'p>) -> Self {
         let mut past = Self::default();
         for (number, exchange) in case.prior().exchanges().iter().enumerate() {
@@ -90,12 +90,12 @@ impl<'p> ResponsesReplayHistory<'p> {
         }
     }
 
-    /// Returns the output that a request element repeats, found by id.
+    /// Looks up, by id, the earlier output that a request element replays.
     pub(super) fn for_element(&self, element: &ResponsesElement<'_>) -> Option<&PriorOutput<'p>> {
         self.outputs.get(*self.by_id.get(&*element.id?.text()?)?)
     }
 
-    /// Returns the output at a position of an exchange.
+    /// Looks up an output by its exchange and its position in the response.
     pub(super) fn at(&self, exchange: usize, message: u32) -> Option<&PriorOutput<'p>> {
         self.outputs.get(*self.by_place.get(&(exchange, message))?)
     }
@@ -104,7 +104,7 @@ impl<'p> ResponsesReplayHistory<'p> {
         self.outputs.get(*self.by_call.get(call_id)?)
     }
 
-    /// Returns the next element of the same response that is not reasoning.
+    /// Returns the next output of the same response that is not reasoning.
     pub(super) fn following(&self, output: &PriorOutput<'p>) -> Option<&PriorOutput<'p>> {
         let later = self.outputs.iter().skip(output.number + 1);
         later
@@ -112,8 +112,8 @@ impl<'p> ResponsesReplayHistory<'p> {
             .find(|later| later.kind != ResponsesElementKind::Reasoning)
     }
 
-    /// Returns the reasoning that led to an element: the consecutive reasoning items closest before
-    /// it in its response, in order.
+    /// Returns the reasoning that led to an output: the closest run of reasoning items before it in
+    /// the same response.
     pub(super) fn reasoning_before(&self, output: &PriorOutput<'p>) -> &[PriorOutput<'p>] {
         let is_reasoning = |other: &PriorOutput<'p>| other.kind == ResponsesElementKind::Reasoning;
         let before = self.outputs.get(..output.number).unwrap_or_default();
@@ -125,8 +125,8 @@ impl<'p> ResponsesReplayHistory<'p> {
     }
 }
 
-/// Returns whether the endpoint stored the response, according to the request or otherwise to the
-/// response.
+/// Returns whether the endpoint stored the response. The request's `store` member decides; if it is
+/// absent, the response's.
 pub(super) fn was_stored(exchange: &Exchange) -> bool {
     let asked = exchange.call.as_ref().and_then(|call| {
         call.extras.iter().rfind(|extra| &*extra.key == "store").map(|extra| &extra.value)

@@ -1,4 +1,4 @@
-//! Rules of the Responses API.
+//! Declares the rules of the Responses API.
 
 use throughline_core::{Target, Wire};
 
@@ -26,22 +26,22 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "openai/cache-prefix-broken", prior 1;
 }
 
-/// Applies where stored ids pair items.
+/// Applies to endpoints that pair stored items by id.
 fn pairs_by_id(target: &Target) -> bool {
     target.provider.dialect.pairs
 }
 
-/// Applies where responses are stored, so that ids can reference them.
+/// Applies to endpoints that store responses, so that requests can refer to their ids.
 fn stores_responses(target: &Target) -> bool {
     target.provider.dialect.stores
 }
 
-/// Applies where reasoning is sealed and the Seals are verified.
+/// Applies to models that seal their reasoning and verify the Seals.
 fn seals_reasoning(target: &Target) -> bool {
     target.profile.bound.model
 }
 
-/// Applies where parallel calls must be consecutive.
+/// Applies to endpoints that require parallel calls to be consecutive.
 fn groups_calls(target: &Target) -> bool {
     target.provider.dialect.calls_together
 }

@@ -1,4 +1,4 @@
-//! Checks reasoning items: their required members, and whether they come back as issued.
+//! Checks the required members of reasoning items, and whether the items are replayed as issued.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use crate::responses::wire::{self, IdPolicy, ResponsesElementKind};
 use crate::{Change, ChangeKind, Edit, Finding, Findings, Fix, Severity};
 
 impl ResponsesRequest<'_> {
-    /// Checks every reasoning and compaction item using only the request.
+    /// Checks each reasoning and compaction item on its own, without earlier exchanges.
     pub(super) fn check_seals(&self, findings: &mut Findings<'_>) {
         let target = self.case.target();
         let format = wire::reasoning_format(&target.origin.provider);
@@ -27,7 +27,8 @@ impl ResponsesRequest<'_> {
             if element.is_reasoning() || element.kind == ResponsesElementKind::Compaction {
                 let is_signed = element.seal.is_some_and(|seal| seal.raw().len() > 2);
                 findings.count(node, &format, is_signed);
-                // Vendors use different alphabets, so only an empty value is certainly wrong.
+                // Vendors use different base64 alphabets, so only an empty value is certainly
+                // invalid.
                 if let Some(seal) = element.seal.filter(|seal| seal.is("")) {
                     let name = element.name();
                     let message = format!("the encrypted content of this `{name}` item is empty");
@@ -52,8 +53,8 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Builds a fix for a Seal that cannot be decrypted: removes the value of a stored item, or the
-    /// whole item if it is not stored.
+    /// Builds a fix for a Seal that cannot be decrypted. If the item is stored, only the Seal is
+    /// removed; otherwise the whole item is.
     fn remove_seal(&self, element: &ResponsesElement<'_>, seal: Node<'_>) -> Fix {
         let prior = self.past.for_element(element);
         if self.is_kept && element.id.is_some() && prior.is_none_or(|prior| prior.is_own) {
@@ -63,7 +64,7 @@ impl ResponsesRequest<'_> {
         self.remove_item(element)
     }
 
-    /// Builds a fix that removes a reasoning item and the ids it pairs.
+    /// Builds a fix that removes a reasoning item, and the ids of the items paired with it.
     fn remove_item(&self, element: &ResponsesElement<'_>) -> Fix {
         let is_pair = self.is_paired && element.id.is_some();
         let edits = self.removal_edits(element, is_pair);
@@ -73,8 +74,8 @@ impl ResponsesRequest<'_> {
         Fix::new(format!("removes the {name} item that the target cannot read{and_ids}"), edits)
     }
 
-    /// Builds a fix that removes an item of another endpoint or account, and the ids valid only
-    /// there.
+    /// Builds a fix that removes an item from another endpoint or account, and the ids that are
+    /// valid only there.
     fn remove_foreign(&self, element: &ResponsesElement<'_>) -> Fix {
         let edits = self.removal_edits(element, true);
         let what = match edits.len() {
@@ -84,7 +85,8 @@ impl ResponsesRequest<'_> {
         Fix::new(what, edits)
     }
 
-    /// Returns the edits that remove an element and, if wanted, the ids of the items it led to.
+    /// Builds edits that remove an element. With `with_ids`, the ids of the items that it led to
+    /// are removed too.
     fn removal_edits(&self, element: &ResponsesElement<'_>, with_ids: bool) -> Vec<Edit> {
         let mut edits = vec![Edit::Remove(element.node.range())];
         if with_ids && element.is_reasoning() {
@@ -93,7 +95,7 @@ impl ResponsesRequest<'_> {
         edits
     }
 
-    /// Checks that an item sent only by id was stored.
+    /// Reports an item that is sent only by id but was not stored.
     fn check_stored(&self, element: &ResponsesElement<'_>) -> Option<Finding> {
         let content = element.node.get("content");
         let is_named = element.is_reasoning()
@@ -138,7 +140,7 @@ impl ResponsesRequest<'_> {
         Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
-    /// Reports the differences from the issued items.
+    /// Reports how replayed items differ from the issued items.
     pub(super) fn report_changes(&self, findings: &mut Findings<'_>) {
         let Some(comparison) = self.case.comparison() else { return };
         let mut lost = HashSet::new();
@@ -155,7 +157,7 @@ impl ResponsesRequest<'_> {
         self.check_phases(findings);
     }
 
-    /// Reports an issued item that came back changed.
+    /// Reports an item that is replayed with changes.
     fn report_change(
         &self,
         change: &Change<'_>,
@@ -188,8 +190,8 @@ impl ResponsesRequest<'_> {
                 let fix = self.remove_seal(element, seal);
                 Some(invalid(seal).with_severity(severity).with_auto_fix(fix))
             }
-            // A stored id resolves the rest. Ids that were not stored and empty Seals have their
-            // own findings.
+            // If the id is stored, the endpoint has the Seal. Unstored ids and empty Seals have
+            // their own findings.
             ChangeKind::SealDropped if element.id.is_some() || element.seal.is_some() => None,
             ChangeKind::SealDropped => {
                 let prior = prior.filter(|_| change.is_current && element.is_reasoning())?;
@@ -198,8 +200,8 @@ impl ResponsesRequest<'_> {
                 Some(Finding::at(&REASONING_DROPPED, node, message).with_auto_fix(fix))
             }
             ChangeKind::Reordered | ChangeKind::PartMoved => {
-                // A broken pair of stored ids has its own finding, with severity `Refuse`. Items
-                // that were not stored have no pair.
+                // A broken pair of stored ids has its own finding, with severity `Refuse`. Unstored
+                // items are not paired.
                 let prior = prior.filter(|prior| {
                     let is_paired = self.is_paired && element.id.is_some() && prior.is_kept;
                     !is_paired && element.is_reasoning()
@@ -228,35 +230,35 @@ impl ResponsesRequest<'_> {
                 let place = change.part.clone().unwrap_or_default();
                 Some(Finding::in_range(&THOUGHT_AS_TEXT, place, format!("this text {phrase}")))
             }
-            // A summary is for display; the encrypted content is complete.
+            // A summary is only for display, and the encrypted content is complete without it.
             ChangeKind::TextEdited { .. } | ChangeKind::PartDropped => None,
         }
     }
 
-    /// Returns which ids a restored output can have.
+    /// Returns whether a restored output can keep its ids.
     fn restorable_ids(&self, prior: &PriorOutput<'_>) -> IdPolicy {
         if self.is_kept && prior.is_kept { IdPolicy::Kept } else { IdPolicy::Dropped }
     }
 
-    /// Returns the request element that repeats an earlier output.
+    /// Returns the request element that replays an earlier output.
     fn element_of(&self, prior: &PriorOutput<'_>) -> Option<&ResponsesElement<'_>> {
         let mut elements = self.elements.iter();
         let same = || self.elements.iter().find(|element| has_same_content(element.node, prior));
         elements.find(|element| prior.is_named_by(element)).or_else(same)
     }
 
-    /// Reports missing reasoning of the current turn whose following item is present.
+    /// Reports missing reasoning in the current turn if the item that it led to is present.
     fn report_dropped(&self, change: &Change<'_>) -> Option<Finding> {
         let issued = change.issued.filter(|issued| {
             let is_thought = matches!(issued.item.body, Body::Thought(_));
-            // Reasoning that the target cannot read is not lost.
+            // Reasoning that the target cannot read is not reported as lost.
             let is_read = issued.is_readable_by(self.case.target());
             change.is_current && !self.is_resumed && is_thought && is_read
         })?;
         let prior = self.past.at(issued.exchange, issued.item.place.message)?;
         let element = self.element_of(self.past.following(prior)?)?;
         let is_referenced = self.elements.iter().any(|other| prior.is_named_by(other));
-        // `ITEM_WITHOUT_ITS_REASONING` reports a missing pair.
+        // `ITEM_WITHOUT_ITS_REASONING` reports broken pairs.
         let is_pair = self.is_paired && prior.is_kept && element.id.is_some();
         if is_referenced || is_pair {
             return None;
@@ -277,7 +279,7 @@ impl ResponsesRequest<'_> {
         Some(Finding::at(&REASONING_DROPPED, element.node, message).with_auto_fix(fix))
     }
 
-    /// Reports messages that are sent without their phase.
+    /// Reports messages that are sent back without their `phase`.
     fn check_phases(&self, findings: &mut Findings<'_>) {
         let mut by_text: HashMap<String, Json> = HashMap::new();
         let is_message = |kind| kind == ResponsesElementKind::Message;
@@ -314,8 +316,8 @@ fn invalid_content_finding(
             "The encrypted content for item {} could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
             element.id_text()
         ),
-        // The provider's error shows the first and last characters of the Seal; this one shows
-        // none.
+        // The provider's error contains the first and last characters of the Seal, which are not
+        // shown here.
         None => "The encrypted content … could not be verified.".to_owned(),
     };
     Finding::at(&ENCRYPTED_CONTENT_INVALID, seal, message)

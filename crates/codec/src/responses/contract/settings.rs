@@ -1,4 +1,4 @@
-//! Checks settings that the model does not support, and mutually exclusive ways to continue.
+//! Checks for settings that the model does not support, and for conflicting ways to continue.
 
 use throughline_core::Wire;
 use throughline_json::{self as json, Json, Node, Tree};
@@ -25,7 +25,7 @@ impl ResponsesRequest<'_> {
     fn check_effort(&self, effort: Node<'_>) -> Option<Finding> {
         let profile = self.case.profile();
         let word = effort.text().unwrap_or_default();
-        // Only models with efforts, or known to have none, are checked.
+        // Check only models with known efforts, and models that are known to have none.
         let is_known = profile.name != "unknown"
             && (!profile.efforts.is_empty() || profile.always_thinks || !profile.can_think());
         if !is_known || profile.efforts.iter().any(|taken| **taken == *word) {
@@ -76,7 +76,7 @@ impl ResponsesRequest<'_> {
         Some(finding.fixed_by_removing(value, format!("omits `{key}`")))
     }
 
-    /// Checks the response or conversation that the request continues.
+    /// Reports a continuation that the endpoint cannot resolve or that conflicts with another.
     fn check_continuation(&self) -> Option<Finding> {
         let previous = self.root.present("previous_response_id")?;
         if let Some(conversation) = self.root.present("conversation") {
@@ -106,12 +106,12 @@ impl ResponsesRequest<'_> {
         self.reasoning().next().map(|e| Finding::at(&rules::REASONING_RESENT, e.node, message))
     }
 
-    /// Builds a fix that sends the items of the lost response instead of its id.
+    /// Builds a fix that sends the items of a lost response instead of its id.
     fn resend_items(&self, number: usize, exchange: &Exchange, previous: Node<'_>) -> Option<Fix> {
         let source = exchange.call.as_ref()?.source_on(&Wire::OPENAI_RESPONSES)?;
         let before = Tree::parse(source.request.body.clone()).ok()?;
         if before.root().present("previous_response_id").is_some() {
-            // That response would have to be resolved too.
+            // The earlier request continues another response, whose items would be needed too.
             return None;
         }
         let as_elements = |input: Node<'_>| -> Vec<Json> {

@@ -1,5 +1,4 @@
-//! A request in the form that the rules need: its elements, borrowed, with their pairs, built in
-//! one pass.
+//! Preprocesses a request for the rules: its elements, borrowed, with their pairs, in one pass.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,7 +11,7 @@ use crate::responses::contract::replay_history::ResponsesReplayHistory;
 use crate::responses::decode;
 use crate::responses::wire::ResponsesElementKind;
 
-/// The most elements that one reasoning item can lead to.
+/// The maximum number of elements that one reasoning item is assumed to lead to.
 const MAX_LED: usize = 64;
 
 /// A parsed request and the outputs of its earlier exchanges.
@@ -21,11 +20,11 @@ pub(super) struct ResponsesRequest<'c> {
     pub(super) root: Node<'c>,
     pub(super) elements: Vec<ResponsesElement<'c>>,
     pub(super) past: ResponsesReplayHistory<'c>,
-    /// Whether the endpoint stores this conversation, so that ids resolve.
+    /// Whether the endpoint stores this conversation, so that it can resolve ids.
     pub(super) is_kept: bool,
-    /// Whether ids pair reasoning with the item it led to.
+    /// Whether the endpoint pairs reasoning with the following item by id.
     pub(super) is_paired: bool,
-    /// Whether the request continues a stored response or conversation, so earlier elements exist
+    /// Whether the request continues a stored response or conversation. Earlier elements then exist
     /// only at the endpoint.
     pub(super) is_resumed: bool,
 }
@@ -37,7 +36,7 @@ pub(super) struct ResponsesElement<'c> {
     pub(super) node: Node<'c>,
     pub(super) kind: ResponsesElementKind,
     pub(super) id: Option<Node<'c>>,
-    /// The opaque value of a reasoning or compaction item.
+    /// The `encrypted_content` of a reasoning or compaction item.
     pub(super) seal: Option<Node<'c>>,
     /// Whether the model produced the element.
     pub(super) is_models: bool,
@@ -46,7 +45,6 @@ pub(super) struct ResponsesElement<'c> {
 }
 
 impl<'c> ResponsesRequest<'c> {
-    /// Parses the elements of a request.
     pub(super) fn new(case: &'c AuditContext<'c>) -> Self {
         let root = case.body();
         let dialect = &case.target().provider.dialect;
@@ -72,26 +70,25 @@ impl<'c> ResponsesRequest<'c> {
         }
     }
 
-    /// Returns the element that contains this byte offset of the body.
+    /// Returns the element that contains a byte offset.
     pub(super) fn at(&self, place: usize) -> Option<&ResponsesElement<'c>> {
         let behind = self.elements.partition_point(|element| element.node.range().start <= place);
         let element = self.elements.get(behind.checked_sub(1)?)?;
         (place < element.node.range().end).then_some(element)
     }
 
-    /// Iterates over the reasoning items.
     pub(super) fn reasoning(&self) -> impl Iterator<Item = &ResponsesElement<'c>> {
         self.elements.iter().filter(|element| element.is_reasoning())
     }
 
-    /// Returns the ids in the request.
+    /// Returns the ids of all elements in the request.
     pub(super) fn ids(&self) -> HashSet<Cow<'c, str>> {
         self.elements.iter().filter_map(|element| element.id?.text()).collect()
     }
 
-    /// Iterates over the model's elements after this one, up to its next reasoning or the next
-    /// message of another role. The count is bounded because several reasoning items may lead to
-    /// the same elements; no real response exceeds the bound.
+    /// Iterates over the elements that a reasoning item led to: the following model output, up to
+    /// the next reasoning item or another role. The number is limited to [`MAX_LED`], because
+    /// several reasoning items may lead to the same elements. Real responses stay below the limit.
     pub(super) fn led_by(
         &self,
         reasoning: &ResponsesElement<'c>,
@@ -110,7 +107,7 @@ impl<'c> ResponsesElement<'c> {
         Self { index, node, kind, id, seal, is_models, next: None }
     }
 
-    /// Returns the element's type name.
+    /// Returns the element's type as the provider names it.
     pub(super) fn name(&self) -> Cow<'c, str> {
         self.node.text_of("type").unwrap_or("message".into())
     }
@@ -120,7 +117,7 @@ impl<'c> ResponsesElement<'c> {
         self.id.and_then(Node::text).unwrap_or_default()
     }
 
-    /// Returns the id that joins a call and its output.
+    /// Returns the id that links a call and its output.
     pub(super) fn call_id(&self) -> Option<Cow<'c, str>> {
         self.node.text_of("call_id")
     }
@@ -129,7 +126,7 @@ impl<'c> ResponsesElement<'c> {
         self.kind == ResponsesElementKind::Reasoning
     }
 
-    /// Returns whether the element calls a client tool.
+    /// Returns whether the element is a call that the client executes.
     pub(super) fn is_call(&self) -> bool {
         matches!(self.kind, ResponsesElementKind::Call | ResponsesElementKind::CustomCall)
     }
@@ -139,7 +136,7 @@ impl<'c> ResponsesElement<'c> {
         matches!(self.kind, ResponsesElementKind::Result | ResponsesElementKind::CustomResult)
     }
 
-    /// Returns whether the element names a stored item only by its id.
+    /// Returns whether the element refers to a stored item only by id.
     pub(super) fn is_reference(&self) -> bool {
         self.node.get("type").is_some_and(|kind| kind.is("item_reference"))
     }

@@ -6,7 +6,7 @@ use throughline_json::{Name, Node};
 use crate::draft;
 use crate::responses::WIRE;
 
-/// Members that fields of the Call represent.
+/// The request members that fields of the Call represent.
 const KNOWN: &[&str] = &[
     "model",
     "input",
@@ -21,7 +21,7 @@ const KNOWN: &[&str] = &[
     "previous_response_id",
 ];
 
-/// Objects of which fields of the Call represent only some members.
+/// Objects for which fields of the Call represent only the listed members.
 const KNOWN_INSIDE: &[(&str, &[&str])] =
     &[("reasoning", &["effort", "summary", "generate_summary"]), ("text", &["format"])];
 

@@ -20,7 +20,7 @@ pub(super) fn bare_message(text: &Json) -> Json {
 }
 
 impl ResponsesWriter<'_> {
-    /// Encodes one message, with a Fate for each of its parts.
+    /// Encodes one message and records a Fate for each of its parts.
     pub(super) fn message(
         &mut self,
         draft: &mut Draft<'_>,
@@ -71,7 +71,7 @@ impl ResponsesWriter<'_> {
         if keeps { IdPolicy::Kept } else { IdPolicy::Dropped }
     }
 
-    /// Encodes a part that changed or came from another wire.
+    /// Encodes a part that changed or that came from another wire.
     fn part(&self, draft: &mut Draft<'_>, item: &Item, prefix: Option<&Digest>) -> Option<Json> {
         let native = item.native_on(&WIRE);
         let seals = seal_policy::seals(item, &self.call.target, prefix);
@@ -97,7 +97,7 @@ impl ResponsesWriter<'_> {
         draft.warn_about_cache_markers(item.native.as_ref());
         let why = refusal.unwrap_or_else(|| seal_policy::elision_reason(item, &self.call.target));
         let part = match &item.body {
-            // An empty text only carried a signature on another wire.
+            // An empty text carries only a signature on another wire.
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => None,
             Body::Text(text) | Body::Summary { text, .. } => Some(parts::text(item.role, text)),
             Body::Media(media) => {
@@ -114,13 +114,13 @@ impl ResponsesWriter<'_> {
         part
     }
 
-    /// Returns whether the target can resolve a reference in the body.
+    /// Returns whether the target can resolve the media reference in a body, if any.
     fn can_resolve(&self, body: &Body) -> bool {
         let Body::Media(media) = body else { return true };
         parts::can_resolve(media, &self.call.target)
     }
 
-    /// Returns whether the target can resolve every reference in a tool result.
+    /// Returns whether the target can resolve all media references in a tool result.
     pub(super) fn can_resolve_media(&self, result: &ToolResult) -> bool {
         result.parts.iter().all(|part| match part {
             Part::Media(media) => parts::can_resolve(media, &self.call.target),

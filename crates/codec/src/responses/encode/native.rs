@@ -1,4 +1,4 @@
-//! Encodes elements that came from this wire, unchanged or reduced to what the target may receive.
+//! Encodes elements that came from this wire, unchanged or without members that the target rejects.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::responses::wire::{self, IdPolicy};
 use crate::seal_policy;
 
 impl ResponsesWriter<'_> {
-    /// Encodes an element that came from this wire.
+    /// Encodes an element that came from this wire, and returns its Fate.
     pub(super) fn native(
         &mut self,
         draft: &mut Draft<'_>,
@@ -58,7 +58,7 @@ impl ResponsesWriter<'_> {
         }
     }
 
-    /// Encodes a hosted step, compaction or unknown element in the form a request accepts.
+    /// Encodes a hosted step, compaction or unknown element in the form that a request accepts.
     fn projected(&self, native: &NativePart) -> Json {
         let drops_ids = self.storage == ResponseStorage::Declined;
         let ids = if drops_ids { IdPolicy::Dropped } else { IdPolicy::Kept };
@@ -68,7 +68,7 @@ impl ResponsesWriter<'_> {
         }
     }
 
-    /// Encodes reasoning, which is sent whole or not at all.
+    /// Encodes reasoning from this wire. Reasoning is sent whole or not at all.
     fn native_thought(
         &self,
         item: &Item,
@@ -81,7 +81,7 @@ impl ResponsesWriter<'_> {
             return Err(ElisionReason::Cut);
         }
         let stranger = self.foreign_reason(item);
-        // Reasoning without a Seal is readable only by the endpoint that stored or wrote it.
+        // Only the endpoint that produced or stored unsealed reasoning can use it.
         let unsealed = stranger.filter(|_| item.seals.is_empty());
         if let Some(why) = refusal.or(unsealed) {
             return Err(why);
@@ -105,8 +105,8 @@ impl ResponsesWriter<'_> {
         Ok(wire::to_request_element(native.json.tree().root(), ids))
     }
 
-    /// Returns whether the reasoning is now followed by another element than the one it led to.
-    /// Reasoning at the end is intact, because its element may still follow.
+    /// Returns whether reasoning is followed by another element than the one it led to. Reasoning
+    /// at the end is not broken, because its element may still follow.
     fn is_pair_broken(&self, item: &Item, native: &NativePart, next: Option<&[&Item]>) -> bool {
         let Some((next, first)) = next.and_then(|next| Some((next, next.first()?))) else {
             return false;
@@ -162,8 +162,8 @@ impl ResponsesWriter<'_> {
         (Some(element), fate)
     }
 
-    /// Encodes a tool result with the current id of its call. If the call is absent, the id must
-    /// have a form the target accepts, unless the result was written for the target.
+    /// Encodes a tool result with the id under which its call was sent. If the call is absent, the
+    /// id is replaced by one that the target accepts, unless the result was written for the target.
     fn native_result(&self, draft: &Draft<'_>, native: &NativePart, result: &ToolResult) -> Json {
         let is_at_home = draft.source().is_some() && !draft.has_other_endpoint();
         let is_refused = |id: &Name| !is_at_home && !self.ids.accepts(id);

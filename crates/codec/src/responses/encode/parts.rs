@@ -18,7 +18,7 @@ pub(super) fn message(role: Role, parts: &[Json]) -> Json {
     object! { "role": role_name(role), (CONTENT): content }
 }
 
-/// Builds a text part; assistant text is output.
+/// Builds a text part. Assistant text has the type `output_text`, other text `input_text`.
 pub(super) fn text(role: Role, text: &str) -> Json {
     let kind = if role == Role::Assistant { "output_text" } else { "input_text" };
     object! { "type": kind, "text": text }
@@ -34,8 +34,8 @@ pub(super) fn can_resolve(media: &Media, target: &Target) -> bool {
     }
 }
 
-/// Encodes an image or document; `None` if this wire cannot represent it. Assistant messages hold
-/// no media.
+/// Encodes an image or document; `None` if this wire cannot represent it. Assistant messages cannot
+/// contain media.
 pub(super) fn media(role: Role, media: &Media, target: &Target) -> Option<Json> {
     if role == Role::Assistant || !can_resolve(media, target) {
         return None;

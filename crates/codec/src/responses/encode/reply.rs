@@ -23,12 +23,12 @@ pub(in crate::responses) fn encode_reply(reply: &Reply) -> Json {
     skeleton(id, &reply.origin.answered, wire::status_and_reason(&reply.stop), rest)
 }
 
-/// Returns the id to show; clients of this wire require one even for replies from other wires.
+/// Returns the response id. Clients of this wire require an id even for replies from other wires.
 pub(in crate::responses) fn shown_id<'a>(id: Option<&'a str>, origin: &Origin) -> Option<&'a str> {
     id.or((origin.wire != WIRE).then_some("resp"))
 }
 
-/// Writes the members of every response; `fill` adds the output and usage.
+/// Writes the members that every response has; `fill` adds the output and usage.
 pub(in crate::responses) fn skeleton(
     id: Option<&str>,
     model: &str,
@@ -56,7 +56,7 @@ fn outputs(reply: &Reply) -> Vec<Json> {
             outputs.extend(output(&group, |kind| made(at, kind)));
             continue;
         }
-        // Parts of another wire's message become separate messages, as in a stream.
+        // Parts of a message from another wire become separate messages, as in a stream.
         for item in group {
             let at = outputs.len();
             outputs.extend(output(&[item], |kind| made(at, kind)));
@@ -65,12 +65,12 @@ fn outputs(reply: &Reply) -> Vec<Json> {
     outputs
 }
 
-/// Returns a generated id for an element of another wire, identical in streams and whole responses.
+/// Generates an id for an element from another wire. Streams and whole responses use the same id.
 pub(in crate::responses) fn generated_id(kind: &str, reply: Option<&str>, at: usize) -> String {
     format!("{kind}_{}_{at}", reply.unwrap_or("reply"))
 }
 
-/// Encodes an element of a response. Thoughts of other wires are shown without Seals.
+/// Encodes an element of a response. Thoughts from other wires are written without Seals.
 pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> String) -> Option<Json> {
     if let Some((json, _)) = intact_element(group) {
         return Some(with_id(json, made));
@@ -118,7 +118,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
     }
 }
 
-/// Adds an id to a reasoning element that has none, because clients rely on it.
+/// Adds an id to a reasoning element that has none, because clients require one.
 fn with_id(element: &Json, made: impl Fn(&str) -> String) -> Json {
     let tree = element.tree();
     let root = tree.root();

@@ -35,13 +35,13 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns the effort of the draft.
+/// Returns the reasoning effort in the request so far.
 fn effort(draft: &Draft<'_>) -> Option<Name> {
     draft.current_value("reasoning").and_then(|reasoning| reasoning.tree().root().name_of("effort"))
 }
 
-/// Writes references to state that the endpoint stores: the response to continue from, a
-/// conversation, a prompt. They resolve only at the same endpoint and account.
+/// Writes references to state that the endpoint stores: a response to continue from, a conversation
+/// or a prompt. They can be resolved only by the same endpoint and account.
 pub(super) fn put_stored_references(draft: &mut Draft<'_>, call: &Call, resumes: Option<&str>) {
     let unknown = "only the endpoint that stores it can use it; it was left out";
     if call.resumes.is_some() && resumes.is_none() {
@@ -61,7 +61,7 @@ pub(super) fn put_stored_references(draft: &mut Draft<'_>, call: &Call, resumes:
     }
 }
 
-/// Returns whether state stored by the source's endpoint is unavailable at the target.
+/// Returns whether the target cannot access the state that the source request refers to.
 pub(super) fn is_stored_elsewhere(draft: &Draft<'_>, call: &Call) -> bool {
     let account = &call.target.origin.account;
     let is_other = |source: &ReceivedRequest| source.target.origin.account != *account;
@@ -83,7 +83,7 @@ fn put_reasoning(draft: &mut Draft<'_>, call: &Call) {
     let effort = wanted_effort(draft, reasoning, profile);
     let effort = effort.and_then(|effort| effort::supported_effort(draft, &effort, profile));
     let stores = call.target.provider.dialect.stores;
-    // An endpoint with plain reasoning has no summaries to request.
+    // An endpoint with plain reasoning does not offer summaries.
     let shows = reasoning.include_thoughts == Some(true) && stores;
     let was = draft.current_value("reasoning");
     let current = |key: &str| was.as_ref()?.tree().root().present(key).map(Node::json);
@@ -95,7 +95,7 @@ fn put_reasoning(draft: &mut Draft<'_>, call: &Call) {
     let effort = effort.as_deref().map(json::string);
     let members = [("effort", effort), ("summary", summary), ("generate_summary", older)];
     put_member(draft, "reasoning", &members);
-    // A Call without a source stores its own reasoning, so it requests encrypted content and
+    // A Call without a source keeps its own reasoning. It therefore requests encrypted content and
     // disables storage.
     if draft.source().is_none() && stores {
         if draft.current_value("include").is_none() {
@@ -136,7 +136,7 @@ fn drop_reasoning(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns the requested effort, before the model's limits apply.
+/// Returns the requested effort before the model's limits are applied.
 fn wanted_effort(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,
@@ -165,7 +165,7 @@ fn wanted_effort(
     (reasoning.enabled == Some(true) && is_silent).then(|| "medium".to_owned())
 }
 
-/// Changes members of a nested object; drops the object if it becomes empty.
+/// Changes members of a nested object. The object is dropped if it becomes empty.
 fn put_member(draft: &mut Draft<'_>, key: &'static str, changes: &[(&'static str, Option<Json>)]) {
     let base = draft.current_value(key).filter(|base| base.tree().root().is_object());
     if base.is_none() && changes.iter().all(|(_, value)| value.is_none()) {
@@ -190,7 +190,8 @@ fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
     }
 }
 
-/// Writes the tool choice and parallelism. Both require tools, so the tools must be written first.
+/// Writes the tool choice and the parallelism setting. Both require tools, so tools must be written
+/// first.
 pub(super) fn put_tool_settings(draft: &mut Draft<'_>, call: &Call) {
     let settings = &call.settings;
     let is_reconsidered =
@@ -212,7 +213,7 @@ fn has_tools(tools: Option<Json>) -> bool {
     tools.is_some_and(|tools| tools.tree().root().elements().next().is_some())
 }
 
-/// Returns whether the tools differ from those of the source.
+/// Returns whether the tools differ from the source's tools.
 fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     let list = |tool: &Tool| tool.native.as_ref().and_then(|native| native.envelope.clone());
     match call.tools.first().map(list) {
@@ -241,7 +242,8 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
         Some(ToolChoice::None) => Some(json::string("none")),
         Some(ToolChoice::Any) => Some(json::string("required")),
         Some(ToolChoice::Tool(name)) => Some(object! { "type": "function", "name": name }),
-        // Keeps the source's value, unless it may name a tool that only the source's endpoint has.
+        // Keep the source's value, unless it may name a tool that only the source's endpoint
+        // offers.
         Some(ToolChoice::Other(own))
             if !draft.differs(|s| &s.choice) && !draft.has_other_endpoint() =>
         {
@@ -259,7 +261,7 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
 fn format(output: &OutputFormat) -> Json {
     match output {
         OutputFormat::Json => object! { "type": "json_object" },
-        // The default is not strict, so an absent value stays absent.
+        // Strict mode is off by default, so an absent value stays absent.
         OutputFormat::Schema { name, schema, strict } => object! {
             "type": "json_schema", "name": name.as_deref().unwrap_or("answer"), "schema": schema,
             "strict": strict,

@@ -1,7 +1,8 @@
 //! Streams elements that came from this wire.
 //!
-//! Their ids are known when they open, so live events use the final ids. The parts of a message
-//! share its id: the first part to open opens the message, and the last to close closes it.
+//! Element ids are known when the elements open, so incremental events use the final ids. The parts
+//! of a message share its id. The first part that opens also opens the message, and the last part
+//! that closes also closes it.
 
 use throughline_core::{Body, CallId, Item, ThoughtKind, ToolCall};
 use throughline_json::{Json, Name};
@@ -13,24 +14,23 @@ use crate::responses::stream::write::{
 use crate::responses::wire::CONTENT;
 use crate::responses::{WIRE, encode};
 
-/// Separator between the parts of a thought in its text.
+/// The separator between the parts of a thought in the thought's text.
 const APART: &str = "\n\n";
 
-/// An open element of this wire: a message, or an element that is emitted when complete.
+/// An open element from this wire: a message, or an element that is emitted once complete.
 pub(super) struct NativeElement {
     at: usize,
-    /// Number of parts opened.
+    /// The number of parts opened so far.
     parts: usize,
     /// Whether the message's opening event was emitted.
     is_opened: bool,
-    /// Part numbers that are not live, by Item index.
+    /// The part numbers of Items that are not emitted incrementally, by Item index.
     numbers: Vec<(u32, usize)>,
-    /// Completed Items.
     items: Vec<Item>,
 }
 
 impl ResponsesEncoder {
-    /// Handles the opening of an Item of this wire.
+    /// Handles the `Opened` event of an Item from this wire.
     pub(super) fn native_opened(&mut self, index: u32, id: &Name, body: &Body) {
         let kind = match body {
             Body::Text(_) | Body::Summary { .. } => {
@@ -46,7 +46,7 @@ impl ResponsesEncoder {
                     .insert(index, LiveItem::new(at, id.to_string(), EventFamily::Text, number));
                 return;
             }
-            // A thought of unknown kind is usually a summary.
+            // A thought whose kind is not known yet is usually a summary.
             Body::Thought(thought) if thought.kind == ThoughtKind::Text => EventFamily::Thinking,
             Body::Thought(_) => EventFamily::Summary,
             Body::Call(call) if !call.custom => EventFamily::Arguments,
@@ -60,7 +60,7 @@ impl ResponsesEncoder {
         };
         let at = self.reserve_output_index();
         let mut body = body.clone();
-        // The client identifies the call by its wire id, which may differ from the internal id.
+        // Clients identify the call by its wire id, which may differ from the internal id.
         if let Body::Call(ToolCall { id, wire_id: Some(wire_id), .. }) = &mut body {
             *id = CallId(wire_id.clone());
         }
@@ -68,7 +68,7 @@ impl ResponsesEncoder {
         self.live.insert(index, LiveItem::new(at, id.to_string(), kind, 0));
     }
 
-    /// Opens a part, and its element with the first part; returns the output index and the part
+    /// Opens a part. The first part also opens the element. Returns the output index and the part
     /// number.
     fn open_native_part(&mut self, id: &Name) -> (usize, usize) {
         let next = self.outputs;
@@ -82,15 +82,16 @@ impl ResponsesEncoder {
         (own.at, number)
     }
 
-    /// Returns the text of a piece that begins the next part of a thought; `None` if it continues
-    /// this part. The decoder inserts the separator before the first piece of a part.
+    /// Returns the text of a delta that begins the next part of a thought; `None` if the delta
+    /// continues the current part. The decoder puts a separator before the first delta of each
+    /// part.
     pub(super) fn next_part<'t>(&self, live: &LiveItem, piece: &'t str) -> Option<&'t str> {
         let is_thought = matches!(live.kind, EventFamily::Summary | EventFamily::Thinking);
         let rest = piece.strip_prefix(APART).filter(|rest| !rest.is_empty());
         rest.filter(|_| self.is_native && is_thought && live.has_text)
     }
 
-    /// Ends a live text that is part of a message of this wire; returns `false` otherwise.
+    /// Ends a text that belongs to a message from this wire; returns `false` for any other Item.
     pub(super) fn native_part_done(&mut self, live: &LiveItem, item: &Item, text: &str) -> bool {
         if !self.own.contains_key(live.id.as_str()) {
             return false;
@@ -104,8 +105,8 @@ impl ResponsesEncoder {
         true
     }
 
-    /// Emits a completed Item of this wire that was not live; returns `false` if its element is not
-    /// open.
+    /// Emits a completed Item from this wire that was not emitted incrementally. Returns `false` if
+    /// its element is not open.
     pub(super) fn native_closed(&mut self, index: u32, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return false };
         let Some(id) = native.id.clone() else { return false };
@@ -130,7 +131,7 @@ impl ResponsesEncoder {
         true
     }
 
-    /// Records a completed part and closes the message with its last part.
+    /// Records a completed part. The last part also closes the message.
     fn close_native_part(&mut self, id: &str, item: &Item) {
         let Some(own) = self.own.get_mut(id) else { return };
         own.items.push(item.clone());
@@ -151,7 +152,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Closes messages whose remaining parts never arrived.
+    /// Closes messages for which some parts never arrived.
     pub(super) fn flush_native(&mut self) {
         let mut rest: Vec<_> = std::mem::take(&mut self.own).into_iter().collect();
         rest.sort_by_key(|(_, own)| own.at);

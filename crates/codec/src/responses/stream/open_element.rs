@@ -1,4 +1,4 @@
-//! An incomplete element of a streamed response.
+//! Accumulates an element of a streamed response.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use throughline_json::{self as json, Json, Name, Node};
 use crate::draft;
 use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 
-/// An incomplete element: its opening event and the content received since.
+/// An incomplete element: its opening event and the content received so far.
 pub(super) struct ResponsesOpenElement {
     pub(super) kind: Kind,
-    /// Item indexes in the reply, by part number.
+    /// The indexes of the element's Items in the reply, by part number.
     pub(super) indices: BTreeMap<usize, u32>,
     start: Json,
     parts: BTreeMap<usize, OpenMessagePart>,
@@ -19,7 +19,7 @@ pub(super) struct ResponsesOpenElement {
     pub(super) arguments: String,
 }
 
-/// The kind of a message part, as far as its opening event shows it.
+/// The kind of a message part, as far as its opening event reveals it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessagePartKind {
     Text,
@@ -27,7 +27,7 @@ pub(super) enum MessagePartKind {
     Other,
 }
 
-/// A message part: its opening event and its text.
+/// An incomplete message part: its opening event and the text received so far.
 #[derive(Default)]
 struct OpenMessagePart {
     start: Option<Json>,
@@ -47,7 +47,7 @@ impl ResponsesOpenElement {
         }
     }
 
-    /// Records the opening of a part. Only the parts of messages are separate Items.
+    /// Records the opening of a part. Only message parts become separate Items.
     pub(super) fn begin_part(&mut self, number: usize, start: Json) {
         if self.kind == Kind::Message {
             self.parts.entry(number).or_default().start = Some(start);
@@ -58,7 +58,7 @@ impl ResponsesOpenElement {
         self.start.tree().root().name_of("id")
     }
 
-    /// Returns the first part without an Item index, and its kind.
+    /// Returns the number and kind of the first part that has no Item index yet.
     pub(super) fn part_without_index(&self) -> Option<(usize, MessagePartKind)> {
         let mut parts = self.parts.iter();
         let (number, part) = parts.find(|(number, _)| !self.indices.contains_key(number))?;
@@ -78,7 +78,7 @@ impl ResponsesOpenElement {
         }
     }
 
-    /// Adds text to a thought; returns `true` if the text begins another part of the thought.
+    /// Adds text to a thought. Returns `true` if the text begins another part of the thought.
     pub(super) fn add_thought(&mut self, list: &str, number: usize, delta: &str) -> bool {
         let texts = if list == CONTENT { &mut self.thoughts } else { &mut self.summary };
         let text = texts.entry(number).or_default();

@@ -10,7 +10,7 @@ use crate::responses::stream::write::{
 use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 
 impl ResponsesEncoder {
-    /// Emits a complete element in all its events.
+    /// Emits all events of a complete element.
     pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item]) {
         let made = self.id.clone();
         let made = |kind: &str| encode::generated_id(kind, made.as_deref(), at);
@@ -63,7 +63,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Ends a text, including its annotations.
+    /// Emits the end of a text, with its annotations.
     pub(super) fn whole_text_done(&mut self, place: PartPlace<'_>, part: Node<'_>) {
         for (count, annotation) in elements(part, "annotations").enumerate() {
             let added = members! { "annotation_index": count as u64, "annotation": annotation };
@@ -95,7 +95,7 @@ fn elements<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
     node.get(key).into_iter().flat_map(Node::elements)
 }
 
-/// Returns the opening form of an element: in progress, without content or Seals.
+/// Returns the form in which an element is announced: in progress, without content or Seals.
 pub(super) fn opening_form(element: Node<'_>) -> Json {
     let kind = Kind::from_element(element);
     json::object(|o| {

@@ -1,9 +1,9 @@
 //! Encodes streamed responses.
 //!
-//! Texts, thoughts and calls are emitted incrementally: elements of other wires with generated ids,
-//! elements of this wire with their own ids (`native.rs`). Parts that cannot be split, or whose id
-//! is unknown until they are complete, are emitted when complete, in the full sequence of events
-//! (`whole.rs`).
+//! Texts, thoughts and calls are emitted incrementally. Elements from other wires get generated
+//! ids; elements from this wire keep their own ids (`native.rs`). Parts that cannot be split, or
+//! whose id is unknown until they are complete, are emitted once complete, as the full sequence of
+//! events (`whole.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::{CodecError, Encoder};
 pub(in crate::responses) struct ResponsesEncoder {
     sequence: u64,
     pub(super) id: Option<Name>,
-    /// Whether the Items carry their wire JSON.
+    /// Whether the reply came from this wire, so that its Items have wire JSON.
     pub(super) is_native: bool,
     pub(super) outputs: usize,
-    /// Items that are emitted incrementally.
+    /// The Items that are being emitted incrementally, by Item index.
     pub(super) live: BTreeMap<u32, LiveItem>,
-    /// Open elements of this wire, by id.
+    /// The open elements from this wire, by id.
     pub(super) own: BTreeMap<Name, NativeElement>,
-    /// Parts of a message of this wire that has no id, until all have arrived.
+    /// The parts of a message without an id from this wire, until all parts have arrived.
     waiting: Vec<Item>,
-    /// Frames of the current event.
+    /// The frames to return for the current event.
     frames: Vec<Frame>,
 }
 
-/// The place of a part: the index and id of its element, and its number in it.
+/// The position of a part: the output index and id of its element, and its index in the element.
 #[derive(Clone, Copy)]
 pub(super) struct PartPlace<'i> {
     pub(super) at: usize,
@@ -42,19 +42,19 @@ pub(super) struct PartPlace<'i> {
     pub(super) number: usize,
 }
 
-/// An Item that is emitted incrementally.
+/// An Item that is being emitted incrementally.
 pub(super) struct LiveItem {
     pub(super) at: usize,
     pub(super) id: String,
     pub(super) kind: EventFamily,
-    /// Number of the current part in the content or summary.
+    /// The index of the current part in the content or summary.
     pub(super) part: usize,
-    /// Text of the current part.
+    /// The text of the current part so far.
     pub(super) text_so_far: String,
     pub(super) has_text: bool,
 }
 
-/// The event family in which an Item is emitted.
+/// The family of stream events that represents an Item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFamily {
     Text,
@@ -126,7 +126,7 @@ impl ResponsesEncoder {
         let (kind, prefix) = match body {
             Body::Text(_) | Body::Summary { .. } => (EventFamily::Text, "msg"),
             Body::Thought(_) => (EventFamily::Summary, "rs"),
-            // Free text is emitted when complete.
+            // The free-text input of a custom call is emitted once complete.
             Body::Call(call) if !call.custom => (EventFamily::Arguments, "fc"),
             _ => return,
         };
@@ -144,8 +144,8 @@ impl ResponsesEncoder {
     fn write_delta(&mut self, index: u32, delta: &Delta) {
         let text = match delta {
             Delta::Text(text) | Delta::Thought(text) | Delta::Args(text) => text,
-            // This wire sends arguments as text only, so they are emitted when the call is
-            // complete.
+            // This wire sends arguments only as text, so deltas by path are emitted when the call
+            // is complete.
             Delta::ArgsAt { .. } => return,
         };
         let Some(mut live) = self.live.remove(&index) else { return };
@@ -160,7 +160,7 @@ impl ResponsesEncoder {
         self.live.insert(index, live);
     }
 
-    /// Emits a piece of a live Item.
+    /// Emits a delta of an Item that is emitted incrementally.
     pub(super) fn write_piece(&mut self, live: &mut LiveItem, text: &str) {
         let is_first = !std::mem::replace(&mut live.has_text, true);
         if matches!(live.kind, EventFamily::Summary | EventFamily::Thinking) {
@@ -216,7 +216,7 @@ impl ResponsesEncoder {
         self.write_whole_element(at, &[item]);
     }
 
-    /// Emits the message whose parts were waiting.
+    /// Emits the message whose parts were buffered.
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if !waiting.is_empty() {
@@ -247,7 +247,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Ends the current part of a thought.
+    /// Emits the end of the current part of a thought.
     pub(super) fn end_part(&mut self, live: &LiveItem) {
         let (place, text) = (live.place(), &live.text_so_far);
         let done = members! { "text": text };
@@ -293,7 +293,7 @@ impl ResponsesEncoder {
         });
     }
 
-    /// Pushes an event of a part. Only events of summaries number their parts in `summary_index`.
+    /// Adds an event for a part. Only summary events call the part's index `summary_index`.
     pub(super) fn part_event(
         &mut self,
         kind: &str,
@@ -331,7 +331,7 @@ impl LiveItem {
     }
 }
 
-/// Returns the opening form of an element whose content is unknown.
+/// Returns the form in which an element is announced before its content is known.
 pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
     json::object(|o| {
         o.string("id", id);
