@@ -83,7 +83,7 @@ impl<'a> Transcript<'a> {
 pub struct Audit {
     /// The protocol in which the request is written.
     pub wire: Wire,
-    /// The requested model.
+    /// The model that the request names.
     pub model: String,
     /// Statistics on replayed reasoning as defined by document 003: the number of elements, their
     /// formats, and their violations.
@@ -101,7 +101,7 @@ words! {
         /// The provider accepts the request, but reasoning is lost, the model refuses to answer, or
         /// the cache misses.
         Degrade = "degrade",
-        /// The provider returns an error.
+        /// The provider rejects the request with an error.
         Refuse = "refuse",
     }
 }

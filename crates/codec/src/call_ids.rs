@@ -18,7 +18,7 @@ pub(crate) struct CallTracker {
     open: Vec<Option<CallId>>,
     /// Indexes of the calls with each id, latest last. Answered calls are removed lazily.
     by_id: HashMap<Name, Vec<usize>>,
-    /// Indexes of the calls of each tool, oldest first. Answered calls are removed lazily.
+    /// Indexes of each tool's calls, oldest first. Answered calls are removed lazily.
     by_name: HashMap<Name, VecDeque<usize>>,
 }
 

@@ -36,7 +36,7 @@ pub enum CatalogError {
         rows: &'static str,
         /// The line number, starting at 1.
         line: usize,
-        /// The parser's message.
+        /// The TOML parser's message.
         message: String,
     },
     /// Two entries of one file have the same name.
@@ -141,7 +141,7 @@ impl Catalog {
         &self.providers
     }
 
-    /// Returns all profiles. User-defined profiles precede the built-in ones.
+    /// Returns all profiles. User-defined profiles precede built-in profiles.
     pub fn profiles(&self) -> &[Arc<Profile>] {
         &self.profiles
     }

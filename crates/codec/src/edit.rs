@@ -30,7 +30,6 @@ impl Rope {
         }
     }
 
-    /// Creates an array of `elements`.
     pub(crate) fn array(elements: &[Json]) -> Self {
         let mut pieces = Vec::with_capacity(elements.len() * 2 + 2);
         pieces.push(Bytes::from_static(b"["));

@@ -26,7 +26,7 @@ impl StreamDecoder {
         Self::with_framing(codec, context, codec.framing())
     }
 
-    /// Creates a decoder with the given framing.
+    /// Creates a decoder for a stream whose framing may differ from the codec's default.
     pub fn with_framing(codec: &dyn Codec, context: &DecodeContext, framing: Framing) -> Self {
         let (framer, decoder) = (Framer::new(framing), codec.decoder(context));
         Self { framer, decoder, frames: Vec::new(), has_ended: false }
@@ -92,7 +92,7 @@ impl StreamEncoder {
         Self::with_framing(codec, codec.framing())
     }
 
-    /// Creates an encoder with the given framing.
+    /// Creates an encoder for a stream whose framing may differ from the codec's default.
     pub fn with_framing(codec: &dyn Codec, framing: Framing) -> Self {
         let filter = EmptyTextFilter::new(codec.wire());
         Self { filter, encoder: codec.encoder(), writer: FrameWriter::new(framing) }

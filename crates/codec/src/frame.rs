@@ -252,7 +252,7 @@ pub enum FrameError {
     /// A frame exceeds the limit of the framer.
     #[error("a frame exceeds the limit of {limit} bytes")]
     TooLarge {
-        /// The limit in bytes.
+        /// The configured maximum frame size in bytes.
         limit: usize,
     },
     /// A checksum of the AWS event stream does not match the received bytes.
@@ -271,7 +271,7 @@ pub enum FrameError {
     /// The bytes are not valid in this framing.
     #[error("{what}, at byte {at} of the stream")]
     Malformed {
-        /// A description of the violation.
+        /// A description of the violation, with which the error message starts.
         what: &'static str,
         /// The stream offset in bytes of the invalid byte or of the message that contains it.
         at: u64,

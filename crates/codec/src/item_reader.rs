@@ -117,7 +117,7 @@ impl<'a> ItemReader<'a> {
         sealed.collect()
     }
 
-    /// Creates the Item for a tool call that the client must execute, and records its id.
+    /// Builds the body of a tool call that the client must execute, and records the call's id.
     pub(crate) fn tool_call(
         &mut self,
         place: ItemPosition,

@@ -185,7 +185,7 @@ pub enum Document {
 
 /// Decodes one streamed response.
 pub trait Decoder: Send {
-    /// Decodes the next frame.
+    /// Decodes the next frame and returns the resulting events, possibly none.
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError>;
 
     /// Ends the stream. If the wire's end marker is missing, the Reply has

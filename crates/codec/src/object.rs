@@ -11,7 +11,6 @@ use std::borrow::Cow;
 pub(crate) use throughline_json as json;
 use throughline_json::{Json, Name, Node};
 
-/// Builds a `Json` object.
 macro_rules! object {
     ($($members:tt)*) => { $crate::object::json::object(members! { $($members)* }) };
 }

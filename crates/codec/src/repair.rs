@@ -24,10 +24,10 @@ const PASSES: usize = 32;
 /// The lowest severity of findings that a repair fixes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RepairLevel {
-    /// Fix only what the provider would reject.
+    /// Fix only violations that the provider would reject.
     #[default]
     Refused,
-    /// Also fix what the provider would accept with degraded results.
+    /// Also fix violations that the provider would accept with degraded results.
     Degraded,
 }
 
@@ -36,7 +36,7 @@ pub enum RepairLevel {
 pub struct Repair {
     /// The repaired request; the original bytes if nothing changed.
     pub request: Request,
-    /// The applied fixes, in order.
+    /// The applied fixes, in the order of application.
     pub fixes: Vec<AppliedFix>,
     /// The audit of the repaired request.
     pub audit: Audit,
@@ -45,7 +45,7 @@ pub struct Repair {
 /// A fix that a repair applied, as reported to the user.
 #[derive(Clone, Debug)]
 pub struct AppliedFix {
-    /// The violated rule.
+    /// The rule whose violation was fixed.
     pub rule: &'static Rule,
     /// The path of the fixed element in the request as it was before this fix.
     pub path: String,
@@ -55,7 +55,8 @@ pub struct AppliedFix {
     pub what: String,
 }
 
-/// Fixes what `target` would reject, and with [`RepairLevel::Degraded`] also what it would degrade.
+/// Fixes violations that `target` would reject. With [`RepairLevel::Degraded`], also fixes
+/// violations that degrade the result.
 pub fn repair(
     transcript: &Transcript<'_>,
     target: &Target,

@@ -15,7 +15,6 @@ pub(crate) fn target(provider: &str, model: &str) -> Target {
     Catalog::builtin().target_for(provider, model, "work").unwrap()
 }
 
-/// Builds a request to `target`.
 pub(crate) fn request(codec: &dyn Codec, target: &Target, body: &str) -> Request {
     let path = Name::from(codec.path(target, false));
     Request { path, headers: Vec::new(), body: Bytes::from(body.to_owned()) }

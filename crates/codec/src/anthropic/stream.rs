@@ -18,7 +18,7 @@ pub(super) struct AnthropicDecoder {
     stop: Option<(Name, Option<Name>)>,
 }
 
-/// A block that is not yet complete.
+/// A block whose `content_block_stop` event has not arrived yet.
 struct AnthropicOpenBlock {
     index: u32,
     start: Json,

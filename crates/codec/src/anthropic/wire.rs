@@ -180,7 +180,6 @@ pub(super) fn usage(node: Node<'_>, known: Usage) -> Usage {
     }
 }
 
-/// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     object! {
         "input_tokens": usage.uncached_input(), "cache_creation_input_tokens": usage.written,

@@ -12,7 +12,7 @@ use crate::draft::is_same_endpoint;
 
 /// The current request compared with the earlier exchanges.
 pub struct Comparison<'p> {
-    /// The decoded request; Items are indexed as in this Call.
+    /// The current request, decoded from the audited bytes.
     pub call: Call,
     /// The differences, in request order.
     pub changes: Vec<Change<'p>>,
@@ -47,7 +47,7 @@ impl Comparison<'_> {
 /// A difference between one issued value and the request, or a value that was never issued.
 #[derive(Clone, Debug)]
 pub struct Change<'p> {
-    /// The kind of difference.
+    /// How the request differs from the issued value.
     pub kind: ChangeKind,
     /// The byte range of the part that has the Seal now, or has lost it. `None` if the part is
     /// missing from the request.
@@ -74,7 +74,7 @@ pub struct IssuedItem<'p> {
     pub index: usize,
     /// The Reply that contains the Item.
     pub reply: &'p Reply,
-    /// The issued Item.
+    /// The Item as the response contained it.
     pub item: &'p Item,
     /// The index of the Seal in the Item; `None` for an unsealed thought.
     pub seal: Option<usize>,
@@ -115,7 +115,7 @@ pub enum ChangeKind {
     SealDropped,
     /// The part and its Seal are missing, although other parts of the Reply are present.
     PartDropped,
-    /// The Seal is on another part than the one it was issued with.
+    /// The Seal was moved to another part.
     SealMoved,
     /// The part is in another message than the rest of its Reply.
     PartMoved,

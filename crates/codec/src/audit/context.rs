@@ -53,7 +53,7 @@ impl<'c> AuditContext<'c> {
             || self.transcript.prior.has_issued(seal, self.target)
     }
 
-    /// Returns the parsed body of the request.
+    /// Returns the root of the parsed request body.
     pub fn body(&self) -> Node<'c> {
         self.tree.root()
     }
@@ -63,7 +63,7 @@ impl<'c> AuditContext<'c> {
         self.target
     }
 
-    /// Returns the profile of the target's model.
+    /// Returns the profile that the catalog assigns to the target's model.
     pub fn profile(&self) -> &'c Profile {
         &self.target.profile
     }

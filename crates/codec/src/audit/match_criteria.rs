@@ -12,7 +12,7 @@ pub(super) fn id_key(item: &Item) -> Option<u64> {
 
 pub(super) fn part_key(item: &Item) -> Option<u64> {
     match &item.body {
-        // Empty texts without a Seal cannot be told apart.
+        // An empty text without a Seal has no content to compare.
         Body::Text(text) if text.trim().is_empty() && item.seals.is_empty() => None,
         Body::Text(text) => Some(hash_key(&(0, text.trim()))),
         Body::Thought(thought) => {

@@ -215,7 +215,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
-    /// Matches unmatched Items that `is_like` considers equal. Such Items must have the same key.
+    /// Matches unmatched Items that `is_like` considers equal. Equal Items must have the same key.
     fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {
@@ -363,8 +363,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         })
     }
 
-    /// Returns whether a Seal moved to a part other than the one it was issued with: a thought with
-    /// another id, or another call.
+    /// Returns whether a Seal moved to another part: a thought with another id, or another call.
     fn is_on_other_part(&self, was: &Item, is: &Item) -> bool {
         let id = |item: &Item| item.native.as_ref().and_then(|native| native.id.clone());
         if matches!(is.body, Body::Thought(_)) {

@@ -74,7 +74,7 @@ pub enum ViolationKind {
 /// A source that documents a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The kind of evidence.
+    /// How strong the evidence is.
     pub kind: SourceKind,
     /// A URL, or a name: a recording, or a package and an identifier in it.
     pub at: &'static str,
@@ -112,7 +112,7 @@ words! {
 pub struct Example {
     /// The provider's name in the catalog.
     pub provider: &'static str,
-    /// The requested model.
+    /// The model that the requests name.
     pub model: &'static str,
     /// The earlier exchanges as JSON: requests and responses in turn.
     pub prior: &'static [&'static str],
@@ -127,7 +127,7 @@ pub struct Example {
 pub struct Finding {
     /// The violated rule.
     pub rule: &'static Rule,
-    /// The severity of this violation.
+    /// The severity of this violation, which may be lower than the rule's.
     pub severity: Severity,
     /// The path of the violating value, in the provider's notation.
     pub path: String,

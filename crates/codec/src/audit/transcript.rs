@@ -19,9 +19,9 @@ pub struct PriorExchanges {
 pub struct Exchange {
     /// The target and prefix of the request.
     pub asked: DecodeContext,
-    /// The request, if known.
+    /// The decoded request; `None` if only the response is known.
     pub call: Option<Call>,
-    /// The response, if known.
+    /// The decoded response; `None` if only the request is known.
     pub reply: Option<Reply>,
 }
 

@@ -319,7 +319,7 @@ fn orphan_result_error_depends_on_the_provider() {
         text("minimax", "MiniMax-M2"),
         refused("invalid params, tool result's tool id(abcdefghi) not found (2013)")
     );
-    // A self-hosted server accepts what its template accepts.
+    // A self-hosted server accepts whatever its chat template accepts.
     assert_eq!(looked("ollama", "qwen3", &[], body).verdict(), Verdict::Accept);
     assert_eq!(found(&looked("ollama-native", "qwen3", &[], body)), []);
 }

@@ -29,7 +29,6 @@ mod settings;
 
 pub(super) use self::reply::encode_reply;
 
-/// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let Some(source) = call.source_on(&WIRE).filter(|source| needs_rewrite(call, source)) else {
         return encode_draft(call, Vec::new());
@@ -58,8 +57,8 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     encode_draft(&moved, warnings)
 }
 
-/// Returns whether the Call was decoded from a request to another endpoint, or from a request in
-/// Ollama's format that goes to an endpoint with another format.
+/// Returns whether the Call cannot reuse its source request. The source was sent to another
+/// endpoint, or it is in Ollama's format and the target is not Ollama.
 fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
     Draft::new(call, WIRE).has_other_endpoint()
         || wire::is_ollama_path(&source.request.path) && !wire::uses_ollama_api(&call.target)
@@ -274,7 +273,7 @@ impl<'c> ChatWriter<'c> {
                     self.add_native(draft, item, native, message);
                     return Fate { item: item.id.clone(), visible: Disposition::Kept, seals };
                 }
-                // These Items are rewritten without their Seals below.
+                // Rewrite these Items below, without their Seals.
                 (Body::Text(_) | Body::Call(_) | Body::Media(_), _) => {}
                 (_, why) => {
                     return draft::elided_fate(item, why.unwrap_or(ElisionReason::NotOnThisWire));

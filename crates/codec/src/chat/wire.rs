@@ -185,7 +185,6 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     }
 }
 
-/// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     object! {
         "prompt_tokens": usage.input, "completion_tokens": usage.output,

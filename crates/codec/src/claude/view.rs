@@ -164,7 +164,6 @@ impl<'c> ClaudeRequest<'c> {
         Self { messages, turns, settings, joins, is_partial: false }
     }
 
-    /// Returns the blocks of a turn.
     pub(crate) fn blocks_of_turn(
         &self,
         turn: &ClaudeTurn,
@@ -175,7 +174,6 @@ impl<'c> ClaudeRequest<'c> {
         own.flat_map(|message| &message.blocks)
     }
 
-    /// Returns the blocks of the assistant messages.
     pub(crate) fn assistant_blocks(&self) -> impl Iterator<Item = &ClaudeBlock<'c>> {
         let own =
             self.messages.iter().filter(|message| message.speaker == ClaudeSpeaker::Assistant);
@@ -198,7 +196,6 @@ impl<'c> ClaudeRequest<'c> {
         blocks.get(found)
     }
 
-    /// Returns the turn that contains a message.
     pub(crate) fn turn_of(&self, message: usize) -> Option<&ClaudeTurn> {
         let behind = self.turns.partition_point(|turn| turn.messages.start <= message);
         self.turns.get(behind.checked_sub(1)?)

@@ -8,7 +8,7 @@ use throughline_json::{self as json, Json, Node, Tree};
 use crate::converse::wire::ConverseBlockKind as Kind;
 use crate::object::copy_members;
 
-/// A block that is not yet complete.
+/// A block whose `contentBlockStop` event has not arrived yet.
 #[derive(Default)]
 pub(super) struct ConverseOpenBlock {
     /// The index of the block's Item.

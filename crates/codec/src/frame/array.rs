@@ -112,7 +112,7 @@ impl ArrayFramer {
 }
 
 impl ArrayPosition {
-    /// Describes what was expected at this position.
+    /// Returns the error text for an unexpected byte at this position.
     fn expectation(self) -> &'static str {
         match self {
             Self::Start => "expected an array or an object",

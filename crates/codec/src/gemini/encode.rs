@@ -22,7 +22,6 @@ mod settings;
 
 pub(super) use self::reply::encode_reply;
 
-/// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     let mut writer = GeminiWriter {

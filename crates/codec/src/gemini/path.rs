@@ -26,7 +26,6 @@ impl<'p> GeminiPath<'p> {
         (!method.contains('/')).then_some(Self { lead, model, method, query })
     }
 
-    /// Returns whether the response is streamed.
     pub(super) fn is_streamed(&self) -> bool {
         self.method == "streamGenerateContent"
     }

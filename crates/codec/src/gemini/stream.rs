@@ -27,7 +27,7 @@ pub(super) struct GeminiDecoder {
     blocked: Option<Name>,
     /// The latest value of each `usageMetadata` member.
     counts: Vec<(Name, Json)>,
-    /// The latest value of each member of the candidate.
+    /// The latest value of each candidate member.
     candidate: Vec<(Name, Json)>,
 }
 

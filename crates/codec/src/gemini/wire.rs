@@ -183,7 +183,6 @@ pub(super) fn to_request_part(part: &Json) -> Json {
     draft::with_member(part, key.into_owned(), taken)
 }
 
-/// Sets the id of a function response.
 pub(super) fn with_response_id(part: &Json, id: &str) -> Json {
     let tree = part.tree();
     let Some((key, answer)) = member(tree.root(), "functionResponse") else { return part.clone() };

@@ -216,7 +216,6 @@ impl<'a> ResponsesReader<'a> {
     }
 }
 
-/// Returns the role of an element.
 pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
     let given = match element.text_of("role").as_deref() {
         Some("assistant") => Some(Role::Assistant),

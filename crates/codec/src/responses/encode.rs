@@ -27,7 +27,6 @@ pub(super) use self::reply::{encode_reply, generated_id, output, shown_id, skele
 
 pub(super) const PATH: &str = "/responses";
 
-/// Encodes a Call as a request.
 pub(super) fn encode(call: &Call) -> EncodedRequest {
     let mut draft = Draft::new(call, WIRE);
     draft.put_model();

@@ -220,7 +220,6 @@ pub(super) fn status_and_reason(stop: &StopReason) -> (&str, Option<&str>) {
     }
 }
 
-/// Reads a `usage` object.
 pub(super) fn usage(node: Node<'_>) -> Usage {
     let count = |pointer: &str| node.at(pointer).and_then(Node::u64).unwrap_or(0);
     Usage {
@@ -232,7 +231,6 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     }
 }
 
-/// Writes a `usage` object.
 pub(super) fn usage_json(usage: &Usage) -> Json {
     let written = Some(usage.written).filter(|written| *written > 0);
     object! {

@@ -40,7 +40,6 @@ pub(crate) fn with_thoughts(items: &[Item]) -> Vec<Item> {
     mixed
 }
 
-/// Returns the calls without a result.
 pub(crate) fn open_calls(items: &[Item]) -> Vec<&Item> {
     let mut open: Vec<&Item> = Vec::new();
     for item in items {

@@ -8,7 +8,6 @@ use throughline_testkit::Shape;
 use crate::sent::RecordedRequest;
 use crate::spoiled::{MutatedRequest, WHOLE_REQUEST};
 
-/// The expected verdict for a mutated request.
 pub(crate) enum ExpectedVerdict {
     /// One of these rules refuses the request.
     Refused(&'static [&'static str]),

@@ -33,7 +33,6 @@ pub(crate) fn operators() -> Vec<&'static str> {
         .collect()
 }
 
-/// A request after one mutation.
 pub(crate) struct MutatedRequest {
     pub(crate) operator: &'static str,
     /// The location of the mutated Seal, or [`WHOLE_REQUEST`].

@@ -145,7 +145,7 @@ impl ChatRequest<'_> {
     fn foreign_finding(&self, number: usize, detail: &ChatDetail<'_>) -> Option<Finding> {
         let is_plain = detail.kind == ChatDetailKind::Text && detail.seal.is_none();
         if is_plain && self.vendor == Some(Vendor::Anthropic) && detail.vendor != self.vendor {
-            // Two bug reports disagree on whether the router forwards such texts.
+            // Two bug reports disagree on whether the router forwards unsigned texts.
             let message =
                 "this reasoning is not Claude's and may reach Claude as an unsigned block";
             let finding = Finding::at(&rules::FOREIGN_DETAILS, detail.node, message)

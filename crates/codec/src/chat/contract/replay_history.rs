@@ -323,7 +323,7 @@ impl<'c> ChatRequest<'c> {
     fn leaked_thought_finding(&self, change: &Change<'_>) -> Option<Finding> {
         let part = change.part.as_ref()?;
         let (_, msg) = self.message_at(part)?;
-        // Claude answers a request with such a text with the stop reason `refusal`.
+        // Claude answers requests that contain leaked thoughts with the stop reason `refusal`.
         let is_claude = self.vendor == Some(Vendor::Anthropic);
         let severity = if is_claude { Severity::Degrade } else { Severity::Note };
         let edit = match msg.content.filter(|content| content.range() == *part) {

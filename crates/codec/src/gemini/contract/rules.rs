@@ -30,7 +30,7 @@ fn is_known(target: &Target) -> bool {
     target.profile.name != "unknown"
 }
 
-/// Applies to models whose Seals are bound to the model.
+/// Applies to models that sign their parts.
 fn is_signing_model(target: &Target) -> bool {
     target.profile.bound.model
 }

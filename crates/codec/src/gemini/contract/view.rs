@@ -50,7 +50,6 @@ impl<'c> GeminiRequest<'c> {
         Self { case, root, contents, current }
     }
 
-    /// Iterates over all parts in request order.
     pub(super) fn parts(&self) -> impl Iterator<Item = &GeminiPart<'c>> {
         self.contents.iter().flat_map(|content| &content.parts)
     }
@@ -73,7 +72,6 @@ impl<'c> GeminiContent<'c> {
         Self { index, node, is_models, parts }
     }
 
-    /// Iterates over the parts of one kind.
     pub(super) fn parts_of_kind(
         &self,
         kind: GeminiPartKind,

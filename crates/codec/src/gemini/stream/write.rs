@@ -113,8 +113,9 @@ impl GeminiEncoder {
         }
     }
 
-    /// Returns the buffered part for a chunk. If clients would join the part with the previous one,
-    /// an empty text is put before it, because clients join only the first part of a chunk.
+    /// Returns the parts of a chunk with the buffered part. Clients join the first part of a chunk
+    /// with the previous part. An empty text is put first to prevent that where the parts are
+    /// separate Items.
     fn release(&mut self) -> Vec<Json> {
         let Some(held) = self.held.take() else { return Vec::new() };
         let joins = held.begins && held.bare.is_some() && held.bare == self.open;
