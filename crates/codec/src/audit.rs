@@ -78,7 +78,7 @@ impl<'a> Transcript<'a> {
     }
 }
 
-/// The predicted reaction of a provider to a request.
+/// The predicted reaction of a provider to a request, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Audit {
     /// The protocol in which the request is written.

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use throughline_core::{Body, CallId, CallIds, Item, ItemPosition, Target};
 use throughline_json::{Name, work};
 
-/// The tool calls of one conversation while it is decoded.
+/// Tracks the tool calls of one conversation while it is decoded.
 #[derive(Default)]
 pub(crate) struct CallTracker {
     taken: UniqueNames,
     /// All calls in order; `None` once a call is answered.
     open: Vec<Option<CallId>>,
-    /// Indexes of the calls with each id, latest last. Answered calls are removed lazily.
+    /// Indexes of the calls that have each id, latest last. Answered calls are removed lazily.
     by_id: HashMap<Name, Vec<usize>>,
     /// Indexes of each tool's calls, oldest first. Answered calls are removed lazily.
     by_name: HashMap<Name, VecDeque<usize>>,
@@ -79,7 +79,7 @@ pub(crate) struct CallIdAllocator {
 }
 
 impl CallIdAllocator {
-    /// Creates ids in the style of the target's dialect.
+    /// Creates an allocator for ids in the form that the target accepts.
     pub(crate) fn for_target(target: &Target) -> Self {
         let style = target.provider.dialect.call_ids;
         Self { style, taken: UniqueNames::default(), latest: HashMap::new() }

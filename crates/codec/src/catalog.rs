@@ -34,7 +34,7 @@ pub enum CatalogError {
     Syntax {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The line number, starting at 1.
+        /// The line number in the file, starting at 1.
         line: usize,
         /// The TOML parser's message.
         message: String,
@@ -123,8 +123,8 @@ impl Catalog {
         named.filter(|row| row.wire == *wire).min_by_key(|row| row.name.len()).map(Arc::clone)
     }
 
-    /// Returns the provider that most likely serves a model on a wire if none is named: the model's
-    /// vendor, or OpenRouter for model names with a slash.
+    /// Returns the provider that most likely serves a model on a wire. This is the model's vendor,
+    /// or OpenRouter for model names with a slash.
     pub fn provider_for_model(&self, wire: &Wire, model: &str) -> Option<Arc<Provider>> {
         let name = match wire.as_str() {
             "openai-chat" => chat_provider(model),
@@ -153,7 +153,7 @@ impl Catalog {
 
     fn family_of(&self, model: &str) -> Arc<Profile> {
         let matches = self.profiles.iter().filter_map(|row| Some((row.longest_match(model)?, row)));
-        // The first of equally long matches wins.
+        // If several matches are equally long, the first one wins.
         let best = matches.rev().max_by_key(|(length, _)| *length);
         best.map_or_else(
             || Arc::new(Profile { name: "unknown".to_owned(), ..Profile::default() }),

@@ -52,7 +52,8 @@ impl ThinkingMode {
         Self::from_node(tree.as_ref().map(Tree::root))
     }
 
-    /// Returns the mode of a request's `thinking` node.
+    /// Returns the mode that a `thinking` node selects; `None` means that the request has no such
+    /// member.
     pub(crate) fn from_node(thinking: Option<Node<'_>>) -> Self {
         match thinking.and_then(|thinking| thinking.text_of("type")).as_deref() {
             Some("enabled") => Self::Manual,
@@ -62,7 +63,8 @@ impl ThinkingMode {
         }
     }
 
-    /// Returns whether the model thinks in this mode.
+    /// Returns whether the model thinks in this mode. Without a setting, the model's default
+    /// applies.
     pub(crate) fn thinks(self, profile: &Profile) -> bool {
         match self {
             Self::Silent => profile.thinks_by_default,
@@ -97,7 +99,7 @@ pub(crate) struct ThinkingSettings {
     pub(crate) thinking: Option<Json>,
     /// The `effort` value; `None` to omit it.
     pub(crate) effort: Option<Json>,
-    /// The minimum `max_tokens` that leaves room for an answer besides the budget.
+    /// The minimum `max_tokens` that leaves room for an answer in addition to the budget.
     pub(crate) room: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Decisions that all wires share when an Item comes from another wire: whether it is sent, and
-//! which Fate or warning is recorded. Each wire's encoder chooses the representation.
+//! Decisions that all wires share for Items from another wire: whether an Item is sent, and which
+//! Fate or warning is recorded. Each wire's encoder chooses the representation.
 
 use throughline_core::{
     Call, ElisionReason, Fate, Item, OutputFormat, ReshapeKind, Thought, Tool, Wire,
@@ -44,7 +44,7 @@ pub(crate) fn arguments(args: &Json) -> Json {
     object! { "input": args }
 }
 
-/// Returns the encoded media, or warns that this wire cannot carry it.
+/// Returns the encoded media; warns if this wire cannot carry it.
 pub(crate) fn media(draft: &mut Draft<'_>, encoded: Option<Json>) -> Option<Json> {
     if encoded.is_none() {
         draft.warn("media", "this wire cannot carry this kind of media; it was omitted");
@@ -52,8 +52,8 @@ pub(crate) fn media(draft: &mut Draft<'_>, encoded: Option<Json>) -> Option<Json
     encoded
 }
 
-/// Returns a wire-specific part of a tool result if it belongs to the wire being written; else
-/// warns.
+/// Returns a wire-specific part of a tool result if the part belongs to the wire being written;
+/// otherwise warns and omits the part.
 pub(crate) fn native_part_or_warn(draft: &mut Draft<'_>, wire: &Wire, part: &Json) -> Option<Json> {
     let is_own = draft.wire() == wire;
     if !is_own {
@@ -107,7 +107,7 @@ pub(crate) fn output_schema<'c>(
     }
 }
 
-/// Encodes a tool declared on another wire; warns instead if another provider runs the tool.
+/// Encodes a tool declared on another wire. If another provider runs the tool, warns and omits it.
 pub(crate) fn tool(
     draft: &mut Draft<'_>,
     tool: &Tool,

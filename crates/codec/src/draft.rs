@@ -87,7 +87,7 @@ impl<'c> Draft<'c> {
         Json::parse(body.slice(range)).ok()
     }
 
-    /// Returns the body of the source and the range of a member's value in it.
+    /// Returns the body of the source, and the range of a member's value in that body.
     pub(crate) fn source_range(&self, key: &str) -> Option<(&'c Bytes, Range<usize>)> {
         let source = self.source?;
         let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;
@@ -224,7 +224,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the model of the target, unless the source already names it.
+    /// Writes the target's model, unless the source already names it.
     pub(crate) fn put_model(&mut self) {
         let model = self.call.target.model();
         if self.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
@@ -232,7 +232,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the stream flag if it differs from the source, or from the default of the wire.
+    /// Writes the stream flag if it differs from the source, or from the wire's default.
     pub(crate) fn put_stream(&mut self, default: bool) {
         let was = self.source_value("stream").and_then(|was| was.tree().root().bool());
         if was.unwrap_or(default) != self.call.stream {

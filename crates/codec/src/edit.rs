@@ -22,7 +22,7 @@ impl From<Json> for Rope {
 }
 
 impl Rope {
-    /// Joins the pieces and parses the value.
+    /// Joins the byte slices and parses the value.
     pub(crate) fn json(&self) -> Option<Json> {
         match self.0.as_slice() {
             [whole] => Json::parse(whole.clone()).ok(),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use throughline_core::{Body, Delta, Event, Item, Reply, Wire};
 
-/// Returns the reply without empty texts that come from another wire.
+/// Returns the reply without the empty texts that come from another wire.
 pub(crate) fn without_empty_texts<'r>(reply: &'r Reply, wire: &Wire) -> Cow<'r, Reply> {
     if reply.origin.wire == *wire || !reply.items.iter().any(|item| is_omitted(item, wire)) {
         return Cow::Borrowed(reply);
@@ -88,7 +88,7 @@ impl EmptyTextFilter {
         events
     }
 
-    /// Returns the event with the Item's index in the filtered stream.
+    /// Returns the event with the index that its Item has in the filtered stream.
     fn renumbered<'e>(&mut self, index: u32, event: &'e Event) -> Cow<'e, Event> {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(index).or_insert(next);

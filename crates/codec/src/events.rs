@@ -1,4 +1,4 @@
-//! Converts between byte streams and streams of Events.
+//! Converts between byte streams and Events.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl StreamDecoder {
         Self { framer, decoder, frames: Vec::new(), has_ended: false }
     }
 
-    /// Decodes the next chunk, which may end anywhere.
+    /// Decodes the next chunk, which may end at any byte.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, CodecError> {
         let framed = self.framer.push(bytes, &mut self.frames);
         let mut events = Vec::new();
@@ -130,7 +130,7 @@ pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     events
 }
 
-/// The response that a decoder assembles from a stream, with the Events of the current frame.
+/// The response that a decoder assembles from a stream, and the Events of the current frame.
 pub(crate) struct StreamedReply {
     pub(crate) context: DecodeContext,
     pub(crate) origin: Arc<Origin>,

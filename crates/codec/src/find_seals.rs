@@ -2,8 +2,8 @@
 
 use throughline_json::{Label, Node};
 
-/// Returns the non-empty strings below `node` whose key satisfies `is_sealed`, each with its JSON
-/// pointer, in document order.
+/// Returns the non-empty strings inside `node` whose keys satisfy `is_sealed`, with their JSON
+/// pointers, in document order.
 pub(crate) fn find(
     node: Node<'_>,
     is_sealed: impl Fn(&str) -> bool,

@@ -43,7 +43,7 @@ pub enum Framing {
     JsonLines,
     /// One JSON array; each element is a message.
     JsonArray,
-    /// The binary event stream of AWS.
+    /// The binary event stream format of AWS.
     EventStream,
 }
 
@@ -249,7 +249,7 @@ impl FrameWriter {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A frame exceeds the limit of the framer.
+    /// A frame exceeds the size limit of the framer.
     #[error("a frame exceeds the limit of {limit} bytes")]
     TooLarge {
         /// The configured maximum frame size in bytes.

@@ -1,4 +1,4 @@
-//! Tests of the macros that write JSON objects.
+//! Tests the macros that write JSON objects.
 
 use throughline_json::{self as json, Json, Name};
 

@@ -1,8 +1,8 @@
 //! Computes a digest of a request prefix, for models that bind their Seals to the prefix.
 //!
-//! White space, escapes and `cache_control` markers do not count. The order of members does,
-//! because providers do not document that they ignore it. An audit must not report a false change
-//! and therefore ignores the order, with [`PrefixHasher::semantic`].
+//! The digest ignores white space, escapes and `cache_control` markers. It depends on the order of
+//! members, because no provider documents that the order is ignored. An audit must not report a
+//! false change, so it uses [`PrefixHasher::semantic`], which ignores the order.
 
 use throughline_core::Digest;
 use throughline_json::{Json, JsonKind, Node};

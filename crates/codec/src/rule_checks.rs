@@ -47,7 +47,7 @@ pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> P
     prior
 }
 
-/// Audits a request with its prior exchanges.
+/// Audits a request body together with its earlier exchanges.
 pub(crate) fn audit_body(
     codec: &dyn Codec,
     to: &Target,
@@ -58,7 +58,7 @@ pub(crate) fn audit_body(
     audit(&Transcript::new(codec, &request).with_prior(before), to).unwrap()
 }
 
-/// Rules about headers. Examples have no headers, so these rules only produce notes there.
+/// Rules that check headers. Examples have no headers, so these rules only produce notes for them.
 const HEADER_RULES: &[&str] = &["anthropic/binding-needs-beta"];
 
 /// Returns the violated rules and their severity, in the order of the findings.

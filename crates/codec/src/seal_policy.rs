@@ -35,11 +35,11 @@ pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
 
 /// The representation of a thought created by the caller.
 pub(crate) enum CallerThought {
-    /// A typed part of the wire.
+    /// A part of a type that the wire defines.
     Typed(Json),
-    /// Text in a message that is not attributed to the model.
+    /// Text in a message that the wire does not attribute to the model.
     Text(String),
-    /// No message part: the thought is in the side channel or omitted.
+    /// No message part: the thought is sent in the side channel or omitted.
     Apart,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn apply_replay_policy(
     thought: &Thought,
     wire: &Wire,
 ) -> (CallerThought, Fate) {
-    // Payloads with this tag are typed parts of the wire.
+    // Payloads with this tag are native parts of the wire.
     let tag = tag_of(wire).unwrap_or_default();
     let fate = |visible| Fate { item: item.id.clone(), visible, seals: Vec::new() };
     let typed = |payload: &Json| CallerThought::Typed(payload.clone());

@@ -28,7 +28,7 @@ use throughline_core::{Event, restore_items, store_items};
 use throughline_json::Tree;
 use throughline_testkit::{figure, fuzz_seconds, workspace_root};
 
-/// One change to a document.
+/// A random change to a document.
 #[derive(Clone, Debug, TypeGenerator)]
 enum Mutation {
     Flip { at: u32, bit: u8 },

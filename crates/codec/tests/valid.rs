@@ -64,7 +64,7 @@ fn all_targets() -> Vec<(&'static dyn Codec, Target)> {
     .collect()
 }
 
-/// Returns the conversation of a sample: its request, or its reply after a short user message.
+/// Returns a sample's conversation: its request, or its reply after a short user message.
 fn conversation(sample: &Sample) -> Option<Call> {
     let mut call = if sample.is_request() {
         sample.call()

@@ -31,7 +31,6 @@ pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionRe
     target.profile.bound.model.then_some(ElisionReason::Unsigned)
 }
 
-/// Returns whether the model rejects a forced tool choice.
 pub(super) fn rejects_tool_choice(
     profile: &Profile,
     asking: ThinkingMode,

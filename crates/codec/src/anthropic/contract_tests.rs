@@ -570,7 +570,7 @@ fn omitted_setting_removes_its_empty_parent() {
 
 // ---- Known failure classes
 
-/// Returns the findings and the verdict after repair.
+/// Returns one line per finding, and the verdict after repair.
 fn case(bench: &AuditFixture) -> (Vec<String>, Verdict) {
     (bench.lines(), bench.repair(RepairLevel::Degraded).audit.verdict())
 }

@@ -1,4 +1,4 @@
-//! Decodes requests and responses.
+//! Decodes requests and whole responses.
 
 use std::sync::Arc;
 

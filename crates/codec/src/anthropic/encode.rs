@@ -1,4 +1,4 @@
-//! Encodes Calls and Replies.
+//! Encodes Calls as requests, and Replies as whole responses.
 
 use throughline_core::{
     Body, Call, Digest, Direction, Disposition, ElisionReason, EncodedRequest, Fate, Item, Media,

@@ -90,7 +90,6 @@ impl AnthropicBlockKind {
         }
     }
 
-    /// Returns whether a block of this type can contain a Seal.
     pub(super) fn can_hold_seal(self) -> bool {
         !matches!(self, Self::Image | Self::Document | Self::ToolUse | Self::ToolResult)
     }

@@ -1,4 +1,4 @@
-//! Describes the differences between replayed and issued content. `match_issued.rs` finds them.
+//! Describes the differences between replayed and issued content, which `match_issued.rs` finds.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -70,7 +70,7 @@ pub struct Change<'p> {
 pub struct IssuedItem<'p> {
     /// The index of the exchange in [`PriorExchanges`](super::PriorExchanges).
     pub exchange: usize,
-    /// The index of the Item in its Reply.
+    /// The index of the Item in the Reply.
     pub index: usize,
     /// The Reply that contains the Item.
     pub reply: &'p Reply,
@@ -104,7 +104,7 @@ pub(crate) fn opens_all(item: &Item, target: &Target) -> bool {
 /// The kind of difference between issued and replayed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The Seal differs from the issued one.
+    /// The Seal differs from the issued Seal.
     SealAltered {
         /// The index of the first differing byte of the Seal.
         first: usize,
@@ -117,7 +117,7 @@ pub enum ChangeKind {
     PartDropped,
     /// The Seal was moved to another part.
     SealMoved,
-    /// The part is in another message than the rest of its Reply.
+    /// The part is not in the same message as the rest of its Reply.
     PartMoved,
     /// The visible text that the Seal covers differs.
     TextEdited {

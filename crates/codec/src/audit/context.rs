@@ -83,7 +83,7 @@ impl<'c> AuditContext<'c> {
         self.transcript.knows_headers
     }
 
-    /// Returns the creation time of the account, if known.
+    /// Returns the time at which the account was created, if known.
     pub fn account_created(&self) -> Option<jiff::Timestamp> {
         self.transcript.account_created
     }
@@ -157,7 +157,7 @@ impl<'c> AuditContext<'c> {
     }
 }
 
-/// Collects the findings of a codec.
+/// Collects the findings that a codec reports.
 pub struct Findings<'c> {
     case: &'c AuditContext<'c>,
     found: Vec<Finding>,

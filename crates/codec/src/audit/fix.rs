@@ -246,7 +246,7 @@ impl<'t, 'o> ListWriter<'t, 'o> {
         Self { tree, out, copied: node.range().start + 1, white: b"", is_first: true }
     }
 
-    /// Returns the white space before a member that starts at `start`.
+    /// Returns the white space before a list member that starts at offset `start`.
     fn lead(&mut self, start: usize) -> &'t [u8] {
         let gap = self.tree.bytes().get(self.copied..start).unwrap_or_default();
         let after_comma = memchr::memchr(b',', gap).map_or(0, |comma| comma + 1);

@@ -52,7 +52,7 @@ pub(super) struct ReplayedItem<'p> {
     pub(super) stranger: Option<Range<usize>>,
 }
 
-/// One Item of an earlier reply.
+/// An Item of an earlier reply, and the request Item that replays it.
 struct IssuedPart<'p> {
     issued: IssuedItem<'p>,
     /// The index of the Item in the request that replays this part.
@@ -85,7 +85,7 @@ struct IssuedMatcher<'a, 'p> {
     /// All Items of the earlier replies, in order.
     given: Vec<IssuedPart<'p>>,
     carried: PriorContent,
-    /// For each Item of the request, the index of the matching issued Item.
+    /// The index of the matching issued Item, for each Item of the request.
     known: Vec<Option<usize>>,
     changes: Vec<Change<'p>>,
     matches: Vec<ReplayedItem<'p>>,

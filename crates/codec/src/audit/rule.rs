@@ -14,7 +14,7 @@ use crate::audit::fix::{Edit, Fix};
 pub struct Rule {
     /// The stable id, for example `anthropic/tool-loop-needs-thinking`.
     pub id: &'static str,
-    /// The wire that the rule belongs to.
+    /// The wire whose requests the rule checks.
     pub wire: Wire,
     /// The highest severity of the rule's findings; individual findings may be less severe.
     pub severity: Severity,
@@ -107,7 +107,8 @@ words! {
     }
 }
 
-/// A request that violates a rule and its repaired version. The tests audit and repair it.
+/// A request that violates a rule, and its repaired version. The tests audit and repair every
+/// example.
 #[derive(Clone, Copy, Debug)]
 pub struct Example {
     /// The provider's name in the catalog.
@@ -125,7 +126,7 @@ pub struct Example {
 /// One violation of a rule by a request.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// The violated rule.
+    /// The rule that the request violates.
     pub rule: &'static Rule,
     /// The severity of this violation, which may be lower than the rule's.
     pub severity: Severity,

@@ -10,7 +10,7 @@ use throughline_spec::{ReplayAudit, ReplayViolation};
 use crate::audit::context::AuditContext;
 use crate::audit::rule::{Finding, Severity, ViolationKind};
 
-/// The reasoning elements of a request.
+/// The reasoning elements counted in a request.
 #[derive(Default)]
 pub(super) struct ReasoningSummary {
     elements: Vec<ReasoningElement>,

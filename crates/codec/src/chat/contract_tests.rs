@@ -1,4 +1,5 @@
-//! Tests that every chat rule flags its example, repairs it, and flags nothing in similar requests.
+//! Tests that every chat rule flags its example, that repair fixes the example, and that similar
+//! requests are not flagged.
 
 use bytes::Bytes;
 use throughline_core::{Request, Target};
@@ -487,7 +488,7 @@ fn issuing_vendor_refuses_a_changed_encrypted_detail() {
     let flipped = HANDLE.replace("Z2Vt", "Z2Vu");
     assert_eq!(routed(GEMINI, Some(HANDLE), &flipped), refused);
     assert_eq!(routed("openai/gpt-5", Some(FERNET), &FERNET.replace("psx2", "psx3")), refused);
-    // Google accepts either alphabet.
+    // Google accepts both base64 alphabets.
     let handle = HANDLE.replace("Z2VtaW5pcyBzaWc=", "a+/b");
     assert_eq!(routed(GEMINI, Some(&handle), &handle.replace("a+/b", "a-_b")), []);
 }
@@ -684,7 +685,7 @@ fn class_b_a_store_empties_or_repeats_a_block() {
     assert_eq!(routed(CLAUDE, Some(SIGNED), &[SIGNED; 3].join(",")).len(), 2);
 }
 
-/// Class C: a Gemini signature of one endpoint is sent to another (ai-sdk-provider#491,
+/// Class C: a Gemini signature from one endpoint is sent to another endpoint (ai-sdk-provider#491,
 /// mastra#23433).
 #[test]
 fn class_c_a_signature_goes_to_another_endpoint() {
@@ -738,8 +739,8 @@ fn class_f_a_truncated_stream_leaves_an_unsigned_block() {
     assert!(!String::from_utf8_lossy(&repaired.request.body).contains("I ne"));
 }
 
-/// Class G: a redactor overwrites the signature (entireio/cli#1866), a sanitiser the text
-/// (pi-anthropic-oauth#25).
+/// Class G: a redactor overwrites the signature (entireio/cli#1866), or a sanitiser overwrites the
+/// text (pi-anthropic-oauth#25).
 #[test]
 fn class_g_a_redactor_or_sanitiser_overwrites_a_block() {
     let refused = [("openrouter/signature-invalid", Severity::Refuse)];

@@ -1,4 +1,4 @@
-//! Encodes Calls and Replies.
+//! Encodes Calls as requests; the submodules also encode Replies as whole responses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -90,12 +90,11 @@ fn encode_draft(call: &Call, warnings: Vec<Warning>) -> EncodedRequest {
     draft.finish(path(&call.target), &[], prefix)
 }
 
-/// Returns the request path; Ollama's native API has its own.
+/// Returns the request path, which differs for Ollama's native API.
 pub(super) fn path(target: &Target) -> &'static str {
     if wire::uses_ollama_api(target) { "/chat" } else { "/chat/completions" }
 }
 
-/// Returns whether the target endpoint produced the Item.
 fn is_own(call: &Call, item: &Item) -> bool {
     let to = &call.target.origin;
     item.origin.as_ref().is_some_and(|origin| draft::is_same_endpoint(origin, to))
@@ -105,7 +104,7 @@ struct ChatWriter<'c> {
     call: &'c Call,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// Names of the called tools; Ollama's native API matches results by tool name.
+    /// The names of the called tools, because Ollama's native API matches results by tool name.
     names: HashMap<CallId, Name>,
     /// Calls that are sent with a different id.
     renamed: HashSet<CallId>,

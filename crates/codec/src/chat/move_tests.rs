@@ -1,4 +1,4 @@
-//! Tests of conversations that move to another model or endpoint, or come from another wire.
+//! Tests conversations that move to another model or endpoint, or come from another wire.
 
 use throughline_core::{
     Body, Call, CallId, Disposition, ElisionReason, Item, ItemPosition, Outcome, Part, Request,

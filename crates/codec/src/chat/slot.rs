@@ -62,7 +62,7 @@ impl<'t> Slots<'t> {
     }
 }
 
-/// Returns the slot at `position` of a list member.
+/// Returns the slot of the element at `position` in a list member.
 pub(super) fn list_slot(member: &str, position: usize) -> Label {
     // Most lists have one entry, so the first slot of each list needs no allocation.
     match (member, position) {
@@ -83,7 +83,7 @@ pub(super) fn joined_slot(fields: &[&'static str]) -> Label {
     Label::Owned(known.join("+"))
 }
 
-/// Returns the member of a slot, or the first member if the slot names several.
+/// Returns the member that a slot names, or the first member if it names several.
 pub(super) fn first_member(slot: &str) -> &str {
     let end = slot.bytes().position(|byte| matches!(byte, b'+' | b'/'));
     end.and_then(|end| slot.get(..end)).unwrap_or(slot)

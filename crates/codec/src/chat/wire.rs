@@ -8,7 +8,7 @@ use crate::Document;
 use crate::chat::slot;
 use crate::object::copy_members;
 
-/// Detects whether a document belongs to this wire.
+/// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if let Some(messages) = document.get("messages").filter(|messages| messages.is_array()) {
         return (!is_request_of_other_wire(document, messages)).then_some(Document::Request);
@@ -49,17 +49,17 @@ fn is_request_of_other_wire(document: Node<'_>, messages: Node<'_>) -> bool {
         })
 }
 
-/// Returns whether a document is a response of Ollama's native API.
+/// Returns whether a document is a response in the format of Ollama's native API.
 pub(super) fn is_ollama_response(document: Node<'_>) -> bool {
     document.get("message").is_some_and(Node::is_object) && document.get("done").is_some()
 }
 
-/// Returns whether requests to this target use the shape of Ollama's native API.
+/// Returns whether requests to this target use the format of Ollama's native API.
 pub(super) fn uses_ollama_api(target: &Target) -> bool {
     target.provider.dialect.channel == ReasoningChannel::Thinking
 }
 
-/// Returns whether a request sent to `path` has the shape of Ollama's native API.
+/// Returns whether a request sent to `path` uses the format of Ollama's native API.
 pub(super) fn is_ollama_path(path: &str) -> bool {
     path.split('?').next().is_some_and(|path| path.ends_with("/api/chat"))
 }
@@ -146,7 +146,7 @@ pub(super) fn decode_stop(
     }
 }
 
-/// Returns the `finish_reason` for a stop.
+/// Maps a stop reason to a `finish_reason`; `None` if the response was cut.
 pub(super) fn finish_reason(stop: &StopReason) -> Option<&str> {
     match stop {
         StopReason::Done | StopReason::Sequence(_) | StopReason::Paused => Some("stop"),

@@ -107,7 +107,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let blocks: Vec<_> = self.view.blocks_of_turn(turn).collect();
         let Some(last) = blocks.last() else { return };
         let has = |kind: ClaudeBlockKind| blocks.iter().any(|block| block.kind == kind);
-        // A message with pending tool calls, or one that Anthropic paused, is not a prefill.
+        // A message with pending tool calls, or a message that Anthropic paused, is not a prefill.
         let is_prefill =
             is_last && !has(ClaudeBlockKind::Call) && !has(ClaudeBlockKind::HostedCall);
         let notes = &self.case.profile().notes;

@@ -1,4 +1,4 @@
-//! Inspects one request with the Claude rules of its wire.
+//! Inspects one request under the Claude rules of its wire.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;

@@ -10,7 +10,7 @@ pub(crate) struct ClaudeRequest<'c> {
     pub(crate) messages: Vec<ClaudeMessage<'c>>,
     pub(crate) turns: Vec<ClaudeTurn>,
     pub(crate) settings: ClaudeSettings<'c>,
-    /// Whether consecutive messages of one speaker count as one message.
+    /// Whether consecutive messages by one speaker count as one message.
     pub(crate) joins: bool,
     /// Whether the provider stores the conversation before these messages.
     pub(crate) is_partial: bool,
@@ -79,7 +79,7 @@ impl<'c> ClaudeBlock<'c> {
         Self { node, kind, message, part, text: None, seal: None, id: None }
     }
 
-    /// Returns the path in the provider's notation.
+    /// Returns the block's path in the provider's notation.
     pub(crate) fn path(&self) -> String {
         match self.part {
             Some(part) => format!("messages.{}.content.{part}", self.message),
@@ -92,12 +92,12 @@ impl<'c> ClaudeBlock<'c> {
         self.seal.is_some_and(|seal| seal.is_string() && !seal.is(""))
     }
 
-    /// Returns the provider's name for this type of reasoning block.
+    /// Returns the `type` value of this reasoning block.
     pub(crate) fn type_name(&self) -> &'static str {
         if self.kind == ClaudeBlockKind::Redacted { "redacted_thinking" } else { "thinking" }
     }
 
-    /// Returns the provider's name for the Seal of this block.
+    /// Returns the name of the member that holds this block's Seal.
     pub(crate) fn seal_name(&self) -> &'static str {
         if self.kind == ClaudeBlockKind::Redacted { "data" } else { "signature" }
     }

@@ -64,7 +64,6 @@ pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionRe
     (!is_same_model && !is_same_family).then_some(ElisionReason::OtherModel)
 }
 
-/// Returns whether the model rejects a forced tool choice.
 pub(super) fn rejects_tool_choice(
     profile: &Profile,
     asking: ThinkingMode,

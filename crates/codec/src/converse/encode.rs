@@ -1,4 +1,4 @@
-//! Encodes Calls and Replies.
+//! Encodes Calls as requests; the submodules also encode Replies as whole responses.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Tests whole and streamed responses.
+//! Tests decoding and encoding of whole and streamed responses.
 
 use std::sync::Arc;
 

@@ -93,7 +93,6 @@ impl ConverseBlockKind {
         }
     }
 
-    /// Returns whether a block of this type can contain a Seal.
     pub(super) fn can_hold_seal(self) -> bool {
         matches!(self, Self::Reasoning | Self::HostedCall | Self::HostedResult | Self::Unknown)
     }
@@ -319,7 +318,6 @@ pub(super) struct ConversePath<'p> {
     /// The path before `/model/`.
     before: &'p str,
     pub(super) model: Option<String>,
-    /// Whether the response is streamed.
     pub(super) stream: bool,
     /// The query string, including the question mark.
     query: &'p str,

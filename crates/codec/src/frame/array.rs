@@ -1,4 +1,4 @@
-//! Reads a JSON array element by element, or one bare object.
+//! Reads a JSON array element by element, or a single bare object.
 
 use std::mem;
 
@@ -12,7 +12,7 @@ pub(super) struct ArrayFramer {
     place: ArrayPosition,
     /// Whether the document is a bare object, which ends with its only element.
     bare: bool,
-    /// The start of an incomplete element.
+    /// The received part of an incomplete element.
     element: Vec<u8>,
     scan: Scan,
     /// The number of bytes read from the stream.

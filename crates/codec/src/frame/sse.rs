@@ -11,9 +11,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 pub(super) struct SseFramer {
     limit: usize,
-    /// The start of an incomplete line.
+    /// The received part of an incomplete line.
     line: Vec<u8>,
-    /// Whether this is the first line, the only one that may start with a byte order mark.
+    /// Whether this is the first line, which may start with a byte order mark.
     first_line: bool,
     /// Whether the last byte was a CR that ended a line. A LF directly after it is part of the same
     /// line end.

@@ -44,7 +44,7 @@ impl ArgumentMembers {
     }
 }
 
-/// One step of a path.
+/// One step of a path to an argument.
 #[derive(Debug, PartialEq, Eq)]
 enum ArgumentPathStep<'p> {
     Member(Cow<'p, str>),

@@ -1,4 +1,4 @@
-//! Encodes Calls.
+//! Encodes Calls as requests.
 
 use std::collections::HashMap;
 

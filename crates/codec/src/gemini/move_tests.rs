@@ -1,4 +1,4 @@
-//! Tests of requests that move to another endpoint, and of conversations from other wires.
+//! Tests requests that move to another endpoint, and conversations from other wires.
 
 use throughline_core::{
     Call, Extra, Item, ItemPosition, Outcome, Part, Role, Tool, ToolChoice, Wire,

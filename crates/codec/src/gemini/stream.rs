@@ -94,7 +94,7 @@ impl GeminiDecoder {
             store_member(&mut self.reply.extras, key, value);
         }
         for candidate in candidates.into_iter().flat_map(Node::elements) {
-            // If the response has several candidates, the first one becomes the Reply.
+            // If the response has several candidates, only the first candidate becomes the Reply.
             match candidate.get("index").and_then(Node::u64) {
                 Some(0) | None => self.candidate(candidate),
                 Some(_) => self.reply.pass_on(candidate),

@@ -75,7 +75,7 @@ pub(super) fn present<'t>(node: Node<'t>, name: &str) -> Option<Node<'t>> {
     get(node, name).filter(|value| !value.is_null())
 }
 
-/// Detects whether a document belongs to this wire.
+/// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     let is_list = |name: &str| get(document, name).is_some_and(Node::is_array);
     let is_object = |name: &str| get(document, name).is_some_and(Node::is_object);

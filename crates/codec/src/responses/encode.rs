@@ -1,4 +1,4 @@
-//! Encodes Calls and Replies.
+//! Encodes Calls as requests; the submodules also encode Replies as whole responses.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -80,11 +80,11 @@ fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
 /// Whether the endpoint can resolve earlier output items by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseStorage {
-    /// The endpoint stores this conversation.
+    /// The endpoint stores this conversation, so that it can resolve ids.
     Stored,
     /// The endpoint can store the conversation, but the request disables storage.
     Declined,
-    /// The endpoint stores nothing.
+    /// The endpoint never stores responses.
     Never,
 }
 
@@ -138,7 +138,7 @@ fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
 struct ResponsesWriter<'c> {
     call: &'c Call,
     storage: ResponseStorage,
-    /// The response that the request continues, if the target has it.
+    /// The id of the response that the request continues, if the target can resolve it.
     resumes: Option<&'c str>,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,

@@ -11,7 +11,7 @@ use crate::object::copy_members;
 /// The slot of message parts. All other elements have an empty slot.
 pub(super) const CONTENT: &str = "content";
 
-/// Detects whether a document belongs to this wire.
+/// Classifies a document of this wire; `None` if the document does not belong to this wire.
 pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     if let Some(kind) = document.text_of("type") {
         let is_error = kind == "error" && document.get("sequence_number").is_some();

@@ -1,4 +1,4 @@
-//! Helpers for recorded exchanges.
+//! Helpers for tests that use recorded exchanges.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ pub(super) fn severity(
         (Some(_), Unissued) => Some(if is_known { Severity::Refuse } else { Severity::Note }),
         // The signature covers the whole block, so every change breaks it.
         (Some(Vendor::Anthropic), _) => Some(Severity::Refuse),
-        // Google checks the bytes but not their alphabet, and accepted signatures in other
+        // Google checks the bytes but not their base64 alphabet, and accepted signatures at other
         // positions.
         (Some(Vendor::Google), _) => match kind {
             SealAltered { .. } => Some(Severity::Refuse),

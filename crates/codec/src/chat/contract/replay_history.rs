@@ -115,7 +115,7 @@ impl<'c> ChatRequest<'c> {
         (!edits.is_empty()).then(|| Fix::new(what, edits))
     }
 
-    /// Returns whether the target issued a reply and accepts all its Seals.
+    /// Returns whether the target issued a reply and accepts all Seals in it.
     fn is_own(&self, reply: &Reply) -> bool {
         let target = self.case.target();
         is_same_endpoint(&reply.origin, &target.origin)
@@ -125,7 +125,7 @@ impl<'c> ChatRequest<'c> {
     /// Reports how replayed parts differ from the issued parts.
     pub(super) fn check_changes(&self, findings: &mut Findings<'_>) {
         let Some(comparison) = self.case.comparison() else { return };
-        // A broken Seal takes precedence over a foreign one.
+        // Report broken Seals before foreign Seals.
         let is_foreign = |change: &&Change<'_>| matches!(change.kind, ChangeKind::Foreign(_));
         let (foreign, others): (Vec<_>, Vec<_>) = comparison.changes.iter().partition(is_foreign);
         for change in others.into_iter().chain(foreign) {

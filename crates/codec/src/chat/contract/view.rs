@@ -158,12 +158,12 @@ impl<'c> ChatMessage<'c> {
         Some(found.1).filter(|value| !value.is_null())
     }
 
-    /// Returns the content if it is one string.
+    /// Returns the content if it is a single string.
     pub(super) fn text(&self) -> Option<Node<'c>> {
         self.content.filter(|content| content.is_string())
     }
 
-    /// Returns whether a call has the signature of Google's compatible endpoint.
+    /// Returns whether a call has a signature in the form of Google's compatible endpoint.
     pub(super) fn is_signed_call(call: Node<'_>) -> bool {
         call.at("/extra_content/google/thought_signature").is_some_and(is_non_empty_string)
     }

@@ -151,7 +151,7 @@ impl ChatWriter<'_> {
     }
 }
 
-/// Returns whether a message may contain a cache marker.
+/// Returns whether a message may contain a cache marker, by text search.
 pub(super) fn may_have_cache_markers(message: &Json) -> bool {
     memchr::memmem::find(message.bytes(), b"\"cache_control\"").is_some()
 }

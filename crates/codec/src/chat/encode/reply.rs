@@ -50,7 +50,7 @@ fn completion(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     }
 }
 
-/// Builds a response of Ollama's native API.
+/// Builds a response in the format of Ollama's native API.
 fn native_response(reply: &Reply, extras: &[(Name, Json)]) -> Json {
     let message = message(reply, extras, "/message");
     json::object(|o| {

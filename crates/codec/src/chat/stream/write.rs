@@ -87,7 +87,7 @@ impl ChatEncoder {
             Body::Thought(thought) => self.thought_mode(thought),
             Body::Call(call) if call.custom => OutputMode::Whole,
             Body::Call(call) => match call.wire_id.as_ref().filter(|id| !id.is_empty()) {
-                // Ollama's native calls have no ids, and their arguments are objects.
+                // Calls in Ollama's native API have no ids, and their arguments are objects.
                 None if self.is_own => OutputMode::Whole,
                 Some(_) | None => OutputMode::Call(self.next_call()),
             },

@@ -1,4 +1,4 @@
-//! Encodes the settings of a Call within the limits of the model.
+//! Encodes the settings of a Call within the model's limits.
 
 use throughline_core::{Call, NativeReasoning, Profile, ToolChoice};
 use throughline_json::{self as json, Json, Node};

@@ -33,7 +33,7 @@ pub(super) struct GeminiPart<'c> {
     pub(super) kind: GeminiPartKind,
     /// The value of the member that determines the part's kind.
     pub(super) value: Node<'c>,
-    /// The signature, which may be empty.
+    /// The signature, which may be an empty string.
     pub(super) signature: Option<Node<'c>>,
 }
 

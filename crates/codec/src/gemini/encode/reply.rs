@@ -89,7 +89,7 @@ pub(in crate::gemini) fn write_chunk(
     o.string("modelVersion", model).maybe_string("responseId", id);
 }
 
-/// Writes a candidate with these parts and its other members.
+/// Writes a candidate with the given parts and the candidate's other members.
 fn put_candidate(
     o: &mut json::Object<'_>,
     parts: &[Json],

@@ -127,7 +127,6 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Reports repeated ids.
     fn check_duplicate_ids(&self, findings: &mut Findings<'_>) {
         let mut seen = HashSet::new();
         for element in &self.elements {

@@ -14,7 +14,7 @@ use crate::responses::wire::ResponsesElementKind;
 /// The maximum number of elements that one reasoning item is assumed to lead to.
 const MAX_LED: usize = 64;
 
-/// A parsed request and the outputs of its earlier exchanges.
+/// A parsed request, and the outputs of its earlier exchanges.
 pub(super) struct ResponsesRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
@@ -131,7 +131,7 @@ impl<'c> ResponsesElement<'c> {
         matches!(self.kind, ResponsesElementKind::Call | ResponsesElementKind::CustomCall)
     }
 
-    /// Returns whether the element is the output of a call.
+    /// Returns whether the element is a client's output for a call.
     pub(super) fn is_output(&self) -> bool {
         matches!(self.kind, ResponsesElementKind::Result | ResponsesElementKind::CustomResult)
     }

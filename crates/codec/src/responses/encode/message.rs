@@ -1,4 +1,4 @@
-//! Encodes messages.
+//! Encodes messages as `input` elements.
 
 use throughline_core::{
     Body, Digest, Direction, Disposition, ElisionReason, Fate, Item, Media, Part, ReshapeKind,

@@ -115,7 +115,6 @@ impl ResponsesEncoder {
         encode::generated_id(kind, self.id.as_deref(), at)
     }
 
-    /// Reserves the next output index.
     pub(super) fn reserve_output_index(&mut self) -> usize {
         let at = self.outputs;
         self.outputs += 1;
