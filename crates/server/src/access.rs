@@ -1,8 +1,8 @@
 //! Controls which callers may use the gateway.
 //!
-//! If keys exist, a caller needs one. Without keys the gateway serves this machine only. A page of
-//! another site in a local browser must not use it, so a foreign `Host` or `Origin` is refused. A
-//! page of this machine that changes data must send a token, which only the gateway's own pages can
+//! If keys exist, a caller needs one. Without keys, the gateway serves only this machine. A local
+//! browser may show pages from other sites, so requests with a foreign `Host` or `Origin` are
+//! refused. A page that changes data must send a token, which only the gateway's own pages can
 //! read.
 
 use axum::http::HeaderMap;
@@ -11,9 +11,9 @@ use axum::http::uri::Authority;
 use throughline_core::{Credential, StoreFuture, Tenant, matches_pattern};
 use throughline_json::Name;
 
-/// The gateway's keys.
+/// Authenticates callers by their gateway keys.
 pub trait Keyring: Send + Sync {
-    /// Authenticates a request by its key; `key` is `None` if it has none.
+    /// Authenticates a request by its key; `key` is `None` if the request has no key.
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission>;
 
     /// Returns the current admission of the key with that id, or [`Admission::Refused`] if the key
@@ -27,9 +27,9 @@ pub trait Keyring: Send + Sync {
 /// The result of authenticating a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// No keys exist.
+    /// No keys exist, so callers are not authenticated.
     Open,
-    /// The request has this key.
+    /// The request was authenticated with this key.
     Key {
         /// The tenant whose conversations the key may use.
         tenant: Tenant,
@@ -45,17 +45,17 @@ pub enum Admission {
 }
 
 impl Admission {
-    /// Whether the caller may use only certain models.
+    /// Whether the key restricts the caller to certain models.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self, Admission::Key { models, .. } if !models.is_empty())
     }
 
-    /// Whether a gateway key admits the caller.
+    /// Whether the caller authenticated with a gateway key.
     pub(crate) fn is_key(&self) -> bool {
         matches!(self, Admission::Key { .. })
     }
 
-    /// The id of the key that admits the caller, if any.
+    /// Id of the caller's gateway key; `None` if the caller has no key.
     pub(crate) fn key_id(&self) -> Option<&Name> {
         match self {
             Admission::Key { id, .. } => Some(id),
@@ -63,7 +63,6 @@ impl Admission {
         }
     }
 
-    /// Whether the caller may use that model.
     pub(crate) fn allows(&self, model: &str) -> bool {
         match self {
             Admission::Key { models, .. } => {
@@ -73,7 +72,7 @@ impl Admission {
         }
     }
 
-    /// Whether the caller has a budget.
+    /// Whether the caller's key has a cost or token limit.
     pub(crate) fn has_budget(&self) -> bool {
         matches!(self, Admission::Key { allowance, .. } if allowance.is_budget())
     }
@@ -110,10 +109,10 @@ pub(crate) struct Caller {
     pub(crate) address: Option<Name>,
 }
 
-/// Prefix of the gateway's keys.
+/// Prefix that distinguishes gateway keys from provider keys.
 pub(crate) const KEY: &str = "tl_";
 
-/// Whether a request comes from this machine and not from a page of another site.
+/// Whether a request comes from this machine, and not from another site's page in a local browser.
 pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = host(headers, authority);
@@ -124,12 +123,12 @@ pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bo
     is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
 }
 
-/// Whether a page in a browser requests a change.
+/// Whether a browser page sends a request that may change data.
 pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether the browser reports that a page of another site makes the request.
+/// Whether the browser marks the request as sent by another site's page (`Sec-Fetch-Site`).
 pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
     matches!(site, Some("cross-site" | "same-site"))
@@ -149,7 +148,7 @@ pub(crate) fn is_known_host(
     is_address || !name.contains('.') || hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The scheme and host of a request.
+/// Returns the scheme and host that the client used; `https` only if a proxy reports it.
 pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Option<Name> {
     let host = host(headers, authority);
     let proto = headers.get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
@@ -157,7 +156,7 @@ pub(crate) fn address(headers: &HeaderMap, authority: Option<&Authority>) -> Opt
     (!host.is_empty()).then(|| Name::from(format!("{scheme}://{host}")))
 }
 
-/// The host of a request. HTTP/2 sends it with the path and not as a header.
+/// Returns the request's host. HTTP/2 sends the host in the URI instead of a `Host` header.
 fn host<'h>(headers: &'h HeaderMap, authority: Option<&'h Authority>) -> &'h str {
     let header = headers.get(HOST).map(|value| value.to_str().unwrap_or_default());
     header.or(authority.map(Authority::as_str)).unwrap_or_default()

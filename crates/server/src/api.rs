@@ -43,7 +43,7 @@ use crate::gateway::Gateway;
 use crate::response::GatewayResponse;
 use crate::url::Query;
 
-/// Interval of the pings on an idle stream.
+/// Default interval between pings on an idle stream.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The agent API and the state that its handlers share.
@@ -52,18 +52,18 @@ pub struct AgentApi {
     pub(crate) drives: Arc<RunPool>,
     pub(crate) caps: RunCaps,
     pub(crate) ping: Duration,
-    /// The store as the console reads it.
+    /// Read access to the store for the console; `None` disables the views that need it.
     pub(crate) archive: Option<Arc<dyn Archive>>,
-    /// Exports run traces for the console.
+    /// Exports run traces for the console; `None` disables the trace view.
     pub(crate) traces: Option<Arc<dyn RunTraces>>,
     pub(crate) summaries: SummaryCache,
     pub(crate) proofs: Verifications,
-    /// Redaction of everything that callers see.
+    /// Redaction policy for responses; `None` returns them unredacted.
     pub(crate) policy: Option<Arc<RedactionPolicy>>,
 }
 
 impl AgentApi {
-    /// Creates the API for the agents of this runner.
+    /// Creates the API with default caps. Its agents run on `runner`.
     pub fn new(runner: Runner) -> Self {
         let caps = RunCaps::default();
         Self {
@@ -79,7 +79,7 @@ impl AgentApi {
         }
     }
 
-    /// Sets the operator's caps on runs.
+    /// Sets the operator's caps, which agents and requests cannot exceed.
     #[must_use]
     pub fn with_caps(mut self, caps: RunCaps) -> Self {
         self.drives = Arc::new(RunPool::new(self.runner.clone(), caps));
@@ -127,7 +127,7 @@ impl AgentApi {
     }
 }
 
-/// One request to the agent API.
+/// A request to the agent API, with its path ids, query and body parsed.
 pub(crate) struct ApiRequest<'a> {
     pub(crate) api: &'a AgentApi,
     pub(crate) gateway: &'a Gateway,
@@ -139,66 +139,66 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) body: Tree,
 }
 
-/// The result of a handler.
 pub(crate) type ApiResult<T = GatewayResponse> = Result<T, ApiError>;
 
 impl ApiRequest<'_> {
-    /// The configured redaction policy, or the default one, which removes common secrets.
+    /// The configured redaction policy, or the default policy, which removes common secrets.
     pub(crate) fn policy(&self) -> RedactionPolicy {
         self.api.policy.as_deref().cloned().unwrap_or_default()
     }
 
-    /// The id at this position of the path.
+    /// The id at this position in the path; empty if the path has fewer ids.
     pub(crate) fn id(&self, place: usize) -> Name {
         self.ids.get(place).cloned().unwrap_or_default()
     }
 
-    /// The current head of a log of the caller's tenant.
+    /// Loads the current head of one of the tenant's logs; `None` if the log does not exist.
     pub(crate) async fn log(&self, log: &LogId) -> ApiResult<Option<LogHead>> {
         Ok(self.api.store().log(&self.caller.tenant, log).await?)
     }
 
-    /// The head of the run that the path names.
+    /// Loads the head of the run named by the first id in the path.
     pub(crate) async fn run_head(&self) -> ApiResult<LogHead> {
         self.head_of_run(&LogId(self.id(0))).await
     }
 
-    /// The head of a run; 404 for other logs.
+    /// Loads a run's head. Returns 404 if no run has this id.
     pub(crate) async fn head_of_run(&self, run: &LogId) -> ApiResult<LogHead> {
         let head = self.log(run).await?.filter(is_run);
         head.ok_or_else(|| ApiError::not_found("run", &run.0))
     }
 
-    /// The head of a Thread; 404 for other logs.
+    /// Loads a Thread's head. Returns 404 if no Thread has this id.
     pub(crate) async fn thread_head(&self, id: &Name) -> ApiResult<LogHead> {
         let head = self.log(&LogId(id.clone())).await?;
         let head = head.filter(|head| head.kind == LogKind::Thread);
         head.ok_or_else(|| ApiError::not_found("thread", id))
     }
 
-    /// The configuration and the progress of a run.
+    /// Loads a run's configuration and progress from the caller's tenant.
     pub(crate) async fn progress(&self, run: &LogId) -> ApiResult<(RunSpec, Progress)> {
         Ok(self.api.runner.progress(&self.caller.tenant, run).await?)
     }
 
-    /// The state of a run.
     pub(crate) async fn state(&self, run: &LogId) -> ApiResult<State> {
         Ok(self.api.runner.state(&self.caller.tenant, run).await?)
     }
 
-    /// The value of a numeric query parameter.
+    /// Parses a numeric query parameter; `None` if it is absent or not a number.
     pub(crate) fn query_number(&self, name: &str) -> Option<u64> {
         self.query.get(name)?.parse().ok()
     }
 
-    /// The tools that the run needs and this process lacks. Such a run cannot continue here.
+    /// Lists the run's tools that are not registered in this process. A run with missing tools
+    /// cannot continue here.
     pub(crate) fn missing_tools<'c>(&self, casting: &'c RunSpec) -> Vec<&'c str> {
         let known = &self.api.runner.tools;
         let own = casting.tools.iter().filter(|tool| !tool.client);
         own.map(|tool| &*tool.name).filter(|name| !known.contains_key(*name)).collect()
     }
 
-    /// Resumes a run here, unless it needs tools that this process lacks.
+    /// Resumes a run in this process. Returns `false` if the run needs tools that this process
+    /// lacks.
     pub(crate) async fn drive(&self, run: &LogId) -> ApiResult<bool> {
         let (casting, _) = self.progress(run).await?;
         let can_continue = self.missing_tools(&casting).is_empty();
@@ -214,7 +214,7 @@ pub(crate) fn is_run(head: &LogHead) -> bool {
     head.status.is_some() && head.of.is_some()
 }
 
-/// Creates the traces of runs.
+/// Exports run traces for the console.
 pub trait RunTraces: Send + Sync {
     /// Returns the trace of a run so far as one document, redacted by the policy.
     fn trace<'a>(

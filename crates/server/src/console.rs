@@ -1,7 +1,8 @@
 //! The console: the page at `/`, and its API under `/v1/throughline/`.
 //!
-//! The API serves people. It returns only data of the caller's tenant, redacts secrets, and shows
-//! Seals by their size. The routes are listed in `routes.rs`, and the page is in [`assets`].
+//! The API serves people, so it returns only data of the caller's tenant, redacts secrets, and
+//! shows the size of a Seal instead of its bytes. The routes are listed in `routes.rs`, and the
+//! page is in [`assets`].
 //!
 //! | file | contents |
 //! |---|---|
@@ -31,10 +32,10 @@ use throughline_spec::Archive;
 
 use crate::api::{ApiError, ApiRequest, ApiResult};
 
-/// The largest page of a list.
+/// Maximum number of entries on one page of a list.
 const MAX_PAGE: usize = 200;
 
-/// The archive that the console reads.
+/// Returns the archive that the console reads, or 501 if the server has no archive.
 fn archive<'a>(request: &'a ApiRequest<'_>) -> ApiResult<&'a dyn Archive> {
     request.api.archive.as_deref().ok_or_else(no_archive)
 }
@@ -43,7 +44,7 @@ fn no_archive() -> ApiError {
     ApiError::new(501, "the console is not available: this server has no archive")
 }
 
-/// Reads the tenant's logs of one kind, newest first, from the `after` of the query.
+/// Lists the tenant's logs of one kind, newest first, starting after the query's `after`.
 struct LogList<'r> {
     request: &'r ApiRequest<'r>,
     kind: LogKind,
@@ -70,13 +71,13 @@ impl<'r> LogList<'r> {
     }
 }
 
-/// The number of rows that the query requests.
+/// Returns the query's `limit`, or `default`, capped at [`MAX_PAGE`].
 fn row_limit(request: &ApiRequest<'_>, default: usize) -> usize {
     let limit = request.query.get("limit").and_then(|limit| limit.parse().ok());
     limit.unwrap_or(default).min(MAX_PAGE)
 }
 
-/// Whether a text contains the `search` of the query, in any case.
+/// Whether any of the texts contains the query's `search`, ignoring case.
 fn matches_search<'t>(request: &ApiRequest<'_>, texts: impl IntoIterator<Item = &'t str>) -> bool {
     let Some(search) = request.query.get("search") else { return true };
     let search = search.to_lowercase();
@@ -89,7 +90,7 @@ async fn erasure_epoch(request: &ApiRequest<'_>) -> ApiResult<ErasureEpoch> {
     Ok(request.api.store().find(&request.caller.tenant, &[]).await?.era)
 }
 
-/// A number with six decimal places.
+/// Formats a number with six decimal places.
 fn decimal(number: f64) -> Json {
     Json::parse(format!("{number:.6}")).unwrap_or_else(|_| Json::null())
 }

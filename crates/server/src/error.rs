@@ -1,4 +1,4 @@
-//! Why the gateway does not answer a request, and the error body of each dialect.
+//! Errors that the gateway returns, and their JSON bodies in each dialect.
 
 use std::time::Duration;
 
@@ -9,13 +9,12 @@ use throughline_json::Json;
 use crate::object::object;
 use crate::response::GatewayResponse;
 
-/// The retry delay for a caller that needs the store.
+/// Retry delay sent to clients while the store is unavailable.
 pub(crate) const RETRY_STORE: Duration = Duration::from_secs(5);
 
-/// The result of a gateway operation.
 pub(crate) type GatewayResult<T = GatewayResponse> = Result<T, GatewayError>;
 
-/// The reason why a request fails, as the client receives it.
+/// An error response to the client, independent of the client's dialect.
 #[derive(Debug)]
 pub(crate) struct GatewayError {
     pub(crate) status: u16,
@@ -24,7 +23,7 @@ pub(crate) struct GatewayError {
     pub(crate) code: Option<(&'static str, &'static str)>,
     /// The delay after which a retry may succeed.
     pub(crate) retry_after: Option<Duration>,
-    /// Whether a failed read from the store is the cause.
+    /// Whether a failed store read caused the error.
     pub(crate) is_of_store: bool,
 }
 
@@ -41,13 +40,13 @@ impl GatewayError {
         self
     }
 
-    /// Encodes the error in the caller's dialect.
+    /// Encodes the error as a complete response in the caller's dialect.
     pub(crate) fn to_response(&self, wire: &Wire) -> GatewayResponse {
         let response = GatewayResponse::json(self.status, &self.to_json(wire));
         response.with_retry_after(self.retry_after)
     }
 
-    /// The body of the error in a dialect.
+    /// Encodes the error body in the wire's format.
     pub(crate) fn to_json(&self, wire: &Wire) -> Json {
         let Self { status, message, code, .. } = self;
         match wire.as_str() {
@@ -61,7 +60,7 @@ impl GatewayError {
                 object! { "error": error }
             }
             _ => {
-                // OpenAI's errors with a code always have this type.
+                // OpenAI uses the error type of status 400 for every error with a code.
                 let status = if code.is_some() { 400 } else { *status };
                 let (kind, (param, code)) = (error_type(status), code.unzip());
                 let error =

@@ -1,9 +1,9 @@
-//! The gateway: requests in one of four dialects in, requests to any provider out.
+//! The gateway accepts requests in four dialects and sends them to any provider.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `admission.rs` | authentication of callers |
-//! | `headers.rs` | the headers and the path that go on to a provider |
+//! | `headers.rs` | the headers and the path that are forwarded to a provider |
 //! | `dialect.rs` | classification of a request by method, path and headers |
 //! | `exchange.rs` | one model call, from the request to the response |
 //! | `prepare.rs`, `prefix.rs`, `references.rs` | decoding, restoring, auditing and encoding a request |
@@ -11,7 +11,7 @@
 //! | `compression.rs`, `model_name.rs` | compressed responses; the model name as the client wrote it |
 //! | `previous.rs`, `call_record.rs` | stored responses; records of calls |
 //! | `count.rs`, `models.rs`, `forward.rs` | token counts; model lists; every other path |
-//! | `objects.rs` | ownership of provider-held objects |
+//! | `objects.rs` | ownership of objects that providers store |
 
 mod admission;
 mod answer;
@@ -76,7 +76,7 @@ pub struct Gateway {
     pub replay: Arc<Replay>,
     /// Sends requests to providers.
     pub upstream: Arc<dyn Upstream>,
-    /// Resolves model names.
+    /// Resolves model names to endpoints.
     pub directory: Arc<dyn ModelRouter>,
     /// The catalog of models and providers.
     pub catalog: Arc<Catalog>,
@@ -102,8 +102,8 @@ pub struct Gateway {
     pub redaction: Option<Arc<RedactionPolicy>>,
 }
 
-/// Receives a body within the limits and parses it once for all readers. The tree is `None` if the
-/// body is not JSON.
+/// Receives a request body within the limits and parses it once, so all handlers share the tree.
+/// The tree is `None` if the body is not JSON.
 pub(crate) async fn receive(
     gateway: &Gateway,
     caller: &Caller,

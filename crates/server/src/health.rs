@@ -10,7 +10,7 @@ use crate::openapi;
 use crate::response::GatewayResponse;
 use crate::telemetry::{UsageAmount, UsageKey};
 
-/// The page uses inline styles and loads nothing else.
+/// Content security policy of the API documentation, which uses inline styles and loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 

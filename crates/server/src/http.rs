@@ -1,6 +1,6 @@
 //! The HTTP router: fixed paths, and one fallback that classifies every other path.
 //!
-//! The fallback handles the paths that a router cannot tell apart: Gemini's `{model}:verb`, ids
+//! The fallback handles the paths that a router cannot distinguish: Gemini's `{model}:verb`, ids
 //! that contain slashes, and the paths that two dialects share.
 
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Joins a gateway with the agent API. The gateway shows its call records under the redaction
-    /// policy of the agent API, unless it has a policy.
+    /// Joins a gateway with the agent API. The gateway redacts its call records with the agent
+    /// API's policy, unless the gateway has its own.
     pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
         if let Some(agents) = &agents {
             gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());
@@ -158,7 +158,7 @@ async fn respond(server: &Server, parts: &Parts, path: Name, body: Body) -> Gate
     response
 }
 
-/// Rejects a request to the agent API in the shape of its errors.
+/// Rejects a request to the agent API with an error in Letta's format.
 fn reject_agent_request(gateway: &Gateway, wire: &Wire, problem: GatewayError) -> GatewayResponse {
     gateway.operations.record_rejection(wire, &problem);
     ApiError::from(problem).to_response()
@@ -172,7 +172,6 @@ fn refuse_method(gateway: &Gateway, parts: &Parts, path: Name) -> GatewayRespons
     method_not_allowed(&wire, parts.method.as_str(), &METHODS)
 }
 
-/// Serves a request to the agent API.
 async fn handle_agent_request(
     gateway: &Gateway,
     agents: &AgentApi,
@@ -202,13 +201,13 @@ async fn handle_agent_request(
     answered.await.unwrap_or_else(|error: ApiError| error.to_response())
 }
 
-/// Records and answers a request that was not admitted.
+/// Counts and logs a request that was not admitted, and returns its error.
 fn reject(gateway: &Gateway, wire: &Wire, problem: &GatewayError) -> GatewayResponse {
     gateway.operations.record_rejection(wire, problem);
     problem.to_response(wire)
 }
 
-/// Handles a request that matched a route.
+/// Runs the handler of an agent API route and redacts the response.
 async fn dispatch(
     gateway: &Gateway,
     api: &AgentApi,

@@ -2,9 +2,9 @@
 //! work.
 //!
 //! An agent's messages form one Thread with the agent's id. Each conversation is a further Thread
-//! with the conversation's id. A definition log next to each Thread stores its members ([`kept`]).
-//! A task of this process drives a run; readers follow the run through the store, so any process
-//! can serve them.
+//! with the conversation's id. A definition log next to each Thread stores the members of the agent
+//! or conversation ([`kept`]). A task of this process drives a run; readers follow the run through
+//! the store, so any process can serve them.
 //!
 //! | file | contents |
 //! |---|---|
@@ -45,7 +45,7 @@ use throughline_core::{LogHead, LogId};
 use crate::api::{ApiRequest, ApiResult};
 
 impl ApiRequest<'_> {
-    /// The newest run of a Thread.
+    /// Finds the newest run of a Thread; `None` if the Thread has no run.
     async fn newest_run(&self, thread: &LogId) -> ApiResult<Option<LogHead>> {
         let found = runs::run_heads(self, thread, None, 1).await?;
         Ok(found.into_iter().next())

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `http` | the router |
 //! | `routes` | the route table: paths, summaries, parameters, response types and handlers |
-//! | `gateway` | requests of the four dialects, to any provider |
+//! | `gateway` | requests in four dialects, sent to any provider |
 //! | `telemetry` | metrics, logs, usage, limits |
 //! | `api` | state and types that `letta` and `console` share |
 //! | `letta` | durable agents under Letta's paths |

@@ -24,17 +24,17 @@ use crate::listen::socket::ClientSocket;
 use crate::listen::watchdog::Watchdog;
 use crate::telemetry::{Limits, Telemetry};
 
-/// How often usage is saved and the usage of other processes is read.
+/// Interval for saving usage and for reading the usage that other processes saved.
 const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
-/// The delay before the next accept if the system has no resources for another connection.
+/// Delay before the next accept after the system ran out of a resource, such as file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Keep-alive interval and timeout of HTTP/2 connections.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
-/// Maximum number of concurrent streams of one connection.
+/// Maximum number of concurrent HTTP/2 streams per connection.
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// Serves requests until `stop` completes. Then open responses may end, until the shutdown limit or
-/// until `hurry` completes, and the usage is saved.
+/// Serves requests until `stop` completes. Then waits for open responses, until the shutdown limit
+/// or until `hurry` completes, and saves the usage.
 pub async fn serve(
     server: Server,
     listener: TcpListener,
@@ -72,8 +72,8 @@ pub async fn serve(
         };
         match accepted {
             Ok(stream) => {
-                // A stream is many small writes, and each would wait for the acknowledgement of
-                // the previous one.
+                // Without this, each small write of a stream would wait for the acknowledgement of
+                // the previous write.
                 drop(stream.set_nodelay(true));
                 let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
                 let service = TowerToHyperService::new(router.clone());
@@ -98,8 +98,8 @@ pub async fn serve(
     }
     connections.shutdown().await;
     if let Some(agents) = agents {
-        // No client waits for a response any more. A running run continues in another process, or
-        // later.
+        // No client waits for a response any more. An unfinished run continues in another process,
+        // or after a restart.
         agents.drives.stop(limits.capture).await;
     }
     settling.shutdown().await;
@@ -119,7 +119,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Whether only one connection failed. Its client has already noticed.
+/// Whether an accept error affects only one connection, so accepting can continue at once.
 fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),

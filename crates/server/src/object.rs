@@ -1,9 +1,8 @@
-//! JSON objects from literal members.
+//! Builds JSON objects from literal members.
 
 use serde::Serialize;
 use throughline_json::{Json, Node, Object};
 
-/// Serializes a value.
 pub(crate) fn to_json(value: &impl Serialize) -> Json {
     // Only a map whose keys are not strings cannot be serialized, and no caller has one.
     let text = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
@@ -26,7 +25,7 @@ macro_rules! object {
 }
 pub(crate) use object;
 
-/// Builds an object with the members of both objects.
+/// Builds an object with the members of `first`, then the members of `second`.
 pub(crate) fn join_objects(first: &Json, second: &Json) -> Json {
     throughline_json::object(|o| {
         put_members(o, first.tree().root().members());
@@ -34,7 +33,7 @@ pub(crate) fn join_objects(first: &Json, second: &Json) -> Json {
     })
 }
 
-/// Copies the members of another object.
+/// Appends the members of a parsed object to `object`.
 pub(crate) fn put_members<'t>(
     object: &mut Object<'_>,
     members: impl Iterator<Item = (Node<'t>, Node<'t>)>,

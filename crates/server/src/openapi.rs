@@ -1,7 +1,8 @@
 //! The `OpenAPI` document, and the route table as an HTML page.
 //!
-//! The paths are those of the route tables. The schemas of the responses are derived from the types
-//! that the handlers serialize; the five documents of the specification have their own schemas.
+//! The paths come from the route tables. Response schemas are derived from the types that the
+//! handlers serialize. The documents of the specification, such as `RunEvent`, provide their own
+//! schemas.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -104,7 +105,7 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     }))
 }
 
-/// An operation whose request and response have a provider's format.
+/// Describes an operation whose request and response have a provider's format.
 fn dialect_operation(route: &DialectRoute) -> Value {
     let parameters = path_parameters(&route.path);
     let has_body = matches!(route.method, "POST" | "PUT" | "PATCH");
@@ -122,7 +123,7 @@ fn dialect_operation(route: &DialectRoute) -> Value {
     }))
 }
 
-/// Leaves out the members that are null.
+/// Removes members that are null.
 fn without_null(mut operation: Value) -> Value {
     if let Value::Object(members) = &mut operation {
         members.retain(|_, value| !value.is_null());
@@ -137,7 +138,7 @@ fn content(json: Option<Value>, events: Option<Value>) -> Value {
     all.map(|(kind, schema)| (kind.to_owned(), json!({ "schema": schema }))).collect()
 }
 
-/// The parameters in braces of a path.
+/// Describes the path parameters, which are the names in braces.
 fn path_parameters(path: &str) -> Vec<Value> {
     let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let string = json!({ "type": "string" });
@@ -146,13 +147,13 @@ fn path_parameters(path: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The schema of a JSON type.
+/// Builds the schema of a JSON type, with an optional description.
 fn schema(kind: &str, about: Option<&str>) -> Value {
     let items = (kind == "array").then(|| json!({}));
     without_null(json!({ "type": kind, "description": about, "items": items }))
 }
 
-/// The schemas of the documented types, by name.
+/// Returns the schemas of the specification's documents, by name.
 fn documented_schemas() -> Vec<(String, Value)> {
     let mut all = Vec::new();
     for (name, schema) in [("RunEvent", RunEvent::schema()), ("SmartState", SmartState::schema())] {
@@ -168,7 +169,7 @@ fn documented_schemas() -> Vec<(String, Value)> {
     all
 }
 
-/// The route table as an HTML page.
+/// Renders the route table as an HTML page.
 pub(crate) fn html_page() -> String {
     let row = |route: &Route| {
         let Route { method, path, summary, .. } = route;

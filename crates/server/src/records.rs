@@ -7,7 +7,6 @@ use throughline_core::{
 use throughline_json::Json;
 use throughline_spec::RunEvent;
 
-/// The result of a store operation.
 pub(crate) type StoreResult<T> = Result<T, StoreError>;
 
 /// Reads the records of a log page by page.
@@ -15,7 +14,7 @@ pub(crate) struct RecordPages<'s> {
     store: &'s dyn Store,
     tenant: &'s Tenant,
     log: &'s LogId,
-    /// The last record that was read.
+    /// Sequence number of the last record read.
     pub(crate) after: u64,
 }
 
@@ -39,7 +38,7 @@ impl<'s> RecordPages<'s> {
     }
 }
 
-/// Commits a batch with an entry for a shared log, and creates that log if it is missing.
+/// Commits a batch together with an entry for a shared log, and creates that log if it is missing.
 pub(crate) async fn commit_with_entry(
     store: &dyn Store,
     batch: &Batch,
@@ -57,7 +56,7 @@ pub(crate) async fn commit_with_entry(
     done
 }
 
-/// The events of a record with their numbers; none if the record was erased.
+/// Decodes a record's events, each with its number; empty if the record was erased.
 pub(crate) fn run_events(record: &Record) -> impl Iterator<Item = (u64, RunEvent)> {
     let events = unpack_events(record).unwrap_or_default().into_iter();
     events.filter_map(|(number, event)| Some((number, parse_event(event)?)))

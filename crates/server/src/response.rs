@@ -1,4 +1,4 @@
-//! A response on its way to the client.
+//! The response type that handlers return.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use throughline_json::{Json, Name};
 
-/// A response in the gateway's own form, before it becomes an HTTP response.
+/// A response before its conversion to an HTTP response.
 pub(crate) struct GatewayResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(Name, Name)>,
@@ -27,7 +27,7 @@ impl GatewayResponse {
         Self { status, ..Self::text("application/json", body.bytes().clone()) }
     }
 
-    /// A response with status 200 and a body of this type.
+    /// A response with status 200 and this content type.
     pub(crate) fn text(content_type: &str, body: impl Into<Bytes>) -> Self {
         let body = ResponseBody::Whole(body.into());
         Self { status: 200, headers: Vec::new(), body }.with_header("content-type", content_type)
@@ -63,7 +63,8 @@ impl GatewayResponse {
     }
 }
 
-/// A stream that ended early. The caller's connection breaks, as the provider's did.
+/// The error of a stream that ended early. It closes the client's connection, so the client does
+/// not mistake a partial response for a complete one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct StreamAborted(pub(crate) String);

@@ -234,7 +234,7 @@ routes! { request;
         {DOCTOR} -> AnyObject => console::doctor::diagnose(request).await;
 }
 
-/// Returns all routes.
+/// Returns the route table of the agent API.
 pub fn routes() -> &'static [Route] {
     ROUTES
 }
@@ -294,7 +294,7 @@ pub(crate) struct RouteMatch {
     pub(crate) query: Query,
 }
 
-/// Finds the route of a request.
+/// Finds the agent API route that matches a method and a target, which is a path with a query.
 pub(crate) fn find(method: &str, target: &str) -> Option<RouteMatch> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (path, is_alone) = match path.strip_prefix("/letta").filter(|rest| rest.starts_with('/')) {
@@ -310,7 +310,7 @@ pub(crate) fn find(method: &str, target: &str) -> Option<RouteMatch> {
     follows.map(|(op, ids)| RouteMatch { op, ids, query: Query::parse(query) })
 }
 
-/// The ids in a path that matches the route. A trailing slash is ignored.
+/// Extracts the ids from a path; `None` if the path does not match. A trailing slash is ignored.
 fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
     // Cheap check first: most routes differ before their first id or trailing slash.
     let literal = route.split('{').next().unwrap_or_default();
@@ -333,7 +333,7 @@ fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
     steps.next().is_none().then_some(ids)
 }
 
-/// Whether a path that another dialect also has is meant for Letta.
+/// Whether a path that the agent API shares with another dialect is meant for Letta.
 fn is_ours(op: Op, path: &str, ids: &[Name]) -> bool {
     match op {
         Op::Models | Op::CreateConversation | Op::ListConversations => path.ends_with('/'),

@@ -1,4 +1,4 @@
-//! Which endpoints answer a model name. The program that embeds the gateway decides it.
+//! Maps model names to endpoints. The application that embeds the gateway implements the mapping.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use throughline_json::Name;
 
 /// Resolves model names to the endpoints that serve them.
 pub trait ModelRouter: Send + Sync {
-    /// Returns the targets of a model name in the order they are tried. The error message lists the
-    /// alternatives.
+    /// Returns the targets of a model name in the order they are tried. The error is a message that
+    /// lists the alternatives.
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String>;
 
-    /// Returns the endpoint that serves all other requests of a wire, such as files and batches.
+    /// Returns the endpoint that serves all other requests on a wire, such as files and batches.
     fn of_wire(&self, wire: &Wire) -> Option<RouteTarget>;
 
     /// Lists the model names that clients can request.
@@ -23,11 +23,11 @@ pub trait ModelRouter: Send + Sync {
 pub struct RouteTarget {
     /// The name under which [`Upstream`](throughline_core::Upstream) reaches the endpoint.
     pub endpoint: Name,
-    /// The account that owns the Seals issued there.
+    /// The provider account that owns the Seals issued by the endpoint.
     pub account: Name,
     /// Whether requests use the caller's own key, and therefore the caller's own account.
     pub is_callers: bool,
-    /// The provider's catalog row.
+    /// The provider's entry in the catalog.
     pub provider: Arc<Provider>,
     /// The provider's name for the model.
     pub model: Name,

@@ -1,10 +1,9 @@
 //! Measures, logs and limits all requests to the gateway.
 //!
-//! A [`RequestScope`] accompanies each call from its arrival to the last byte of its response, and
-//! records the facts of the call. When the call ends, it is counted in the [`Metrics`], written to
-//! the [`Log`] as one line, and its usage is added to the [`Meter`]. The last task of a call does
-//! this. If that task is cancelled, for example because the client disconnects, its destructor
-//! only sends the facts to the telemetry task.
+//! A [`RequestScope`] records the facts of one call, from its arrival to the last byte of its
+//! response. When the call ends, the last task counts it in the [`Metrics`], writes one line to the
+//! [`Log`], and adds its usage to the [`Meter`]. If that task is cancelled, for example because the
+//! client disconnects, its destructor only sends the facts to the telemetry task.
 //!
 //! | file | contents |
 //! |---|---|
@@ -63,7 +62,7 @@ use crate::telemetry::outage::StoreHealth;
 use crate::telemetry::scope::CallReport;
 use throughline_replay::{Claims, RandomnessError};
 
-/// The retry delay for a caller that finds the gateway full.
+/// Retry delay sent to callers while the gateway is full.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Limits on concurrency, request sizes and waiting times.
@@ -75,15 +74,15 @@ pub struct Limits {
     pub sizes: SizeLimits,
     /// Maximum estimated memory of all requests together, in bytes.
     pub memory: u64,
-    /// How long a request waits for its share of a full gateway.
+    /// How long a request may wait while the gateway is full.
     pub queue: Duration,
     /// Timeout for request headers, and for the next request on the same connection.
     pub headers: Duration,
     /// Timeout for a request body, in addition to the time that a slow connection needs.
     pub body: Duration,
-    /// How long a caller may stop reading its response.
+    /// How long a client may stop reading before its response is aborted.
     pub slow_reader: Duration,
-    /// How long the last frame of a response waits for the store.
+    /// How long the last frame of a response waits for the store to capture the reply.
     pub capture: Duration,
     /// How long open responses may take during shutdown.
     pub shutdown: Duration,
@@ -116,9 +115,9 @@ pub struct Telemetry {
     pub(crate) limits: Limits,
     /// The queue of the telemetry task, which reports calls that were cancelled.
     reports: OnceLock<UnboundedSender<CallReport>>,
-    /// One unit for each concurrent response.
+    /// Limits concurrent responses; each takes one unit.
     slots: Arc<FairPool>,
-    /// The memory for requests, in bytes.
+    /// Limits the estimated memory of all requests; one unit is one byte.
     memory: Arc<FairPool>,
     pub(crate) heavy: CpuPool,
     /// The token that the console's pages send with a change.
@@ -131,7 +130,7 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Stores usage in that store at these prices, and writes each call to that log.
+    /// Records usage in `store` at these prices, and writes one line per call to `log`.
     pub fn new(
         store: Arc<dyn Store>,
         prices: Arc<dyn Prices>,
@@ -171,7 +170,7 @@ impl Telemetry {
     }
 
     /// Admits a call, unless its key exceeds its rate or the gateway is full. When all slots are
-    /// taken, a tenant that has less than its share waits for the next one.
+    /// taken, a tenant below its fair share waits for the next free slot.
     pub(crate) async fn begin_request(
         self: &Arc<Self>,
         caller: &Caller,
@@ -224,7 +223,7 @@ impl Telemetry {
         &self.token
     }
 
-    /// Whether that is the token. Comparing hashes does not reveal where the texts differ.
+    /// Whether a text is the token. Comparing hashes does not reveal where the texts differ.
     pub(crate) fn is_token(&self, text: &str) -> bool {
         blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
     }
@@ -235,9 +234,10 @@ impl Telemetry {
         self.save_usage().await;
     }
 
-    /// Stores the usage. A failure is logged once, and the attempt is repeated.
+    /// Stores the usage. The first of several consecutive failures is logged, and the next call
+    /// retries.
     pub(crate) async fn save_usage(&self) {
-        // Checks whether writes succeed again, even without a request to `/readyz`.
+        // Check whether writes succeed again, even without a request to `/readyz`.
         self.test_writes().await.ok();
         let settled = self.meter.settle().await;
         match &settled {

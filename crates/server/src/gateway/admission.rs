@@ -1,4 +1,4 @@
-//! Admits a caller: reads the keys of a request, and checks them and the site that sends it.
+//! Authenticates callers by the keys in their requests, and refuses requests from other sites.
 
 use axum::http::{HeaderMap, Uri};
 use throughline_core::{Credential, Tenant};
@@ -9,7 +9,7 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, TOKEN};
 
-/// Authenticates the caller and checks that an open gateway may serve it.
+/// Authenticates the caller. Without keys, also checks that the open gateway may serve the caller.
 pub(crate) async fn authenticate(
     gateway: &Gateway,
     method: &str,
@@ -42,7 +42,7 @@ pub(crate) async fn authenticate(
     Ok(Caller { tenant, end_user, credential, admission, address })
 }
 
-/// Why a gateway without keys does not serve this request.
+/// Returns why a gateway without keys refuses this request; `None` if it serves the request.
 fn open_refusal(
     gateway: &Gateway,
     method: &str,
@@ -74,8 +74,8 @@ fn open_refusal(
     }
 }
 
-/// Returns the gateway key and the provider key that a caller sends. Each dialect sends its key in
-/// a different place.
+/// Returns the gateway key and the provider key that a caller sends. Each dialect uses a different
+/// header or query parameter.
 fn sent_keys(headers: &HeaderMap, query: Option<&str>) -> (Option<Credential>, Option<Credential>) {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text("authorization").and_then(|value| {

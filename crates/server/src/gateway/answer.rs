@@ -22,7 +22,7 @@ use throughline_replay::{ClaimRewriter, FateCounts};
 
 /// The reason why an undecodable response is not captured.
 pub(crate) const UNREADABLE: &str = "the answer cannot be read";
-/// The largest complete response that is read: 64 MiB, which is also the largest frame of a stream.
+/// Maximum size of a complete response, and of one frame of a stream: 64 MiB.
 pub(crate) const LARGEST_ANSWER: usize = 64 << 20;
 
 impl Exchange<'_> {
@@ -124,7 +124,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The tenant that owns the ids in the response to a request.
+    /// The tenant that owns the ids in the response; `None` if the caller has no gateway key.
     fn id_owner(&self, request: &Request) -> Option<IdOwner> {
         self.caller.admission.is_key().then(|| IdOwner {
             tenant: self.caller.tenant.clone(),
@@ -135,7 +135,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// Returns the provider's error response.
+    /// Records the failure and returns the provider's error, in the caller's dialect if it differs.
     async fn error_body(
         &self,
         reached: &RouteTarget,
@@ -229,7 +229,8 @@ pub(crate) fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> 
     answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true)).cloned().collect()
 }
 
-/// Whether a header of the provider's response is forwarded to the caller.
+/// Whether a header of the provider's response is forwarded to the caller. `is_same` is set if both
+/// use the same dialect.
 fn is_forwarded_header(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];
@@ -242,8 +243,8 @@ fn is_content_encoding(name: &str) -> bool {
     name.eq_ignore_ascii_case("content-encoding")
 }
 
-/// Refuses redirects. Following one would send a key to another host: either the provider key, or
-/// the caller's key if the caller follows it.
+/// Refuses redirects. Following a redirect would send a key to another host: the provider key if
+/// the gateway follows it, or the caller's key if the client does.
 pub(crate) fn refuse_redirect(
     answer: &UpstreamResponse,
     reached: &RouteTarget,

@@ -1,4 +1,4 @@
-//! Captures the outcome of a call: its reply as a turn of the Vault, and its record.
+//! Stores the outcome of a call: the reply as a turn in the Vault, and the call record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::records::StoreResult;
 use crate::telemetry::{RequestScope, store_timeout};
 use throughline_replay::{Conversation, OwnedTurn, Replay};
 
-/// The most Items of one turn that a reply may continue. The captured turn stores all of them
-/// again, so a longer one is not captured.
+/// Maximum number of Items in an unfinished turn that a reply may continue. The captured turn
+/// stores these Items again, so a longer turn is not captured.
 const MAX_OPEN_ITEMS: usize = 1_000;
 
 /// Captures the outcome of one call.

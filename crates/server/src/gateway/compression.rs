@@ -14,7 +14,7 @@ use throughline_json::Name;
 use crate::gateway::answer::LARGEST_ANSWER;
 
 const READABLE: [&str; 5] = ["gzip", "x-gzip", "deflate", "br", "identity"];
-/// The largest inflated chunk, since a few compressed bytes can inflate to any size.
+/// Maximum size of one inflated chunk, because a few compressed bytes can inflate to any size.
 const MAX_INFLATED: usize = LARGEST_ANSWER;
 /// The buffer size of the Brotli decoder.
 const STEP: usize = 4096;
@@ -92,7 +92,7 @@ fn write_and_flush(decoder: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     decoder.flush()
 }
 
-/// Inflated bytes that were not taken yet.
+/// Output buffer of the decoders. Writes beyond [`MAX_INFLATED`] bytes fail.
 #[derive(Default)]
 pub(crate) struct InflateBuffer {
     bytes: Vec<u8>,

@@ -17,7 +17,7 @@ use crate::gateway::prepare::DecodedRequest;
 use crate::object::{object, put_members};
 use crate::response::{GatewayResponse, ResponseBody};
 
-/// Bytes per token of an estimate.
+/// Assumed number of bytes per token in an estimate.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// The member in which Gemini's clients may wrap the request to count.
@@ -51,7 +51,6 @@ const COUNTED_RESPONSES: &[&str] = &[
 ];
 
 impl Exchange<'_> {
-    /// Counts the tokens of a request.
     pub(crate) async fn count(&self, request: Request) -> GatewayResult {
         let model = self.requested_model(&request)?;
         let no_provider = || GatewayError::new(404, format!("no provider serves model {model}"));
@@ -108,7 +107,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns the request to count, and whether it was wrapped in another, as Gemini's clients may do.
+/// Returns the request to count, and whether it was wrapped in [`WRAPPER_MEMBER`].
 fn unwrap_request(request: &Request) -> (Request, bool) {
     let tree = Tree::parse(request.body.clone()).ok();
     let inner = tree.as_ref().and_then(|tree| tree.root().get(WRAPPER_MEMBER)).map(Node::json);
@@ -130,7 +129,7 @@ fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     wrapped.bytes().clone()
 }
 
-/// The counting path of a wire, derived from its path for calls.
+/// Derives a wire's token-counting path from its call path; `None` if the wire cannot count.
 fn counting(wire: &Wire, path: &str) -> Option<String> {
     let bare = without_query(path);
     match wire.as_str() {
@@ -141,7 +140,7 @@ fn counting(wire: &Wire, path: &str) -> Option<String> {
     }
 }
 
-/// Reduces a request to the members that are counted, for a wire other than the caller's.
+/// Reduces a translated request to the members that the counting endpoint accepts.
 fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
     let known = match wire.as_str() {
         "anthropic-messages" => COUNTED_MESSAGES,
@@ -154,7 +153,7 @@ fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
     json::object(|o| put_members(o, counted)).bytes().clone()
 }
 
-/// Reads the count from a provider's response of any shape.
+/// Reads the count from a provider's response in any dialect.
 fn read_token_count(body: &Bytes) -> Option<u64> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();

@@ -115,7 +115,7 @@ fn is_agent_path(path: &str) -> bool {
     }
 }
 
-/// Matches a path that names one model.
+/// Matches a path that names a single model.
 fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<(Wire, GatewayRoute)> {
     if method != "GET" {
         return None;
@@ -185,7 +185,7 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
     Request { body: Bytes::from(body), ..request }
 }
 
-/// The framing of the caller's stream.
+/// The framing that the client expects: server-sent events, or Gemini's JSON array.
 pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     let query = request.path.split_once('?').map_or("", |(_, query)| query);
     if *wire == Wire::GEMINI && !query.split('&').any(|pair| pair == "alt=sse") {
@@ -194,18 +194,18 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     Framing::Sse
 }
 
-/// The end user that a body names.
+/// The end user that a request body names.
 pub(crate) fn end_user(body: &Tree) -> Option<Name> {
     let root = body.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));
     metadata.or_else(|| root.name_of("safety_identifier")).or_else(|| root.name_of("user"))
 }
 
-/// Extracts the message from a provider's error of any shape.
+/// Extracts the message from a provider's error in any dialect.
 pub(crate) fn error_message(body: &Bytes) -> Option<String> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();
-    // Gemini's arrays contain the error in their first element.
+    // Gemini may return an array whose first element contains the error.
     let root = root.elements().next().unwrap_or(root);
     let error = root.get("error").unwrap_or(root);
     let text = error.name_of("message").or_else(|| root.name_of("message"));

@@ -27,7 +27,7 @@ use crate::routing::RouteTarget;
 use crate::telemetry::RequestScope;
 use throughline_replay::{Claims, Conversation, DeltaBase, FateCounts};
 
-/// One request of one caller.
+/// A client request with its caller, wire and parsed body, while the gateway handles it.
 pub(crate) struct Exchange<'g> {
     pub(crate) gateway: &'g Gateway,
     pub(crate) caller: Caller,
@@ -57,7 +57,7 @@ impl<'g> Exchange<'g> {
         Self { gateway, caller, wire, scope, body, model, end_user }
     }
 
-    /// Calls a model and records the call whatever its outcome.
+    /// Calls a model, and records the call even if it fails.
     pub(crate) async fn call(&self, request: Request) -> GatewayResult {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
@@ -131,7 +131,7 @@ impl<'g> Exchange<'g> {
                 join(self.send(&ready, &reached, request), self.load_delta_base(&ready)).await;
             self.scope.record().base = base;
             match answer {
-                // After these statuses the next target is tried.
+                // Statuses 408, 429 and 5xx move on to the next target, if another one is left.
                 Ok(answer) if left == 0 || !matches!(answer.status, 408 | 429 | 500..=599) => {
                     self.scope.record().set_first_byte(answer.status);
                     return Ok((ready, reached, answer));
@@ -155,7 +155,8 @@ impl<'g> Exchange<'g> {
         error.into()
     }
 
-    /// Loads the bodies of the previous call as the delta base, while the provider answers.
+    /// Loads the previous call's bodies as the base for delta compression, while the provider
+    /// answers.
     async fn load_delta_base(&self, ready: &PreparedRequest) -> Option<Arc<DeltaBase>> {
         let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
         let calls = self.gateway.replay.calls();

@@ -31,7 +31,7 @@ use throughline_replay::{
     Claims, Family, ObjectId, ObjectKind, PREVIOUS_RESPONSE_ID, account_of, ids_at,
 };
 
-/// How many pages of a list are read to find one with an object of the caller.
+/// Maximum number of list pages to search for an object that the caller owns.
 const PAGES: usize = 50;
 
 /// The header in which Gemini returns the URL of an upload.
@@ -255,7 +255,7 @@ impl Exchange<'_> {
         GatewayResponse { status, headers, body }
     }
 
-    /// The body of a response. Its end ends the request.
+    /// Streams a response body to the caller. The request ends when the body ends.
     fn relayed_body(
         &self,
         answer: UpstreamResponse,
@@ -332,7 +332,7 @@ impl Exchange<'_> {
         Ok(GatewayResponse { status, headers, body: ResponseBody::Whole(body) })
     }
 
-    /// Returns one of the account's lists, reduced to the caller's objects.
+    /// Returns a list of the account's objects, reduced to the objects that the caller owns.
     async fn filtered_list(
         &self,
         reached: &RouteTarget,
@@ -395,7 +395,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The response to a method that a path does not support.
+/// Returns 405 with the methods that the path supports.
 pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) -> GatewayResponse {
     let allowed = methods.join(", ");
     let message = format!("{method} is not allowed here: use {allowed}");
@@ -452,7 +452,7 @@ fn is_multipart(content_type: &str) -> bool {
     content_type.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
 }
 
-/// Whether a path leads elsewhere by `.` or `..` segments, in any encoding.
+/// Whether a decoded path contains a `.` or `..` segment, a backslash, `?` or `#`.
 fn has_path_traversal(path: &str) -> bool {
     let path = decode_segment(path);
     path.contains(['\\', '?', '#']) || path.split('/').any(|segment| matches!(segment, "." | ".."))
@@ -464,7 +464,7 @@ fn without_encodings(request: &Request) -> Request {
     Request { headers: kept.cloned().collect(), ..request.clone() }
 }
 
-/// The upload ids in a URL.
+/// Returns the `upload_id` parameters in a URL.
 fn upload_ids(address: &str) -> Vec<Name> {
     let (_, query) = address.split_once('?').unwrap_or_default();
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -472,7 +472,7 @@ fn upload_ids(address: &str) -> Vec<Name> {
     ids.map(|(_, id)| decode_query(id)).filter(|id| !id.is_empty()).collect()
 }
 
-/// The path of a list's next page.
+/// Builds the path of a list's next page by setting the cursor parameter to the last id.
 fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let is_cursor = |pair: &&str| pair.split('=').next() == Some(cursor);
@@ -482,7 +482,7 @@ fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
     Name::from(format!("{path}?{}", query.join("&")))
 }
 
-/// Whether a request costs nothing.
+/// Whether a request is never billed: a read or a token count.
 fn is_free(method: &str, path: &str) -> bool {
     let counts = ["count_tokens", ":countTokens", "/input_tokens"];
     method == "GET" || counts.iter().any(|end| path.ends_with(end))

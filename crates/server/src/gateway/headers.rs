@@ -1,4 +1,4 @@
-//! The headers and the path that go on to a provider.
+//! Selects the headers to forward to a provider, and removes keys from the path.
 
 use axum::http::HeaderMap;
 use axum::http::header::CONNECTION;
@@ -70,7 +70,6 @@ pub(crate) fn forwarded_headers(headers: &HeaderMap) -> Vec<(Name, Name)> {
         .collect()
 }
 
-/// The path without its query.
 pub(crate) fn without_query(path: &str) -> &str {
     path.split('?').next().unwrap_or_default()
 }

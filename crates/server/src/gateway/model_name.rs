@@ -17,7 +17,6 @@ pub(crate) struct ModelName {
 }
 
 impl ModelName {
-    /// Uses that name in responses of that dialect.
     pub(crate) fn new(wire: Wire, name: Name) -> Self {
         Self { wire, name }
     }
@@ -44,7 +43,7 @@ impl ModelName {
     }
 }
 
-/// Replaces the name in a stream.
+/// Replaces the model's name in a stream.
 pub(crate) struct ModelNameStream {
     name: ModelName,
     state: ReplacerState,
@@ -58,7 +57,6 @@ enum ReplacerState {
 }
 
 impl ModelNameStream {
-    /// Creates a replacer for a stream of that framing.
     pub(crate) fn new(name: ModelName, framing: Framing) -> Self {
         let state = match framing {
             Framing::Sse | Framing::JsonLines => ReplacerState::Lines(Vec::new()),
@@ -88,7 +86,7 @@ impl ModelNameStream {
             }
             ReplacerState::Frames(framer, writer) => {
                 let mut read = Vec::new();
-                // The decoder of the stream gets the same error and ends the stream.
+                // The stream's decoder gets the same error and ends the stream.
                 drop(framer.push(bytes, &mut read));
                 write_frames(&self.name, writer, read, out);
             }

@@ -13,13 +13,12 @@ use crate::response::GatewayResponse;
 /// The creation date of every model, which some dialects require.
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
-/// The names of the models that the caller may use.
 fn names(gateway: &Gateway, caller: &Caller) -> Vec<Name> {
     let names = gateway.directory.models().into_iter();
     names.filter(|name| caller.admission.allows(name)).collect()
 }
 
-/// Returns the list of models.
+/// Returns all models in the list format of the wire.
 pub(crate) fn list(gateway: &Gateway, caller: &Caller, wire: &Wire) -> GatewayResponse {
     let names = names(gateway, caller);
     let models: Vec<Json> = names.iter().map(|name| model(wire, name)).collect();
@@ -34,7 +33,7 @@ pub(crate) fn list(gateway: &Gateway, caller: &Caller, wire: &Wire) -> GatewayRe
     GatewayResponse::json(200, &list)
 }
 
-/// Returns one model of the list.
+/// Returns one model by name. Returns 404 if it does not exist or the caller may not use it.
 pub(crate) fn one(gateway: &Gateway, caller: &Caller, wire: &Wire, name: &str) -> GatewayResult {
     if names(gateway, caller).iter().any(|known| **known == *name) {
         return Ok(GatewayResponse::json(200, &model(wire, name)));

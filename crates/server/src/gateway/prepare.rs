@@ -42,7 +42,7 @@ pub(crate) struct RestoredRequest {
     pub(crate) encoded: EncodedRequest,
     /// The matching conversation; `None` in the mode `off`.
     pub(crate) replayed: Option<ReplayContext>,
-    /// Whether content is left out, apart from another owner's reasoning.
+    /// Whether the encoded request omits content other than another owner's reasoning.
     pub(crate) loses_content: bool,
 }
 
@@ -240,7 +240,7 @@ impl Exchange<'_> {
         Ok(DecodedRequest { call, target, tenant })
     }
 
-    /// Restores what the caller lost, and encodes the request.
+    /// Restores the reasoning that the caller dropped, and encodes the request.
     pub(crate) async fn restore_and_encode(
         &self,
         to: &dyn Codec,
@@ -273,8 +273,7 @@ impl Exchange<'_> {
         Ok(RestoredRequest { encoded, replayed, loses_content })
     }
 
-    /// Audits the request for what the provider would refuse, and repairs it if the mode is
-    /// `repair`.
+    /// Checks whether the provider would refuse the request, and repairs it in the mode `repair`.
     pub(crate) fn audit_and_repair(
         &self,
         to: &dyn Codec,
@@ -295,8 +294,8 @@ impl Exchange<'_> {
         Ok(preparation.check(encoded)?)
     }
 
-    /// In the mode `enforce`, refuses what the provider would refuse. The error names the rule and
-    /// the fix.
+    /// In the mode `enforce`, refuses a request that the provider would refuse. The error names the
+    /// rule and the fix.
     fn refuse(&self, looked: &AuditOutcome) -> GatewayResult<()> {
         let is_enforced = self.gateway.mode == ReplayMode::Enforce;
         let gravest = looked.findings.first().filter(|_| looked.verdict == Verdict::Refuse);

@@ -16,7 +16,7 @@ use throughline_replay::{
 
 /// The response that a request continues.
 pub(crate) enum PreviousResponse {
-    /// None: the request contains the complete conversation.
+    /// No previous response: the request contains the complete conversation.
     Nothing,
     /// A response that is stored here, and the request expanded to the complete conversation.
     From(Box<StoredResponse>, Bytes),

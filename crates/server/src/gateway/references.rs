@@ -30,11 +30,11 @@ use throughline_replay::{Claims, Lookup};
 pub(crate) struct ResolvedReferences {
     /// The request with every stored item instead of its reference, including the item's id.
     pub(crate) whole: Bytes,
-    /// The same without ids that the gateway minted. The gateway decodes this request.
+    /// Like `whole`, without ids that the gateway minted. The gateway decodes this request.
     pub(crate) expanded: Request,
     /// The request for the target. References to items that the target stores are unchanged.
     pub(crate) for_target: Request,
-    /// Whether `for_target` has such references.
+    /// Whether `for_target` still contains references.
     pub(crate) has_kept_items: bool,
 }
 
@@ -244,7 +244,7 @@ impl ResolvedReferences {
     }
 }
 
-/// Replaces parts of a body. The parts are in order, and every other byte is unchanged.
+/// Replaces ranges of a body. The edits are in order, and every other byte is unchanged.
 fn edited(body: &Bytes, edits: &[(Range<usize>, Json)]) -> Bytes {
     if edits.is_empty() {
         return body.clone();

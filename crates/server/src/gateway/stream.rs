@@ -26,10 +26,10 @@ use throughline_replay::ClaimRewriter;
 /// The next bytes for the caller, or the error that aborts its stream.
 type ClientChunk = Result<Bytes, StreamAborted>;
 
-/// About how many bytes are forwarded at once, and the time within which they must arrive.
+/// Joined chunks are forwarded at about this many bytes, or after `AT_ONCE`.
 const TOGETHER: usize = 16 << 10;
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Maximum bytes queued for a slow reader, not counting one larger piece.
+/// Maximum number of bytes queued for a slow reader. A single larger piece is still queued.
 const AHEAD: u32 = 64 << 10;
 
 /// The provider's response and how to relay it.
@@ -117,7 +117,7 @@ async fn coalesce(first: Bytes, chunks: &mut Peekable<BodyStream>) -> Bytes {
                 all.extend_from_slice(&more);
                 has_waited = false;
             }
-            // The stream ends or fails here.
+            // The stream ended or failed.
             Some(_) => break,
             None if has_waited => break,
             // Let the task that reads from the provider run once.
@@ -169,8 +169,8 @@ const NO_REPLY: &str = "the response contains no reply";
 const DISCONNECTED: &str = "the caller disconnected";
 
 impl StreamRelay {
-    /// Creates the state and returns it with the response's status and body. Thousands may exist at
-    /// once, so each is boxed, apart from the task that drives it.
+    /// Creates the state and returns it with the response's status and body. Thousands of streams
+    /// may be open at once, so the state is boxed, apart from the task that drives it.
     fn new(
         relay: RelayParts,
         pieces: mpsc::UnboundedSender<QueuedChunk>,
@@ -180,7 +180,7 @@ impl StreamRelay {
         let theirs = answer.header("content-type").and_then(Framing::from_content_type);
         let theirs = theirs.unwrap_or_else(|| from.framing());
         let inflater = Inflater::new(answer.header("content-encoding"));
-        // Each of several JSON lines is an object too; they are frames.
+        // Every JSON line is an object, so an object does not mean that the reply is complete.
         let may_be_whole = rewriter.is_some() && theirs != Framing::JsonLines;
         let passage = Box::new(Self {
             shape: if may_be_whole { BodyShape::Unknown } else { BodyShape::Frames },
@@ -341,12 +341,12 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
-    /// Whether the caller gets other bytes than the provider sent.
+    /// Whether the caller receives bytes that differ from the provider's.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
     }
 
-    /// The reply as the caller can retrieve it later.
+    /// Encodes the reply as the caller can retrieve it later.
     fn shown(&mut self, reply: &Reply) -> Option<Bytes> {
         let shown = match &mut self.writer {
             Some(writer) => self.to.encode_reply(&writer.rewriter.reply(reply.clone())).ok()?,
@@ -384,7 +384,7 @@ impl StreamRelay {
     }
 }
 
-/// The length of the first frame, or of all bytes if no frame ends here.
+/// The length of the first frame, or of all bytes if no frame ends in them.
 fn frame_length(bytes: &[u8]) -> usize {
     let mut begin = 0;
     while let Some(at) = bytes.get(begin..).and_then(|rest| memchr::memchr(b'\n', rest)) {

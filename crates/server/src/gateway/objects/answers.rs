@@ -9,7 +9,7 @@ use throughline_replay::{Family, ObjectId, ObjectKind, id_of, ids_at};
 
 use crate::gateway::objects::routes::ObjectList;
 
-/// The objects of a list, in order, each with its id.
+/// Returns a list's entries in order, each with its object id if it has one.
 pub(crate) fn list_entries<'t>(
     family: Family,
     list: &ObjectList,
@@ -24,7 +24,7 @@ pub(crate) fn list_entries<'t>(
         .collect()
 }
 
-/// Reduces a list to the owned objects. Plain members are copied as the provider wrote them.
+/// Reduces a list to the owned objects. Scalar members are copied as the provider wrote them.
 pub(crate) fn filter_list(
     family: Family,
     list: &ObjectList,
@@ -75,7 +75,7 @@ pub(crate) struct EventIdScanner {
     open: BytesMut,
 }
 
-/// The longest line that is searched for ids.
+/// Maximum length of a line that is searched for ids, in bytes.
 const LONGEST: usize = 8 << 20;
 
 impl EventIdScanner {

@@ -26,7 +26,7 @@ pub(super) enum IdForm {
     Id,
     /// A string, or an object whose strings are all ids, except its `type`.
     Members,
-    /// A URI, which counts only if it names a file of the provider.
+    /// A URI, which is checked only if it names a file stored at the provider.
     Uri,
 }
 
@@ -77,7 +77,8 @@ const GEMINI_DATA: &[&str] = &[
     "labels",
 ];
 
-/// Items that refer to an item stored at the provider, unless they contain that member.
+/// Types of items that refer to an item stored at the provider, unless they contain the given
+/// member.
 const STORED_ITEMS: &[(&str, &str)] = &[
     ("item_reference", ""),
     ("reasoning", "encrypted_content"),
@@ -157,7 +158,7 @@ pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<Obje
     ids.filter(|named| !named.object.id.is_empty()).collect()
 }
 
-/// The position of a value, where it matters.
+/// The context of a value, where it affects how ids are recognised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BodyPosition {
     Elsewhere,
@@ -206,20 +207,20 @@ fn is_data(family: Family, key: &str, owner: Node<'_>, place: BodyPosition) -> b
     }
 }
 
-/// Whether any `type` member of an object is one of these.
+/// Whether any `type` member of an object is one of `kinds`.
 fn is_type(node: Node<'_>, kinds: &[&str]) -> bool {
     let types = node.members().filter(|(key, _)| key.is("type"));
     types.into_iter().any(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
-/// Whether an object has a `type` and every `type` is one of these. Of duplicate members, some
+/// Whether an object has a `type` and every `type` is one of `kinds`. Of duplicate members, some
 /// parsers use the first and others the last.
 fn is_only_type(node: Node<'_>, kinds: &[&str]) -> bool {
     let mut types = node.members().filter(|(key, _)| key.is("type")).peekable();
     types.peek().is_some() && types.all(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
-/// A member's name in the form that is compared.
+/// Normalizes a member's name for comparison.
 pub(super) fn normalize_name(family: Family, key: Cow<'_, str>) -> Cow<'_, str> {
     match family {
         Family::Gemini => Cow::Owned(key.replace('_', "").to_ascii_lowercase()),

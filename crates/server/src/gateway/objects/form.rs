@@ -1,8 +1,8 @@
 //! Finds the objects that forms and uploaded files name.
 //!
 //! A provider parses a form (`multipart/form-data`) field by field, and a batch reads its requests
-//! line by line from an uploaded file. Both can name objects, so both are parsed here as strictly
-//! as a provider might parse them. An ambiguous form is refused.
+//! line by line from an uploaded file. Fields and lines can name objects, so this module parses
+//! them as strictly as a provider might. An ambiguous form is refused.
 
 use bytes::Bytes;
 use throughline_json::{Name, Tree};

@@ -1,12 +1,12 @@
-//! The paths that the operator allows although the gateway does not recognise them.
+//! Paths that the operator allows although the gateway does not recognise them.
 
 use throughline_json::Name;
 
 /// The methods that the gateway forwards.
 pub(crate) const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Paths that are forwarded without changes, for every key. All tenants share the objects under
-/// such a path.
+/// Paths that are forwarded without changes for every key. All tenants share the objects under
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passthrough(Vec<Pattern>);
 

@@ -21,15 +21,15 @@ pub(crate) struct ObjectRoute {
 /// The ids in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnedIds {
-    /// No id that can be used later.
+    /// No id that a later request can use.
     Nothing,
-    /// Ids at these places, of objects that belong to the caller.
+    /// Ids at these member paths, of objects that belong to the caller.
     Ids(&'static [(&'static str, ObjectKind)]),
-    /// A list of the whole account, of which the caller sees only its own objects.
+    /// A list of the account's objects, which is reduced to the caller's objects.
     List(ObjectList),
 }
 
-/// A list of the objects of an account.
+/// The format of a response that lists an account's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectList {
     /// The member that contains the objects.
@@ -193,7 +193,7 @@ pub fn object_routes() -> impl Iterator<Item = (&'static str, &'static str, &'st
     ROUTES.iter().map(|route| (route.family.as_str(), route.method, route.path))
 }
 
-/// The route of a request, and the objects that its path names.
+/// Finds the route of a request, and the objects that the path names.
 pub(crate) fn find(
     wire: &Wire,
     method: &str,
@@ -217,7 +217,7 @@ fn fitting<'p>(
     routes.filter_map(move |route| Some((route, ids_in_path(route.path, path)?)))
 }
 
-/// The objects that a path names, if it matches the template.
+/// The objects that a path names; `None` if the path does not match the template.
 fn ids_in_path(template: &str, path: &str) -> Option<Vec<ObjectRef>> {
     if let Some((before, after)) = template.split_once("{**}") {
         let middle = path.strip_prefix(before)?.strip_suffix(after)?;
