@@ -3,7 +3,7 @@
 //!
 //! Usage of a run driven here is charged to the key that started the run, answer by answer. Every
 //! model call is checked against that key. Each tenant has a share of concurrently driven runs.
-//! Resumed runs beyond the share queue and new ones are refused, so one tenant cannot delay
+//! Beyond that share, resumed runs wait and new runs are refused, so one tenant cannot delay
 //! another.
 
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ pub(crate) struct RunPool {
     /// Number of owner names handed out.
     taken: AtomicU64,
     at_work: Mutex<ActiveRuns>,
-    /// Where usage is charged and keys are checked; set once the gateway exists.
+    /// Accounts for charging usage and checking keys; set once the gateway exists.
     accounts: OnceLock<Arc<Accounts>>,
 }
 
@@ -152,11 +152,12 @@ impl RunPool {
 
     /// Sets the accounts for charging runs and checking their keys.
     pub(crate) fn charge_to(&self, accounts: Accounts) {
-        // There is one gateway, so a second call never carries other accounts.
+        // There is one gateway, so a second call never passes other accounts.
         drop(self.accounts.set(Arc::new(accounts)));
     }
 
-    /// A runner with its own owner name: two tasks of one process must not share leases.
+    /// Creates a runner with a new owner name, because two tasks of one process must not share
+    /// leases.
     pub(crate) fn runner_with_new_owner(&self) -> Runner {
         let number = self.taken.fetch_add(1, Ordering::Relaxed);
         let mut hand = self.runner.clone();
@@ -237,7 +238,7 @@ impl RunPool {
         drop(hand.drive(tenant, run).await);
     }
 
-    /// Refuses new runs and waits up to `patience` for the active ones to stop.
+    /// Refuses new runs and waits up to `patience` for the active runs to stop.
     pub(crate) async fn stop(&self, patience: Duration) {
         let mut tasks = {
             let mut at_work = lock(&self.at_work);
@@ -250,13 +251,13 @@ impl RunPool {
     }
 }
 
-/// Charges each stored answer at the price of the provider that gave it.
+/// Charges each stored answer at the price of the provider that returned it.
 struct UsageCharger {
     book: Arc<Telemetry>,
     tenant: Tenant,
     /// The key that started the run.
     key: Option<Name>,
-    /// The listener that was set before.
+    /// The previously configured listener, which still receives every event.
     besides: Option<Arc<dyn Listener>>,
 }
 

@@ -36,12 +36,12 @@ impl ApiError {
         Self { status, detail: json::string(message.as_ref()), retry_after: None }
     }
 
-    /// A 404. The same error covers objects of other tenants.
+    /// A 404 error. Objects of other tenants return the same error.
     pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new(404, format!("there is no {what} {id}"))
     }
 
-    /// A 409 that names the active run.
+    /// A 409 error that names the active run.
     pub(crate) fn busy(conversation: &str, run: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "CONVERSATION_BUSY", "message": message,
@@ -49,7 +49,7 @@ impl ApiError {
         })
     }
 
-    /// A 409 that names the pending request to decide first.
+    /// A 409 error that names the pending request, which must be decided first.
     pub(crate) fn pending_approval(run: &str, request: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "PENDING_APPROVAL", "message": message,
@@ -115,7 +115,7 @@ impl From<GatewayError> for ApiError {
     }
 }
 
-/// Errors of documents that a caller sent become a 422.
+/// Converts errors in documents that a caller sent to status 422.
 macro_rules! invalid_input {
     ($($error:ty),*) => { $(
         impl From<$error> for ApiError {

@@ -32,7 +32,7 @@ pub(crate) struct Accounts {
     pub(crate) directory: Arc<dyn ModelRouter>,
 }
 
-/// The permit of one run, bound to the key that started it.
+/// Checks each model call of a run against the key that started the run.
 pub(crate) struct RunPermit {
     pub(crate) accounts: Arc<Accounts>,
     pub(crate) tenant: Tenant,
@@ -45,8 +45,8 @@ impl CallPermit for RunPermit {
             loop {
                 let Ok(admission) = self.accounts.keyring.admit_id(&self.tenant, &self.key).await
                 else {
-                    // While the store fails, the run cannot commit either, so the end of its lease
-                    // ends this wait.
+                    // While the store fails, the run cannot commit, so the wait ends when its lease
+                    // expires.
                     sleep(STORE_RETRY_DELAY).await;
                     continue;
                 };

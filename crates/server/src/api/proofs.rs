@@ -1,4 +1,4 @@
-//! Limits how many proofs of the Journal run at once.
+//! Limits how many Journal verifications run at once.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::sync::lock;
 
-/// The verifications in progress: one for each tenant, and few at once. Tenants take turns in the
-/// order of their requests.
+/// The verifications in progress: at most one per tenant, and few in total. Waiting tenants are
+/// served in the order of their requests.
 pub(crate) struct Verifications {
     tenants: Arc<Mutex<HashSet<Tenant>>>,
     slots: Semaphore,
@@ -25,7 +25,7 @@ impl Default for Verifications {
 pub(crate) struct VerificationPermit<'p> {
     tenants: Arc<Mutex<HashSet<Tenant>>>,
     tenant: Tenant,
-    /// `None` while it waits.
+    /// `None` while the verification waits for a slot.
     slot: Option<SemaphorePermit<'p>>,
 }
 
@@ -36,7 +36,7 @@ impl Verifications {
             return None;
         }
         let (tenants, tenant) = (Arc::clone(&self.tenants), tenant.clone());
-        // A caller that disconnects while it waits gives up its place, too.
+        // If the caller disconnects while it waits, dropping the permit removes the tenant as well.
         let mut turn = VerificationPermit { tenants, tenant, slot: None };
         turn.slot = self.slots.acquire().await.ok();
         turn.slot.is_some().then_some(turn)
@@ -63,7 +63,7 @@ mod tests {
         let first = proofs.acquire(&tenants[0]).await.unwrap();
         assert!(proofs.acquire(&tenants[0]).await.is_none(), "one at a time for each tenant");
         let second = proofs.acquire(&tenants[1]).now_or_never().unwrap().unwrap();
-        // Two are in progress, so the third waits. A caller that disconnects gives up its place.
+        // Two are in progress, so the third waits. A caller that disconnects no longer waits.
         assert!(proofs.acquire(&tenants[2]).now_or_never().is_none());
         drop(first);
         let third = proofs.acquire(&tenants[2]).now_or_never().unwrap().unwrap();

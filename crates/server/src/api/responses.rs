@@ -1,4 +1,4 @@
-//! Responses from serialized types and from channels, and schemas of members that are JSON.
+//! Responses from serialized types and from channels, and schemas of members stored as JSON.
 
 use std::borrow::Cow;
 
@@ -21,8 +21,8 @@ pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
 /// The sending side of a streamed response.
 pub(crate) type ChunkSender = Sender<Result<Bytes, StreamAborted>>;
 
-/// A response with status 200 whose body a task sends. The connection breaks if the task fails, so
-/// that a reader does not mistake a part for the whole. The task has to end if its reader
+/// A response with status 200 whose body a task sends. If the task fails, the connection breaks, so
+/// that the client does not mistake a part for the whole. The task has to end if its client
 /// disconnects.
 pub(crate) fn stream_response<F>(
     headers: [(&str, &str); 2],
@@ -47,12 +47,12 @@ where
     GatewayResponse { status: 200, headers: headers.into(), body }
 }
 
-/// A reference to a schema of the `OpenAPI` document by its name.
+/// A reference to a named schema in the `OpenAPI` document.
 pub(crate) fn schema_ref(name: &str) -> Schema {
     Schema::new_ref(format!("#/components/schemas/{name}"))
 }
 
-/// Declares types that only have a schema, for members that are JSON already.
+/// Declares types that only have a schema, for members that are already serialized.
 macro_rules! schema_types {
     ($($(#[$doc:meta])* $type:ident = $schema:expr;)*) => { $(
         $(#[$doc])*

@@ -40,7 +40,7 @@ impl RunNote {
         object! { "letta": note }
     }
 
-    /// The note of a run. A run that was not started through this API has only its agent.
+    /// Parses a run's note. If the run was not started through this API, only `agent` is set.
     pub(crate) fn parse(casting: &RunSpec) -> Self {
         let parse = |note: &Json| serde_json::from_slice::<Notes>(note.bytes()).ok();
         if let Some(Notes { letta: note }) = casting.note.as_ref().and_then(parse) {
@@ -52,7 +52,7 @@ impl RunNote {
     }
 }
 
-/// The notes that programs store with a run.
+/// The notes that applications store with a run.
 #[derive(Deserialize)]
 struct Notes {
     letta: RunNote,

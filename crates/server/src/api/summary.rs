@@ -1,6 +1,6 @@
 //! Summarises runs for lists: title, models, counts, tokens and cost. A process reads each event
 //! once and caches the result. It reads a run again after data of the tenant was erased, because
-//! the cached title may be erased text.
+//! the cached title may contain erased text.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use throughline_spec::{RedactionPolicy, ReflectionUsage, RunCounts, RunEvent, Ru
 use crate::records::{RecordPages, StoreResult, parse_event};
 use crate::sync::lock;
 
-/// How many runs are cached.
+/// Maximum number of cached summaries.
 const MOST: usize = 4096;
 /// Maximum length of a title in characters.
 const MAX_TITLE: usize = 140;
@@ -21,7 +21,7 @@ const MAX_TITLE: usize = 140;
 /// The summary of one run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
-    /// The last record that was read, and the erasure epoch of that read.
+    /// Sequence number of the last record read, and the erasure epoch at that time.
     read: u64,
     era: ErasureEpoch,
     pub(crate) title: Option<Name>,
@@ -36,7 +36,7 @@ impl Summary {
         self.fold.models()
     }
 
-    /// The counts, from the same fold as the trace and the thought map.
+    /// Counts from the fold that the trace and the thought map also use.
     pub(crate) fn counts(&self) -> RunCounts {
         self.fold.counts()
     }
@@ -82,7 +82,7 @@ pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
     parse_event(event)
 }
 
-/// A cache of summaries of runs.
+/// Caches run summaries by tenant and run.
 #[derive(Default)]
 pub(crate) struct SummaryCache(Mutex<HashMap<(Tenant, LogId), Arc<Summary>>>);
 
@@ -121,7 +121,7 @@ impl SummaryCache {
     }
 }
 
-/// The first words of a text, on one line.
+/// The first words of a text on one line, truncated to `most` characters.
 pub(crate) fn first_words(text: &str, most: usize) -> String {
     let mut words = String::new();
     for word in text.split_whitespace() {

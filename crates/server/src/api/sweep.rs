@@ -1,4 +1,4 @@
-//! Takes over runs without a driver: their process is gone, and their client may never request them
+//! Takes over runs whose driving process is gone, because their client may never request them
 //! again.
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ type StaleRuns = HashMap<(Tenant, LogId), ReclaimBackoff>;
 #[derive(Clone, Copy, Default)]
 struct ReclaimBackoff {
     times: u32,
-    /// Number of sweeps to skip.
+    /// Number of sweeps to skip before the next attempt.
     rest: u32,
 }
 
@@ -66,7 +66,7 @@ impl RunPool {
     }
 
     /// Whether a run was started through this API and this process has all of its tools. Other runs
-    /// wait for the program that started them.
+    /// wait for the application that started them.
     async fn can_drive(&self, tenant: &Tenant, run: &LogId) -> bool {
         let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return false };
         let has = |name| self.runner.tools.contains_key(name);

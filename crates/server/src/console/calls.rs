@@ -1,4 +1,4 @@
-//! Lists the gateway's calls, and shows one with secrets redacted.
+//! Lists the gateway's calls, and shows a single call with secrets redacted.
 
 use jiff::Timestamp;
 use throughline_codec::{CODECS, put_evidence};
@@ -13,19 +13,19 @@ use crate::redact::redact_json;
 use crate::response::GatewayResponse;
 use throughline_replay::{CALL_RECORD, TURN};
 
-/// How many of a thread's last records are read.
+/// Number of most recent records to read per thread.
 const RECORDS_PER_THREAD: u64 = 2000;
-/// How many threads are read at most for one page of the list.
+/// Maximum number of threads to read for one page of the list.
 const MOST_LOOKED: usize = 2000;
-/// The most calls of one thread in the list.
+/// Maximum number of calls per thread in the list.
 const MAX_CALLS_PER_THREAD: usize = 200;
 
-/// Prefix of the name of a conversation's thread, before the id of its first call.
+/// Name prefix of a conversation's thread, followed by the id of the first call.
 const CONVERSATION: &str = "conversation-";
-/// Prefix of the name of the log of a call without a reply.
+/// Name prefix of the log for a call without a reply.
 const UNANSWERED_PREFIX: &str = "call-";
 
-/// Whether a log of that name is a client's conversation.
+/// Whether a log with this name contains a client's gateway conversation.
 pub(crate) fn is_conversation(log: &str) -> bool {
     log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED_PREFIX)
 }
@@ -35,13 +35,13 @@ pub(crate) struct RecordedCall {
     pub(crate) id: TurnId,
     pub(crate) thread: LogId,
     pub(crate) at: Timestamp,
-    /// The record that contains the call.
+    /// Sequence number of the record that contains the call.
     pub(crate) seq: u64,
     account: Json,
 }
 
 impl RecordedCall {
-    /// Reads the call in a record.
+    /// Parses a call record; `None` if the record is no call.
     fn from_record(record: &Record, log: &LogId, thread: &LogId) -> Option<Self> {
         let tree = parse_stored(record.content.bytes()?)?;
         let root = tree.root();
@@ -103,7 +103,7 @@ pub(crate) async fn calls_of_thread(
         while let Some(records) = pages.next().await? {
             calls.extend(records.iter().filter_map(|record| call_in(record, &thread.log)));
         }
-        // Calls without a reply have a log each.
+        // Each call without a reply has its own log.
         for head in store.runs_of(tenant, &thread.log, None, 128).await? {
             if head.log.0.starts_with(UNANSWERED_PREFIX) {
                 let records = store.read(tenant, &head.log, 0, 1).await?;
@@ -116,8 +116,8 @@ pub(crate) async fn calls_of_thread(
     Ok(calls)
 }
 
-/// Lists the calls of the tenant's threads. Threads that were written to last come first, and a
-/// page ends with a thread.
+/// Lists the calls of the tenant's threads, starting with the threads that were written to last. A
+/// page never splits a thread.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let limit = row_limit(request, 100);
     let mut threads = LogList::new(request, LogKind::Thread);
@@ -139,7 +139,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "calls": rows, "next"? threads.next.map(|next| next.0) }))
 }
 
-/// The tenants whose calls the caller may see: its key's, and that of its own provider key.
+/// The tenants whose calls the caller may see: the tenant of its gateway key, and the tenant
+/// derived from its own provider key.
 fn tenants(request: &ApiRequest<'_>) -> Vec<Tenant> {
     let claims = request.gateway.replay.claims();
     let own = request.caller.credential.as_ref();
@@ -147,7 +148,7 @@ fn tenants(request: &ApiRequest<'_>) -> Vec<Tenant> {
     std::iter::once(request.caller.tenant.clone()).chain(own).collect()
 }
 
-/// Shows a call with secrets redacted, and with the rules it met.
+/// Shows a call with secrets redacted, and the rules that its record names.
 pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let node = TurnId(request.id(0));
     let policy = request.policy();
@@ -182,7 +183,7 @@ fn rules_of(record: &Json) -> Json {
     })
 }
 
-/// The first question of a conversation.
+/// The first user message of a client's conversation.
 pub(crate) async fn first_question(
     request: &ApiRequest<'_>,
     log: &LogId,

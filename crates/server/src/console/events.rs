@@ -1,5 +1,5 @@
-//! Streams the events of a run as server-sent events. Each event has a number, from which a client
-//! continues after a lost connection.
+//! Streams the events of a run as server-sent events. Each event has a number. After a lost
+//! connection, a client continues from the last number it received.
 //!
 //! Consecutive pieces of one text are sent together, under the number of the last piece.
 
@@ -20,17 +20,17 @@ use crate::letta::runs::is_open;
 use crate::object::object;
 use crate::records::StoreResult;
 
-/// How many events before the first one are read as context, so that a text in progress is redacted
-/// as before.
+/// Number of earlier events to read as context, so that a text in progress is redacted as in the
+/// earlier stream.
 const CONTEXT: u64 = 512;
-/// How many records are read at first and at most. The first read is small, so that the beginning
-/// of a long run appears at once.
+/// Number of records in the first read, and the maximum. The first read is small, so that the
+/// beginning of a long run appears at once.
 const FIRST: u32 = 2;
 const MOST: u32 = 256;
-/// About how many bytes are sent at a time.
+/// Approximate number of bytes to send at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Follows a run from any event until the run ends.
+/// Streams a run's events from any position until the run ends.
 pub(crate) async fn follow(request: &ApiRequest<'_>) -> ApiResult {
     let (tenant, run) = (request.caller.tenant.clone(), request.run_head().await?.log);
     let after = request.query_number("after").unwrap_or(0);
@@ -38,7 +38,7 @@ pub(crate) async fn follow(request: &ApiRequest<'_>) -> ApiResult {
     let (store, ping) = (Arc::clone(&request.api.runner.store), request.api.ping);
     let feed = EventFeed::after(after, request.policy());
     let headers = [("content-type", "text/event-stream"), ("cache-control", "no-store")];
-    // The task ends with its reader, or with the run.
+    // The task ends when the client disconnects or the run ends.
     Ok(stream_response(headers, 16, |sender| async move {
         stream_events(&*store, (&tenant, &run), feed, until, ping, &sender).await
     }))
@@ -97,14 +97,14 @@ async fn stream_events(
     }
 }
 
-/// The events received so far, and the bytes to send.
+/// Redacts events, joins consecutive text pieces, and buffers the bytes to send.
 struct EventFeed {
     policy: RedactionPolicy,
-    /// The last event that the client has.
+    /// Number of the last event that the client has received.
     after: u64,
-    /// The last event that was read.
+    /// Number of the last event that was read from the store.
     read: u64,
-    /// The text in progress.
+    /// The text whose pieces are being joined.
     text: Option<OpenText>,
     out: Vec<u8>,
 }
@@ -112,7 +112,7 @@ struct EventFeed {
 struct OpenText {
     of: TextKey,
     pieces: StreamRedactor,
-    /// The part that is ready to be sent.
+    /// Redacted text that can be sent now.
     ready: String,
     at: Timestamp,
     number: u64,
@@ -220,7 +220,7 @@ impl EventFeed {
     }
 }
 
-/// Reads an event as a piece of a text, if it is one.
+/// Parses an event that is a piece of text; `None` for other events.
 fn text_piece(event: &Bytes) -> Option<(TextKey, String)> {
     let tree = parse_stored(event)?;
     let event = tree.root();

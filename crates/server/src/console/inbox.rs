@@ -1,4 +1,4 @@
-//! Lists the approvals and questions that wait for a person, and takes decisions on approvals.
+//! Lists pending approvals and questions, and records decisions on approvals.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::console::{erasure_epoch, runs};
 use crate::object::{join_objects, object};
 use crate::redact::redact_json;
 
-/// Lists everything that waits for a person, oldest first.
+/// Lists all pending approvals and questions, oldest first.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let (store, tenant) = (request.api.store(), &request.caller.tenant);
     let run = request.query.get("run").cloned().map(LogId);
@@ -46,7 +46,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "waiting": waiting }))
 }
 
-/// The tools of a run that this process lacks, and the title of the run.
+/// The run's tools that this process lacks, and the run's title.
 async fn run_details(
     request: &ApiRequest<'_>,
     run: &LogId,
@@ -63,7 +63,7 @@ async fn run_details(
     Ok((missing, summary.title.clone()))
 }
 
-/// Writes the tool call to approve, or the questions.
+/// Writes the tool call that needs approval, or the questions to answer.
 fn write_request(
     o: &mut json::Object<'_>,
     one: &PendingEntry,

@@ -1,4 +1,4 @@
-//! Serves the journal, the keys and the usage to operators.
+//! Serves the journal, the keys and the usage for the console.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::object::{join_objects, object};
 use crate::records::{RecordPages, StoreResult};
 use crate::telemetry::{UsageAmount, UsageKey, usage_log};
 
-/// How many usage records are read.
+/// Maximum number of usage records to read.
 const MOST: u64 = 50_000;
-/// How many chunks of an export are buffered for a slow reader.
+/// Number of export chunks to buffer for a slow reader.
 const CHUNKS: usize = 2;
 
 /// Returns the store's public key and the signed heads of the tenant's chains.
@@ -48,8 +48,8 @@ pub(crate) async fn verify(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// Streams the tenant's threads as redacted lines of JSON: the named ones, or all. A full export is
-/// an operator's command.
+/// Streams the tenant's threads as redacted JSON lines: the threads in the query, or all. A full
+/// export requires the operator's command line.
 pub(crate) async fn export(request: &ApiRequest<'_>) -> ApiResult {
     let archive = request.api.archive.clone().ok_or_else(no_archive)?;
     let (tenant, policy) = (request.caller.tenant.clone(), request.policy());

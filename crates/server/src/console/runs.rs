@@ -1,4 +1,4 @@
-//! Lists runs, and shows one with its trace.
+//! Lists runs, and shows a single run with its trace.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::console::{LogList, decimal, erasure_epoch, matches_search, row_limit}
 use crate::object::{object, to_json};
 use crate::response::GatewayResponse;
 
-/// How many logs are read for one page.
+/// Maximum number of logs to read for one page.
 const MOST_LOOKED: usize = 2000;
 
 /// Lists the tenant's runs, newest first. A search matches titles, ids and models.
@@ -31,7 +31,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "runs": found, "next"? logs.next.map(|next| next.0) }))
 }
 
-/// The row of a run that matches the query.
+/// Builds the list entry of a run; `None` if the run does not match the query.
 async fn matching_row(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -52,7 +52,7 @@ async fn matching_row(
     Ok(matches.then(|| row_json(head, &summary)))
 }
 
-/// The summary of a run, with its title redacted by the policy of the server.
+/// The summary of a run, with its title redacted by the server's policy.
 pub(crate) async fn summary(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -62,7 +62,7 @@ pub(crate) async fn summary(
     Ok(request.api.summaries.get(store, tenant, head, era, &request.policy()).await?)
 }
 
-/// A run as a row of a list.
+/// Encodes a run as a list entry.
 pub(crate) fn row_json(head: &LogHead, summary: &Summary) -> Json {
     throughline_json::object(|o| {
         put_head(o, head);
@@ -132,8 +132,8 @@ fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Vec<Json> {
     rows.into_iter().filter_map(row).collect()
 }
 
-/// Returns the trace of a run, as sinks receive it. The gateway has no sinks, so a port creates the
-/// trace.
+/// Returns a run's trace in the format that trace sinks receive. The gateway has no sinks, so the
+/// configured exporter creates the trace.
 pub(crate) async fn trace(request: &ApiRequest<'_>) -> ApiResult {
     let head = request.run_head().await?;
     let traces = request.api.traces.as_deref();

@@ -1,18 +1,18 @@
 //! Redacts secrets in text that arrives in pieces.
 //!
-//! A secret may be split anywhere. So the last words are held back until more text arrives, and
-//! secrets are searched for line by line. Nothing has to be flushed at the end, because the event
-//! that ends a text contains all of it.
+//! A secret may be split at any position. The last words are therefore buffered until more text
+//! arrives, and secrets are searched for line by line. Nothing has to be flushed at the end,
+//! because the event that ends a text contains the whole text.
 
 use throughline_spec::RedactionPolicy;
 
-/// How many words are held back: a token may follow the word that identifies it, such as `Bearer`.
+/// Number of words to buffer, because a secret may follow the word that marks it, such as `Bearer`.
 const HELD: usize = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct StreamRedactor {
     line: String,
-    /// How much of the redacted line was shown.
+    /// Number of bytes of the redacted line that were already shown.
     shown: usize,
 }
 
@@ -28,7 +28,7 @@ impl StreamRedactor {
             out.push_str(policy.redact_thought(&line).get(shown..).unwrap_or_default());
         }
         let sure = policy.redact_thought(self.line.get(..self.safe_end()).unwrap_or_default());
-        // Later text may reveal that earlier text is a secret, too. Then it is not shown yet.
+        // Later text may reveal that earlier text belongs to a secret. That text is not shown yet.
         if policy.redact_thought(&self.line).starts_with(&*sure) {
             out.push_str(sure.get(self.shown..).unwrap_or_default());
             self.shown = self.shown.max(sure.len());
@@ -36,7 +36,7 @@ impl StreamRedactor {
         out
     }
 
-    /// The start of the words that are held back.
+    /// The byte position in the line at which the buffered words start.
     fn safe_end(&self) -> usize {
         let mut rest = self.line.as_str();
         for _ in 0..HELD {

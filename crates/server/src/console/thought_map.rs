@@ -2,9 +2,9 @@
 //! each Thought and Seal back.
 //!
 //! `items` lists Thoughts and sealed Items in order. The `spans` of a call state what the call did
-//! with ranges of that list. Calls of agents are attempts as [`RunFold`] folds them, so `runs` has
-//! the counts of the timeline and the trace. The Fate of an Item in a gateway call follows from the
-//! Item's id, or from its Seal in the sent request.
+//! with ranges of that list. Agent calls are the attempts that [`RunFold`] collects, so `runs` has
+//! the same counts as the timeline and the trace. The Fate of an Item in a gateway call follows
+//! from the Item's id, or from its Seal in the sent request.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,9 +29,9 @@ use crate::letta::runs;
 use crate::records::RecordPages;
 use throughline_replay::Bodies;
 
-/// The most calls of a map.
+/// Maximum number of calls in a map.
 const MOST: usize = 160;
-/// How many runs are read for the map.
+/// Maximum number of runs to read for the map.
 const RUNS: usize = 80;
 
 /// The Thoughts of a thread by model, and the calls that sent them back.
@@ -183,7 +183,7 @@ async fn agent_calls(
 /// Collects the model calls of one run from its events.
 struct RunCalls<'m> {
     run: &'m Name,
-    /// The place of each Thought and sealed Item in the map.
+    /// The index of each Thought and sealed Item in the map.
     places: &'m HashMap<&'m str, usize>,
     fold: RunFold,
     called: Vec<MapCall>,
@@ -238,7 +238,7 @@ impl RunCalls<'_> {
     }
 }
 
-/// The Fates of Thoughts and sealed Items in a model call of a run, by their places in the map.
+/// The Fates of Thoughts and sealed Items in a run's model call, as ranges of map indexes.
 fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
     let tree = event.fates.as_ref().map(Json::tree);
     let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
@@ -251,7 +251,7 @@ fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usiz
     fates.filter_map(span).collect()
 }
 
-/// The calls of a client through the gateway, from their records.
+/// Reads a client's gateway calls from their records.
 async fn gateway_calls(
     request: &ApiRequest<'_>,
     thread: &LogHead,
@@ -348,7 +348,7 @@ fn gateway_spans(
     Some(spans)
 }
 
-/// All strings of a document.
+/// All strings in a JSON document.
 fn strings(tree: Option<&Tree>) -> HashSet<Cow<'_, str>> {
     let mut found = HashSet::new();
     let mut waiting: Vec<Node<'_>> = tree.map(Tree::root).into_iter().collect();
@@ -390,10 +390,10 @@ mod tests {
             gateway_spans(&texts(all, two, account), &before, "own"),
             Some(expected.clone())
         );
-        // The client lost all of them: two were restored under their own ids.
+        // The client dropped all three, and two were restored under their own ids.
         let account = r#"{"fates":[["1",0],["a",0,0],["c",0,0]],"dids":["kept"]}"#;
         assert_eq!(gateway_spans(&texts("{}", two, account), &before, "own"), Some(expected));
-        // The client dropped `c` only, so the counts differ; `a` is still recognised.
+        // The client dropped only `c`, so the counts differ; `a` is still recognised.
         let one = r#"{"input":[{"s":"seal of a"}]}"#;
         let account = r#"{"fates":[["1",0],["2",0,0]],"dids":["kept"]}"#;
         let told = gateway_spans(&texts(one, one, account), &before, "own");

@@ -1,4 +1,4 @@
-//! Lists threads, and shows one with its runs and calls.
+//! Lists threads, and shows a single thread with its runs and calls.
 
 use throughline_agent::is_inbox;
 use throughline_core::{Body, LogHead, LogKind};
@@ -12,11 +12,11 @@ use crate::letta::item_reader::stored_items;
 use crate::letta::runs;
 use crate::object::{join_objects, object};
 
-/// How many of a thread's first records are read for its title.
+/// Number of a thread's first records to read for its title.
 const FIRST: u32 = 24;
 
-/// The use of a thread by its name; `None` for an internal log. A thread whose use is unknown is
-/// `kept`.
+/// Derives a thread's purpose from its name; `None` for an internal log. A thread with an unknown
+/// purpose is `kept`.
 fn thread_use(id: &str) -> Option<&'static str> {
     if id.starts_with("letta.") || id.starts_with(throughline_replay::OBJECT_LOG) {
         return None;
@@ -59,7 +59,7 @@ fn row(head: &LogHead, kind: &str, title: Option<&str>) -> Json {
     }
 }
 
-/// The title of a thread: its first words.
+/// Builds a thread's title from its first words.
 async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<String>> {
     let shorten = |words: &str| first_words(&request.policy().redact_text(words), 140);
     if let Some(words) = calls::first_question(request, &head.log).await? {

@@ -186,7 +186,7 @@ fn apply_throughline_members(config: AgentConfig, own: Option<&Json>) -> ApiResu
     serde_json::from_value(whole).map_err(wrong)
 }
 
-/// A runner that has the agent's own tools and no others.
+/// Creates a runner that has only the agent's own tools.
 pub(crate) fn runner_with_tools(runner: &Runner, members: &Members) -> ApiResult<Runner> {
     let mut tools: BTreeMap<Name, Arc<dyn Tool>> = BTreeMap::new();
     for name in tool_names(members) {

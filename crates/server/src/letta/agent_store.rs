@@ -1,8 +1,8 @@
 //! Storage of agents and conversations.
 //!
-//! Each has a Thread under its own id and a definition log. Every record of that log contains all
-//! members, and the latest record wins. A log of the tenant lists the agents; the definition log of
-//! an agent also lists its conversations.
+//! Each agent and conversation has a Thread under its own id and a definition log. Every record of
+//! the definition log contains all members, and the latest record wins. One log per tenant lists
+//! the agents; an agent's definition log also lists its conversations.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ impl Members {
         all
     }
 
-    /// Sets all of these members. For a repeated name, the last value wins.
+    /// Sets these members. For a repeated name, the last value wins.
     pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
         let known = self.0.iter().enumerate();
         let mut places: HashMap<Name, usize> =
@@ -65,7 +65,7 @@ impl Members {
         self.get(name).and_then(|value| value.tree().root().name())
     }
 
-    /// A list; empty if the member is missing.
+    /// Parses a member that is a list; empty if the member is missing.
     pub(crate) fn list(&self, name: &str) -> Tree {
         self.get(name).map_or_else(|| json::array(|_| {}).tree(), Json::tree)
     }
@@ -195,7 +195,7 @@ impl AgentStore<'_> {
         Ok(found.filter(|found| !found.is_deleted))
     }
 
-    /// The ids of the agents, oldest first.
+    /// The ids of the tenant's agents, oldest first.
     pub(crate) async fn agents(&self) -> StoreResult<Vec<Name>> {
         let mut ids: Vec<Name> = Vec::new();
         for record in self.records(&LogId::from(INDEX)).await? {
@@ -281,7 +281,6 @@ fn tree_of(record: &Record) -> Option<Tree> {
     Tree::parse(record.content.bytes()?.clone()).ok()
 }
 
-/// A record that contains an id.
 fn id_record(kind: &str, id: &str) -> NewRecord {
     NewRecord::new(kind, object! { "id": id }.bytes().clone())
 }

@@ -29,7 +29,7 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     resource_json::agent(request, &request.agent(&id).await?).await
 }
 
-/// Checks that an agent can have these members.
+/// Checks that these members form a valid agent, whose models and tools the caller may use.
 async fn validate(request: &ApiRequest<'_>, id: &Name, members: &Members) -> ApiResult<()> {
     let now = request.api.runner.clock.now();
     let agent = AgentRecord::draft(id.clone(), members.clone(), now);

@@ -29,7 +29,7 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     conversation_response(request, &id).await
 }
 
-/// Checks that a conversation can have these members.
+/// Checks that the agent's configuration is valid with the conversation's members applied.
 async fn check(request: &ApiRequest<'_>, agent: &AgentRecord, members: &Members) -> ApiResult<()> {
     let now = request.api.runner.clock.now();
     let draft = AgentRecord::draft(Name::from(""), members.clone(), now);
@@ -117,8 +117,8 @@ pub(crate) async fn delete(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&()))
 }
 
-/// Follows a run of the conversation: the one named by `run_id`, the one started with `otid`, or
-/// the active one.
+/// Follows a run of the conversation: the run named by `run_id`, the run started with `otid`, or
+/// the active run.
 pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&request.id(0)).await?;
     let root = request.body.root();
@@ -145,7 +145,7 @@ pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
     runs::follow(request, newest.log).await
 }
 
-/// Creates a conversation that shares another one's history, whole or up to a message.
+/// Creates a conversation that shares another conversation's history, in full or up to a message.
 pub(crate) async fn fork(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&request.id(0)).await?;
     let tenant = &request.caller.tenant;
@@ -210,7 +210,7 @@ pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// The number of messages in the model's context.
+/// The number of messages in the model's context, which is 0 before the first run.
 async fn count_context_messages(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<u64> {
     let Some(head) = request.newest_run(thread).await? else { return Ok(0) };
     let state = request.state(&head.log).await?;

@@ -1,4 +1,4 @@
-//! Sends decisions to a waiting run. All of them are validated before any is sent.
+//! Sends decisions to a waiting run, after validating all of them.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::letta::message_request::Decision;
 use crate::letta::projector::needs_decision;
 use crate::object::put_members;
 
-/// Sends the decisions to the waiting run. Returns its number of events before them.
+/// Sends the decisions to the waiting run. Returns the run's number of events before the decisions.
 pub(crate) async fn send(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -111,7 +111,8 @@ fn to_commands(
     Ok(commands)
 }
 
-/// The open call with this id. Fails if it is not pending or was already decided in this request.
+/// Finds the open call with this id. Fails if the call is not pending or was already decided in
+/// this request.
 fn find_pending_call<'p>(
     progress: &'p Progress,
     run: &LogId,
@@ -150,7 +151,7 @@ fn approval_command(call: Name, approve: bool, reason: Option<Name>) -> RunComma
     RunCommand::Decide(resolution)
 }
 
-/// Parses an answer that was sent as a tool result: the documented resolution of a question.
+/// Parses the answer to a question, which the client sends as a tool result.
 fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());

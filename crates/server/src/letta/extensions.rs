@@ -21,7 +21,7 @@ use crate::object::put_members;
 use crate::records::{RecordPages, run_events};
 use crate::response::GatewayResponse;
 
-/// Maximum page size of a journal.
+/// Maximum number of journal entries per page.
 const MOST: usize = 1000;
 
 async fn load_state(request: &ApiRequest<'_>) -> ApiResult<State> {
@@ -29,12 +29,12 @@ async fn load_state(request: &ApiRequest<'_>) -> ApiResult<State> {
     Ok(request.api.runner.state(&known.tenant, &known.run).await?)
 }
 
-/// Returns the documented state, with the conversation as the model sees it.
+/// Returns a run's `SmartState` document, with the conversation as the model sees it.
 pub(crate) async fn state(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &load_state(request).await?.smart_state().json()))
 }
 
-/// Returns a run as one document from which it can continue elsewhere.
+/// Returns a snapshot of a run, from which the run can continue in another store.
 pub(crate) async fn snapshot(request: &ApiRequest<'_>) -> ApiResult {
     let known = path_run(request).await?;
     let runner = &request.api.runner;
@@ -66,8 +66,8 @@ pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
             let runner = agent_config::runner_with_tools(&request.api.runner, &agent.members)?;
             (runner, OpenCalls::ByRules)
         }
-        // The document chooses its agent, so an unknown agent must not bypass the rules of a known
-        // one.
+        // The document chooses its agent, so naming an unknown agent must not bypass a known
+        // agent's rules.
         None => (request.api.runner.clone(), OpenCalls::NeedApproval),
     };
     let key = request.caller.admission.key_id();
@@ -129,7 +129,7 @@ pub(crate) struct JournalEntry {
     said: Json,
 }
 
-/// The events of a run with their numbers.
+/// Reads a run's events with their numbers.
 async fn events(request: &ApiRequest<'_>) -> ApiResult<Vec<JournalEntry>> {
     let known = path_run(request).await?;
     let after = request.query_number("after").unwrap_or(0);
@@ -163,7 +163,7 @@ pub(crate) async fn journal(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&events(request).await?))
 }
 
-/// The events that report the Fates of Items and Seals.
+/// Returns the events that report the Fates of Items and Seals.
 pub(crate) async fn fates(request: &ApiRequest<'_>) -> ApiResult {
     let mut events = events(request).await?;
     events.retain(|entry| matches!(RunEvent::parse(&entry.said), Ok(RunEvent::Replay(_))));
@@ -190,7 +190,7 @@ pub(crate) async fn narrative(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&Narrative { run_id: known.run.0, narrative }))
 }
 
-/// The open questions of one run or of all runs.
+/// Returns the open questions of one run or of all runs.
 pub(crate) async fn questions(request: &ApiRequest<'_>) -> ApiResult {
     let (store, tenant) = (request.api.store(), &request.caller.tenant);
     let run = request.query.get("run_id").cloned().map(LogId);
@@ -266,7 +266,7 @@ async fn has_expired(request: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiRes
     }))
 }
 
-/// The question with this id in the state of a run.
+/// Finds the question with this id in the state of a run.
 async fn find_question(
     request: &ApiRequest<'_>,
     run: &LogId,
@@ -291,7 +291,7 @@ async fn question_error(request: &ApiRequest<'_>, id: &Name) -> ApiResult<ApiErr
     Ok(ApiError::new(409, message))
 }
 
-/// The current state of a question.
+/// Returns the current state of a question.
 async fn answered(request: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiResult {
     Ok(match find_question(request, run, id).await? {
         Some(question) => json_response(&Question::new(&question, run)),
@@ -302,7 +302,7 @@ async fn answered(request: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiResult
     })
 }
 
-/// The JSON Schema of a document.
+/// Returns the JSON Schema of the document that the path names.
 pub(crate) fn schema(request: &ApiRequest<'_>) -> ApiResult {
     let schema = match &*request.id(0) {
         "run-event" => RunEvent::schema(),
@@ -312,7 +312,7 @@ pub(crate) fn schema(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &schema))
 }
 
-/// The record number in this member of the body.
+/// Reads a record number from a body member; `None` if the member is absent or no number.
 fn record_number(request: &ApiRequest<'_>, name: &str) -> Option<u64> {
     request.body.root().present(name).and_then(Node::u64)
 }

@@ -1,4 +1,4 @@
-//! The message types of Letta.
+//! Letta's message types.
 //!
 //! One Item becomes one message, and each thought keeps its own signature: thoughts are never
 //! joined. Only tool calls of one answer share a message, as in Letta.
@@ -172,7 +172,7 @@ impl LettaMessage {
         Self { head, place, content: Box::new(content) }
     }
 
-    /// A message about a run as a whole.
+    /// Creates a message about a run as a whole.
     pub(crate) fn of_run(content: MessageContent, run: &str, date: Timestamp) -> Self {
         let mut letter = Self::new(content, run, date);
         letter.place.run_id = Some(Name::from(run));
@@ -192,7 +192,7 @@ impl LettaMessage {
 }
 
 impl MessageContent {
-    /// Whether the type is one of these; an empty list means all types.
+    /// Whether the message has one of these types; an empty list matches all types.
     pub(crate) fn is_one_of(&self, types: &[Name]) -> bool {
         let content = (!types.is_empty()).then(|| to_json(self).tree());
         let kind = content.as_ref().and_then(|content| content.root().name_of("message_type"));

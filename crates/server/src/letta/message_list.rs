@@ -57,8 +57,8 @@ impl Paging {
         Ok(Self { is_ascending, ..Self::parse(query, limit)? })
     }
 
-    /// Whether a page of the newest messages lies within these Items, with some to spare: the first
-    /// Item may be in the middle of an answer.
+    /// Whether a page of the newest messages surely lies within these Items. Requires more Items
+    /// than the page needs, because the first Item may be in the middle of an answer.
     fn may_contain_page(&self, items: &[StoredItem]) -> bool {
         if self.is_ascending || self.before.is_some() {
             return false;
@@ -115,7 +115,7 @@ pub(crate) struct MessageList<'s> {
     pub(crate) runner: &'s Runner,
     pub(crate) tenant: &'s Tenant,
     pub(crate) thread: &'s LogId,
-    /// Data of the runs whose Items were read.
+    /// Run data by run id, for the runs whose Items were read.
     runs: HashMap<Name, DecisionIndex>,
 }
 
@@ -178,7 +178,7 @@ impl<'s> MessageList<'s> {
         stored_items(&records)
     }
 
-    /// The Item of a message, if the Thread contains it.
+    /// Finds the Item of a message; `None` if the Thread does not contain it.
     pub(crate) async fn find(&mut self, message: &str) -> StoreResult<Option<StoredItem>> {
         let Some(head) = self.runner.store.log(self.tenant, self.thread).await? else {
             return Ok(None);
@@ -261,7 +261,7 @@ fn may_need_approval(casting: &RunSpec) -> bool {
         || casting.tools.iter().any(|spec| spec.needs_approval)
 }
 
-/// The approval decisions of a run, by call.
+/// Reads a run's approval decisions, by call.
 async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> StoreResult<Decisions> {
     let mut found = Decisions::new();
     let mut pages = RecordPages::new(store, tenant, run, 0);

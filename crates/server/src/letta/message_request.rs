@@ -46,7 +46,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// The call that the decision names.
+    /// The call that the decision names; `None` if it applies to all pending calls.
     pub(crate) fn call(&self) -> Option<&Name> {
         match self {
             Self::Approval { call, .. } => call.as_ref(),
@@ -174,7 +174,7 @@ impl MessageRequest {
         })
     }
 
-    /// The idempotency keys of this request on a Thread. Decisions have keys of their own.
+    /// The idempotency keys of this request on a Thread. Requests with decisions use separate keys.
     pub(crate) fn idempotency_keys(&self, thread: &str) -> Vec<Name> {
         let decided = if self.decisions.is_empty() { "" } else { "decided/" };
         let otids = self.otids.iter().flatten();
@@ -315,7 +315,7 @@ fn tool_return(entry: Node<'_>, at: &str) -> ApiResult<Decision> {
     Ok(Decision::Return { call, parts, is_error })
 }
 
-/// The parts of a tool result, if a model can read all of them.
+/// Parses the parts of a tool result; `None` if a model cannot read one of them.
 fn returned(value: Node<'_>) -> Option<Vec<Part>> {
     let part = |part: Node<'_>| match body(part)? {
         Body::Text(text) => Some(Part::Text(text)),
@@ -325,7 +325,7 @@ fn returned(value: Node<'_>) -> Option<Vec<Part>> {
     value.is_array().then(|| value.elements().map(part).collect())?
 }
 
-/// A member that a request must have.
+/// Returns a required member, or a 422 error if it is missing.
 fn required<T>(member: Option<T>, message: impl FnOnce() -> String) -> ApiResult<T> {
     member.ok_or_else(|| invalid(message()))
 }

@@ -28,16 +28,16 @@ const CANCEL_WAIT: Duration = Duration::from_secs(1);
 /// The form of the response to a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
-    /// One JSON response, unless the request asks for a stream.
+    /// One JSON response, unless the request enables streaming.
     Whole,
     Stream,
     /// A stream, unless the request turns streaming off.
     Conversation,
-    /// Only the run, immediately.
+    /// Only the run, returned immediately.
     Later,
 }
 
-/// An agent, optionally one of its conversations, and the Thread of either.
+/// An agent, optionally one of its conversations, and the Thread that contains the messages.
 pub(crate) struct ResolvedConversation {
     pub(crate) agent: AgentRecord,
     pub(crate) conversation: Option<AgentRecord>,
@@ -136,8 +136,8 @@ pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -
     Ok(json_response(&request.api.whole(options).await?))
 }
 
-/// Sends the decisions to the waiting run. Returns the run and its number of events before them.
-/// Decisions already recorded under the same otids are not sent again.
+/// Sends the decisions to the waiting run. Returns the run and its number of events before the
+/// decisions. Decisions already recorded under the same otids are not sent again.
 async fn send_decisions(
     request: &ApiRequest<'_>,
     place: &ResolvedConversation,
@@ -312,7 +312,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
 #[schemars(rename = "Cancelled")]
 pub(crate) struct CancelledRuns(#[schemars(with = "BTreeMap<String, String>")] Map<String, Value>);
 
-/// Cancels runs of an agent or a conversation: the listed ones, or the active ones.
+/// Cancels runs of an agent or a conversation: the listed runs, or the newest active run of each
+/// Thread.
 pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&request.id(0)).await?;
     let named = request.body.root().present("run_ids");
@@ -342,7 +343,7 @@ pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&ended))
 }
 
-/// Cancels the active run of a Thread.
+/// Cancels the newest run of a Thread, if it is active.
 pub(crate) async fn cancel_active_run(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<()> {
     if let Some(head) = request.newest_run(thread).await?.filter(runs::is_open) {
         cancel_run(request, &head.log).await;

@@ -49,16 +49,16 @@ pub(crate) struct Projector<'s> {
     tokens: bool,
     /// Whether user messages are included.
     users: bool,
-    /// The Items of which deltas were sent.
+    /// Ids of the Items for which deltas were sent.
     streamed: HashSet<Name>,
-    /// The number of discarded answers of which deltas were sent.
+    /// Number of discarded answers for which deltas were sent.
     discarded: u64,
     /// Ids of assistant texts that no turn has included yet.
     loose: Vec<Name>,
     /// The number of the next message.
     next: u32,
     usage: ReflectionUsage,
-    /// How many steps have begun.
+    /// Number of steps that have started.
     step_count: u64,
     pub(crate) steps: Vec<Step>,
 }
@@ -258,7 +258,7 @@ impl<'s> Projector<'s> {
         Ok(letters)
     }
 
-    /// The message of a user. Streams leave it out, because their caller sent it.
+    /// The message for a user's input. Streams leave it out, because their caller sent the input.
     async fn user_message(&mut self, id: &Name) -> StoreResult<Vec<LettaMessage>> {
         let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
             return Ok(Vec::new());

@@ -224,7 +224,7 @@ pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -
 const HIDDEN: [&str; 6] =
     ["tools", "tool_ids", "memory_blocks", "secrets", "tool_exec_environment_variables", "id"];
 
-/// Appends the remaining members to the known ones.
+/// Appends the client's other members to the known members, except the hidden ones.
 fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]) -> Json {
     let known = to_json(known).tree();
     json::object(|o| {

@@ -14,7 +14,7 @@ use crate::letta::projector::{Projector, RunContext, Step, stop_for_status};
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
 use crate::records::{StoreResult, run_events};
 
-/// Logs fetched per requested run: a run also has an inbox log.
+/// Number of logs to fetch per requested run, because a run also has an inbox log.
 const LOGS: u32 = 4;
 
 /// Whether a run is active or waiting.
@@ -162,7 +162,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&page.into_iter().map(|(_, state)| state).collect::<Vec<_>>()))
 }
 
-/// Reads a run so far. Returns its messages, and the projector with its steps and usage.
+/// Reads all events of a run so far. Returns its messages, and the projector with its steps and
+/// usage.
 async fn read_run<'a>(
     request: &'a ApiRequest<'_>,
     known: RunContext,

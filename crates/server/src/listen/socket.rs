@@ -1,4 +1,4 @@
-//! A connection that is closed if its client first sends nothing, or does not read what it is sent.
+//! A connection that is closed if its client sends no request, or stops reading the response.
 
 use std::future::Future;
 use std::io;
@@ -10,13 +10,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Number of bytes that identify the protocol. No request is shorter.
+/// Number of bytes to wait for, which identify the protocol. No request is shorter.
 const PREFACE_BYTES: usize = 24;
 
 /// A TCP connection with timeouts.
 pub(super) struct ClientSocket {
     stream: TcpStream,
-    /// How many of the first bytes have arrived.
+    /// Number of the first bytes that have arrived.
     greeting: usize,
     /// The deadline for the first bytes, and later for a pending write.
     alarm: Pin<Box<Sleep>>,

@@ -20,11 +20,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// How often the runtime signals that it runs.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the runtime may send no signal before the thread accepts connections.
+/// How long the runtime may be silent before the thread accepts connections.
 const STALL: Duration = Duration::from_millis(500);
-/// How often the thread then polls connections.
+/// How often the thread polls its connections while the runtime is blocked.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a connection may send nothing before it is left to the runtime.
+/// How long a connection may send nothing before the thread hands it to the runtime.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of connections that the thread reads from at once.
 const MOST: usize = 256;
@@ -49,7 +49,7 @@ struct WatchdogState {
 
 impl Watchdog {
     /// Starts the thread for the runtime that accepts on that socket. Connections that the thread
-    /// leaves to the runtime arrive through the channel.
+    /// hands to the runtime arrive through the channel.
     pub(super) fn start(listener: &impl AsFd) -> io::Result<(Self, UnboundedReceiver<TcpStream>)> {
         let listener = TcpListener::from(listener.as_fd().try_clone_to_owned()?);
         let (hand_over, handed) = unbounded_channel();
@@ -60,7 +60,7 @@ impl Watchdog {
         Ok((Self { shared, thread: Some(thread) }, handed))
     }
 
-    /// Ticks as long as it is polled.
+    /// A future that sends ticks to the thread for as long as it is polled.
     pub(super) fn ticks(&self) -> impl Future<Output = ()> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move {
@@ -92,7 +92,7 @@ struct WatchdogThread {
     seen: u64,
 }
 
-/// A connection that the thread accepted.
+/// A connection that the thread accepted from the listener.
 struct AcceptedConnection {
     stream: TcpStream,
     since: Instant,

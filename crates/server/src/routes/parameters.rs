@@ -1,5 +1,5 @@
-//! Query parameters and body members of the routes, for the `OpenAPI` document. The handlers parse
-//! them, because most of them ignore values of another type.
+//! Query parameters and body members of the routes, for the `OpenAPI` document. Each handler parses
+//! its own, because most of them ignore values of another type.
 
 /// The name, JSON type and description of a parameter or member.
 pub(crate) type ParameterSpec = (&'static str, &'static str, &'static str);

@@ -1,7 +1,7 @@
-//! Enforces the limits of a key.
+//! Enforces a key's budget and request rate.
 //!
-//! A budget is checked before each call. Calls in progress may finish, so usage can exceed the
-//! budget by what they take. Each node counts the request rate separately.
+//! A budget is checked before each call. Calls in progress may finish, so their usage can exceed
+//! the budget. Each node counts the request rate separately.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::telemetry::meter::Meter;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// The requests of a key in the last minute.
+/// Times of a key's requests within the last minute.
 #[derive(Default)]
 pub(super) struct RateWindow(VecDeque<Instant>);
 
 impl RateWindow {
-    /// Counts a request, or returns how long to wait for the next.
+    /// Counts a request, or returns how long to wait before the next request is allowed.
     pub(super) fn count(&mut self, most: u32, now: Instant) -> Result<(), Duration> {
         while self.0.front().is_some_and(|first| now.duration_since(*first) >= MINUTE) {
             self.0.pop_front();
@@ -35,14 +35,14 @@ impl RateWindow {
         Err(MINUTE.saturating_sub(now.duration_since(first)))
     }
 
-    /// Whether the last minute has no requests.
+    /// Whether the minute before `now` contains no requests.
     pub(super) fn is_empty_at(&self, now: Instant) -> bool {
         self.0.back().is_none_or(|last| now.duration_since(*last) >= MINUTE)
     }
 }
 
 impl Meter {
-    /// Counts a request against the rate of its key.
+    /// Counts a request against its key's rate limit. Returns 429 if the limit is reached.
     pub(crate) fn count_request(&self, admission: &Admission) -> GatewayResult<()> {
         let Admission::Key { id, allowance: Allowance { per_minute: Some(most), .. }, .. } =
             admission

@@ -10,21 +10,21 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::MemoryReservation;
 
-/// The lowest accepted transfer rate in bytes per second.
+/// Minimum accepted transfer rate in bytes per second.
 const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
-/// The largest buffer that is allocated before a body has arrived.
+/// Maximum buffer size to allocate before a body has arrived.
 const MAX_PREALLOCATION: usize = 1 << 20;
 
-/// How many bytes of one body are read before other tasks run.
+/// Number of bytes of one body to read before other tasks run.
 const TURN: usize = 256 << 10;
 
-/// The pause after that many bytes while a body is discarded.
+/// Pause after every [`TURN`] bytes while a body is discarded.
 const REST: Duration = Duration::from_millis(2);
 
-/// Receives the complete body within `patience`, plus the time that the lowest transfer rate needs
-/// for what has arrived. If the body is too large, the rest is still read for that time and
-/// discarded, because many clients read no response before they have sent everything.
+/// Receives the complete body within `patience`, plus the time that the received bytes take at the
+/// minimum transfer rate. If the body is too large, the rest is still read for that time and
+/// discarded, because many clients send everything before they read a response.
 pub(crate) async fn read_body(
     body: Body,
     limit: usize,
@@ -36,7 +36,8 @@ pub(crate) async fn read_body(
         GatewayError::new(413, format!("the body is larger than {limit} MiB: send less"))
     };
     let started = Instant::now();
-    // The announced length sizes the buffer, up to a bound that makes false announcements harmless.
+    // The announced length sizes the buffer, up to a maximum that makes false announcements
+    // harmless.
     let announced =
         usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(MAX_PREALLOCATION);
     let mut pieces = body.into_data_stream();
@@ -80,8 +81,8 @@ pub(crate) async fn read_body(
     Ok(only.unwrap_or_else(|| whole.freeze()))
 }
 
-/// Discards the rest of a body, so that its sender comes to read the response. It pauses between
-/// reads, since the body may be endless.
+/// Discards the rest of a body, so that the client starts to read the response. Pauses between
+/// reads, because the body may be endless.
 async fn discard(mut pieces: BodyDataStream) {
     let mut left = TURN;
     while let Some(Ok(piece)) = pieces.next().await {

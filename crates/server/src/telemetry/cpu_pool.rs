@@ -1,8 +1,8 @@
 //! Runs work on large bodies without blocking other requests.
 //!
 //! Decoding, auditing and repairing a body of some megabytes takes a large part of a second without
-//! yielding. Such work leaves the asynchronous workers: the runtime replaces the worker for as long
-//! as the work lasts. At most one such job runs per processor, and tenants take turns.
+//! yielding. The runtime replaces the worker thread while such work blocks it. At most one job runs
+//! per processor, and tenants take turns.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 
-/// The length from which a body is large.
+/// Size in bytes from which a body counts as large.
 pub(crate) const LARGE: usize = 256 << 10;
 
-/// Runs work on large bodies.
+/// Limits concurrent work on large bodies to one job per processor.
 pub(crate) struct CpuPool {
     processors: Arc<FairPool>,
     patience: Duration,
@@ -31,7 +31,7 @@ impl CpuPool {
         Self { processors: FairPool::new(processors, OverSharePolicy::Wait), patience }
     }
 
-    /// Runs work on a body of that length; inline if the body is not large.
+    /// Runs work on a body of that length, and waits for a processor first if the body is large.
     pub(crate) async fn run<T>(
         &self,
         caller: &Caller,

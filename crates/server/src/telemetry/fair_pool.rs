@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::sync::lock;
 
-/// One tenant with a key leaves the pool divided by this number to the others.
+/// A tenant with a key must leave the pool size divided by this number to other tenants.
 const RESERVED: u64 = 8;
 
 /// How a full pool treats a caller whose tenant has its equal share.
@@ -40,9 +40,9 @@ pub(crate) struct FairPool {
 #[derive(Default)]
 struct PoolState {
     used: u64,
-    /// How often units were granted.
+    /// Number of grants so far.
     turns: u64,
-    /// How many callers of all tenants wait.
+    /// Number of waiting callers of all tenants.
     waiting: usize,
     tenants: HashMap<Tenant, TenantUsage>,
 }
@@ -50,14 +50,14 @@ struct PoolState {
 #[derive(Default)]
 struct TenantUsage {
     held: u64,
-    /// The turn in which the tenant last got units.
+    /// The value of `turns` when the tenant last got units.
     served: u64,
     waiting: VecDeque<Waiter>,
 }
 
 struct Waiter {
     amount: u64,
-    /// The most that the tenant may hold.
+    /// Maximum number of units that the tenant may hold.
     most: u64,
     ready: oneshot::Sender<PoolPermit>,
 }
@@ -78,7 +78,6 @@ impl FairPool {
         Arc::new(Self { capacity, over, state: Mutex::default(), idle: Notify::new() })
     }
 
-    /// The number of free units.
     pub(crate) fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.state().used)
     }
@@ -114,8 +113,8 @@ impl FairPool {
             state.waiting += 1;
             waiting
         };
-        // Units may have become free since, for example if the pool only seemed full because others
-        // waited.
+        // Units may have become free since, for example if the pool only seemed full because other
+        // callers waited.
         self.grant_waiting();
         match timeout(patience, waiting).await {
             Ok(Ok(share)) => Ok(share),
@@ -167,7 +166,7 @@ impl FairPool {
             state.waiting = state.waiting.saturating_sub(1);
             let share = self.grant(&mut state, &tenant, amount);
             if let Err(mut unwanted) = waiter.ready.send(share) {
-                // Released here, because dropping the share would take the lock again.
+                // Release the units here, because dropping the permit would take the lock again.
                 state.release(&unwanted.tenant, std::mem::take(&mut unwanted.amount));
             }
         }
@@ -193,8 +192,8 @@ impl FairPool {
 }
 
 impl PoolState {
-    /// The waiting tenant that holds the least and may hold more, and the amount its first caller
-    /// waits for. Of several, the one that got units longest ago.
+    /// The waiting tenant that holds the fewest units and may hold more, and the amount its first
+    /// caller waits for. Ties go to the tenant whose last grant is oldest.
     fn next_waiting(&self) -> Option<(Tenant, u64)> {
         let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
             let Waiter { amount, most, .. } = usage.waiting.front()?;
@@ -216,7 +215,7 @@ impl PoolState {
 }
 
 impl PoolPermit {
-    /// Releases all but that many units.
+    /// Releases all units beyond `amount`.
     pub(crate) fn shrink_to(&mut self, amount: u64) {
         let freed = self.amount.saturating_sub(amount);
         self.amount -= freed;
@@ -225,7 +224,6 @@ impl PoolPermit {
         }
     }
 
-    /// The number of units held.
     pub(crate) fn amount(&self) -> u64 {
         self.amount
     }

@@ -9,11 +9,11 @@ use throughline_replay::{CallRecord, CaptureOutcome};
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Data was lost.
+    /// A reply could not be captured, or other data was lost.
     Error,
-    /// A call failed in the gateway or at the provider.
+    /// The gateway or the provider failed to serve a call.
     Warn,
-    /// A call.
+    /// A call that did not fail with a server error.
     Info,
     /// Any other event.
     Debug,
@@ -36,7 +36,7 @@ pub trait Log: Send + Sync {
     /// Whether lines of that level are written.
     fn wants(&self, level: Level) -> bool;
 
-    /// Writes a line. It is a JSON object, to which the time and the level may be added.
+    /// Writes a line, which is a JSON object. Implementations may add the time and the level.
     fn write(&self, level: Level, line: &Json);
 }
 
@@ -52,7 +52,7 @@ impl Log for NullLog {
     fn write(&self, _: Level, _: &Json) {}
 }
 
-/// The severity of a call.
+/// Chooses the level by the call's capture outcome and status.
 pub(super) fn call_level(record: &CallRecord) -> Level {
     match (&record.capture, record.status) {
         (CaptureOutcome::Lost(_), _) => Level::Error,
@@ -62,7 +62,7 @@ pub(super) fn call_level(record: &CallRecord) -> Level {
     }
 }
 
-/// The log line of a call.
+/// Builds the log line of a call.
 pub(super) fn line(record: &CallRecord, took: Duration, micro_usd: u64) -> Json {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json::object(|o| {

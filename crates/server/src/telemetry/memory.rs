@@ -10,11 +10,11 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 
-/// How many copies of its text a request takes: as received, as sent, as stored, and one during a
-/// conversion.
+/// Number of copies of its text that a request holds: as received, as sent, as stored, and one
+/// during a conversion.
 const COPIES: u64 = 4;
 
-/// How many bytes a JSON value takes in addition to its text: its index entry and its decoded form.
+/// Bytes per JSON value in addition to its text, for its index entry and its decoded form.
 const BYTES_PER_ENTRY: u64 = 64;
 
 /// The memory reserved for one request.
@@ -24,18 +24,18 @@ pub(crate) struct MemoryReservation {
     is_shared: bool,
     patience: Duration,
     share: Option<PoolPermit>,
-    /// The length of the text as far as it has arrived.
+    /// Number of bytes of the text that have arrived so far.
     length: u64,
 }
 
 impl MemoryReservation {
-    /// Reserves memory of this pool for a request of the caller.
+    /// Creates an empty reservation for a request of the caller.
     pub(super) fn new(pool: &Arc<FairPool>, caller: &Caller, patience: Duration) -> Self {
         let (tenant, is_shared) = (caller.tenant.clone(), caller.admission.is_key());
         Self { pool: Arc::clone(pool), tenant, is_shared, patience, share: None, length: 0 }
     }
 
-    /// Reserves memory for a text that has this length so far.
+    /// Reserves memory for a text of which `length` bytes have arrived.
     pub(crate) async fn reserve_text(&mut self, length: usize) -> GatewayResult<()> {
         let length = length as u64;
         self.length = self.length.max(length);
@@ -47,7 +47,7 @@ impl MemoryReservation {
         self.reserve(needed - held).await
     }
 
-    /// Reserves memory for what is decoded from the text.
+    /// Reserves memory for the JSON values decoded from the text.
     pub(crate) async fn reserve_entries(&mut self, entries: usize) -> GatewayResult<()> {
         self.reserve(BYTES_PER_ENTRY * entries as u64).await
     }
@@ -66,8 +66,8 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Releases what the request no longer needs once it is ready to be sent. The received and the
-    /// sent text are held until the reply is captured.
+    /// Releases the memory that only preparing the request needed. The received and the sent text
+    /// are held until the reply is captured.
     pub(super) fn release_decoded(&mut self) {
         if let Some(share) = &mut self.share {
             share.shrink_to(2 * self.length);

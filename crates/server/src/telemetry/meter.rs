@@ -1,10 +1,11 @@
-//! Keeps the usage ledger. The usage of a call is in memory at once. About once a second each node
-//! appends its new usage to a log that all nodes share, and reads what the others appended. So a
-//! budget holds across nodes within about that time, and across restarts.
+//! Keeps the usage ledger.
 //!
-//! The known usage is the sum of what was read from the log, what is being appended, and what is
-//! still to be appended. Each append has a name, so that an append whose acknowledgement was lost
-//! is not written twice.
+//! A call's usage is added in memory at once. About once a second, each node appends its new usage
+//! to a log that all nodes share, and reads what the other nodes appended. A budget therefore holds
+//! across restarts, and across nodes with a delay of about one second.
+//!
+//! The known usage is the sum of the usage read from the log, being appended, and not yet appended.
+//! Each append has a name, so a retry after a lost acknowledgement is not written twice.
 
 use std::collections::HashMap;
 use std::mem;
@@ -22,7 +23,8 @@ use crate::telemetry::usage::{
     self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
 };
 
-/// How many records separate two checkpoints of the sums, which make a full read unnecessary.
+/// Number of records between two checkpoints. A checkpoint stores the sums, so a node need not read
+/// the whole log.
 const CHECKPOINT_INTERVAL: u64 = 1000;
 
 /// The usage ledger of one node.
@@ -33,7 +35,7 @@ pub(crate) struct Meter {
     node: Name,
     book: Mutex<UsageLedger>,
     minutes: Mutex<HashMap<Name, RateWindow>>,
-    /// Held while the log is read and written.
+    /// Serializes reads and writes of the log.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -42,7 +44,7 @@ struct UsageLedger {
     /// The sums of the log up to the record `seen`, which is `None` until the first read.
     read: UsageRows,
     seen: Option<u64>,
-    /// The record that contains the last sums.
+    /// Sequence number of the last checkpoint.
     summed: u64,
     /// The batch that is being appended.
     flying: Option<InFlightBatch>,
@@ -64,7 +66,6 @@ impl Meter {
         Self { store, prices, known_prices: Memoized::default(), node, book, minutes, turn }
     }
 
-    /// The price of that model at that provider.
     pub(crate) fn price(&self, provider: &str, model: &str) -> Option<Price> {
         let name = [provider, model].join("\n");
         self.known_prices.get_or_insert_with(&name, || self.prices.price(provider, model))
@@ -75,12 +76,12 @@ impl Meter {
         self.prices.version()
     }
 
-    /// Adds usage to the ledger.
+    /// Adds usage in memory. The next [`settle`](Self::settle) appends it to the log.
     pub(crate) fn charge(&self, line: UsageKey, used: &UsageAmount) {
         lock(&self.book).fresh.entry(line).or_default().add(used);
     }
 
-    /// The usage of a key, as far as this node has read it.
+    /// The total usage of a key that this node knows of.
     pub(crate) fn used(&self, tenant: &Tenant, key: &Name) -> UsageAmount {
         let mut sum = UsageAmount::default();
         for (_, used) in self.rows(tenant, Some(key)) {
@@ -110,12 +111,12 @@ impl Meter {
         sums.into_iter().collect()
     }
 
-    /// Counts a request of a key, or returns how long to wait.
+    /// Counts a request against a key's limit of `most` per minute, or returns how long to wait.
     pub(super) fn count_in_window(&self, key: &Name, most: u32) -> Result<(), Duration> {
         lock(&self.minutes).entry(key.clone()).or_default().count(most, Instant::now())
     }
 
-    /// Reads the usage from before this node started, if that was not done yet.
+    /// Reads the usage from before this node started, unless it was already read.
     pub(super) async fn read_once(&self) -> StoreResult<()> {
         if lock(&self.book).seen.is_some() {
             return Ok(());
@@ -146,7 +147,7 @@ impl Meter {
         done.map(|_| true)
     }
 
-    /// The next batch to append: the one whose append failed, or a new one.
+    /// The next batch to append: the batch whose append failed, or a new batch.
     fn next_batch(&self) -> Option<InFlightBatch> {
         let mut book = lock(&self.book);
         if book.flying.is_none() && !book.fresh.is_empty() {

@@ -1,4 +1,4 @@
-//! Collects metrics and renders them in the text format of Prometheus.
+//! Collects metrics and renders them in the Prometheus text format.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,9 +12,10 @@ use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 use crate::sync::lock;
 use crate::telemetry::usage::UsageAmount;
 
-/// How many models have their own label. Callers choose model names, so the rest share one label.
+/// Maximum number of models with their own label. Clients choose model names, so all further models
+/// share [`OTHER`].
 const MOST_MODELS: usize = 500;
-/// The label that the rest share.
+/// The label that further models share.
 const OTHER: &str = "other";
 /// The label of a call that reached no provider.
 const NONE: &str = "none";
@@ -23,7 +24,7 @@ const NONE: &str = "none";
 const BUCKETS: [u32; 14] =
     [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000, 300_000];
 
-/// All metrics of the gateway.
+/// The gateway's counters and histograms.
 #[derive(Default)]
 pub(crate) struct Metrics {
     counted: Mutex<MetricsState>,
@@ -32,9 +33,9 @@ pub(crate) struct Metrics {
 
 #[derive(Default)]
 struct MetricsState {
-    /// By dialect, provider, model and status.
+    /// Number of calls by dialect, provider, model and status.
     calls: BTreeMap<(Name, Name, Name, u16), u64>,
-    /// By provider and model.
+    /// Usage by provider and model.
     used: BTreeMap<(Name, Name), UsageAmount>,
     fates: FateCounts,
     verdicts: BTreeMap<&'static str, u64>,
@@ -157,7 +158,7 @@ impl Metrics {
     }
 }
 
-/// A page in the format of Prometheus.
+/// Builds a page in the Prometheus text format.
 #[derive(Default)]
 struct PrometheusPage {
     text: String,
@@ -229,7 +230,7 @@ fn seconds(milliseconds: u32) -> String {
     (f64::from(milliseconds) / 1000.0).to_string()
 }
 
-/// Escapes the value of a label.
+/// Escapes a label value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

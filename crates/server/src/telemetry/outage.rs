@@ -1,9 +1,9 @@
 //! Handles requests while the store cannot be read or written.
 //!
-//! The keys of recent requests are cached, so that a short outage does not stop their traffic. Each
-//! answer of the store replaces the cached one. So a revoked key is refused at once while the store
-//! answers, and otherwise after [`StorePolicy::key_grace`] at the latest. The gateway is ready if
-//! the last write succeeded.
+//! Recently used keys are cached, so that a short outage does not interrupt their traffic. Each
+//! response from the store replaces the cached entry. A revoked key is therefore refused at once
+//! while the store responds, and otherwise after [`StorePolicy::key_grace`] at the latest. The
+//! gateway is ready if the last write succeeded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -19,12 +19,12 @@ use crate::telemetry::{Level, Telemetry, usage_log};
 
 /// Maximum number of cached keys.
 const MAX_CACHED_KEYS: usize = 10_000;
-/// How long the store may take to look up a key.
+/// Timeout for looking up a key in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long reads avoid a store that failed, where possible.
+/// How long requests avoid reading a store that failed, where possible.
 const REST: Duration = Duration::from_secs(1);
-/// How long one request may test whether the store answers again, while other requests do not wait
-/// for the store.
+/// Time limit for the one request that tests whether the store responds again. Other requests do
+/// not wait for the store meanwhile.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How requests are handled while the store fails.
@@ -40,7 +40,7 @@ pub enum OnStoreFailure {
 /// The gateway's behaviour while the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorePolicy {
-    /// How requests are handled.
+    /// How requests are handled while the store fails.
     pub on_failure: OnStoreFailure,
     /// How long a key is admitted without the store after the store last confirmed it.
     pub key_grace: Duration,
@@ -59,16 +59,16 @@ pub(super) struct StoreHealth {
     keys: Mutex<HashMap<KeyHash, CachedAdmission>>,
 }
 
-/// The hash of a key; `None` for callers without one.
+/// The hash of a key; `None` for callers without a key.
 type KeyHash = Option<[u8; 32]>;
 
 #[derive(Default)]
 struct HealthState {
-    /// The last failed read, unless one succeeded since.
+    /// The last failed read; `None` if a read succeeded since.
     read: Option<StoreFailure>,
     /// When a request began to test whether reads succeed again.
     tried: Option<Instant>,
-    /// The last failed write, unless one succeeded since.
+    /// The last failed write; `None` if a write succeeded since.
     write: Option<StoreFailure>,
     /// When writes were last tested.
     probed: Option<Instant>,
@@ -175,7 +175,7 @@ impl Telemetry {
         Err(GatewayError::new(503, message).after(RETRY_STORE))
     }
 
-    /// Refuses a model call while replies cannot be stored, if that is the policy.
+    /// Refuses a model call while replies cannot be stored, unless the policy is to forward it.
     pub(crate) async fn check_writes(&self) -> GatewayResult<()> {
         if self.policy.on_failure == OnStoreFailure::Pass {
             return Ok(());
@@ -186,8 +186,8 @@ impl Telemetry {
         })
     }
 
-    /// Whether the store answers and accepted the last write. The error is the reason, without
-    /// paths.
+    /// Whether the store responds and accepted the last write. The error states the reason and
+    /// contains no file paths.
     pub(crate) async fn check_ready(&self) -> Result<(), &'static str> {
         let (tenant, log) = usage_log();
         let read = timeout(LOOKUP_TIMEOUT, self.store.log(&tenant, &log)).await;
@@ -254,7 +254,7 @@ pub(crate) fn store_timeout() -> StoreError {
     StoreError::Unreachable("the store".into(), "it took too long".into())
 }
 
-/// Whether the store failed, as opposed to the request made of it.
+/// Whether an error means that the store failed, rather than that the operation was invalid.
 fn is_outage(error: &StoreError) -> bool {
     match error {
         StoreError::Full
@@ -277,7 +277,7 @@ fn is_outage(error: &StoreError) -> bool {
     }
 }
 
-/// The reason of a failure, safe to show to unauthenticated callers.
+/// The reason for a failure, safe to show to unauthenticated callers.
 fn reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Full => "the store is full",

@@ -21,11 +21,12 @@ use crate::telemetry::trace::TraceContext;
 use crate::telemetry::usage::{UsageAmount, UsageKey};
 use crate::telemetry::{Telemetry, log};
 
-/// Bytes of text per token, used if the provider counted none.
+/// Assumed bytes per token if the provider reports no token count.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// Accompanies one request. Every task of the request holds a reference and [ends](Self::end) it;
-/// the last one reports the request. If the tasks are cancelled, the telemetry task reports it.
+/// Collects the facts of one request. Every task of the request holds a reference and
+/// [ends](Self::end) it; the last task reports the request. If the tasks are cancelled, the
+/// telemetry task reports the request.
 pub(crate) struct RequestScope {
     telemetry: Arc<Telemetry>,
     reports: UnboundedSender<CallReport>,
@@ -38,8 +39,8 @@ pub(crate) struct RequestScope {
     room: Mutex<Option<MemoryReservation>>,
 }
 
-/// A request that has ended. It holds its slot until it is written, so that a shutdown waits for
-/// it.
+/// The report of a request that has ended. The request keeps its slot until the report is written,
+/// so that a shutdown waits for the report.
 pub(super) struct CallReport {
     telemetry: Arc<Telemetry>,
     record: Arc<Mutex<CallRecord>>,
@@ -71,7 +72,7 @@ impl RequestScope {
         }
     }
 
-    /// Ends the task that relays a stream at the end of the stream.
+    /// Wraps a stream so that the task that relays it ends with the stream.
     pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
         let mut scope = Some(self);
         stream.chain(stream::poll_fn(move |_| {
@@ -92,24 +93,25 @@ impl RequestScope {
         })
     }
 
-    /// Holds the memory of the request for as long as the call lasts.
+    /// Keeps the memory reservation until the call ends.
     pub(crate) fn hold_memory(&self, room: MemoryReservation) {
         *lock(&self.room) = Some(room);
     }
 
-    /// Releases the memory that only decoding and preparing needed. The texts are held to the end.
+    /// Releases the memory that only decoding and preparing needed. The received and the sent text
+    /// stay reserved until the call ends.
     pub(crate) fn release_preparation_memory(&self) {
         if let Some(room) = &mut *lock(&self.room) {
             room.release_decoded();
         }
     }
 
-    /// The facts of the request.
+    /// Locks the facts recorded so far.
     pub(crate) fn record(&self) -> MutexGuard<'_, CallRecord> {
         lock(&self.record)
     }
 
-    /// Records why a request failed, with the message if the gateway is unavailable.
+    /// Records a failed request's status, and the message if the status is 503.
     pub(crate) fn record_error(&self, problem: &GatewayError) {
         let mut record = self.record();
         record.status = Some(problem.status);
@@ -151,8 +153,8 @@ impl RequestScope {
         self.record().first_byte = Some(Instant::now());
     }
 
-    /// The cost of that usage as stored in a call record: dollars and the price table. `None` if
-    /// the price is unknown.
+    /// The cost of that usage as stored in a call record: millionths of a dollar and the version of
+    /// the price table. `None` if the price is unknown.
     pub(crate) fn cost(&self, usage: &Usage) -> Option<Json> {
         let record = self.record();
         let meter = &self.telemetry.meter;
@@ -168,7 +170,8 @@ impl RequestScope {
     }
 }
 
-/// The tokens used, as the provider counted them or estimated from the bytes sent and received.
+/// The tokens to charge, as the provider counted them or estimated from the bytes sent and
+/// received.
 fn used_tokens(record: &CallRecord) -> Option<Usage> {
     // A caller that disconnects before the first byte is still charged, because the provider
     // processes the request.
@@ -188,8 +191,7 @@ fn used_tokens(record: &CallRecord) -> Option<Usage> {
 }
 
 impl CallReport {
-    /// Charges the usage, counts the call, ends its span and logs it. Then the slot of the call is
-    /// free.
+    /// Charges the usage, counts the call, ends its span, logs it, and then frees its slot.
     pub(super) fn write(self) {
         let Self { telemetry, record, trace, end, slot } = self;
         let mut record = lock(&record);

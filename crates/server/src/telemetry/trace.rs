@@ -8,7 +8,7 @@ use throughline_core::{CompletedCall, TraceParent};
 use throughline_json::Name;
 use throughline_replay::CallRecord;
 
-/// Receives each call when it has ended.
+/// Exports calls as spans of traces.
 pub trait CallTraces: Send + Sync {
     /// Receives a call that has ended. Implementations must not block.
     fn call_ended(&self, call: CompletedCall);
@@ -22,8 +22,8 @@ pub(crate) struct TraceContext {
 }
 
 impl TraceContext {
-    /// Creates a span below the one in the headers, and replaces it there. `None` if no randomness
-    /// is available.
+    /// Creates a child of the span in the `traceparent` header and replaces that header. Returns
+    /// `None` if no randomness is available.
     pub(super) fn new(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
         let is_it = |(name, _): &(Name, Name)| name.eq_ignore_ascii_case(TraceParent::HEADER);
         let came = headers.iter().find(|header| is_it(header));
@@ -41,7 +41,7 @@ impl TraceContext {
         Some(Self { own, parent: came.map(|came| came.span) })
     }
 
-    /// The report of a call that reached a provider.
+    /// Builds the report of a call; `None` if the call reached neither a model nor a provider.
     pub(super) fn report(self, record: &CallRecord, took: Duration) -> Option<CompletedCall> {
         record.model.as_ref().or(record.provider.as_ref())?;
         Some(CompletedCall {

@@ -1,8 +1,8 @@
 //! Usage and prices, and how usage is stored.
 //!
-//! All nodes append to one log of an internal tenant. So the records outlive the conversations they
-//! are for, and cost one commit however many tenants there are. A record contains the usage since
-//! the previous one.
+//! All nodes append to one log of an internal tenant. The records therefore outlive the
+//! conversations that caused the usage, and one commit covers all tenants. A record contains a
+//! node's usage since its previous record.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use bytes::Bytes;
 use throughline_core::{LogId, Tenant, Usage};
 use throughline_json::{self as json, Json, Name, Node, Tree};
 
-/// The prices of models.
+/// A price table for models.
 pub trait Prices: Send + Sync {
-    /// The price of that model at that provider; `None` if it is unknown. The result is cached, so
-    /// it must never change.
+    /// The price of that model at that provider; `None` if unknown. The gateway caches the result,
+    /// so the price of a model must never change.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
-    /// The version of the price table.
+    /// The version of the price table, which is stored with the usage.
     fn version(&self) -> &str;
 }
 
@@ -37,18 +37,18 @@ impl Prices for NoPrices {
 /// The price of a model in millionths of a dollar per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Input that was not cached.
+    /// Input tokens that were not cached.
     pub input: u64,
-    /// Input that was read from a cache.
+    /// Input tokens that were read from a cache.
     pub cached: u64,
-    /// Input that was written to a cache.
+    /// Input tokens that were written to a cache.
     pub written: u64,
-    /// Output.
+    /// Output tokens.
     pub output: u64,
 }
 
 impl Price {
-    /// The cost of that usage in millionths of a millionth of a dollar, exact for a single token.
+    /// The cost of that usage in trillionths of a dollar, exact even for a single token.
     pub fn of(&self, usage: &Usage) -> u64 {
         let parts = [
             (self.input, usage.uncached_input()),
@@ -75,7 +75,7 @@ pub struct UsageKey {
     pub model: Name,
 }
 
-/// An amount of usage.
+/// The number of replies, their tokens and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageAmount {
     /// Number of replies.
@@ -84,7 +84,7 @@ pub struct UsageAmount {
     pub unpriced: u64,
     /// Tokens by kind.
     pub tokens: Usage,
-    /// Cost in millionths of a millionth of a dollar.
+    /// Cost in trillionths of a dollar.
     pub pico_usd: u64,
 }
 
@@ -100,7 +100,7 @@ impl UsageAmount {
         self.pico_usd / 1_000_000
     }
 
-    /// Adds another amount.
+    /// Adds the calls, tokens and cost of another amount.
     pub fn add(&mut self, other: &Self) {
         let mine = self.amounts_mut();
         for (mine, theirs) in mine.into_iter().zip(other.amounts()) {
@@ -108,7 +108,7 @@ impl UsageAmount {
         }
     }
 
-    /// All amounts, with their names in stored records.
+    /// All amounts, with their member names in stored records.
     fn amounts(&self) -> [(&'static str, u64); 8] {
         let mut copy = *self;
         copy.amounts_mut().map(|(name, number)| (name, *number))
@@ -131,10 +131,9 @@ impl UsageAmount {
 /// Usage by tenant, key, provider and model.
 pub(crate) type UsageRows = BTreeMap<UsageKey, UsageAmount>;
 
-/// One row of the usage ledger.
+/// An entry of the usage ledger: the amount, and what it is charged to.
 pub type UsageRow = (UsageKey, UsageAmount);
 
-/// The kind of a usage record.
 pub(crate) const KIND: &str = "usage";
 
 /// The tenant and the log that contain the usage ledger.
@@ -142,7 +141,7 @@ pub fn usage_log() -> (Tenant, LogId) {
     (Tenant::from("throughline-usage"), LogId::from("usage"))
 }
 
-/// Encodes rows as the content of a record.
+/// Encodes ledger entries as a usage record, with the version of the price table.
 pub(crate) fn record(rows: &UsageRows, prices: &str) -> Json {
     json::object(|o| {
         o.number("v", 1).string("prices", prices).array("rows", |a| {
@@ -160,7 +159,7 @@ pub(crate) fn record(rows: &UsageRows, prices: &str) -> Json {
 }
 
 impl UsageKey {
-    /// Decodes the rows of a record; empty if the record contains something else.
+    /// Decodes the ledger entries in a record; empty if the record contains something else.
     pub fn lines(record: &Bytes) -> Vec<UsageRow> {
         let Ok(tree) = Tree::parse(record.clone()) else { return Vec::new() };
         let Some(rows) = tree.root().get("rows") else { return Vec::new() };
