@@ -1,4 +1,4 @@
-//! Callers and providers that misbehave, on purpose or by accident: each gets a clear error, and
+//! Callers and providers that misbehave, on purpose or by accident. Each gets a clear error, and
 //! other callers are not affected.
 
 #![allow(
@@ -36,7 +36,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// A gateway with short timeouts.
+/// Options for a gateway with short timeouts.
 fn impatient() -> RawGatewayOptions {
     let limits = Limits { headers: SOON, body: SOON, slow_reader: SOON, ..Limits::default() };
     RawGatewayOptions { limits, idle: SOON, ..RawGatewayOptions::default() }
@@ -60,7 +60,7 @@ async fn incomplete_request_head_times_out() {
     ] {
         let mut stream = house.begun(begun).await;
         let mut rest = Vec::new();
-        // The connection ends, with or without an error.
+        // The connection ends, possibly with an error.
         stream.read_to_end(&mut rest).await.ok();
     }
     assert_still_answers(&house).await;
@@ -76,7 +76,7 @@ async fn slow_body_is_refused() {
     let said = house::heard(&mut stream).await;
     assert_eq!(said.status, 408, "{said:?}");
     assert!(said.body.contains("too slowly"), "{}", said.body);
-    // Sending bytes one by one does not help.
+    // Sending the bytes one by one does not extend the timeout.
     let stream = house.begun(&whole[..whole.len() - 60]).await;
     let (mut reading, mut writing) = stream.into_split();
     let dribble = tokio::spawn(async move {
@@ -128,7 +128,7 @@ async fn endless_body_is_refused() {
     house.close().await;
 }
 
-/// A provider that sends without end, as fast as it can.
+/// A provider that sends an endless response as fast as it can.
 async fn torrent() -> RawProvider {
     RawProvider::doing(async |mut stream| {
         stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
@@ -143,8 +143,7 @@ async fn torrent() -> RawProvider {
     .await
 }
 
-/// A thousand callers that do not read: each is disconnected, and its provider request is
-/// cancelled.
+/// A thousand callers stop reading. Each is disconnected, and its provider request is cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     let (folder, provider) = (Folder::new("slow"), torrent().await);
@@ -159,7 +158,8 @@ async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     until(|| provider.open.load(Ordering::SeqCst) == 0 && house.lines.calls().len() == 1000).await;
     assert_eq!(house.metric("throughline_open_streams").await, "0");
     drop(callers);
-    // Covers provider, gateway and callers: without a bound each caller would cost megabytes.
+    // The measured process contains provider, gateway and callers. Without a bound, each caller
+    // would cost megabytes.
     let most = most_memory();
     println!("FIGURE most memory with a thousand slow readers: {} MiB", most >> 10);
     assert!(most < 1 << 20, "{most} KiB");
@@ -218,7 +218,7 @@ async fn stalled_provider_times_out() {
     house.close().await;
 }
 
-/// Wherever a stream breaks, the caller sees it as incomplete, and nothing of it is stored.
+/// Wherever a stream breaks, the caller sees that it is incomplete, and none of it is stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
     let cut = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -229,7 +229,7 @@ async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
             // The provider announces more bytes than it sends.
             let head = STREAM_HEAD.replace("connection", "content-length: 100000\r\nconnection");
             stream.write_all(format!("{head}{}", &STREAM[..cut]).as_bytes()).await.ok();
-            // Unread data at the close makes it a reset.
+            // With zero linger, closing the socket resets the connection.
             stream.set_zero_linger().ok();
         }
     })
@@ -263,11 +263,11 @@ async fn unparsable_replies_are_reported() {
         let (folder, provider) = (Folder::new("garbage"), RawProvider::saying(&*answer).await);
         let house =
             RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
-        // On the same wire the response is forwarded: the caller may understand it.
+        // On the same wire the response is forwarded, because the caller may understand it.
         let said = house.ask("claude-sonnet-4-5", true).await;
         assert!(answer.ends_with(&said.body), "{said:?}");
         assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
-        // In another dialect it cannot be translated.
+        // For another dialect the response cannot be translated.
         for stream in [true, false] {
             let question = question("claude-sonnet-4-5", stream);
             let said = house.said("/v1/chat/completions", "", &question).await;
@@ -279,8 +279,8 @@ async fn unparsable_replies_are_reported() {
     }
 }
 
-/// A stream with one invalid frame may end normally, but is not stored: the missing part would be
-/// lost forever.
+/// A stream with an invalid frame may end normally, but is not stored, because the captured reply
+/// would be incomplete.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_with_an_invalid_frame_is_not_captured() {
     let place = STREAM.find("event: content_block_stop").unwrap();
@@ -319,7 +319,8 @@ async fn redirects_are_not_followed() {
     house.close().await;
 }
 
-/// A page on this machine may change state only with the token that only it can read.
+/// A page on this machine may change data only with the token, which only the gateway's pages can
+/// read.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_requests_require_the_token() {
     let (folder, provider) = (
@@ -346,7 +347,7 @@ async fn page_requests_require_the_token() {
     house.close().await;
 }
 
-/// No model answers: the test only reads exports.
+/// A model registry without models, because the test only reads exports.
 struct NoModels;
 
 impl ModelRegistry for NoModels {
@@ -449,14 +450,14 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
         Arc::new(NoModels),
         Ports::with_system_clock([7; 32]),
     );
-    // A policy without text patterns: the test measures memory, not regular expressions.
+    // The policy has no text patterns, because the test measures memory, not regular expressions.
     let policy = RedactionPolicy { keys: vec!["none".into()], ..RedactionPolicy::nothing() };
     let agents = AgentApi::new(runner).with_archive(Arc::new(archive)).with_redaction(policy);
     let agents = Arc::new(agents);
     let plan = RawGatewayOptions { agents: Some(agents), ..RawGatewayOptions::default() };
     let house = RawGateway::open(&provider, &journal, plan);
     let request = house.request("/v1/throughline/journal/export", "", "");
-    // Resets the peak memory.
+    // Reset the peak memory.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = most_memory();
     let mut stream = tokio::net::TcpStream::connect(&house.address).await.unwrap();
@@ -536,13 +537,13 @@ fn fill(file: &std::path::Path) {
     }
 }
 
-/// A key of any tenant: `tl_of_` and the tenant's name.
+/// The admission for the keys `tl_of_TENANT`, which name any tenant.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
-/// A question of this tenant as an HTTP request.
+/// A tenant's question as an HTTP request.
 fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
     house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
@@ -638,8 +639,8 @@ async fn oversized_requests_are_refused_with_the_limit() {
     house.close().await;
 }
 
-/// While every runtime worker is blocked, a probe is still answered, and other callers once the
-/// workers continue.
+/// While every runtime worker is blocked, probes are still answered. Other callers are answered
+/// once the workers continue.
 #[test]
 fn healthz_answers_while_every_worker_is_blocked() {
     const WORKERS: usize = 2;
@@ -674,7 +675,7 @@ fn healthz_answers_while_every_worker_is_blocked() {
     let call = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let address = house.address.clone();
     let caller = std::thread::spawn(move || plainly(&call, &address));
-    // The fallback thread leaves this connection to the runtime.
+    // The watchdog thread queues that connection for the runtime and still answers probes.
     assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
     barrier.wait();
     assert_eq!(caller.join().unwrap(), 200);

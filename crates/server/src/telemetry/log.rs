@@ -9,7 +9,7 @@ use throughline_replay::{CallRecord, CaptureOutcome};
 /// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A reply could not be captured, or other data was lost.
+    /// A reply or usage could not be stored.
     Error,
     /// The gateway or the provider failed to serve a call.
     Warn,

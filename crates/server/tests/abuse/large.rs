@@ -1,4 +1,4 @@
-//! Memory and work of large requests, with probes answered meanwhile.
+//! Measures memory and work for large requests, and checks that probes are answered meanwhile.
 //!
 //! The gateway runs in a separate process, so that its memory can be measured. Caller and provider
 //! are plain sockets in this process.
@@ -21,14 +21,14 @@ const MIB: usize = 1 << 20;
 const MAX_FACTOR_ACCEPTED: f64 = 24.0;
 const MAX_FACTOR_REJECTED: f64 = 4.0;
 
-/// The gateway of the test below, in its own process.
+/// Runs the gateway of the test below in a child process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_for_large_requests() {
     let Some(provider) = child_task() else { return };
     let folder = Folder::new("large");
     let plan = RawGatewayOptions { own_wires: true, ..RawGatewayOptions::default() };
     let house = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, plan);
-    // Writes the number of steps so far to each connection.
+    // Serves the number of work steps so far to each connection.
     let steps = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = steps.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -47,7 +47,7 @@ struct ProbedGateway {
     steps: String,
     is_over: Arc<AtomicBool>,
     probes: Arc<AtomicU64>,
-    /// Probes answered before a large request was.
+    /// Number of probes answered while a large request was pending.
     during: AtomicU64,
     /// The slowest probe in microseconds.
     slowest: Arc<AtomicU64>,
@@ -99,7 +99,7 @@ impl ProbedGateway {
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio of two sizes below 2^50")]
     /// Sends a request, and a probe before reading the response. Returns the status, the error, the
-    /// peak memory above idle per byte, and the steps.
+    /// peak memory above idle per request byte, and the number of work steps.
     fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
@@ -204,7 +204,7 @@ fn path_of(shape: &LargeRequest) -> String {
     }
 }
 
-/// A body with this many items, padded with text to this size.
+/// A body with this many items, padded with text to this size in bytes.
 fn filled(shape: &LargeRequest, items: usize, bytes: usize) -> String {
     let body = (shape.body)(items);
     let missing = bytes.saturating_sub(body.len());
@@ -248,11 +248,11 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
     figure("slowest answer to a probe", format!("{} ms", slowest.load(Ordering::SeqCst) / 1000));
     drop(watched);
     let mut during = 0;
-    // The accepted maximum, in a gateway that has handled no other large request.
+    // Send the largest accepted request to a gateway that has handled no other large request.
     for (name, items, bytes) in WORST_CASES {
         let shape = LARGE_REQUESTS.iter().find(|shape| shape.name == name).unwrap();
         let watched = ProbedGateway::start(&provider);
-        // A small request first, so that one-time costs do not count.
+        // Send a small request first, so that one-time costs are not measured.
         watched.send(&path_of(shape), &(shape.body)(4));
         let body = filled(shape, items, bytes);
         let sent = watched.send(&path_of(shape), &body);
@@ -266,7 +266,7 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The most expensive shapes, with as many items as are accepted.
+/// The most expensive request shapes, with the maximum number of accepted items.
 const WORST_CASES: [(&str, usize, usize); 9] = [
     ("responses: lone function_call_output", 4_900, MIB),
     ("chat: lone tool messages", 4_900, MIB),

@@ -1,4 +1,4 @@
-//! The record of a call as its tenant sees it.
+//! Call records as their tenant reads them.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn story(gate: &SimGateway, id: &str) -> Value {
     story
 }
 
-/// Holds a conversation with tools and returns its calls.
+/// Runs a conversation with tools and returns its calls.
 async fn converse(
     gate: &SimGateway,
     say: ClientDialect,
@@ -107,8 +107,7 @@ async fn call_record_contains_received_and_sent_requests() {
     }
 }
 
-/// The stored size of a turn is proportional to its new content, in the same dialect and in
-/// another.
+/// The stored size of a turn is proportional to its new content, with and without translation.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_size_grows_with_new_content() {
     for (say, model) in [
@@ -137,7 +136,7 @@ async fn stored_size_grows_with_new_content() {
             ids.push(asked.id);
             bodies.push(asked.came);
         }
-        // These include the bodies that are occasionally stored in full.
+        // These sizes include the bodies that are occasionally stored in full.
         let (first, second) = (bytes[29], bytes[59] - bytes[29]);
         figure(
             &format!("{say:?} → {model}: bytes of 30 turns, early and late"),
@@ -169,7 +168,7 @@ async fn failed_call_has_a_record() {
     }
 }
 
-/// A refusal within a conversation is stored with it as a difference, and is erased with it.
+/// A refused call is stored with its conversation as a delta, and is erased with the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_call_is_stored_with_its_conversation() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -222,7 +221,7 @@ async fn truncated_stream_has_a_record() {
     }
 }
 
-/// Two answers to the same request: each call has its own bodies, although both continue one turn.
+/// Three branches continue one turn, and each call has its own bodies.
 #[tokio::test(flavor = "multi_thread")]
 async fn branches_have_their_own_records() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -289,7 +288,7 @@ async fn forgotten_content_is_removed_from_records() {
     let calls = converse(&gate, say, MODELS[0], 5).await;
     let last = story(&gate, &calls[4].id).await;
     let thread = LogId::from(last["thread"].as_str().unwrap());
-    // One Item of the second answer.
+    // Erase one Item of the second answer.
     let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let items: Vec<_> = records.iter().filter(|record| &*record.kind == "item").collect();
     let texts = items.iter().filter_map(|record| record.content.bytes().cloned());
@@ -306,7 +305,7 @@ async fn forgotten_content_is_removed_from_records() {
     let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let copies = records.iter().filter(|record| &*record.kind == "copy");
     assert_eq!(copies.filter(|record| record.content.bytes().is_some()).count(), 0);
-    // The conversation continues and has call records again.
+    // The conversation continues, and new calls have records again.
     let mut history = calls[4].came["messages"].as_array().unwrap().clone();
     history.extend(say.answer(&calls[4].answer));
     let open = say.calls(&history[history.len() - 1..]);

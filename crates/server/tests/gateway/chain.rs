@@ -1,4 +1,5 @@
-//! The chain is equal in every dialect and changes with all visible content.
+//! The digest chain of a conversation is equal in every dialect and changes with all visible
+//! content.
 
 use crate::common::{call_of, codec_of, target, targets};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ fn of(call: &Call, tenant: &str, end_user: Option<&str>) -> Vec<Option<Digest>> 
 
 type Change = fn(&mut Value);
 
-/// A conversation with everything that a chain covers and much that it ignores.
+/// A conversation with all content that a chain covers, and much that it ignores.
 fn conversation() -> Value {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9000,
       "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
@@ -50,7 +51,7 @@ fn claude(body: &Value) -> Call {
     )
 }
 
-/// Translates the conversation of every dialect to every other.
+/// Translates the conversation from every dialect to every other.
 #[test]
 fn equal_conversations_have_equal_chains_in_every_dialect() {
     let first = claude(&conversation());
@@ -156,8 +157,8 @@ fn chains_differ_by_tenant_and_end_user() {
     }
 }
 
-/// The key of a reply equals the key that the next request computes, for a new and a continued
-/// turn.
+/// The digest of a reply equals the digest that the next request computes, for a new and for a
+/// continued turn.
 #[test]
 fn reply_digest_equals_the_digest_in_the_next_request() {
     let target = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");

@@ -1,4 +1,4 @@
-//! Claims are valid only for their issuer and tenant, and none is sent to a provider.
+//! Claims are valid only for their issuer and tenant, and are never sent to a provider.
 
 use crate::common::{KEY, call_of, codec_of, target};
 use proptest::prelude::*;
@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// Claims are found in the fields of every dialect and removed completely.
+/// Claims are found in the members of every dialect and removed completely.
 #[test]
 fn no_claim_reaches_a_provider() {
     let claims = Claims::new(KEY);

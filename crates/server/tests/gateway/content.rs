@@ -1,5 +1,5 @@
-//! Nothing that a client sends is lost or altered silently: model names, arguments with added
-//! members, thoughts sent back as text, and values that only their issuer can read.
+//! The gateway never silently drops or alters content: model names, arguments with added members,
+//! thoughts sent back as text, and values that only their issuer can read.
 
 use std::sync::{Arc, Mutex};
 
@@ -143,8 +143,8 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
             assert!(asked.sent().contains("replace_all"), "{what}");
             let ledger = gate.ledger();
             let entry = ledger.entries.last().unwrap();
-            // At OpenAI the simulator treats reasoning before another call as moved and refuses
-            // nothing.
+            // The OpenAI simulator treats reasoning before another call as moved, and does not
+            // refuse it.
             let is_back = |verdict: &Verdict| match verdict {
                 Verdict::Accepted => true,
                 Verdict::Dropped(_) => model == MODELS[1],
@@ -182,7 +182,7 @@ async fn changed_arguments_restore_nothing_and_degrade() {
     assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
 }
 
-/// Another model's thoughts as clients send them: as plain text, or as tagged text.
+/// Formats another model's thoughts as clients send them: as plain text, or as tagged text.
 fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
     let mut thoughts = Vec::new();
     let messages = said.iter().map(|message| {
@@ -262,7 +262,7 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
     figure("thoughts as text", format!("{removed} recognised, 0 sent as text"));
 }
 
-/// Text that only resembles a thought stays.
+/// Text that only resembles a thought is still sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn text_that_only_resembles_a_thought_is_kept() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -293,7 +293,7 @@ async fn content_that_cannot_be_sent_degrades() {
     let body = json!({"model": MODELS[0], "input": input});
     let asked = ask(&gate, "/v1/responses", &body).await;
     assert_eq!((asked.status, &*asked.audit), (200, "degrade"), "{:#}", asked.record);
-    // Leaving out another model's thoughts costs nothing.
+    // Leaving out another model's thoughts does not count as degradation.
     let say = ClientDialect::Responses;
     let mut input = vec![say.user("Hi")];
     let body = json!({"model": MODELS[3], "input": input});
@@ -360,7 +360,7 @@ impl ModelRouter for OddProvider {
     }
 }
 
-/// An issued value returns to its provider unchanged, whatever characters it contains.
+/// A value that a provider issued returns to it unchanged, whatever characters the value contains.
 #[tokio::test(flavor = "multi_thread")]
 async fn captured_seals_are_accepted_in_any_format() {
     let catalog = Catalog::builtin().clone();
@@ -394,8 +394,8 @@ async fn captured_seals_are_accepted_in_any_format() {
     }
 }
 
-/// A client that resumes a session sends each result and its media twice, and the last text
-/// unsigned.
+/// A client that resumes a session sends each result and its media twice, and the last text without
+/// its signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -444,7 +444,7 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     }
 }
 
-/// Thoughts of other providers are not sent to Gemini, with or without calls in their turn.
+/// Other providers' thoughts are not sent to Gemini, whether or not their turn has calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

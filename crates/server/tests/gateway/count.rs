@@ -45,8 +45,8 @@ async fn count(
     (said[name].as_u64().unwrap_or_else(|| panic!("{say:?} → {model}: {said}")), how)
 }
 
-/// Providers with a count endpoint count; for the others the response is marked as an estimate. A
-/// longer request has more tokens.
+/// Providers with a count endpoint count the tokens; for other providers the response is marked as
+/// an estimate. A longer request has more tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_for_every_provider() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -86,7 +86,7 @@ async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
     gate.assert_nothing_refused();
 }
 
-/// An unknown model cannot be counted for either.
+/// Counting tokens for an unknown model returns an error in the caller's dialect.
 #[tokio::test(flavor = "multi_thread")]
 async fn counting_for_an_unknown_model_returns_a_dialect_error() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

@@ -1,4 +1,4 @@
-//! The gateway over HTTP, in front of the simulators.
+//! Every dialect in front of every simulated provider, over HTTP.
 
 use crate::harness::{ClientDialect, SimGateway};
 use throughline_replay::Claims;
@@ -22,7 +22,7 @@ async fn every_dialect_reaches_every_family() {
     gate.assert_nothing_refused();
 }
 
-/// A client that drops all reasoning loses nothing; without restoring, its request is refused.
+/// A client that drops all reasoning gets it restored; without restoring, its request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_reasoning_is_restored() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -82,7 +82,7 @@ async fn model_change_and_back_returns_the_first_models_seals() {
             assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {what}");
             let is_taken = |back: &ReturnedSeal| back.verdict == Verdict::Accepted;
             assert!(last.returned.iter().all(is_taken), "{what}");
-            // For calls of other models, Gemini receives Google's documented stand-in value.
+            // Gemini receives Google's documented placeholder signature for other models' calls.
             let stand_in = Verdict::Dropped("stand_in".to_owned());
             for entry in middle {
                 let is_meant =
@@ -103,8 +103,8 @@ async fn model_change_and_back_returns_the_first_models_seals() {
     figure("seals returned to the first of five models", returned);
 }
 
-/// If the first target of a route is down, the second continues the conversation. Once the first
-/// target is back, it receives its own Seals again.
+/// If the first target of a route is down, the second target continues the conversation. Once the
+/// first target is back, it receives its own Seals again.
 #[tokio::test(flavor = "multi_thread")]
 async fn fallback_target_continues_the_conversation() {
     let [claude, ..] = crate::harness::MODELS;

@@ -1,5 +1,6 @@
 //! A reply reaches a caller of the same dialect byte for byte, with any chunking and compression.
-//! Official clients parse it exactly like the provider's own response, and it is captured as well.
+//! Official clients parse the reply exactly like the provider's own response, and the gateway
+//! captures it.
 
 use std::sync::Arc;
 
@@ -23,7 +24,6 @@ struct FixedReplyGateway {
     _folder: Folder,
 }
 
-/// A response as the caller receives it.
 struct ReceivedResponse {
     coding: Option<String>,
     kind: String,
@@ -79,8 +79,8 @@ impl FixedReplyGateway {
         }
     }
 
-    /// Sends a request and compares the bytes. Then continues without reasoning, which must be
-    /// restored.
+    /// Sends a request and compares the response bytes. Then continues the conversation without
+    /// reasoning, which must be restored.
     async fn compare(&self, say: ClientDialect, stream: bool, manner: ReplyStyle, user: &str) {
         let what = format!("{say:?}, streamed {stream}, {manner:?}");
         let said = self.scripted.said(say, stream);
@@ -115,7 +115,7 @@ impl FixedReplyGateway {
     }
 }
 
-/// The Seals in these values and the unsealed reasoning, in order.
+/// The Seals and the unsealed reasoning in these values, in order.
 fn opaque(values: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest: Vec<&Value> = values.iter().rev().collect();
@@ -136,7 +136,8 @@ fn opaque(values: &[Value]) -> Vec<String> {
     found
 }
 
-/// Every wire, whole and streamed, in every compression, split at random and after every byte.
+/// Covers every wire, whole and streamed, with every compression, split at random and after each
+/// byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_forwarded_byte_for_byte_and_captured() {
     let stage = FixedReplyGateway::open().await;
@@ -177,7 +178,7 @@ async fn chunking_does_not_change_a_stream() {
 }
 
 /// A provider may answer a streaming request with one JSON object. A caller of another dialect then
-/// receives a stream in its own dialect, without anything native to the provider's.
+/// receives a stream in its own dialect, without members of the provider's dialect.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
     let stage = FixedReplyGateway::open().await;
@@ -206,7 +207,7 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
                 let heard = caller.streamed(&frames);
                 assert_eq!(caller.calls(&heard).len(), calls.len(), "{what}: {heard:#?}");
                 let text = String::from_utf8(got.body.to_vec()).unwrap();
-                // Chat reasoning is plain text without a Seal, which every dialect may show.
+                // Chat reasoning is plain text without a Seal, so every dialect may show it.
                 for seal in seals.iter().filter(|_| provider != ClientDialect::Chat) {
                     assert!(!text.contains(seal.as_str()), "{what}: a seal of the provider");
                 }
@@ -223,7 +224,7 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
     figure("JSON answers to streaming requests that were translated", pairs);
 }
 
-/// Of two end-users with equal conversations, each receives only its own state.
+/// Two end users with equal conversations each receive only their own state.
 #[tokio::test(flavor = "multi_thread")]
 async fn user_header_separates_equal_conversations() {
     let stage = FixedReplyGateway::open().await;
@@ -243,7 +244,7 @@ async fn user_header_separates_equal_conversations() {
     }
 }
 
-/// An official client parses a response through the gateway exactly like the provider's own.
+/// Checks that an official client parses a response through the gateway like the provider's own.
 async fn assert_parsed_alike(language: &str, script: &str, say: ClientDialect) {
     let stage = FixedReplyGateway::open().await;
     let (mut compared, models) = (0, [model(say)]);

@@ -19,7 +19,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-/// A store that commits only when permitted and that can be made to fail.
+/// A store that commits only with a permit, and that can be made to fail.
 pub(crate) struct GatedStore {
     pub(crate) journal: Journal,
     /// One permit per batch that may be committed.
@@ -27,7 +27,7 @@ pub(crate) struct GatedStore {
     pub(crate) outage: Arc<Outage>,
 }
 
-/// The store operations that fail.
+/// Whether reads and writes of the store fail.
 #[derive(Default)]
 pub(crate) struct Outage {
     pub(crate) reads: AtomicBool,
@@ -188,7 +188,7 @@ impl Store for GatedStore {
     }
 }
 
-/// Reads until the text arrives and returns everything read.
+/// Reads until the text arrives, and returns all bytes read as text.
 async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     let mut heard = Vec::new();
     loop {
@@ -200,13 +200,14 @@ async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     }
 }
 
-/// A provider may send its whole reply in one chunk: every frame but the last is forwarded at once.
+/// A provider may send its whole reply in one chunk; every frame except the last is forwarded at
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_last_frame_waits_for_the_capture() {
     let folder = Folder::new("hold");
     let journal = store(&folder).await;
     let provider = RawProvider::saying([STREAM_HEAD, STREAM].concat()).await;
-    // The same wire, where bytes are forwarded, and another dialect.
+    // Covers the same wire, where bytes are forwarded unchanged, and another dialect.
     let chat = r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
     for (path, body, before, last) in [
         ("/v1/messages", question("claude-sonnet-4-5", true), "message_delta", "message_stop"),

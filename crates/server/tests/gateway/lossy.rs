@@ -10,24 +10,26 @@ use throughline_core::{Disposition, EncodedRequest, Reply, StopReason, Tenant};
 use throughline_replay::RestoredCall;
 use throughline_testkit::{Exchange, Recording, recordings, skip};
 
-/// Opaque values that are not restored, with reasons. The test fails on needless entries.
+/// Recordings whose opaque values are not all restored, with reasons. The test fails on needless
+/// entries.
 const NOT_RESTORED: &[&str] = &[
-    // The last request has no system prompt any more, and the stripped client sends no ids.
+    // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request",
     // The client copied the first call's signature to its sibling; only issued values are restored.
     "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls",
     "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls",
-    // The client merged the text with the signed empty part after it; the signature returns on that
-    // part.
+    // The client merged a text with the signed empty part after it; the signature is restored on
+    // the empty part.
     "pydantic-ai--models--test_google--test_google_model_file_search_grounding_gemini_3-True",
-    // The client inserted its own call into the model's turn, so it no longer matches the captured
-    // turn.
+    // The client inserted its own call into the model's turn, so the turn no longer matches the
+    // captured turn.
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4",
 ];
 
-/// Requests that are not sent unchanged, with reasons. The test fails on needless entries.
+/// Recordings with requests that are not sent unchanged, with reasons. The test fails on needless
+/// entries.
 const NOT_AS_IT_CAME: &[&str] = &[
-    // These clients had lost issued values, which are restored.
+    // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming",
     "fantasy--TestOpenRouterCommon--kimi--tool_streaming",
     "pydantic-ai--models--test_anthropic--test_anthropic_web_search_tool",

@@ -1,4 +1,4 @@
-//! Gateway tests with real callers, in one program so that shared code is built and linked once.
+//! Gateway tests with real clients, in one binary so that shared code is built and linked once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,10 +1,12 @@
-//! Invariant 13: whatever clients do, only a conversation's own reasoning is restored.
+//! Invariant 13: only a conversation's own reasoning is restored, whatever clients send.
 //!
-//! Generated worlds contain callers with almost equal conversations: two tenants, end-users and
-//! anonymous callers, equal visible prefixes, repeated answers, branches, tool-call ids that
-//! restart at 0, edited prompts and texts, lost captures, and forged or foreign Claims. Whole
-//! conversations are copied from another caller of the same or another tenant, with their call ids,
-//! Seals and Claims.
+//! A mind is a number that identifies the thoughts of one answer.
+//!
+//! Each generated world contains callers with almost equal conversations: two tenants, end users
+//! and anonymous callers, equal visible prefixes, repeated answers, and branches. Tool-call ids
+//! restart at 0, prompts and texts are edited, captures are lost, and Claims are forged or foreign.
+//! Whole conversations are copied from another caller of the same or another tenant, with their
+//! call ids, Seals and Claims.
 //!
 //! Each request drops all of its own reasoning, is restored and sent. Every Seal sent is looked up
 //! in the world's own records, and the parent turn of every answer must belong to the caller.
@@ -17,7 +19,7 @@ use throughline_core::{Tenant, TurnId};
 use throughline_replay::{Claims, RestoredCall};
 use throughline_testkit::{TestRng, cases, figure};
 
-/// A caller with its own conversations.
+/// A tenant, or an end user of a tenant, with its own conversations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Caller {
     tenant: Tenant,
@@ -30,20 +32,20 @@ struct Conversation {
     line: usize,
     system: &'static str,
     said: Vec<Message>,
-    /// The Seals sent before for each answer: an answer is always sent the same way.
+    /// The Seals sent so far for each answer. An answer is always sent with the same Seals.
     sent: HashMap<u64, HashSet<String>>,
     /// Whether every answer was captured after exactly this prefix and nothing was edited since.
     is_plain: bool,
-    /// Answers copied from another caller, each with the mind that gave it there.
+    /// The minds of answers copied from another caller, each with the original mind.
     taken: HashMap<u64, u64>,
 }
 
-/// Foreign handles that a caller sends with its answers, by mind.
+/// Handles of other callers that a caller sends with its answers, by mind.
 #[derive(Default)]
 struct ForeignHandles {
-    /// Instead of the thoughts' Seals.
+    /// Values sent instead of the thoughts' Seals.
     seals: HashMap<u64, String>,
-    /// As call ids.
+    /// Values sent as call ids.
     ids: HashMap<u64, String>,
 }
 
@@ -66,7 +68,7 @@ struct World<'w> {
     conversations: Vec<Conversation>,
     /// The minds that answered after each visible prefix.
     book: HashMap<VisiblePrefix, HashSet<u64>>,
-    /// The number of minds that answered after each visible prefix, on any wire.
+    /// The number of minds that answered after each visible prefix, counted over all wires.
     alike: HashMap<VisiblePrefix, usize>,
     /// The captured turns with their owners and minds.
     nodes: Vec<CapturedTurn>,
@@ -175,7 +177,7 @@ impl<'w> World<'w> {
         self.conversations.push(copy);
     }
 
-    /// Goes back to before the last answer.
+    /// Removes the last answer and everything after it.
     fn regenerate(&mut self, number: usize) {
         let said = &mut self.conversations[number].said;
         if let Some(last) = said.iter().rposition(|said| matches!(said, Message::Model(_))) {
@@ -183,7 +185,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Another caller copies a conversation with its call ids.
+    /// Copies a conversation, with its call ids, to another caller.
     fn take(&mut self, number: usize) {
         let mut copy = self.conversations[number].clone();
         let mut others = self.callers.clone();
@@ -267,12 +269,12 @@ impl<'w> World<'w> {
         self.house.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
     }
 
-    /// Chooses foreign handles for a request.
+    /// Chooses the foreign handles that a request sends.
     fn strange(&mut self, conversation: &Conversation) -> ForeignHandles {
         let mut strange = ForeignHandles::default();
         let caller = &conversation.caller;
         let minds: Vec<u64> = answers(&conversation.said).map(|answer| answer.mind).collect();
-        // A foreign Claim replaces the thought of some answer.
+        // A foreign Claim replaces the thought of one answer.
         let claim = self.foreign_claim(caller);
         let at = self.dice.below(4);
         strange.seals.extend(minds.get(at).copied().zip(claim));
@@ -315,7 +317,7 @@ impl<'w> World<'w> {
         let claims = Claims::new(crate::common::KEY);
         let CapturedTurn { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
         match self.dice.below(8) {
-            // Another tenant's or end-user's Claim with a valid authenticator.
+            // A valid Claim of another tenant or end user.
             0 if owner != *caller => Some(claims.claim(&owner.tenant, &node).to_string()),
             // A Claim made with another key.
             1 => Some(Claims::new([9; 32]).claim(&caller.tenant, &node).to_string()),
@@ -338,7 +340,7 @@ impl<'w> World<'w> {
         ModelTurn { text, call, mind: self.minds }
     }
 
-    /// Whether no answer of this conversation has a duplicate.
+    /// Whether every answer of this conversation is unique after its visible prefix.
     fn is_alone(&self, conversation: &Conversation) -> bool {
         (0..conversation.said.len()).all(|at| match &conversation.said[at] {
             Message::Model(answer) => {
@@ -349,7 +351,7 @@ impl<'w> World<'w> {
         })
     }
 
-    /// The parent of an answer must be a turn that this caller received.
+    /// Checks that the parent of an answer is a turn that this caller received.
     fn check_parent(&self, conversation: &Conversation, restored: &RestoredCall) {
         let Some(parent) = &restored.conversation.parent else { return };
         let known = self.nodes.iter().find(|known| known.node == parent.node);
@@ -357,8 +359,8 @@ impl<'w> World<'w> {
         assert!(is_own, "{parent:?} belongs to another caller: {conversation:#?}");
     }
 
-    /// Each Seal sent must have been issued to this caller for this turn or for one with the same
-    /// visible prefix, or sent here before, or sent by the caller itself.
+    /// Checks each Seal sent. The Seal must have been issued to this caller for this turn or for a
+    /// turn with the same visible prefix, or sent here before, or sent by the caller itself.
     fn check(&mut self, conversation: &mut Conversation, strange: &ForeignHandles, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
@@ -383,7 +385,7 @@ impl<'w> World<'w> {
                 assert!(is_restored || is_callers, "{sent} at {at} of {conversation:#?}");
                 self.restored += usize::from(is_restored);
             }
-            // If another turn looks the same, that one may be the newest, with other ancestors.
+            // If another turn looks the same, that turn may be newer and have other ancestors.
             if conversation.is_plain && self.is_alone(conversation) {
                 self.owed += 1;
                 assert_eq!(seals.len(), 1, "nothing was restored at {at} of {conversation:#?}");
@@ -399,7 +401,7 @@ fn answers(said: &[Message]) -> impl Iterator<Item = &ModelTurn> {
     })
 }
 
-/// Replaces the call ids of these minds, also in the results.
+/// Replaces the call ids of these minds' answers, including the ids in tool results.
 fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     let (mut said, mut open) = (said.to_vec(), None);
     for said in &mut said {

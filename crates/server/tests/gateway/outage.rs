@@ -1,4 +1,4 @@
-//! A failing store: which requests pass, which are refused, and what is logged.
+//! Store failures: which requests are forwarded, which are refused, and what is logged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ struct OutageGateway {
     _folder: Folder,
 }
 
-/// Keys that are read from the store: `tl_one` and `tl_budget` exist.
+/// A keyring that reads from the store, in which `tl_one` and `tl_budget` exist.
 struct StoredKeys {
     outage: Arc<Outage>,
     is_open: bool,
@@ -95,7 +95,7 @@ impl OutageGateway {
         (said.status, said.body)
     }
 
-    /// Waits for readiness, which is checked once a second.
+    /// Waits until the gateway is ready. Readiness is checked once a second.
     async fn recovers(&self) {
         while self.ready().await.0 != 200 {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -103,7 +103,7 @@ impl OutageGateway {
     }
 }
 
-/// A conversation for which the gateway looks up lost reasoning.
+/// A conversation without its reasoning, which the gateway looks up.
 fn conversation(said: &str) -> String {
     format!(
         r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#
@@ -202,7 +202,7 @@ async fn refuse_policy_refuses_while_the_store_fails() {
     assert!(told.iter().all(|line| line.starts_with("warn ")), "{told:?}");
     assert!(told.iter().any(|line| line.contains("connection refused")), "{told:?}");
 
-    // After an answer that could not be stored, requests are refused until writes succeed again.
+    // After a reply could not be stored, requests are refused until writes succeed again.
     stage.outage.set(false, true);
     assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
     let said = stage.ask("tl_any", &hello()).await;
@@ -226,7 +226,7 @@ async fn cached_keys_work_during_an_outage_and_others_do_not() {
     let confirmed = std::time::Instant::now();
     stage.outage.set(true, true);
     let asked = stage.asked();
-    // An unused key, a key with a budget, and an invalid key.
+    // An unused key, a key with a budget, and an invalid key are refused.
     for key in ["tl_two", "tl_budget", "tl_other"] {
         let said = stage.ask(key, &hello()).await;
         assert_eq!(said.status, 503, "{key}: {said:?}");

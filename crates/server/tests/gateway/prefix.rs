@@ -1,4 +1,4 @@
-//! Models that bind their thoughts to the prefix, and callers that change the prefix.
+//! Models bind their thoughts to the prefix, and callers change the prefix.
 
 use crate::harness::{GatewayOptions, SimGateway};
 use serde_json::{Value, json};
@@ -16,14 +16,14 @@ async fn gate(prefix: PrefixPolicy) -> SimGateway {
     SimGateway::open_with(opening, throughline_sim::Options::default()).await
 }
 
-/// The status, the fates and prefix headers, and the response.
+/// Returns the status, the Fates header, the prefix header and the response.
 async fn ask(
     gate: &SimGateway,
     system: &str,
     tools: &str,
     messages: &[Value],
 ) -> (u16, String, Option<String>, Value) {
-    // Written by hand, so that every byte is under control.
+    // The body is written by hand, because the test depends on its exact bytes.
     let body = format!(
         r#"{{"model":"{MODEL}","max_tokens":4096,"system":{},"tools":{tools},"messages":{}}}"#,
         json!(system),
@@ -87,7 +87,7 @@ async fn strict_policies_refuse_a_changed_prefix() {
         let message = said["error"]["message"].as_str().unwrap();
         assert!(message.contains("`system`"), "{policy:?}: {message}");
         assert_eq!(gate.requests(), asked, "{policy:?}: the provider received no request");
-        // A change in formatting only is refused by the stricter policy.
+        // The stricter policy refuses even a change in formatting.
         let (status, _, _, said) = ask(&gate, SYSTEM, SAME_TOOL, &messages).await;
         let expected = if policy == PrefixPolicy::Error { 400 } else { 200 };
         assert_eq!(status, expected, "{policy:?}: {said}");

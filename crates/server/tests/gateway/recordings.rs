@@ -24,7 +24,7 @@ use throughline_testkit::{Exchange, Folder, figure, recordings, skip};
 
 /// Requests that do not arrive unchanged, with reasons. The test fails on needless entries.
 const NOT_AS_SENT: &[&str] = &[
-    // These clients had lost issued values, which are restored.
+    // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming 1",
     "fantasy--TestOpenRouterCommon--kimi--tool_streaming 1",
     "pydantic-ai--models--test_anthropic--test_anthropic_web_search_tool 1",
@@ -46,20 +46,20 @@ const NOT_AS_SENT: &[&str] = &[
 /// Requests in which an opaque value does not arrive, with reasons. The test fails on needless
 /// entries.
 const NOT_IN_PLACE: &[&str] = &[
-    // The last request has no system prompt any more, and the stripped client sends no ids.
+    // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request 3",
     // The client copied the first call's signature to its sibling; only issued values are restored.
     "ruby_llm--chat_function_calling_gemini_gemini-2_5-flash_can_use_parallel_tool_calls 1",
     "ruby_llm--chat_function_calling_vertexai_gemini-2_5-flash_can_use_parallel_tool_calls 1",
-    // The client merged the text with the signed empty part after it; the signature returns on that
-    // part.
+    // The client merged a text with the signed empty part after it; the signature is restored on
+    // the empty part.
     "pydantic-ai--models--test_google--test_google_model_file_search_grounding_gemini_3-True 1",
-    // The client inserted its own call into the model's turn, so it no longer matches the captured
-    // turn.
+    // The client inserted its own call into the model's turn, so the turn no longer matches the
+    // captured turn.
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 1",
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4 2",
-    // The client replaced the text that its reasoning led to, which was refused, so nothing is
-    // restored.
+    // The client replaced the text that its reasoning led to. The provider refused that request, so
+    // nothing is restored.
     "pydantic-ai--models--test_openai_responses--test_openai_responses_thinking_with_modified_history 1",
 ];
 
@@ -70,7 +70,7 @@ struct RecordingGateway {
     _store: (Journal, Folder),
 }
 
-/// The provider of the current exchange.
+/// A provider that returns the recorded response of the current exchange.
 #[derive(Default)]
 struct RecordedProvider {
     playing: Mutex<Option<Exchange>>,
@@ -122,7 +122,7 @@ impl ModelRouter for RecordedProvider {
     }
 }
 
-/// A key is the name of its tenant.
+/// A keyring in which each key is the name of its tenant.
 struct NameKeys;
 
 impl Keyring for NameKeys {
@@ -159,7 +159,7 @@ impl RecordingGateway {
         Self { url, stage, _store: (journal, folder) }
     }
 
-    /// Sends a request during this exchange.
+    /// Sends a request while the provider replays this exchange.
     async fn play(
         &self,
         exchange: &Exchange,
@@ -193,7 +193,7 @@ fn provider_path(exchange: &Exchange) -> String {
     }
 }
 
-/// The path for the same request at the gateway.
+/// The gateway path for the request of an exchange.
 fn gateway_path(exchange: &Exchange) -> String {
     let own = provider_path(exchange);
     match own.split_once("/models/") {
@@ -209,7 +209,7 @@ fn is_dialect(wire: &str) -> bool {
     wire != Wire::BEDROCK_CONVERSE.as_str()
 }
 
-/// The request of a client without reasoning support, in a dialect of the gateway.
+/// The exchange's request as a client without reasoning support sends it, in a gateway dialect.
 fn without_reasoning(exchange: &Exchange) -> (String, String) {
     if is_dialect(&exchange.wire) {
         return (gateway_path(exchange), stripped(&exchange.wire, &exchange.request));
@@ -238,7 +238,7 @@ fn is_as_it_was(exchange: &Exchange, played: &PlayedExchange) -> Result<(), Stri
     if is_answered { Ok(()) } else { Err(format!("answered {} {}", played.status, said())) }
 }
 
-/// The position at which two texts differ.
+/// Describes the position at which two texts differ.
 fn difference(sent: &[u8], arrived: &[u8]) -> String {
     let equal = sent.iter().zip(arrived).take_while(|(sent, arrived)| sent == arrived).count();
     let from = |text: &[u8]| {

@@ -25,7 +25,7 @@ async fn delete(gate: &SimGateway, id: &str) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// The record and the sent body of a call.
+/// Sends a request, and returns its call record and the body that was sent to the provider.
 async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     let (status, told, answer) =
         gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
@@ -36,7 +36,7 @@ async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     (story, answer)
 }
 
-/// A conversation continues from a response, whichever provider gave it or answers next.
+/// A conversation continues from a stored response, whichever provider returned it or answers next.
 #[tokio::test(flavor = "multi_thread")]
 async fn previous_response_id_works_across_providers() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -52,8 +52,8 @@ async fn previous_response_id_works_across_providers() {
             number == 0 || number == 1 || number == 6
         );
         let told = story["sent"]["body"].to_string();
-        // The provider that stores the last response receives only new input; others receive
-        // everything.
+        // The provider that stores the last response receives only new input; other providers
+        // receive the whole conversation.
         let is_told = |question: usize| told.contains(&format!("Question {question}"));
         let is_home = number == 2;
         assert!(is_told(number), "{story:#}");
@@ -79,7 +79,7 @@ async fn unstored_responses_cannot_be_continued() {
             assert_eq!(status, 404, "{model} {previous}");
             let body = json!({"model": model, "input": "Hi", "previous_response_id": previous});
             let (status, error) = create(&gate, &body).await;
-            // An open gateway lets the provider answer for an id that may be its own.
+            // An open gateway forwards an id that the provider may have issued.
             let is_providers = model == MODELS[1] && !previous.starts_with("resp_tl");
             let expected = if is_providers { 400 } else { 404 };
             assert_eq!(status, expected, "{model} {previous}: {error}");
@@ -156,7 +156,7 @@ async fn invalid_list_parameters_are_refused() {
     );
 }
 
-/// The output of a response with default `store`, whole or streamed, and its call.
+/// Sends a request with default `store`, whole or streamed, and returns its output and its call.
 async fn output(
     gate: &SimGateway,
     model: &str,
@@ -190,7 +190,7 @@ fn text_of(output: &[Value]) -> String {
     message["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// References to items reach their own provider unchanged and any other provider as the items.
+/// An item reference reaches the item's own provider unchanged; other providers receive the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn item_references_are_resolved_for_every_target() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -232,7 +232,7 @@ async fn item_references_are_resolved_for_every_target() {
     );
 }
 
-/// `previous_response_id` works after references, even if their response was deleted.
+/// `previous_response_id` works after references, even if the referenced response was deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn references_work_after_their_response_was_deleted() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -249,8 +249,7 @@ async fn references_work_after_their_response_was_deleted() {
     gate.assert_nothing_refused();
 }
 
-/// A reference that the store cannot resolve is refused for every target that cannot resolve it
-/// either.
+/// A reference that neither the store nor the target can resolve is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_item_references_are_rejected() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

@@ -1,5 +1,5 @@
-//! Capture and restore on every wire: what is restored with which evidence, what stays unchanged,
-//! what is reported, and what restores nothing.
+//! Captures and restores on every wire: which evidence restores what, which content stays
+//! unchanged, what is reported, and which matches restore nothing.
 
 use crate::common::said::{Message, ModelTurn, WireTarget, seal};
 use crate::common::{KEY, ReplayFixture, sealed};
@@ -25,7 +25,7 @@ fn says(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { text: text.to_owned(), call: None, mind }
 }
 
-/// An answer with a tool call whose id every such answer has.
+/// An answer with a tool call whose id is the same in every such answer.
 fn calls(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { call: Some(("call_0".into(), "look".into(), "here".into())), ..says(text, mind) }
 }
@@ -64,8 +64,8 @@ async fn send(
     (restored, encoded)
 }
 
-/// A tool loop in which each request drops all reasoning: two captured answers and the next
-/// message.
+/// Runs a tool loop in which each request drops all reasoning. Returns two captured answers and the
+/// next message.
 async fn conversed(house: &ReplayFixture, line: &WireTarget) -> Vec<Message> {
     let mut said = vec![user("Look.")];
     let first = calls("I look.", 1);
@@ -92,7 +92,7 @@ async fn lossy_client_gets_all_seals_restored_on_every_wire() {
         assert_eq!(restored.findings, [], "{wire}");
         let fates = encoded.fates.iter().flat_map(|fate| &fate.seals);
         assert_eq!(fates.collect::<Vec<_>>(), [&Disposition::Restored(PLAIN); 2], "{wire}");
-        // The request equals that of a client that kept everything: each part, in order.
+        // The request equals that of a client that dropped nothing: each part, in order.
         let issued = [line.reply(&calls("I look.", 1)), line.reply(&says("A door.", 2))];
         let issued: Vec<_> = issued.iter().flat_map(|reply| sealed(&reply.items)).collect();
         assert_eq!(sealed(&restored.call.items), issued, "{wire}");
@@ -104,7 +104,7 @@ async fn lossy_client_gets_all_seals_restored_on_every_wire() {
     }
 }
 
-/// A client may rename its calls. They are restored under the issued ids, and their results follow.
+/// A client may rename its calls. They are restored with the issued ids, also in their results.
 #[tokio::test]
 async fn results_follow_renamed_calls_to_the_issued_id() {
     for line in WireTarget::all() {
@@ -135,7 +135,8 @@ async fn results_follow_renamed_calls_to_the_issued_id() {
     }
 }
 
-/// Invariant 9: each request extends the previous one, although the client lost something in each.
+/// Invariant 9: each request extends the previous request, although the client drops content each
+/// time.
 #[tokio::test]
 async fn the_next_request_extends_the_last() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -202,7 +203,7 @@ async fn unique_id_finds_a_turn_after_an_edited_prompt() {
         let wire = line.codec.wire();
         let sent = minds(&line, &encoded);
         let restored = encoded.fates.iter().flat_map(|fate| &fate.seals).next();
-        // Invariant 10: a prefix-bound Seal is not sent after another prefix.
+        // Invariant 10: a prefix-bound Seal is not sent after a changed prefix.
         if line.target.profile.bound.prefix {
             assert_eq!(sent, [Vec::<String>::new()], "{wire}");
             assert_eq!(
@@ -269,7 +270,7 @@ async fn newest_of_equal_turns_wins_and_siblings_are_counted() {
     assert_eq!(restored.findings, []);
 }
 
-/// Two branches look alike until their last turn: each is restored from its own history.
+/// Two branches are equal up to their last turn; each is restored from its own history.
 #[tokio::test]
 async fn branches_never_mix() {
     for line in WireTarget::all() {
@@ -358,8 +359,8 @@ async fn forgotten_turn_is_not_restored_and_reported() {
     assert_ne!(found[0].as_ref().unwrap().turn.log, log);
 }
 
-/// The last turn still exists and its parent is cached: only the store can report that the parent
-/// was erased.
+/// The last turn still exists and its parent is cached, so only the store can report that the
+/// parent was erased.
 #[tokio::test]
 async fn turn_forgotten_by_another_process_is_not_restored() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -379,7 +380,7 @@ async fn turn_forgotten_by_another_process_is_not_restored() {
     assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten)]);
 }
 
-/// A chat client in front of Claude: the Claim and the gateway ids of the reply both return.
+/// A chat client in front of Claude sends back both the Claim and the gateway ids of the reply.
 #[tokio::test]
 async fn claim_restores_exactly_across_dialects() {
     let claude = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -426,8 +427,8 @@ async fn claim_restores_exactly_across_dialects() {
     assert!(!has_mind(&encoded));
 }
 
-/// Every dialect in front of every provider: Claims and ids return, the turn matches exactly, and
-/// no handle is sent.
+/// In every dialect in front of every provider, Claims and ids come back, the turn matches exactly,
+/// and no handle is sent to the provider.
 #[tokio::test]
 async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     let claims = Claims::new(KEY);
@@ -459,7 +460,7 @@ async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     }
 }
 
-/// Claude, GPT, Gemini, then Claude again, for a chat client that keeps no reasoning.
+/// A chat client that keeps no reasoning uses Claude, GPT, Gemini, then Claude again.
 #[tokio::test]
 async fn switching_back_replays_the_first_model() {
     let chat = WireTarget::of("anthropic", "openai-chat", "claude-sonnet-4-5");
@@ -490,7 +491,7 @@ async fn switching_back_replays_the_first_model() {
     }
 }
 
-/// A reply that continues the model's own turn is captured as one turn with it.
+/// A reply that continues the model's own turn is captured together with it as one turn.
 #[tokio::test]
 async fn continued_answer_is_captured_as_one_turn() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");

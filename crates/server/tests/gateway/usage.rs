@@ -12,7 +12,7 @@ use throughline_core::Tenant;
 use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
-/// A gateway on which every caller has the same key.
+/// Options for a gateway on which every caller has the same key.
 fn plan(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
     let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
@@ -159,7 +159,7 @@ async fn rate_limit_returns_retry_after() {
     house.close().await;
 }
 
-/// A caller that disconnects before the provider reports usage pays for the output received so far.
+/// A caller that disconnects before the provider reports usage is charged for the output so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_disconnect_is_still_billed() {
     let provider = RawProvider::doing(async |mut stream| {
@@ -167,7 +167,7 @@ async fn early_disconnect_is_still_billed() {
         let cut = STREAM.find("event: content_block_stop").unwrap();
         let begun = format!("{STREAM_HEAD}{}", &STREAM[..cut]);
         stream.write_all(begun.as_bytes()).await.unwrap();
-        // Until the gateway disconnects.
+        // Wait until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
@@ -184,12 +184,12 @@ async fn early_disconnect_is_still_billed() {
     house.close().await;
 }
 
-/// A caller that disconnects before the first byte still pays for its input.
+/// A caller that disconnects before the first byte is still charged for its input.
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnect_before_the_first_byte_bills_the_input() {
     let provider = RawProvider::doing(async |mut stream| {
         use tokio::io::AsyncReadExt as _;
-        // Until the gateway disconnects.
+        // Wait until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
@@ -251,7 +251,7 @@ async fn shutdown_lets_streams_finish() {
 async fn call_aborted_by_shutdown_is_billed() {
     let provider = RawProvider::doing(async |mut stream| {
         use tokio::io::AsyncReadExt as _;
-        // Until the gateway disconnects.
+        // Wait until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
@@ -298,7 +298,7 @@ async fn excess_streams_get_retry_after() {
     let said = house.said("/v1/chat/completions", "", &question).await;
     assert_eq!(said.status, 503, "{said:?}");
     assert!(said.head.contains("retry-after: 1"), "{}", said.head);
-    // Requests that need no provider are answered.
+    // Requests that need no provider are still answered.
     assert_eq!(house.said("/readyz", "", "").await.status, 200);
     go_on.send(true).unwrap();
     for stream in &mut held {

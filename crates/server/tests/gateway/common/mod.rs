@@ -1,4 +1,4 @@
-//! Shared by the replay tests: targets, a temporary store, and conversations with it.
+//! Shared code of the replay tests: targets, a temporary store, and conversations.
 
 pub(crate) mod recorded;
 pub(crate) mod said;
@@ -18,12 +18,11 @@ use throughline_testkit::Folder;
 
 pub(crate) const KEY: [u8; 32] = [7; 32];
 
-/// The codec of a wire by its name.
 pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// A target with the provider's own row on that wire, or the generic one.
+/// A target with the provider's own catalog entry for that wire, or the generic entry.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
@@ -82,12 +81,12 @@ impl ReplayFixture {
         Self { replay, journal, url, _folder: folder }
     }
 
-    /// Opens the same store like another process.
+    /// Opens the same store as another process would.
     pub(crate) async fn another(&self) -> Journal {
         open(&self.url, &Options::default()).await.unwrap()
     }
 
-    /// The same store with empty caches.
+    /// A replay engine on the same store with empty caches.
     pub(crate) fn forgetful(&self) -> Replay {
         Replay::new(Arc::new(self.journal.clone()), Claims::new(KEY))
     }

@@ -22,8 +22,8 @@ pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
 }
 
-/// The issued opaque values that the recorded client sent back, in issued form, each with the kind
-/// of its Item.
+/// The issued opaque values that the recorded client sent back, in the form in which they were
+/// issued, each with its Item's kind.
 pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
     let owed = sent.filter_map(|(bytes, on)| {
@@ -33,13 +33,13 @@ pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)
     owed.collect()
 }
 
-/// Base64 text in one alphabet without padding: Google's clients change both.
+/// Normalizes Base64 to one alphabet without padding, because Google's clients change both.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
     text.trim_end_matches('=').as_bytes().to_vec()
 }
 
-/// Successes per wire, and failures by place.
+/// Counts of successes per wire, and failures by recording.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: BTreeMap<String, Count>,
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Checks that the expected values are present: equal, on the same part, and in the same order.
+    /// Checks that the expected values are present, equal, on the same part and in the same order.
     pub(crate) fn count_values(
         &mut self,
         wire: &str,
@@ -89,7 +89,7 @@ impl Tally {
         }
     }
 
-    /// Fails on unexpected failures and on expected failures that did not occur.
+    /// Fails on unexpected failures, and on expected failures that did not occur.
     pub(crate) fn check(&self, expected: &[&str]) {
         let wrong = self.wrong.iter();
         let unforeseen: Vec<_> = wrong.filter(|(at, _)| !expected.contains(&at.as_str())).collect();
@@ -170,15 +170,15 @@ fn keep_part(part: &mut Value) -> bool {
     !(part.is_empty() || part.len() == 1 && part.get("text").is_some_and(|text| text == ""))
 }
 
-/// Whether a client would not send such a message.
+/// Whether a message is empty, so that a client would not send it.
 fn says_nothing(message: &Value) -> bool {
     let is_empty =
         |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
     (is_empty("content") && message.get("tool_calls").is_none()) || is_empty("parts")
 }
 
-/// Makes requests and responses of a recording comparable: if its recorder replaced typographic
-/// characters in one of them, they are replaced in all.
+/// Makes the requests and responses of a recording comparable. If the recorder replaced typographic
+/// characters in one of them, replaces these characters in all of them.
 pub(crate) fn comparable(recording: &Recording) -> Recording {
     let mut recording = recording.clone();
     if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {

@@ -23,12 +23,12 @@ pub(crate) enum Message {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModelTurn {
     pub(crate) text: String,
-    /// The id, the tool and its argument.
+    /// The call id, the tool name and its argument.
     pub(crate) call: Option<(String, String, String)>,
     pub(crate) mind: u64,
 }
 
-/// The Seal of an answer's thoughts.
+/// The Seal on the thoughts of an answer.
 pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
@@ -95,12 +95,12 @@ impl WireTarget {
         }
     }
 
-    /// The reply as the provider sends it.
+    /// The reply in the provider's format.
     pub(crate) fn reply(&self, answer: &ModelTurn) -> Reply {
         self.reply_after(answer, None)
     }
 
-    /// The reply as the provider sends it after this prefix.
+    /// The reply in the provider's format, bound to this prefix.
     pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
         let own = |answer: &ModelTurn| Some(seal(answer.mind));
         let said = Message::Model(answer.clone());
@@ -124,7 +124,7 @@ impl WireTarget {
         self.codec.decode_reply(&body.to_string().into(), &asked).unwrap()
     }
 
-    /// The Seals in a request, by turn of the model.
+    /// The Seals in a request, grouped by model turn.
     pub(crate) fn seals_sent(&self, body: &[u8]) -> Vec<Vec<String>> {
         let request = super::request(&self.codec.path(&self.target, false), body.to_vec());
         let call =

@@ -25,7 +25,7 @@ use throughline_testkit::Folder;
 
 pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
-/// A route: first to an unreachable Claude, then to a GPT.
+/// A route whose first target is an unreachable Claude and whose second target is a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
 /// An endpoint without a listener.
 pub(crate) const DOWN: &str = "down";
@@ -49,7 +49,7 @@ impl ClientDialect {
     ];
 }
 
-/// A running gateway.
+/// A running gateway in front of a simulator.
 pub(crate) struct SimGateway {
     url: String,
     simulator: Simulator,
@@ -113,7 +113,7 @@ impl ModelRouter for SimRouter {
     }
 }
 
-/// The simulators' endpoints, each row at `{base}/at/{row}`.
+/// An HTTP client for the simulators' endpoints; each catalog entry is at `{base}/at/{entry}`.
 pub(crate) fn upstream(base: &str) -> Http {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
     let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
@@ -131,13 +131,13 @@ pub(crate) fn upstream(base: &str) -> Http {
     Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
 }
 
-/// The options of a gateway.
+/// Options for starting a gateway.
 pub(crate) struct GatewayOptions {
     pub(crate) mode: ReplayMode,
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) directory: Arc<dyn ModelRouter>,
-    /// Unknown paths to forward.
+    /// Unrecognised paths to forward.
     pub(crate) passthrough: Passthrough,
     pub(crate) allow_open: bool,
     pub(crate) prices: Arc<dyn Prices>,
@@ -149,7 +149,7 @@ pub(crate) struct GatewayOptions {
 pub(crate) type MakeAgents = Box<dyn FnOnce(Arc<dyn Store>) -> AgentApi + Send>;
 
 impl GatewayOptions {
-    /// A gateway without keys, in front of the simulators.
+    /// Options for a gateway without keys in front of the simulators.
     pub(crate) fn of(mode: ReplayMode) -> Self {
         let directory = SimRouter { catalog: Arc::new(Catalog::builtin().clone()) };
         Self {
@@ -244,7 +244,6 @@ impl SimGateway {
         Self::open_with(GatewayOptions::of(mode), throughline_sim::Options::default()).await
     }
 
-    /// Opens a gateway with this keyring.
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
         let opening = GatewayOptions { keyring, ..GatewayOptions::of(mode) };
         Self::open_with(opening, throughline_sim::Options::default()).await
@@ -289,7 +288,7 @@ impl SimGateway {
         &self.url
     }
 
-    /// The requests that the simulator received.
+    /// The requests that the simulator received, and its verdicts.
     pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
         self.simulator.ledger()
     }
@@ -302,7 +301,7 @@ impl SimGateway {
         }
     }
 
-    /// Holds a conversation of two questions with tools and reasoning. Returns the number of
+    /// Runs a conversation of two questions with tools and reasoning. Returns the number of
     /// answers.
     pub(crate) async fn converse(
         &self,
@@ -358,7 +357,6 @@ impl SimGateway {
         self.raw(&path, body.to_string().into_bytes(), &[]).await
     }
 
-    /// Sends any body with these headers.
     pub(crate) async fn raw(
         &self,
         path: &str,
@@ -369,7 +367,6 @@ impl SimGateway {
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    /// Returns the document at a path.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let (status, _, body) = self.send("GET", path, Vec::new(), &[]).await;
         (status, serde_json::from_slice(&body).unwrap())
@@ -399,8 +396,7 @@ impl SimGateway {
         begin(&self.url, method, path, body, headers).await
     }
 
-    /// Holds a conversation in which each answer comes from the next model, even within a tool
-    /// loop.
+    /// Runs a conversation in which each answer comes from the next model, even within a tool loop.
     pub(crate) async fn switch(
         &self,
         say: ClientDialect,
@@ -606,7 +602,7 @@ impl ClientDialect {
         }
     }
 
-    /// An answer as a lossy client keeps it: without reasoning.
+    /// Removes the reasoning from an answer, as a lossy client does.
     pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use throughline_testkit::{skip, workspace_root};
 
-/// Runs one script against a gateway. Skips it if its clients are not installed.
+/// Runs a script against a gateway. Skips the script if its clients are not installed.
 pub(crate) async fn run(
     language: &str,
     script: &str,
@@ -22,7 +22,7 @@ pub(crate) async fn run(
     Some(command.stdin(Stdio::null()).output().await.unwrap())
 }
 
-/// The interpreter with the clients, if `scripts/sdks` has run.
+/// The interpreter of the environment with the clients; `None` if `scripts/sdks` has not run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = workspace_root().join("target/sdks");
     let (program, needed) = match language {

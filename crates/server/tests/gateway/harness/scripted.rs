@@ -117,8 +117,8 @@ pub(crate) struct FixedProvider {
 }
 
 impl FixedProvider {
-    /// Records the simulators' replies on each wire, whole and streamed, and replays them from then
-    /// on.
+    /// Records the simulators' replies on each wire, whole and streamed, and replays them
+    /// afterwards.
     pub(crate) async fn open() -> Arc<Self> {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
         let mut answers = Vec::new();
@@ -152,7 +152,8 @@ impl FixedProvider {
     }
 }
 
-/// The wire's own model under the provider's own name, so that replies are forwarded byte for byte.
+/// A model of the wire's own provider, under the provider's name, so that replies are forwarded
+/// byte for byte.
 pub(crate) fn model(say: ClientDialect) -> &'static str {
     let name = match say {
         ClientDialect::Messages => MODELS[0],

@@ -37,7 +37,7 @@ pub(crate) const STREAM: &str = concat!(
     "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":20}}\n\n",
     "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 );
-/// The head of a streamed response that ends with its connection.
+/// The head of a streamed response whose end is the end of the connection.
 pub(crate) const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 /// A whole response: 100 input tokens, 20 output tokens.
@@ -51,7 +51,7 @@ pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
     )
 }
 
-/// A provider on a raw socket.
+/// A scripted provider on a raw socket.
 pub(crate) struct RawProvider {
     pub(crate) url: String,
     pub(crate) open: Arc<AtomicUsize>,
@@ -148,22 +148,22 @@ impl Log for LogLines {
 }
 
 impl LogLines {
-    /// The lines of an event, each after its level.
+    /// The log lines of an event, each prefixed with its level.
     pub(crate) fn of(&self, event: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         let event = format!("\"event\":\"{event}\"");
         lines.iter().filter(|line| line.contains(&event)).cloned().collect()
     }
 
-    /// The lines of calls, each after its level.
+    /// The log lines of calls, each prefixed with its level.
     pub(crate) fn calls(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(r#""event":"call""#)).cloned().collect()
     }
 }
 
-/// Prices: one dollar per million input tokens, two per million output tokens; `claude-unpriced`
-/// has none.
+/// One dollar per million input tokens and two per million output tokens; `claude-unpriced` has no
+/// price.
 pub(crate) struct FlatPrices;
 
 impl Prices for FlatPrices {
@@ -178,7 +178,7 @@ impl Prices for FlatPrices {
     }
 }
 
-/// Gives every key the same admission; without one, the gateway is open.
+/// A keyring that gives every key the same admission; with `None`, the gateway is open.
 pub(crate) struct OneAdmission(pub(crate) Option<Admission>);
 
 impl Keyring for OneAdmission {
@@ -206,7 +206,7 @@ struct RawRouter {
     own_wires: bool,
 }
 
-/// Prefixes of model names with the rows of their providers.
+/// Prefixes of model names, each with the catalog entry of the model's provider.
 const VENDOR_ROWS: [(&str, &str); 4] =
     [("gpt-4", "openai-chat"), ("gpt", "openai"), ("gemini", "gemini"), ("", "anthropic")];
 
@@ -233,7 +233,7 @@ impl ModelRouter for RawRouter {
     }
 }
 
-/// The options of a gateway.
+/// Options for starting a gateway.
 pub(crate) struct RawGatewayOptions {
     pub(crate) limits: Limits,
     pub(crate) admission: Option<Admission>,
@@ -246,7 +246,7 @@ pub(crate) struct RawGatewayOptions {
     pub(crate) own_wires: bool,
     /// The agent API and the console, if the test needs them.
     pub(crate) agents: Option<Arc<AgentApi>>,
-    /// What the gateway does while the store fails.
+    /// How the gateway handles requests while the store fails.
     pub(crate) policy: StorePolicy,
     /// A keyring to use instead of `admission`.
     pub(crate) keyring: Option<Arc<dyn Keyring>>,
@@ -255,7 +255,7 @@ pub(crate) struct RawGatewayOptions {
 impl Default for RawGatewayOptions {
     fn default() -> Self {
         Self {
-            // Allows slow disks, because tests read what was stored.
+            // The limit allows for slow disks, because tests read the stored replies.
             limits: Limits { capture: Duration::from_secs(5), ..Limits::default() },
             admission: None,
             idle: Duration::from_mins(1),

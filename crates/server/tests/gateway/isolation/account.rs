@@ -1,5 +1,5 @@
-//! One account at each provider, which stores everything it receives and cannot distinguish
-//! tenants, with a gateway in front of it.
+//! A gateway in front of one account at each provider. The account stores everything it receives
+//! and cannot distinguish tenants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,14 +28,14 @@ fn fresh(prefix: &str) -> String {
     format!("{prefix}{:012x}a", IDS.fetch_add(1, Ordering::SeqCst) + 0x1234_5678)
 }
 
-/// One account at every provider.
+/// A simulated provider account that all tenants share.
 pub(crate) struct SharedAccount {
     arrived: Mutex<Vec<String>>,
     /// Header names of the last request.
     headers: Mutex<Vec<Name>>,
     /// Every created object, as its collection and its document.
     created: Mutex<Vec<(String, Value)>>,
-    /// Whether callers bring their own keys.
+    /// Whether callers send their own provider keys.
     is_callers: bool,
 }
 
@@ -49,12 +49,12 @@ impl SharedAccount {
         }
     }
 
-    /// The account of the caller's own key.
+    /// An account that belongs to the caller's own key.
     pub(crate) fn callers() -> Self {
         Self { is_callers: true, ..Self::operators() }
     }
 
-    /// Takes the requests that arrived since the last call.
+    /// Removes and returns the requests that arrived since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.arrived.lock().unwrap())
     }
@@ -124,7 +124,7 @@ impl SharedAccount {
         made
     }
 
-    /// Lists all objects of a collection, of every tenant, paged if a limit is given.
+    /// Lists all tenants' objects in a collection, paged if a limit is given.
     fn list(&self, collection: &str, query: &str) -> Value {
         let created = self.created.lock().unwrap();
         let all = created.iter().filter(|(known, _)| known == collection);
@@ -148,14 +148,14 @@ impl SharedAccount {
     }
 }
 
-/// The id that a request asks its model to repeat: `forge(ID)`.
+/// The id that a request instructs its model to repeat: `forge(ID)`.
 fn forged_id(outgoing: &UpstreamRequest) -> Option<String> {
     let body = std::str::from_utf8(&outgoing.body).ok()?;
     let (_, rest) = body.split_once("forge(")?;
     rest.split_once(')').map(|(id, _)| id.to_owned())
 }
 
-/// A response with the id in every field whose text a caller can choose.
+/// A response with the id in every member whose text a caller can choose.
 fn forged(path: &str, id: &str) -> Value {
     let members = json!({"file_id": id, "container_id": id, "id": "x"});
     if path == "messages" {
@@ -176,7 +176,7 @@ fn forged(path: &str, id: &str) -> Value {
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
-/// A response with one message of this id.
+/// A response that contains one message with this item id.
 pub(crate) fn response(id: &str, item: &str) -> Value {
     json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5.2",
         "output": [
@@ -244,7 +244,7 @@ impl SharedAccount {
     }
 }
 
-/// A key names its tenant. The key of `narrow` has a list of models.
+/// A keyring in which each key names its tenant. The key of `narrow` is restricted to some models.
 struct TenantKeys;
 
 impl Keyring for TenantKeys {
@@ -299,7 +299,7 @@ impl AccountGateway {
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
-    /// The same gateway with another provider key from its callers.
+    /// The same gateway with callers that send another provider key.
     pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
         Self { provider_key, ..self.clone() }
     }

@@ -53,8 +53,8 @@ async fn only_six_methods_are_forwarded() {
     assert!(gate.account.take().is_empty());
 }
 
-/// Headers of proxies, of the connection and of the caller's session are not forwarded; those of
-/// the dialect are.
+/// Headers of proxies, of the connection and of the caller's session are not forwarded; headers of
+/// the dialect are forwarded.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_and_connection_headers_are_not_forwarded() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

@@ -11,7 +11,7 @@ use crate::isolation::create;
 /// A path, a body, headers, and the expected status.
 type Case<'c> = (&'c str, String, &'c [(&'c str, &'c str)], u16);
 
-/// The status of a request of beta.
+/// Sends a request with the key of the tenant `beta` and returns the status.
 async fn status(gate: &AccountGateway, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
     let headers = [&[("x-api-key", "tl_beta")], headers].concat();
     begin(&gate.url, "POST", path, body.into(), &headers).await.status().as_u16()
@@ -132,7 +132,7 @@ async fn passthrough_bodies_may_name_only_own_objects() {
     }
 }
 
-/// A path with one object of the caller and one of another tenant.
+/// A path names one object of the caller and one object of another tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_id_in_a_path_is_checked() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

@@ -1,4 +1,4 @@
-//! Two tenants share one account at each provider: neither reaches the other's objects.
+//! Two tenants share one account at each provider, and neither can use the other's objects.
 
 mod account;
 mod cases;
@@ -38,7 +38,8 @@ async fn create(gate: &AccountGateway, tenant: &str) -> Objects {
     objects
 }
 
-/// Fills a tenant's ids into a template. Placeholders of kinds that it did not create remain.
+/// Fills a tenant's ids into a path template. Placeholders for kinds that the tenant did not create
+/// remain.
 fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     let path = template.replace("{**}", "gemini-3-pro-preview").replace("{*}", "any");
     objects.iter().fold(path, |path, (kind, id)| {
@@ -48,7 +49,7 @@ fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     })
 }
 
-/// Checks every forwarded path with ids of a tenant: only the owner reaches them.
+/// Checks every forwarded path with a tenant's ids: only the owner gets a response.
 async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, method, template) in object_routes() {
@@ -75,7 +76,7 @@ async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
             let list = lists.iter().find_map(|list| answer[list].as_array());
             assert_eq!(list.map(Vec::len), Some(0), "{dialect} {path}: {answer}");
         }
-        // A deletion would end the object; its owner reaches everything else.
+        // A deletion would remove the object, so the owner tries only the other methods.
         if method != "DELETE" {
             let (status, answer) = gate.ask_in(dialect, "alpha", method, &path, body).await;
             assert_eq!(status, 200, "{dialect} {method} {path} for its owner: {answer}");
@@ -137,7 +138,7 @@ async fn tenants_reach_only_their_own_objects() {
     figure("forwarded paths and id-carrying members that another tenant cannot use", cases);
 }
 
-/// Two tenants send the same provider key: the gateway key decides who owns the conversation.
+/// Two tenants send the same provider key; the gateway key determines the conversation's owner.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_provider_key_keeps_tenants_separate() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::callers()).await;
@@ -166,8 +167,8 @@ async fn shared_provider_key_keeps_tenants_separate() {
     assert_eq!(other.ask_in("openai", "alpha", "GET", &file, "").await.0, 404);
 }
 
-/// A list has pages of the whole account. A client that reads to the end finds its own objects
-/// among any number of others.
+/// The provider's list pages contain all tenants' objects. A client that reads to the end finds its
+/// own objects among any number of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_skip_other_tenants_objects_until_the_end() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -253,12 +254,12 @@ async fn captured_ids_of_older_stores_keep_their_tenant() {
         let path = format!("/v1/responses/{}", ids[0]);
         assert_eq!(gate.ask_in("openai", tenant, "GET", &path, "").await.0, expected);
     }
-    // An id of one provider is not valid at another.
+    // An id issued by one provider is not valid at another.
     let body = json!({"model": "house", "input": "On", "previous_response_id": ids[0]});
     assert_eq!(gate.ask("alpha", "POST", "/v1/responses", &body.to_string()).await.0, 404);
 }
 
-/// A background response is used before its stream ends.
+/// A background response can be used before its stream ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_without_items_have_an_owner() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

@@ -118,7 +118,7 @@ async fn agent_cannot_use_models_its_key_may_not() {
     let other = json!({"input": "hi", "override_model": OTHER});
     let (status, _) = scene.send("narrow", "POST", &format!("{path}/messages"), &other).await;
     assert_eq!(status, 403);
-    // A snapshot does not help either.
+    // A snapshot does not bypass the restriction either.
     let hi = json!({"input": "hi"});
     let (status, said) = scene.send("narrow", "POST", &format!("{path}/messages"), &hi).await;
     assert_eq!(status, 200);

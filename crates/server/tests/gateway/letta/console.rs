@@ -12,7 +12,7 @@ async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
     events
 }
 
-/// One page of a run's events, and the number after which the next page starts, if there is one.
+/// One page of a run's events, and the number after which the next page starts; `None` at the end.
 async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;
@@ -122,7 +122,7 @@ async fn inbox_lists_arguments_and_accepts_one_decision() {
     assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
     let decided = events.iter().find(|event| event["said"]["status"] == "approved").unwrap();
     assert_eq!(decided["said"]["decidedBy"], "ann");
-    // A decided approval no longer waits.
+    // An approval that was decided is no longer pending.
     let (status, _) = scene.try_request("POST", &path, &json!({"approved": false})).await;
     assert_eq!(status, 404);
     let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;

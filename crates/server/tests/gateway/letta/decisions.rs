@@ -25,7 +25,7 @@ async fn tool_call_waits_for_approval() {
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
     let request = &told["messages"][2];
     let call = &request["tool_call"]["tool_call_id"];
-    // Another request is refused with the pending request.
+    // Another message is refused, and the error names the pending request.
     let (status, refused) = scene.try_request("POST", &path, &said("Hello?")).await;
     assert_eq!(status, 409, "{refused}");
     assert_eq!(refused["detail"]["code"], "PENDING_APPROVAL");
@@ -79,7 +79,7 @@ async fn decisions_are_validated_before_any_is_sent() {
         assert!(matches!(status, 409 | 422), "{refused}");
     }
     assert!(scene.ran.lock().unwrap().is_empty(), "nothing ran");
-    // Decisions may arrive one at a time: the other call still waits.
+    // Decisions may arrive one at a time, so the other call is still pending.
     let told = scene.ask("POST", &path, &decide(&[approval(one, false)])).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
     let told = scene.ask("POST", &path, &decide(&[approval(two, true)])).await;

@@ -1,4 +1,4 @@
-//! Runs obey the key that started them, and the operator's caps.
+//! Runs are limited by the key that started them, and by the operator's caps.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -85,8 +85,8 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     let ada = ask(&scene, "us.tenth", "POST", "/v1/agents/", &body).await;
     let ada = ada["id"].as_str().unwrap();
     let path = format!("/v1/agents/{ada}/messages");
-    // The budget pays for ten calls. After this one, turns and reflections alternate, so the
-    // eleventh is a reflection.
+    // The budget covers ten calls. After this call, turns and reflections alternate, so the
+    // eleventh call is a reflection.
     ask(&scene, "us.tenth", "POST", &path, &words("Hello")).await;
     let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
@@ -168,7 +168,7 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     assert!(reason(&scene, "us", run).await.contains("maxToolCalls"));
     assert_eq!(scene.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
-    // Active runs take the tenant's slots; further ones are refused with a `retry-after`.
+    // Active runs take the tenant's slots; further runs are refused with a `retry-after`.
     let slow = json!({"messages": [{"role": "user", "content": "slow"}]});
     for _ in 0..4 {
         let ada = agent(&scene, "us").await;
@@ -191,7 +191,7 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
     let told = ask(&scene, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     figure("messages over a tenant's share that were refused", refused);
-    // When they are done, slots are free again.
+    // When these runs end, their slots are free again.
     scene.gate.add_permits(100);
     loop {
         let (status, _) = scene.send("us", "POST", &path, &slow).await;

@@ -70,7 +70,7 @@ async fn lists_end_on_every_route() {
             }
             assert_eq!(forwards, all, "{path} by after, {order}");
             requests += asked;
-            // Backwards from the last object.
+            // Page backwards from the last object.
             let mut backwards = vec![all.last().unwrap().clone()];
             loop {
                 let query = format!("limit=2&order={order}&before={}", backwards[0]);

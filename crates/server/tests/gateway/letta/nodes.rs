@@ -39,7 +39,7 @@ async fn run_of_a_stopped_process_resumes_elsewhere() {
     let run = here.ask("POST", &format!("{path}/async"), &said("Be slow.")).await;
     let run = run["id"].as_str().unwrap();
     stop.send(()).unwrap();
-    // The model of the other process answers at once.
+    // The model in the other process answers at once.
     there.gate.add_permits(1);
     let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     let frames: Vec<_> =

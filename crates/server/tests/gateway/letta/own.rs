@@ -75,8 +75,8 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     for tool in forged["casting"]["tools"].as_array_mut().unwrap() {
         tool["needsApproval"] = json!(false);
     }
-    // Another tenant and the same one; with the run's own id, and with a path that leaves its
-    // folder.
+    // Restore as another tenant and as the same tenant, with the run's own id and with paths that
+    // leave the folder.
     for key in ["them", "us"] {
         for name in [&*run, "../../etc/run", "/etc/run", "run_é"] {
             let mut forged = forged.clone();
@@ -92,7 +92,7 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
         }
     }
     assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
-    // The agent of this tenant gets no other tool, although the document lists one.
+    // This tenant's agent gets no other tool, although the document lists one.
     let plain = scene.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
     other["casting"]["note"]["letta"]["agent"] = json!(plain);
@@ -100,7 +100,7 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
     assert!(said.contains("there is no tool send_mail here for this agent"), "{said}");
-    // The agent's own rule applies although the document has none.
+    // The agent's own approval rule applies, although the document has none.
     let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
     let strict = scene.agent(&rule).await;
     let told = scene.say(&strict, "What is the weather?").await;
@@ -113,8 +113,8 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     }
     let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
     assert_eq!(run["stop_reason"], "requires_approval", "{run}");
-    // A document without an agent of this tenant cannot avoid the rule: every open call needs
-    // approval.
+    // A document that names no agent of this tenant cannot avoid the rule, because every open call
+    // then needs approval.
     let foreign = scene.send("them", "POST", "/v1/agents", &json!({"model": MODEL})).await;
     let foreign: Value = serde_json::from_slice(&foreign.1).unwrap();
     let notes = [

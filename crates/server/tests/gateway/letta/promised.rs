@@ -44,7 +44,7 @@ pub(crate) fn check(method: &str, path: &str, status: u16, answer: &Value) {
         return;
     }
     let Some(promised) = ANSWERS.get(&(method, route)) else { return };
-    // Readers of a stream check its frames themselves.
+    // Tests that read a stream check its frames themselves.
     if answer.is_string() && answer.as_str().is_some_and(|text| text.starts_with("data: ")) {
         return;
     }

@@ -1,12 +1,12 @@
-//! Decisions that are repeated, late, malformed, foreign or expired: each is refused with a clear
-//! error, and nothing runs. A retry is answered like the original.
+//! Repeated, late, malformed, foreign and expired decisions are refused with a clear error, and no
+//! tool runs. A retry gets the same response as the original.
 
 use serde_json::{Value, json};
 use throughline_core::{PendingStatus, Store as _, Tenant};
 
 use crate::letta::scene::{AgentGateway, kinds};
 
-/// A run that waits for an approval or for an answer.
+/// A run that waits for an approval or for the answer to a question.
 struct WaitingRun {
     scene: AgentGateway,
     agent: String,
@@ -58,7 +58,7 @@ impl WaitingRun {
         json!({"messages": [{"type": "approval", "approvals": [approval]}]})
     }
 
-    /// A valid decision with this otid, which makes it retryable.
+    /// A valid decision with this otid, which allows retries.
     fn named(&self, otid: &str) -> Value {
         let mut right = self.right();
         match &self.question {
@@ -170,7 +170,7 @@ async fn retried_decision_gets_the_same_response() {
             assert_eq!(kinds(&again["messages"])[0], "approval_response_message");
         }
         assert_eq!(waiting.ran(), waiting.runs(), "nothing ran again");
-        // Under another otid it is a second decision.
+        // The same decision under another otid is a second decision.
         waiting.refused(409, &waiting.named("otid-2")).await;
     }
 }

@@ -129,7 +129,7 @@ async fn usage_is_charged_per_model_after_a_switch() {
     let agent = scene.agent(&json!({"throughline": {"gate": gate}})).await;
     let told = scene.say(&agent, "What is the weather? Then switch.").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
-    // The first model calls a tool and then fails; the other one answers.
+    // The first model calls a tool and then fails; the other model answers.
     let used = async |key: &str| {
         let (status, said) = scene.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
         assert_eq!(status, 200);

@@ -39,7 +39,7 @@ enum ScriptedAction {
     Fails,
 }
 
-/// A model that thinks twice, signs each thought, and then follows the last user message.
+/// A model that emits two signed thoughts and then follows the last user message.
 struct ScriptedModel {
     target: Target,
     /// The number of model calls in this process.
@@ -130,7 +130,7 @@ fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
     })
 }
 
-/// The same events with texts split by word.
+/// The same events, with each text split into words.
 fn pieces(events: Vec<Event>) -> Vec<Event> {
     let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
     let split = |event: Event| match event {
@@ -242,7 +242,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Sequential ids, unique over all scenes.
+/// Sequential ids that are unique over all gateways of the test process.
 pub(crate) struct SequentialIds;
 
 static IDS: AtomicU64 = AtomicU64::new(0);
@@ -253,7 +253,8 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// Each key is the tenant that it names; a suffix after a dot distinguishes keys of one tenant.
+/// A keyring in which each key names its tenant; a suffix after a dot distinguishes a tenant's
+/// keys.
 #[derive(Clone, Default)]
 pub(crate) struct RevocableKeys {
     revoked: Arc<Mutex<Vec<String>>>,
@@ -301,7 +302,7 @@ impl Keyring for RevocableKeys {
     }
 }
 
-/// A hundred tokens cost a cent.
+/// Prices at which a hundred tokens cost one cent.
 struct CentPrices;
 
 impl Prices for CentPrices {
@@ -328,7 +329,7 @@ pub(crate) struct AgentGateway {
 /// The lease duration of a run.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// The agents of a process.
+/// Creates the agent API of one process.
 fn agents(
     store: Arc<dyn Store>,
     ran: &Arc<Mutex<Vec<String>>>,
@@ -372,7 +373,7 @@ impl AgentGateway {
     pub(crate) async fn capped(caps: RunCaps) -> Self {
         let scene = Self::open().await;
         let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
-        // A test of caps holds runs for long, also on a busy machine.
+        // Tests of caps keep runs active for long, so the lease must last even on a busy machine.
         let lease = Duration::from_mins(1);
         Self::on(journal, folder, scene.keys.clone(), (caps, lease), pending()).await
     }
@@ -424,7 +425,7 @@ impl AgentGateway {
         (status, response.into_body().collect().await.unwrap().to_bytes())
     }
 
-    /// Sends a request of tenant `us`, which must succeed.
+    /// Sends a request as tenant `us` and checks that it succeeds.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let (status, said) = self.try_request(method, path, body).await;
         assert_eq!(status, 200, "{method} {path}: {said}");

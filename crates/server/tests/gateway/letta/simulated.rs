@@ -34,7 +34,7 @@ fn row_of(model: &str) -> Option<&'static str> {
 fn models(simulators: &str) -> EndpointModels {
     EndpointModels::new(Arc::new(upstream(simulators)), |name| {
         if name == ROUTE {
-            // The first model is unavailable, and the next one has another wire.
+            // The first model is unavailable, and the second model uses another wire.
             let first = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "sim");
             let next = Catalog::builtin().target_for("openai", "gpt-5.2", "sim");
             let next = (Name::from("sim-openai"), next.unwrap());
@@ -91,8 +91,8 @@ async fn run(language: &str, script: &str) {
     );
 }
 
-/// Every answer has reasoning, and every call of a thread returns exactly the Seals that the thread
-/// received. A thread has two questions.
+/// Checks that every answer has reasoning, and that every call of a thread returns exactly the
+/// Seals that the thread received. A thread has two questions.
 fn assert_all_came_back(ledger: &Ledger) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
