@@ -37,7 +37,7 @@ pub enum Admission {
         id: Name,
         /// Patterns of the models that the key may use; all models if empty.
         models: Vec<Name>,
-        /// The usage limits of the key.
+        /// The key's limits on cost, tokens and request rate.
         allowance: Allowance,
     },
     /// Keys exist, and the request has none of them.
@@ -81,11 +81,11 @@ impl Admission {
 /// The usage limits of a key; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// Cost in millionths of a dollar.
+    /// Maximum total cost in millionths of a dollar.
     pub micro_usd: Option<u64>,
-    /// Input and output tokens together.
+    /// Maximum number of input and output tokens together.
     pub tokens: Option<u64>,
-    /// Requests per minute.
+    /// Maximum number of requests per minute.
     pub per_minute: Option<u32>,
 }
 

@@ -98,7 +98,7 @@ pub struct Gateway {
     pub depth_limit: u32,
     /// Metrics, logs, limits and usage accounting.
     pub operations: Arc<Telemetry>,
-    /// Redaction of the call records that callers read.
+    /// Redaction policy for the call records that callers read; `None` leaves them unredacted.
     pub redaction: Option<Arc<RedactionPolicy>>,
 }
 
@@ -131,8 +131,8 @@ pub(crate) fn limited_tree(
     sizes: &SizeLimits,
 ) -> GatewayResult<Option<Tree>> {
     let most = sizes.items;
-    // An item takes about the same memory however short it is. So a quarter of the limit is always
-    // allowed, and more items need some text each.
+    // An item takes about the same memory however short it is. A quarter of the limit is therefore
+    // always allowed, and a request with more items needs some text per item.
     let items = most.min((most / 4).max(body.len() / ITEM));
     let sizes = &SizeLimits { items, ..*sizes };
     let too_many = |error: SizeLimitExceeded| {

@@ -38,7 +38,7 @@ use crate::{console, letta};
 /// An HTTP route of the agent API.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// The HTTP method.
+    /// The HTTP method in upper case.
     pub method: &'static str,
     /// The path; names in braces are ids.
     pub path: &'static str,
@@ -245,7 +245,7 @@ pub fn routes() -> &'static [Route] {
 pub struct DialectRoute {
     /// The dialect: `anthropic`, `openai` or `gemini`.
     pub dialect: &'static str,
-    /// The HTTP method.
+    /// The HTTP method in upper case.
     pub method: &'static str,
     /// The path; names in braces are ids or models.
     pub path: String,

@@ -42,7 +42,6 @@ fn impatient() -> RawGatewayOptions {
     RawGatewayOptions { limits, idle: SOON, ..RawGatewayOptions::default() }
 }
 
-/// Checks that the gateway still answers.
 async fn assert_still_answers(house: &RawGateway) {
     assert_eq!(house.said("/readyz", "", "").await.status, 200);
 }

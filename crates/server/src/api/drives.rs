@@ -52,7 +52,7 @@ impl RunCaps {
     }
 }
 
-/// The runs that this process drives.
+/// Drives runs in tasks of this process, within each tenant's share.
 pub(crate) struct RunPool {
     pub(super) runner: Runner,
     caps: RunCaps,

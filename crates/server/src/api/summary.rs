@@ -18,7 +18,7 @@ const MOST: usize = 4096;
 /// Maximum length of a title in characters.
 const MAX_TITLE: usize = 140;
 
-/// The summary of one run.
+/// A run's title, counts, tokens and cost, from the records read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Summary {
     /// Sequence number of the last record read, and the erasure epoch at that time.

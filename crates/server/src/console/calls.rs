@@ -54,7 +54,7 @@ impl RecordedCall {
         Some(Self { id, thread: thread.clone(), at, seq, account })
     }
 
-    /// The model of the call, and its provider.
+    /// The call's model, then its provider.
     pub(crate) fn model(&self) -> (Name, Name) {
         let tree = self.account.tree();
         let root = tree.root();

@@ -24,7 +24,7 @@ pub(crate) fn list_targets(request: &ApiRequest<'_>) -> GatewayResponse {
     json_response(&object! { "wires": wires, "providers": providers })
 }
 
-/// A request and its target.
+/// A pasted request with the codec of its wire and its target.
 struct DoctorInput {
     codec: &'static dyn Codec,
     request: Request,
@@ -102,7 +102,7 @@ fn detect_wire(bytes: &Bytes) -> ApiResult<Wire> {
     Ok(guess.wire)
 }
 
-/// Translates the request for another provider, if one is named.
+/// Translates the request for the provider that the body names, if any.
 fn translation(request: &ApiRequest<'_>, patient: &DoctorInput) -> ApiResult<Option<Json>> {
     let (body, catalog) = (request.body.root(), &request.gateway.catalog);
     let Some(name) = body.name_of("to_provider").filter(|name| !name.is_empty()) else {

@@ -185,7 +185,6 @@ impl EventFeed {
         !policy.secret_patterns.is_empty() || (is_thought && !policy.thinking_patterns.is_empty())
     }
 
-    /// Adds a piece to the text in progress.
     fn push_piece(&mut self, number: u64, at: Timestamp, of: TextKey, text: &str) {
         if self.text.as_ref().is_none_or(|known| known.of != of) {
             self.flush();

@@ -194,8 +194,7 @@ impl Exchange<'_> {
                 keeper.capture(reply, Some(shown.clone())).await;
                 Ok((shown, false))
             }
-            // A response that cannot be decoded still passes, since the caller may be able to read
-            // it.
+            // An undecodable response is still forwarded, since the caller may be able to read it.
             (Err(error), None) => {
                 self.scope.record().received = body.len() as u64;
                 self.scope.record_lost_capture(UNREADABLE);
@@ -210,7 +209,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Reads the complete body of a response.
+/// Reads the complete body of a response, or fails if it exceeds [`LARGEST_ANSWER`] bytes.
 pub(crate) async fn whole(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     let mut chunks = answer.body;
     let mut body = BytesMut::new();

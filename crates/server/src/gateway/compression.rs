@@ -53,7 +53,6 @@ pub(crate) enum Inflater {
 }
 
 impl Inflater {
-    /// Creates the inflater for that `content-encoding`.
     pub(crate) fn new(encoding: Option<&str>) -> Self {
         let encoding = encoding.unwrap_or("identity").trim().to_ascii_lowercase();
         match &*encoding {

@@ -117,7 +117,7 @@ fn unwrap_request(request: &Request) -> (Request, bool) {
     }
 }
 
-/// Wraps a Gemini request for counting, and adds the model's name if one is given.
+/// Wraps a Gemini request for counting. If `model` is given, adds it to the request.
 fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     let Ok(tree) = Tree::parse(body.clone()) else { return body.clone() };
     let wrapped = json::object(|o| {

@@ -25,17 +25,17 @@ pub(crate) enum GatewayRoute {
     Response(Name, ResponseOp),
     /// Any other path of the dialect, which its provider serves.
     Other,
-    /// An unknown path.
+    /// A path that belongs to no dialect.
     Nowhere,
     /// An unknown path of the agent API. It is never forwarded to a provider.
     NoAgentPath,
 }
 
-/// An operation on a response.
+/// An operation on a response that the client names by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseOp {
     Itself,
-    /// The input items of its request.
+    /// The input items of the request that the response answers.
     Input,
     Deletion,
 }

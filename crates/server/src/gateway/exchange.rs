@@ -5,8 +5,8 @@
 //! response ← encode for client ← capture ← decode ← provider's response
 //! ```
 //!
-//! If client and provider use the same wire, bytes pass unchanged both ways unless a repair is
-//! needed. `prepare.rs` prepares the request, `answer.rs` returns the response.
+//! If client and provider use the same wire, requests and responses pass unchanged unless a repair
+//! is needed. `prepare.rs` prepares the request, `answer.rs` returns the response.
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ impl Exchange<'_> {
             refuse_ambiguous(&request)?;
         }
         let (reached, request) = self.select_provider(request.clone()).ok_or_else(unknown)?;
-        // Gemini's paths contain the model name.
+        // Gemini's paths contain the model name, which must not lead to another path.
         if has_path_traversal(without_query(&request.path)) {
             return Err(unknown());
         }

@@ -107,7 +107,7 @@ impl ModelNameStream {
     }
 }
 
-/// Writes a line and replaces the name in its event, if it has one.
+/// Writes a line, and replaces the model's name if the line contains an event.
 fn write_line(name: &ModelName, line: &[u8], out: &mut Vec<u8>) {
     let start = line
         .iter()

@@ -96,7 +96,7 @@ impl Exchange<'_> {
         Ok(all)
     }
 
-    /// Prepares a request for one target. The request may differ from the received one.
+    /// Prepares a request for one target. `request` may differ from the request as received.
     pub(crate) async fn prepare(
         &self,
         request: Request,

@@ -141,7 +141,7 @@ fn apply_model_settings(config: &mut AgentConfig, members: &Members) {
     });
 }
 
-/// Maps a reasoning effort to one that `AgentConfig` supports.
+/// Reads the reasoning effort. Unknown values count as `high`.
 fn effort(root: Node<'_>) -> Option<&'static str> {
     let effort = root.at("/reasoning/reasoning_effort");
     let effort = effort.or_else(|| root.present("reasoning_effort"));
@@ -162,7 +162,6 @@ fn output(format: Node<'_>) -> Option<OutputContract> {
     Some(OutputContract { schema, name, native: false })
 }
 
-/// The names of the tools that require approval.
 fn tools_requiring_approval(members: &Members) -> Vec<Name> {
     let is_it = |rule: &Node<'_>| rule.text_of("type").as_deref() == Some("requires_approval");
     let rules = members.list("tool_rules");
@@ -211,7 +210,6 @@ fn tool_names(members: &Members) -> Vec<Name> {
     names
 }
 
-/// The specifications of an agent's tools.
 pub(crate) fn tool_specs(runner: &Runner, members: &Members) -> Vec<ToolSpec> {
     let names = tool_names(members);
     names.iter().filter_map(|name| runner.tools.get(name)).map(|tool| tool.spec()).collect()

@@ -143,7 +143,7 @@ impl AgentRecord {
     }
 }
 
-/// The agents and conversations of one tenant.
+/// Reads and writes the agents and conversations of one tenant.
 #[derive(Clone, Copy)]
 pub(crate) struct AgentStore<'s> {
     pub(crate) store: &'s dyn Store,
@@ -216,7 +216,7 @@ impl AgentStore<'_> {
         commit_with_entry(self.store, &batch, &entry).await.map(drop)
     }
 
-    /// Creates a conversation with an agent: an empty Thread, or a fork of another one.
+    /// Creates a conversation with an agent: an empty Thread, or a fork of another Thread.
     pub(crate) async fn create_conversation(
         &self,
         agent: &Name,
@@ -272,7 +272,6 @@ impl AgentStore<'_> {
     }
 }
 
-/// The definition log of an agent or conversation.
 fn definition_log(id: &str) -> LogId {
     LogId::from(format!("{id}.definition"))
 }

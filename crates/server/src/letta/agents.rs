@@ -50,7 +50,6 @@ pub(crate) async fn check_models(request: &ApiRequest<'_>, config: &AgentConfig)
     model.map_err(|error| ApiError::new(422, format!("model: {error}"))).map(drop)
 }
 
-/// Gives each memory block an id.
 fn assign_block_ids(request: &ApiRequest<'_>, members: &mut Members) {
     let Some(blocks) = members.get("memory_blocks").map(Json::tree) else { return };
     let numbered = json::array(|list| {

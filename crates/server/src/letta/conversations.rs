@@ -16,7 +16,6 @@ use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
 use crate::letta::{resource_json, runs};
 use crate::response::GatewayResponse;
 
-/// Creates a conversation with an agent.
 pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     let mut members = Members::new(request.body.root());
     let agent = members.text("agent_id").or_else(|| request.query.get("agent_id").cloned());
@@ -94,7 +93,6 @@ pub(crate) async fn retrieve(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &conversation_json(&place)))
 }
 
-/// Changes the members of a conversation.
 pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.conversation(&request.id(0)).await?;
     let Some(record) = &place.conversation else {

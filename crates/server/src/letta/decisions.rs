@@ -168,7 +168,8 @@ fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     Ok(UserQuestionResolution::parse(&resolution)?)
 }
 
-/// The id of the message that requests the pending decision: that of the first undecided call.
+/// The id of the message that requests the pending decisions. One message lists all calls of a
+/// model's answer, so its id comes from the first of these calls that needs a decision.
 pub(crate) fn request_id(state: &State) -> Name {
     let waiting = |id: &Name| {
         let calls = state.progress.calls.iter();
@@ -177,7 +178,6 @@ pub(crate) fn request_id(state: &State) -> Name {
     let items = state.window.items.iter().map(|known| &known.item);
     let step = items.clone().find(|item| item.call().is_some_and(|call| waiting(&call.id.0)));
     let message = step.map(|item| item.place.message);
-    // The request lists all calls of that answer that need a decision, and has the id of the first.
     let mut asking = items.filter(|item| Some(item.place.message) == message);
     let first = asking.find(|item| match &item.body {
         Body::Call(call) => needs_decision(&state.cast.casting, call),

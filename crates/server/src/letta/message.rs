@@ -185,7 +185,7 @@ impl LettaMessage {
         let place = to_json(&MessagePlace { seq_id, ..self.place.clone() }).tree();
         let content = to_json(&self.content).tree();
         let head = head.root().members().filter(|_| !self.content.is_frame());
-        // The type comes first in the content.
+        // The first member of the content is the type, which precedes the members of the position.
         let (kind, own) = (content.root().members().take(1), content.root().members().skip(1));
         json::object(|o| put_members(o, head.chain(kind).chain(place.root().members()).chain(own)))
     }

@@ -192,7 +192,6 @@ impl<'s> MessageList<'s> {
         Ok(None)
     }
 
-    /// Converts Items to messages, in order.
     async fn convert_items(&mut self, items: &[StoredItem]) -> ApiResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         let mut calls: Vec<&StoredItem> = Vec::new();
@@ -233,7 +232,7 @@ impl<'s> MessageList<'s> {
         message::call_messages(&items.iter().copied(), asks)
     }
 
-    /// Loads the data of a run once.
+    /// Loads the data of a run, unless it is already loaded.
     async fn load_run(&mut self, run: &Name) -> ApiResult<()> {
         if self.runs.contains_key(run) {
             return Ok(());

@@ -269,7 +269,7 @@ fn client_tools(root: Node<'_>) -> ApiResult<Vec<ToolSpec>> {
         .collect()
 }
 
-/// Parses a content part of a message.
+/// Converts a text or image part of a message to an Item body; `None` for other parts.
 fn body(part: Node<'_>) -> Option<Body> {
     match &*part.text_of("type")? {
         "text" => part.name_of("text").map(Body::Text),

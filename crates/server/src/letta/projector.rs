@@ -73,7 +73,7 @@ pub(crate) struct Step {
     pub(crate) reason: Option<Name>,
 }
 
-/// The output for one event.
+/// The messages for one event, and the stop reason if the run stops.
 #[derive(Debug, Default)]
 pub(crate) struct EventOutput {
     pub(crate) letters: Vec<LettaMessage>,
@@ -231,7 +231,7 @@ impl<'s> Projector<'s> {
         if let Some(step) = self.steps.last_mut() {
             step.id = message::step_id(&self.known.run.0, message);
         }
-        // The results of the tool calls form the message after this one.
+        // The results of the tool calls form the next message.
         let has_calls = items.iter().any(|seen| seen.item.call().is_some());
         self.next = message.saturating_add(1 + u32::from(has_calls));
         let step = self.steps.last().map(|step| step.id.clone());
@@ -291,7 +291,6 @@ impl<'s> Projector<'s> {
         Ok(letters)
     }
 
-    /// Handles a status change of the run.
     fn status_change(&mut self, event: &RunStatusEvent, at: Timestamp) -> EventOutput {
         let reason = event.reason.as_deref().unwrap_or_default();
         let Some(stop_reason) = stop_for_status(&event.status, reason) else {

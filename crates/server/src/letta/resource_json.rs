@@ -12,7 +12,7 @@ use crate::letta::message::format_date;
 use crate::object::{object, put_members, to_json};
 use crate::response::GatewayResponse;
 
-/// The context window to report if the real one is unknown.
+/// The context window to report if the model's window is unknown.
 const WINDOW: u64 = 200_000;
 
 /// The state of the API.
@@ -252,7 +252,7 @@ fn llm_config_json(model: &str, members: &Members) -> Json {
     with_other_members(&config, &own.map(Members::new).unwrap_or_default(), &[])
 }
 
-/// A tool in Letta's format.
+/// Converts a tool specification to Letta's format.
 pub(crate) fn tool(spec: &ToolSpec) -> ToolEntry {
     let no_parameters = || object! { "type": "object", "properties": json::object(|_| {}) };
     let parameters = spec.schema.clone().unwrap_or_else(no_parameters);
@@ -270,7 +270,7 @@ pub(crate) fn tool(spec: &ToolSpec) -> ToolEntry {
     }
 }
 
-/// A conversation in Letta's format.
+/// Converts a conversation to Letta's format.
 pub(crate) fn conversation(record: &AgentRecord, agent: &str) -> Json {
     let known = ConversationState {
         id: &record.id,

@@ -22,7 +22,7 @@ use crate::records::{StoreResult, run_events};
 use crate::redact::redact_json;
 use crate::response::GatewayResponse;
 
-/// The position after which a reader wants messages.
+/// The position after which a reader continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamPosition {
     /// Skip messages up to this sequence number.
@@ -31,7 +31,7 @@ pub(crate) struct StreamPosition {
     pub(crate) event: u64,
 }
 
-/// The next outcome of following a run.
+/// The result of waiting for the next message of a run.
 enum FollowStep {
     /// A message and its sequence number.
     Letter(LettaMessage, u64),
@@ -48,7 +48,7 @@ struct RunFollower<'s> {
     follow: LogFollower<'s>,
     projector: Projector<'s>,
     from: StreamPosition,
-    /// Number of messages produced, including skipped ones.
+    /// Number of messages produced, including skipped messages.
     produced: u64,
     ready: VecDeque<(LettaMessage, u64)>,
     stop: Option<&'static str>,
@@ -119,7 +119,7 @@ impl<'s> RunFollower<'s> {
     }
 }
 
-/// The options of a stream.
+/// The run to follow, the start position, and which frames to send.
 pub(crate) struct RunStreamOptions {
     pub(crate) known: RunContext,
     pub(crate) from: StreamPosition,

@@ -108,7 +108,6 @@ async fn run_state(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<RunSta
     })
 }
 
-/// The response that describes a run.
 pub(crate) async fn run_response(request: &ApiRequest<'_>, run: &LogId) -> ApiResult {
     Ok(json_response(&run_state(request, &request.head_of_run(run).await?).await?))
 }

@@ -69,7 +69,7 @@ pub(crate) struct PoolPermit {
     amount: u64,
 }
 
-/// No units are free for this tenant.
+/// The error if a tenant gets no units in time.
 #[derive(Debug)]
 pub(crate) struct PoolExhausted;
 

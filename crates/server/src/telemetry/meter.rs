@@ -199,7 +199,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes a checkpoint of the sums if the last one is old and no other node has written since.
+    /// Writes a checkpoint of the sums if the last checkpoint is old and no other node has written
+    /// since.
     async fn write_checkpoint(&self) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let (sums, seen) = {

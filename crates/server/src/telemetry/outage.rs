@@ -197,7 +197,7 @@ impl Telemetry {
         self.test_writes().await
     }
 
-    /// Tests whether writes succeed again, if the last one failed.
+    /// Tests whether writes succeed again, if the last write failed.
     pub(super) async fn test_writes(&self) -> Result<(), &'static str> {
         {
             let mut state = lock(&self.health.state);

@@ -133,7 +133,6 @@ impl RequestScope {
         self.record().capture = outcome;
     }
 
-    /// Records that the reply could not be captured.
     pub(crate) fn record_lost_capture(&self, reason: &str) {
         self.record().capture = CaptureOutcome::Lost(reason.to_owned());
     }

@@ -82,7 +82,7 @@ pub struct UsageAmount {
     pub calls: u64,
     /// Number of replies whose price is unknown.
     pub unpriced: u64,
-    /// Tokens by kind.
+    /// Tokens by kind, such as input, cached input and output.
     pub tokens: Usage,
     /// Cost in trillionths of a dollar.
     pub pico_usd: u64,

@@ -11,7 +11,7 @@ use throughline_testkit::figure;
 
 const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
-/// One call and its response.
+/// A call's id, request body, status and response.
 struct SentCall {
     id: String,
     came: Value,

@@ -262,7 +262,6 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
     figure("thoughts as text", format!("{removed} recognised, 0 sent as text"));
 }
 
-/// Text that only resembles a thought is still sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn text_that_only_resembles_a_thought_is_kept() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

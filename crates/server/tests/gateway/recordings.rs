@@ -181,7 +181,7 @@ impl RecordingGateway {
     }
 }
 
-/// The path of an exchange without the base URL of its provider.
+/// The exchange's path without its provider's base URL.
 fn provider_path(exchange: &Exchange) -> String {
     let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
     let own = begins.iter().find_map(|begin| exchange.path.find(begin));

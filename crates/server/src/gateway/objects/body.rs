@@ -30,7 +30,7 @@ pub(super) enum IdForm {
     Uri,
 }
 
-/// A member that names objects.
+/// A body member that names objects: its name, the form of its ids, and the kind of object.
 pub(super) type ObjectMember = (&'static str, IdForm, ObjectKind);
 
 const OPENAI: &[ObjectMember] = &[

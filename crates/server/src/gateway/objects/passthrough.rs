@@ -29,7 +29,7 @@ impl Passthrough {
         patterns.into_iter().map(Pattern::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether a request may be forwarded.
+    /// Whether any pattern allows this method and path.
     pub(crate) fn allows(&self, method: &str, path: &str) -> bool {
         self.0.iter().any(|pattern| {
             pattern.method.as_deref().is_none_or(|only| only == method) && fits(&pattern.path, path)

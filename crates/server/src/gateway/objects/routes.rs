@@ -18,7 +18,7 @@ pub(crate) struct ObjectRoute {
     pub(crate) gives: ReturnedIds,
 }
 
-/// The ids in a response.
+/// The ids that a response contains, and what the gateway does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnedIds {
     /// No id that a later request can use.

@@ -51,13 +51,13 @@ pub(crate) fn request(path: &str, body: impl Into<Bytes>) -> Request {
     Request { path: Name::from(path), headers: Vec::new(), body: body.into() }
 }
 
-/// Decodes a request of a wire for this target.
+/// Decodes a request body on the codec's wire for this target.
 pub(crate) fn call_of(codec: &dyn Codec, target: &Target, body: &Value) -> Call {
     let request = request(&codec.path(target, false), body.to_string());
     codec.decode_request(&request, &DecodeContext::of(target.clone())).unwrap()
 }
 
-/// Decodes a whole reply of a wire.
+/// Decodes a complete reply on the codec's wire.
 pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Reply {
     codec.decode_reply(&Bytes::from(body.to_string()), &DecodeContext::of(target.clone())).unwrap()
 }
@@ -124,7 +124,7 @@ impl ReplayFixture {
     }
 }
 
-/// The opaque values of these Items, each with the kind of its Item.
+/// The opaque values of these Items, each with its Item's kind.
 pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
     let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()

@@ -16,7 +16,7 @@ pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
 
-/// Decodes the Items of a request of this exchange.
+/// Decodes a request body of this exchange and returns its Items.
 pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     let request = request(&exchange.path, Bytes::copy_from_slice(body));
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items

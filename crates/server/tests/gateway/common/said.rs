@@ -6,7 +6,6 @@ use throughline_core::{Body, Call, Digest, Item, Reply, Target};
 
 use super::{call_of, codec_of, target};
 
-/// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
     User(String),

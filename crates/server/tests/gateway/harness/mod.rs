@@ -31,7 +31,7 @@ pub(crate) const FALLBACK: &str = "fallback";
 pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
-/// A dialect of the plain client.
+/// A dialect in which the test client sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientDialect {
     Messages,
@@ -458,7 +458,6 @@ fn tools() -> [(&'static str, Value); 2] {
     [("get_weather", with("city")), ("get_time", with("zone"))]
 }
 
-/// The id and name of a call.
 type CallIdAndName = (String, String);
 
 impl ClientDialect {

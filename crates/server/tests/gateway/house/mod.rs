@@ -43,7 +43,7 @@ pub(crate) const STREAM_HEAD: &str =
 /// A whole response: 100 input tokens, 20 output tokens.
 pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
 
-/// The head and body of a whole response.
+/// Formats a complete HTTP response.
 pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -107,7 +107,6 @@ impl RawProvider {
     }
 }
 
-/// Waits until the condition holds.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
@@ -276,7 +275,6 @@ pub(crate) struct RawGateway {
     serving: JoinHandle<()>,
 }
 
-/// Opens a store in a folder.
 pub(crate) async fn store(folder: &Folder) -> Journal {
     let url = format!("sqlite://{}", folder.join("store.db").display());
     throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap()
@@ -367,7 +365,7 @@ impl RawGateway {
         stream
     }
 
-    /// An HTTP request as text.
+    /// Formats an HTTP request: GET without a body, POST with a body.
     pub(crate) fn request(&self, path: &str, headers: &str, body: &str) -> String {
         let (address, length) = (&self.address, body.len());
         let method = if body.is_empty() { "GET" } else { "POST" };
@@ -405,12 +403,11 @@ pub(crate) fn question(model: &str, stream: bool) -> String {
     )
 }
 
-/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct RawResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
-    /// The id of the call.
+    /// The call id from the response headers.
     pub(crate) call: String,
     pub(crate) body: String,
     /// Whether the body is complete.

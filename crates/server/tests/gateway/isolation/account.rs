@@ -59,7 +59,6 @@ impl SharedAccount {
         std::mem::take(&mut self.arrived.lock().unwrap())
     }
 
-    /// Header names of the last request.
     pub(crate) fn last_headers(&self) -> Vec<Name> {
         self.headers.lock().unwrap().clone()
     }

@@ -199,7 +199,7 @@ async fn lists_skip_other_tenants_objects_until_the_end() {
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
-/// A line of an uploaded file may be a request of a batch.
+/// Every line of an uploaded file may be a batch request, so the lines are checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_files_cannot_name_foreign_objects() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::harness::begin;
 use crate::letta::scene::{AgentGateway, MODEL};
 
-/// Sends a request with a key; it must succeed.
+/// Sends a request with a key and checks that it succeeds.
 async fn ask(scene: &AgentGateway, key: &str, method: &str, path: &str, body: &Value) -> Value {
     let (status, said) = scene.send(key, method, path, body).await;
     assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
@@ -28,7 +28,7 @@ fn words(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_steps": 900})
 }
 
-/// Waits until a run is over and returns it.
+/// Waits until a run has ended and returns it.
 async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     loop {
         let run = ask(scene, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;
@@ -39,7 +39,7 @@ async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     }
 }
 
-/// The reason with which a run ended.
+/// The reason why a run ended, from its journal.
 async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;
@@ -185,7 +185,7 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
         assert_eq!(response.headers()["retry-after"], "1");
         refused += 1;
     }
-    // Another tenant does not have to wait.
+    // The share of another tenant is unaffected.
     let eve = agent(&scene, "them").await;
     let hello = json!({"messages": [{"role": "user", "content": "Hello"}]});
     let told = ask(&scene, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;

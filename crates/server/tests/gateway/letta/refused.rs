@@ -11,7 +11,6 @@ struct WaitingRun {
     scene: AgentGateway,
     agent: String,
     run: String,
-    /// The pending call.
     call: Value,
     /// The path for an answer, if a question is pending.
     question: Option<String>,
@@ -49,7 +48,7 @@ impl WaitingRun {
         self.question.clone().unwrap_or_else(|| format!("/v1/agents/{}/messages", self.agent))
     }
 
-    /// A valid decision.
+    /// A valid decision about the pending call, or a valid answer to the question.
     fn right(&self) -> Value {
         if self.question.is_some() {
             return json!({"answers": {"Which?": {"values": ["Two"]}}});
@@ -95,7 +94,6 @@ impl WaitingRun {
         assert_eq!((self.ran(), self.status().await), (0, json!("waiting")));
     }
 
-    /// Waits until the run has stopped.
     async fn ended(&self) {
         while self.status().await == "running" {}
     }

@@ -216,7 +216,7 @@ impl ModelRegistry for TwoModels {
 /// A tool that records its arguments and returns them.
 pub(crate) struct RecordingTool(ToolSpec, Arc<Mutex<Vec<String>>>);
 
-/// A tool whose recorded calls are not read.
+/// A recording tool for tests that ignore the recorded calls.
 pub(crate) fn noting(spec: ToolSpec) -> RecordingTool {
     RecordingTool(spec, Arc::default())
 }
@@ -326,7 +326,6 @@ pub(crate) struct AgentGateway {
     folder: Arc<Folder>,
 }
 
-/// The lease duration of a run.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Creates the agent API of one process.
