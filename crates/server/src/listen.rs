@@ -72,8 +72,8 @@ pub async fn serve(
         };
         match accepted {
             Ok(stream) => {
-                // Without this, each small write of a stream would wait for the acknowledgement of
-                // the previous write.
+                // Without `TCP_NODELAY`, each small write of a stream would wait for the
+                // acknowledgement of the previous write.
                 drop(stream.set_nodelay(true));
                 let socket = ClientSocket::new(stream, limits.headers, limits.slow_reader);
                 let service = TowerToHyperService::new(router.clone());

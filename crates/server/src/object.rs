@@ -4,7 +4,7 @@ use serde::Serialize;
 use throughline_json::{Json, Node, Object};
 
 pub(crate) fn to_json(value: &impl Serialize) -> Json {
-    // Only a map whose keys are not strings cannot be serialized, and no caller has one.
+    // Only a map with keys that are not strings cannot be serialized, and no caller passes one.
     let text = serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec());
     Json::from_trusted(text.into())
 }

@@ -17,7 +17,7 @@ pub(crate) struct RunNote {
     pub(crate) adopted: bool,
     /// The id of the key that started the run.
     pub(crate) key: Option<Name>,
-    /// The digest of the first message; runs of older versions have none.
+    /// The digest of the first message; `None` for runs that older versions started.
     pub(crate) digest: Option<Name>,
     pub(crate) otids: Vec<Option<Name>>,
 }

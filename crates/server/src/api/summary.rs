@@ -73,8 +73,8 @@ impl Summary {
     }
 }
 
-/// Parses an event that can change a summary. Most events of a journal are pieces of text, which
-/// change nothing.
+/// Parses an event that can change a summary. Most events in a journal are pieces of text, which
+/// do not change it, and are skipped unparsed.
 pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
     if event.starts_with(br#"{"type":"stream""#) {
         return None;

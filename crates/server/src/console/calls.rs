@@ -41,7 +41,7 @@ pub(crate) struct RecordedCall {
 }
 
 impl RecordedCall {
-    /// Parses a call record; `None` if the record is no call.
+    /// Parses a call record; `None` if the record contains no call.
     fn from_record(record: &Record, log: &LogId, thread: &LogId) -> Option<Self> {
         let tree = parse_stored(record.content.bytes()?)?;
         let root = tree.root();

@@ -9,7 +9,7 @@ use crate::redact::redact_json;
 use crate::response::GatewayResponse;
 
 impl Exchange<'_> {
-    /// Returns the record of one call of the caller's tenant, redacted if a policy is configured.
+    /// Returns one of the tenant's call records, redacted if a policy is configured.
     pub(crate) async fn call_record(&self, call: Name) -> GatewayResult {
         let node = TurnId(call);
         for tenant in self.readable_tenants() {

@@ -1,5 +1,5 @@
-//! Lists the models that a caller may use, in the shape of its dialect: all of them, or one by
-//! name.
+//! Lists the models that a caller may use, or returns a single model, in the format of the caller's
+//! dialect.
 
 use throughline_core::Wire;
 use throughline_json::{Json, Name};

@@ -261,7 +261,7 @@ impl StreamRelay {
         }
         if let Some(mut renamer) = self.renamer.take() {
             if !matches!(self.inflater, Inflater::Plain) {
-                // The caller was promised an uncompressed stream.
+                // The response headers already announced an uncompressed stream.
                 self.out.send(Err(StreamAborted(UNREADABLE.to_owned()))).await?;
                 return Err(UNREADABLE);
             }

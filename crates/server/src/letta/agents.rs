@@ -29,7 +29,8 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     resource_json::agent(request, &request.agent(&id).await?).await
 }
 
-/// Checks that these members form a valid agent, whose models and tools the caller may use.
+/// Checks that these members form a valid agent whose tools exist and whose models the caller may
+/// use.
 async fn validate(request: &ApiRequest<'_>, id: &Name, members: &Members) -> ApiResult<()> {
     let now = request.api.runner.clock.now();
     let agent = AgentRecord::draft(id.clone(), members.clone(), now);

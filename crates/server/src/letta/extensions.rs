@@ -312,7 +312,7 @@ pub(crate) fn schema(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &schema))
 }
 
-/// Reads a record number from a body member; `None` if the member is absent or no number.
+/// Reads a record number from a body member; `None` if the member is absent or not a number.
 fn record_number(request: &ApiRequest<'_>, name: &str) -> Option<u64> {
     request.body.root().present(name).and_then(Node::u64)
 }

@@ -69,7 +69,7 @@ pub(crate) struct PoolPermit {
     amount: u64,
 }
 
-/// The error if a tenant gets no units in time.
+/// The error if a tenant is refused units or waits for them too long.
 #[derive(Debug)]
 pub(crate) struct PoolExhausted;
 

@@ -90,7 +90,7 @@ impl Meter {
         sum
     }
 
-    /// The usage of a key by provider and model; of callers without a key if `key` is `None`.
+    /// A key's usage by provider and model. If `key` is `None`, the usage of callers without a key.
     pub(crate) fn rows(&self, tenant: &Tenant, key: Option<&Name>) -> Vec<UsageRow> {
         let book = lock(&self.book);
         let first = UsageKey {

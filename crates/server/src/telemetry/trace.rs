@@ -1,5 +1,5 @@
-//! Places a call in a trace. Clients send their span in the header `traceparent`, and the provider
-//! receives the gateway's span.
+//! Adds calls to distributed traces. Clients send their span in the header `traceparent`, and the
+//! provider receives the gateway's span.
 
 use std::time::Duration;
 

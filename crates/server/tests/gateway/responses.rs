@@ -25,7 +25,7 @@ async fn delete(gate: &SimGateway, id: &str) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// Sends a request, and returns its call record and the body that was sent to the provider.
+/// Sends a request, and returns its call record and the response.
 async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     let (status, told, answer) =
         gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
@@ -156,7 +156,7 @@ async fn invalid_list_parameters_are_refused() {
     );
 }
 
-/// Sends a request with default `store`, whole or streamed, and returns its output and its call.
+/// Sends a request with default `store`, whole or streamed. Returns its call record and output.
 async fn output(
     gate: &SimGateway,
     model: &str,
