@@ -1,5 +1,4 @@
-//! The files of a backup: an SQLite file, and a key file without which the SQLite file cannot be
-//! opened.
+//! The files of a backup: an SQLite file, and the key file that is needed to open it.
 
 pub(crate) mod key_file;
 
@@ -8,12 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::backup_files::key_file::BackupOwner;
 use crate::files::beside;
 
-/// Returns the default path of a backup's key file.
+/// Returns the default path of a backup's key file: the backup's path with `.keys` appended.
 pub fn key_file_of(backup: &Path) -> PathBuf {
     beside(backup, ".keys")
 }
 
-/// The paths and the owner of a backup to be written.
+/// Output paths and owner of a backup that is about to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct NewBackup {
     pub(crate) file: PathBuf,
@@ -21,13 +20,14 @@ pub(crate) struct NewBackup {
     pub(crate) owner: BackupOwner,
 }
 
-/// Counts of a restored store.
+/// Record counts of a restored store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreSummary {
-    /// Number of records.
+    /// Total number of records.
     pub records: u64,
-    /// Number of records that were forgotten or expired, including since the backup.
+    /// Number of records whose content was forgotten or expired, before or after the backup.
     pub gone: u64,
-    /// Number of records whose content has no key, without a note that it was forgotten.
+    /// Number of records that have no salt to decrypt their content and no note that they were
+    /// forgotten.
     pub without_key: u64,
 }

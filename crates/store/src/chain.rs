@@ -1,30 +1,30 @@
 //! The hash chain over records: each link hashes the previous link, a commitment to the content,
 //! and all metadata of a record.
 //!
-//! There is one chain per tenant and writer. A writer is one opening of the store by one process,
-//! so no two processes update the same row on each commit. Links use SHA-256 because PostgreSQL can
-//! compute it in the same transaction that numbers the records.
+//! There is one chain per tenant and writer. A process becomes a new writer each time it opens the
+//! store, so no two processes update the same row on each commit. Links use SHA-256 because
+//! PostgreSQL can compute it in the same transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
 use throughline_json::Name;
 
-/// The hash at the end of a chain.
+/// The SHA-256 hash that ends a chain.
 pub(crate) type Link = Digest;
 
-/// The predecessor of the first link.
+/// The "previous link" of a chain's first record.
 pub(crate) const GENESIS: Link = [0; 32];
 
-/// The end of a chain segment.
+/// Position and hash of the last record in a chain segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The tenant that owns the chain.
     pub tenant: Tenant,
-    /// The writer of the segment.
+    /// The writer that appended the segment.
     pub writer: Name,
-    /// The number of records in the segment.
+    /// Number of records in the segment.
     pub position: u64,
-    /// The last link.
+    /// Hash of the last record.
     pub link: Link,
 }
 
@@ -62,9 +62,9 @@ impl Header<'_> {
     }
 }
 
-/// Returns the kind and lineage of a log as four lines: its kind, the Thread of a run, the parent
-/// of a fork, and the fork point. Every record's link covers them, so a Thread's history cannot be
-/// replaced.
+/// Returns the kind and lineage of a log as four lines: its kind, its Thread if it is a run, and
+/// its parent and fork point if it is a fork. Every record's link covers these lines, so a Thread's
+/// history cannot be replaced.
 pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();

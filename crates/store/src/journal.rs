@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `open` | opening a store by URL |
 //! | `store`, `archive` | the ports `Store` and `Archive` |
-//! | `seal`, `content` | sealing contents on write; opening them on read, through forks |
+//! | `seal`, `content` | encrypting content on write; decrypting it on read, through forks |
 //! | `events` | packed events of a run |
-//! | `listing` | lists of Threads and runs, forks, tenants and counts |
-//! | `forget`, `retention` | erasing contents on request and after expiry |
-//! | `erasure_note` | records and notes about erased contents |
+//! | `listing` | listing Threads, runs and tenants, forking Threads, and counting rows |
+//! | `forget`, `retention` | erasing content on request and after expiry |
+//! | `erasure_note` | records and notes about erased content |
 //! | `backups`, `restore` | making and registering backups, and restoring a store from one |
 //! | `export`, `import` | Threads as JSON lines |
 //! | `verify` | checking every link, content, manifest and index row |
@@ -63,7 +63,7 @@ pub struct Journal {
     backend: Arc<dyn Backend>,
     keys: Arc<Keys>,
     signer: Arc<Signer>,
-    /// Whether a task is scheduled to remove the contents of deleted runs from files.
+    /// Whether a task is scheduled to remove the content of deleted runs from files.
     finishes: Arc<AtomicBool>,
     url: Name,
 }
@@ -79,17 +79,18 @@ impl Journal {
         self.signer.store()
     }
 
-    /// Derives a secret for a purpose. It is the same on every opening of this store.
+    /// Derives a secret for a purpose from the store's secret. The result is the same each time
+    /// this store is opened.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.keys.derived(purpose)
     }
 
-    /// Writes all queued batches and closes. Later calls return [`StoreError::Closed`].
+    /// Writes all queued batches and closes the store. Later calls return [`StoreError::Closed`].
     pub async fn close(&self) -> Result<(), StoreError> {
         self.backend.close().await
     }
 
-    /// Commits a batch of an operator command.
+    /// Commits the batch of an operator command.
     async fn commit_as_operator(
         &self,
         batch: Batch,

@@ -3,7 +3,7 @@
 //! [`open`] returns a [`Journal`]. It implements the port [`Store`](throughline_core::Store) and
 //! the operator commands: list, fork, forget, prune, export, import, verify and back up.
 //!
-//! Each module imports only modules from rows below its own:
+//! A module imports only modules listed below it in this table:
 //!
 //! | module | contents |
 //! |---|---|
@@ -11,20 +11,20 @@
 //! | `keys` | the store's secret, the keys that derive from it, and master key epochs |
 //! | `postgres` | the PostgreSQL backend, whose backups are SQLite files |
 //! | `sqlite` | the SQLite backend, and the SQLite file of a backup |
-//! | `backend` | the trait that both databases implement, and the reads that they share |
+//! | `backend` | the trait that both database backends implement, and the reads they share |
 //! | `backup_files` | paths and counts of a backup, and the format of its key file |
-//! | `protection` | the keys of row MACs and of API key MACs, and the migration that adds MACs |
-//! | `sql` | values, rows and transactions of either database |
-//! | `query`, `sealed_batch` | parameters of reads; batches with sealed contents |
-//! | `row` | stored records, salts and API keys |
+//! | `protection` | the keys for row MACs and API key MACs, and the migration that adds MACs |
+//! | `sql` | values, rows and transactions, for both databases |
+//! | `query`, `sealed_batch` | read parameters; batches with sealed content |
+//! | `row` | stored records, salts and API keys, as read from the database |
 //! | `manifest` | signed manifests of chain heads and row sums |
 //! | `row_mac` | MACs of index rows and their sums |
 //! | `options` | options for opening a store |
 //! | `master_key` | the key that wraps all salts |
-//! | `chain`, `cipher` | links of the hash chain; encryption of contents |
+//! | `chain`, `cipher` | links of the hash chain; encryption of record content |
 //! | `waits` | tasks that wait for new records |
 //! | `files`, `hex`, `sync` | file operations; hexadecimal text; blocking work and locks |
-//! | `rejection` | checks of batches, and the errors of rejected ones |
+//! | `rejection` | batch validation, and the errors returned for rejected batches |
 
 mod backend;
 mod backup_files;

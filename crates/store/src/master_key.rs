@@ -1,4 +1,4 @@
-//! The master key that a user supplies.
+//! The master key that the operator supplies.
 
 use throughline_core::StoreError;
 use zeroize::Zeroizing;
@@ -6,12 +6,12 @@ use zeroize::Zeroizing;
 use crate::cipher::Secret;
 use crate::hex::parse_digest;
 
-/// A key that wraps the salts of all contents.
+/// A key that wraps the salts of all records.
 #[derive(Clone)]
 pub struct MasterKey(pub(crate) Secret);
 
 impl MasterKey {
-    /// Parses a key of 32 bytes, given as 64 hexadecimal digits.
+    /// Parses a 32-byte key from 64 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let text = text.trim().to_ascii_lowercase();
         let key = parse_digest(&text).ok_or_else(|| {

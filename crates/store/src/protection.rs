@@ -1,4 +1,4 @@
-//! The protection of index rows: the keys of their MACs, and the migration that adds the MACs.
+//! Protects index rows: the keys for their MACs, and the migration that adds MACs to older stores.
 
 use bytes::Bytes;
 use throughline_core::{Digest, StoreError};
@@ -8,10 +8,10 @@ use crate::rejection::corrupt;
 use crate::row::ApiKeyRow;
 use crate::row_mac::RowKey;
 
-/// The name of the store's secret.
+/// Name of the stored value that holds the store's secret.
 pub(crate) const SECRET: &str = "secret";
 
-/// The writer of the segments with the first sums of a migrated store.
+/// Writer name of the segments that hold a migrated store's initial row sums.
 pub(crate) const MIGRATION_WRITER: &str = "first-count";
 
 /// The keys and state that a backend needs to maintain the MACs of index rows.
@@ -19,25 +19,25 @@ pub(crate) const MIGRATION_WRITER: &str = "first-count";
 pub(crate) struct Protection {
     pub(crate) key: RowKey,
     pub(crate) api_keys: ApiKeyMac,
-    /// Whether the store's secret carries the mark that the rows have MACs.
+    /// Whether the stored secret carries the mark "rows have MACs".
     pub(crate) is_marked: bool,
-    /// The store's secret with that mark, stored when the MACs are first computed. `None` for a
-    /// backup, which keeps its own secret.
+    /// The marked secret, written when the MACs are first computed. `None` for a backup, which
+    /// keeps its own secret.
     pub(crate) marked: Option<Bytes>,
 }
 
-/// The change that a store needs before its index rows have MACs.
+/// The change that a store needs so that its index rows have MACs.
 pub(crate) enum Upgrade<'p> {
     None,
     /// Only the store's secret must be replaced with the marked one.
     Mark(&'p [u8]),
-    /// All rows must get MACs and sums.
+    /// All rows need MACs, and the row sums must be computed.
     AddSums,
 }
 
 impl Protection {
-    /// Returns the change that a store needs. `has_macs` states whether its schema has MACs, and
-    /// `is_counted` whether the sums of its rows are stored.
+    /// Returns the change that a store needs. `has_macs` states whether the schema has MAC columns,
+    /// and `is_counted` whether the row sums are stored.
     pub(crate) fn upgrade(
         &self,
         has_macs: bool,
@@ -47,7 +47,7 @@ impl Protection {
             (false, ..) if self.is_marked => {
                 Err(corrupt!("the MACs of the store's rows were removed: restore a backup"))
             }
-            // Another process created the store after this one had read the secret.
+            // Another process created the store after this process read the secret.
             (true, true, Some(marked)) if !self.is_marked => Ok(Upgrade::Mark(marked)),
             // Missing sums are not recomputed; verification reports them.
             (true, true, _) | (true, false, None) => Ok(Upgrade::None),
@@ -57,13 +57,13 @@ impl Protection {
     }
 }
 
-/// Derives the key of row MACs from the store's secret.
+/// Derives the row MAC key from the store's secret.
 pub(crate) fn row_key(secret: &Secret) -> RowKey {
     RowKey::new(Secret::new(blake3::derive_key("throughline 2026 store row macs", &**secret)))
 }
 
-/// Computes the MACs of API key rows, which are checked when a key is used. Its key never goes to a
-/// database.
+/// Computes the MACs of API key rows, which are checked on every use of an API key. The MAC key is
+/// never sent to a database.
 #[derive(Clone)]
 pub(crate) struct ApiKeyMac(Secret);
 
@@ -72,8 +72,7 @@ impl ApiKeyMac {
         Self(Secret::new(blake3::derive_key("throughline 2026 store api key rows", &**secret)))
     }
 
-    /// Returns the MAC of an API key's row. It covers all fields except the creation time and the
-    /// MAC.
+    /// Returns the MAC of an API key row. The MAC covers all fields except `created` and `mac`.
     pub(crate) fn mac(&self, row: &ApiKeyRow) -> Digest {
         let ApiKeyRow { tenant, id, label, limits, hash, created: _, revoked, mac: _ } = row;
         let revoked = revoked.map(|at| at.to_string()).unwrap_or_default();
@@ -87,7 +86,8 @@ impl ApiKeyMac {
     }
 }
 
-/// Prints the start of a migration from schema version 1, with the number of records, or its end.
+/// Prints that a migration from schema version 1 starts, with the number of records, or that it
+/// ended.
 #[expect(
     clippy::print_stderr,
     reason = "a large store takes minutes, and this crate has no logger"

@@ -1,8 +1,8 @@
-//! The key file of a backup: the salts of its contents and the store's secret.
+//! The key file of a backup: the salts that decrypt its content, and the store's secret.
 //!
 //! A backup cannot be opened without its key file. Forgetting rewrites the key file and leaves the
-//! backup unchanged, so it covers every copy of the backup. The file is text with one entry per
-//! line:
+//! backup unchanged, so forgetting covers every copy of the backup. The file is text with one entry
+//! per line:
 //!
 //! ```text
 //! throughline backup keys 1
@@ -29,23 +29,22 @@ use crate::row::{Salt, SaltRow};
 
 const MAGIC: &str = "throughline backup keys 1";
 
-/// The number of salts compared with the store's at a time.
+/// Number of salts that are compared with the store's salts at a time.
 const CHUNK: usize = 1024;
 
-/// The backup to which a key file belongs.
+/// Identifies the backup and the store that a key file belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BackupOwner {
     /// The random id of the backup.
     pub(crate) backup: Name,
-    /// The public key of the store.
+    /// The public key of the store, in hexadecimal digits.
     pub(crate) store: Name,
 }
 
-/// An entry of a key file.
 pub(crate) enum KeyFileEntry {
     Secret(Bytes),
     Salt(SaltRow),
-    /// The name of a note and its content.
+    /// Name and text of an erasure note.
     Forgotten(Name, Bytes),
 }
 
@@ -56,8 +55,8 @@ pub(crate) struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// Creates a file that only its owner can read. It is locked while it is written, so that other
-    /// processes can distinguish it from a file that a killed process left.
+    /// Creates a file that only its owner can read. The file is locked while it is written, so that
+    /// other processes can distinguish it from the leftover file of a killed process.
     pub(crate) fn create(path: &Path, owner: &BackupOwner) -> io::Result<Self> {
         let file = create_private(path)?;
         // Some file systems have no locks. There, files of killed processes stay until they are
@@ -105,7 +104,7 @@ impl KeyWriter {
     }
 }
 
-/// Reads a key file. Truncation or changes are reported before the end is reached.
+/// Reads a key file and reports truncation or changes before it returns the end.
 pub(crate) struct KeyReader {
     input: BufReader<File>,
     path: PathBuf,
@@ -133,7 +132,7 @@ impl KeyReader {
         Ok(reader)
     }
 
-    /// Returns the next entry, or `None` at the end.
+    /// Returns the next entry, or `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<KeyFileEntry>> {
         let hash = self.hash.finalize().to_hex();
         let end = format!("end {} {hash}", self.lines);
@@ -150,7 +149,7 @@ impl KeyReader {
         read.map_err(|error| failed(&self.path, &error))?;
         self.hash.update(&line);
         self.lines += 1;
-        // A line without a line break, or that is not UTF-8, is damaged.
+        // A line that has no line break, or is not UTF-8, is damaged.
         let is_whole = line.pop() == Some(b'\n');
         Ok(String::from_utf8(line).ok().filter(|_| is_whole))
     }
@@ -179,10 +178,11 @@ fn entry(line: &str) -> Option<KeyFileEntry> {
 }
 
 /// Rewrites a key file with only the salts that the store still has, and adds notes about destroyed
-/// contents. A key file that already has all notes stays unchanged.
+/// content. A key file that already has all notes stays unchanged.
 ///
-/// The new file is on disk before it replaces the old one. Then the old bytes are overwritten,
-/// which is effective on file systems that write in place. A lock on the file serialises processes.
+/// The new file is synced to disk before it replaces the old one. Then the old bytes are
+/// overwritten, which is effective on file systems that write in place. A file lock serialises
+/// processes.
 pub(crate) fn rewrite(
     path: &Path,
     owner: &BackupOwner,
@@ -236,36 +236,36 @@ pub(crate) fn rewrite(
     }
     drop(writer.finish().map_err(failed)?);
     part.replace(path).map_err(failed)?;
-    // The new file is in place, so a failure here does not affect the caller.
+    // The new file is complete, so a failure to overwrite the old bytes is ignored.
     drop(overwrite(old));
     Ok(())
 }
 
-/// Returns the backup to which a key file belongs.
+/// Reads the header of a key file and returns the backup that it belongs to.
 pub(crate) fn owner_of(path: &Path) -> Result<BackupOwner> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
     KeyReader::new(file, path).map(|reader| reader.owner)
 }
 
-/// Returns whether a process is writing the key file with this temporary name.
+/// Returns whether a process is writing a key file at this temporary path.
 pub(crate) fn is_being_written(part: &Path) -> bool {
     let locked = |file: File| matches!(file.try_lock(), Err(TryLockError::WouldBlock));
     File::open(part).is_ok_and(locked)
 }
 
-/// Removes both temporary files of a backup whose process was killed. Returns whether this applied:
-/// there is no key file, and no process is writing the temporary one.
+/// Removes both temporary files of a backup whose process was killed. Returns whether they were
+/// removed: the key file must be missing, and no process may be writing its temporary file.
 pub(crate) fn remove_abandoned(backup: &Path, keys: &Path, owner: &BackupOwner) -> bool {
     let part = part_of(keys);
     if keys.exists() {
         return false;
     }
     let Ok(file) = File::open(&part) else { return false };
-    // The lock is held until the file is removed.
+    // Hold the lock until the file is removed.
     if file.try_lock().is_err() || !is_same_file(&file, &part).unwrap_or(false) {
         return false;
     }
-    // The process may have completed the file before the lock was acquired.
+    // The writer may have completed the file before this process acquired the lock.
     if keys.exists() || owner_of(&part).ok().as_ref() != Some(owner) {
         return false;
     }

@@ -1,7 +1,7 @@
 //! API keys of tenants. A key is shown once, at creation; the store keeps only a keyed hash.
 //!
 //! Each row has a MAC, which is checked whenever the key is used. Creations and revocations are
-//! also records in a log of the tenant. The store refuses a row that was changed or moved to
+//! also recorded in a log of the tenant. The store refuses a row that was modified or moved to
 //! another tenant, and a key whose revocation was undone only in the table.
 
 use jiff::Timestamp;
@@ -24,16 +24,16 @@ use crate::sql::timestamp;
 #[path = "api_keys_tests.rs"]
 mod api_keys_tests;
 
-/// The log of a tenant that records key creations and revocations. It is a run without a Thread and
-/// without a status, so lists of runs omit it.
+/// The tenant's log of key creations and revocations. The log is a run without a Thread or a
+/// status, so run listings omit it.
 pub(super) const KEYS_LOG: &str = "throughline-api-keys";
 
 const KEY_RECORD: &str = "api-key";
 
-/// The prefix of every key.
+/// Prefix of every API key.
 const PREFIX: &str = "tl_";
 
-/// A new API key, including its secret.
+/// A newly created API key, including its secret.
 pub struct NewApiKey {
     /// The id used to revoke the key.
     pub id: Name,
@@ -50,13 +50,13 @@ impl std::fmt::Debug for NewApiKey {
 /// An existing API key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKey {
-    /// The owner of the key.
+    /// The tenant that owns the key.
     pub tenant: Tenant,
-    /// The key's id.
+    /// The id used to revoke the key.
     pub id: Name,
     /// The label given at creation.
     pub label: Name,
-    /// The models and amounts that the key may use.
+    /// The models that the key may use, its budgets and its request rate.
     pub limits: KeyLimits,
     /// The time of creation.
     pub created: Timestamp,
@@ -64,30 +64,30 @@ pub struct ApiKey {
     pub revoked: Option<Timestamp>,
 }
 
-/// The result of checking an API key.
+/// The result of an API key check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyCheck {
-    /// The key is valid.
+    /// The key exists and is active.
     Valid(ApiKey),
     /// The key does not exist or was revoked.
     Unknown,
     /// The stored row was modified, so the key is refused.
     Tampered {
-        /// The tenant in the row.
+        /// The tenant named in the modified row.
         tenant: Tenant,
-        /// The key's id.
+        /// The key id in the modified row.
         id: Name,
-        /// The problem, worded as the end of a sentence.
+        /// The problem, phrased to follow the key's name in a message.
         problem: &'static str,
     },
 }
 
-/// Limits of an API key. Missing limits mean no restriction.
+/// Limits of an API key. A limit that is `None` or empty does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimits {
     /// Patterns of model names, where `*` matches any text. Empty allows every model.
     pub models: Vec<Name>,
-    /// The budget in millionths of a dollar.
+    /// Budget in millionths of a US dollar.
     pub budget_micro_usd: Option<u64>,
     /// The token budget, input and output combined.
     pub budget_tokens: Option<u64>,
@@ -96,12 +96,13 @@ pub struct KeyLimits {
 }
 
 impl KeyLimits {
-    /// Returns whether the key may use the model.
+    /// Returns whether the model name matches a pattern in `models`. An empty list allows every
+    /// model.
     pub fn allows(&self, model: &str) -> bool {
         self.models.is_empty() || self.models.iter().any(|pattern| matches_pattern(pattern, model))
     }
 
-    /// Returns the stored and public JSON form.
+    /// Returns the limits as JSON, for the store and for API responses. Absent limits are omitted.
     pub fn json(&self) -> Json {
         json::object(|o| {
             if !self.models.is_empty() {
@@ -124,8 +125,8 @@ impl KeyLimits {
         })
     }
 
-    /// Parses stored limits. Fails on unknown limits, because ignoring one would widen the key's
-    /// rights.
+    /// Parses stored limits. Returns `None` if a limit is unknown, because ignoring it would widen
+    /// the key's rights.
     fn read(text: &str) -> Option<Self> {
         let tree = Tree::parse(text.to_owned()).ok().filter(|tree| tree.root().is_object())?;
         let mut limits = Self::default();
@@ -147,7 +148,7 @@ impl KeyLimits {
 }
 
 impl Journal {
-    /// Creates a key for the tenant.
+    /// Creates a key for the tenant and records its creation in the Journal.
     pub async fn create_api_key(
         &self,
         tenant: &Tenant,
@@ -171,7 +172,7 @@ impl Journal {
         Ok(NewApiKey { id, secret })
     }
 
-    /// Returns the key with this secret, unless it was revoked or its row was modified.
+    /// Returns the key with this secret, or `None` if it is unknown, revoked or has a modified row.
     pub async fn api_key(&self, secret: &str) -> Result<Option<ApiKey>> {
         match self.check_api_key(secret).await? {
             KeyCheck::Valid(key) => Ok(Some(key)),
@@ -207,7 +208,7 @@ impl Journal {
         Ok(KeyCheck::Tampered { tenant: row.tenant, id: row.id, problem })
     }
 
-    /// Returns all keys of the tenant.
+    /// Returns all keys of the tenant, including revoked keys.
     pub async fn api_keys(&self, tenant: &Tenant) -> Result<Vec<ApiKey>> {
         self.backend.keys(tenant).await?.into_iter().map(ApiKey::from_row).collect()
     }
@@ -242,7 +243,7 @@ impl Journal {
         }
     }
 
-    /// Changes the row of a key and writes the matching record, in one commit.
+    /// Changes a key's row and appends the matching record in one commit.
     async fn change_key(
         &self,
         tenant: &Tenant,
@@ -278,7 +279,6 @@ impl Journal {
     }
 }
 
-/// Builds the record of a key's creation or revocation.
 fn key_record(event: &str, row: &ApiKeyRow) -> NewRecord {
     let content = json::object(|o| {
         o.string("event", event).string("id", &row.id).string("label", &row.label);

@@ -1,4 +1,4 @@
-//! Implements the port [`Archive`], the operator's view of the Journal.
+//! Implements the port [`Archive`], which gives operators access to the Journal.
 
 use throughline_core::{LogHead, LogId, LogKind, StoreFuture, Tenant};
 use throughline_json::Json;

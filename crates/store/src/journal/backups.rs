@@ -1,14 +1,14 @@
 //! Backups: complete copies, made while other processes read and write.
 //!
 //! A backup consists of two files: an SQLite file with everything except the salts, and a key file
-//! with the salts. The store records where the key files are and rewrites them when it forgets, so
-//! forgetting also covers every copy of the backup file. [`restore`](crate::restore) builds a
-//! store from both files. Backups of earlier versions contain their salts; there, forgetting only
-//! covers the registered file.
+//! with the salts. The store records the paths of the key files and rewrites these files when it
+//! forgets, so forgetting also covers every copy of the backup file. [`restore`](crate::restore)
+//! builds a store from both files. Backups of earlier versions contain their salts; there,
+//! forgetting only covers the registered file.
 //!
-//! Destroying contents writes a note in the same transaction. The note stays until no file and no
-//! reachable backup contains the contents. A later process therefore completes an interrupted
-//! erasure.
+//! Destroying content writes a note in the same transaction. The note stays until the content is
+//! gone from all files and all reachable backups. A later process therefore completes an
+//! interrupted erasure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,33 +35,31 @@ use crate::sealed_batch::Erasure;
 use crate::sqlite::{self, Reserve, Sqlite};
 use crate::sync::blocking;
 
-/// Name prefix of a backup's registration among the small internal values: `backup ID FILE`.
-/// Earlier versions wrote `backup FILE`, so a new backup at the same path replaced the previous
-/// registration.
+/// Name prefix of the internal value that registers a backup: `backup ID FILE`. Earlier versions
+/// wrote `backup FILE`, so a new backup at the same path replaced the previous registration.
 const BACKUP: &str = "backup ";
 
-/// Value prefix of a registration whose key file was written (`keys`) or is being written
-/// (`making`).
+/// First word of a registration's value: `keys` once the key file is complete, `making` until then.
 const KEYS: &str = "keys";
 const MAKING: &str = "making";
 
-/// The registration of a failed backup, as earlier versions wrote it.
+/// The value that earlier versions wrote to register a failed backup.
 const NONE: &[u8] = b"none";
 
-/// A backup that the store has registered.
+/// A backup registered in the store.
 struct Registration {
-    /// The name of the small internal value.
+    /// Name of the internal value that holds this registration.
     name: String,
     file: PathBuf,
-    /// The id of the backup and the path of its key file. A backup of schema version 1 has none.
+    /// The backup's id and the path of its key file. `None` for a backup of schema version 1, which
+    /// has no key file.
     keys: Option<(Name, PathBuf)>,
-    /// Whether the key file was written. Before that, the value begins with `making` instead of
-    /// `keys`.
+    /// Whether the key file is complete.
     is_made: bool,
 }
 
 impl Registration {
-    /// Returns the name of the small internal value that registers a backup.
+    /// Returns the name of the internal value that registers a backup.
     fn name_of(plan: &NewBackup) -> String {
         format!("{BACKUP}{} {}", plan.owner.backup, plan.file.display())
     }
@@ -100,21 +98,23 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 impl Journal {
-    /// Copies everything to a new file, with the key file beside it: see [`key_file_of`].
+    /// Backs up the store to the new file `to`, with the key file at its default path: see
+    /// [`key_file_of`].
     pub async fn backup(&self, to: &Path, progress: Progress<'_>) -> Result<()> {
         self.backup_with_keys(to, &key_file_of(to), progress).await
     }
 
-    /// Copies everything except the salts and the store's secret to a new file. The salts and the
-    /// secret go to a separate key file. [`restore`](crate::restore) builds a store from both.
+    /// Backs up the store: copies everything except the salts and the store's secret to `to`, and
+    /// these to the separate key file `keys`. [`restore`](crate::restore) builds a store from both
+    /// files.
     pub async fn backup_with_keys(
         &self,
         to: &Path,
         keys: &Path,
         progress: Progress<'_>,
     ) -> Result<()> {
-        // A failure here leaves the cleanup to the next process; the destroyed contents are not in
-        // the copy.
+        // If the cleanup fails, the next process repeats it. Destroyed content is not copied in any
+        // case.
         drop(self.complete_erasures().await);
         let (file, keys) = (absolute(to)?, absolute(keys)?);
         if let Some(path) = [&file, &keys].into_iter().find(|path| path.exists()) {
@@ -129,21 +129,21 @@ impl Journal {
         let name = Registration::name_of(&plan);
         let made = Registration::value(KEYS, &plan.owner.backup, &plan.keys);
         let making = Registration::value(MAKING, &plan.owner.backup, &plan.keys);
-        // Register the backup before it has any content. Forgetting in the meantime does not reach
-        // this backup, and its caller is informed.
+        // Register the backup before its files exist. An erasure that runs during the backup cannot
+        // reach the backup, and reports that to its caller.
         self.backend.replace(&name, making).await?;
         let copied = sqlite::backup(&*self.backend, plan, progress).await;
         if copied.is_err() {
             self.backend.discard(&name).await?;
         } else {
             self.backend.replace(&name, made).await?;
-            // The key file still contains salts that were forgotten during the backup.
+            // Remove the salts that were forgotten during the backup from the key file.
             drop(self.complete_erasures().await);
         }
         copied
     }
 
-    /// Removes destroyed contents from all files and backups, including those that other processes
+    /// Removes destroyed content from all files and backups, including content that other processes
     /// destroyed. Returns the key files and backups that could not be reached.
     pub(super) async fn complete_erasures(&self) -> Result<Vec<Name>> {
         let fresh = self.backend.values(DESTROYED).await?;
@@ -177,7 +177,7 @@ impl Journal {
         for (name, note) in notes {
             let later = name.strip_prefix(DESTROYED).map(|id| format!("{UNREACHED}{id}"));
             match (unreached.is_empty(), later) {
-                // The next process tries again.
+                // The next process that opens the store tries again.
                 (false, None) => {}
                 (false, Some(later)) => {
                     self.backend.replace(&later, note).await?;
@@ -189,14 +189,13 @@ impl Journal {
         Ok(unreached)
     }
 
-    /// Returns the registered backups.
     async fn registrations(&self) -> Result<Vec<Registration>> {
         let kept = self.backend.values(BACKUP).await?;
         Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
     }
 
-    /// Deletes all registrations and pending cleanup notes. They belong to the store from which
-    /// this one was restored.
+    /// Deletes all registrations and pending cleanup notes from a restored store, because they
+    /// belong to the original store.
     pub(super) async fn discard_registrations(&self) -> Result<()> {
         for begins in [BACKUP, DESTROYED, UNREACHED] {
             for (name, _) in self.backend.values(begins).await? {
@@ -206,8 +205,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Registers the new location of a backup's key file, and removes salts that were forgotten
-    /// while the file was unreachable. Returns the key files that cannot be reached.
+    /// Registers the new path of a backup's key file, and removes salts that were forgotten while
+    /// the file was unreachable. Returns the key files that still cannot be reached.
     pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let keys = absolute(keys)?;
         let owner = key_file::owner_of(&keys)?;
@@ -226,8 +225,9 @@ impl Journal {
         self.complete_erasures().await
     }
 
-    /// Unregisters backups whose key file was at this path and no longer exists, and a backup of
-    /// schema version 1 that was at this path. Returns the key files that still cannot be reached.
+    /// Unregisters backups whose key file was at this path and no longer exists. Also unregisters a
+    /// backup of schema version 1 that was at this path. Returns the key files that still cannot be
+    /// reached.
     pub async fn unregister_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let path = absolute(keys)?;
         let mut registered = self.registrations().await?;
@@ -254,9 +254,9 @@ impl Journal {
         self.complete_erasures().await
     }
 
-    /// Returns whether a backup was registered but never made. Removes the files and the
-    /// registration of a backup whose process was killed. A registration without files was
-    /// interrupted, or has just begun and will not copy what was destroyed earlier.
+    /// Returns whether a registered backup was never completed. If its process was killed, also
+    /// removes its files and its registration. A registration without files was interrupted, or has
+    /// just begun and will not copy content that was destroyed earlier.
     async fn was_never_made(&self, registration: &Registration) -> Result<bool> {
         let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
         let owner = BackupOwner { backup: id, store: self.signer.store().into() };
@@ -273,7 +273,7 @@ impl Journal {
         Ok(is_abandoned || is_unmade)
     }
 
-    /// Removes the salts that the store no longer has from the key file of a backup.
+    /// Removes salts that the store no longer has from a backup's key file.
     async fn rewrite_keys(
         &self,
         path: &Path,
@@ -295,22 +295,22 @@ impl Journal {
         .await
     }
 
-    /// Destroys the same contents in a backup of an earlier version, which contains its salts.
+    /// Destroys the same content in a backup of an earlier version, which contains its salts.
     async fn erase_in(&self, path: &Path, notes: &[(String, Bytes)]) -> Result<()> {
         let options = Options { create: false, ..Options::default() };
-        // Each erasing process is a separate writer with its own chain.
+        // Each process that erases becomes a separate writer with its own chain.
         let writer = Name::from(format!("backup {}", hex(&cipher::random::<8>()?)));
         let backup = Sqlite::open(path, &options, writer, Reserve::Without).await?;
         let backup: &dyn Backend = &backup;
         let outcome = async {
-            // A different store may now be at this path; nothing in it may be destroyed.
+            // A different store may now be at this path. Nothing in that store may be destroyed.
             let first = backup.manifests(i64::MIN, 1).await?;
             if !first.iter().all(|(_, manifest)| manifest.is_signed_by(&self.signer.store())) {
                 return Err(invalid!("the file at this path is a backup of another store"));
             }
             backup.protect(self.keys.backup_protection()).await?;
-            // The backup may use other master key epochs. The fact that something was destroyed is
-            // not secret.
+            // The backup may use other master key epochs, so its erasure records stay unencrypted.
+            // They are not secret.
             let keys = self.keys.without_master();
             for (_, note) in notes {
                 let (tenant, erases) = read_note(note)?;
@@ -324,8 +324,8 @@ impl Journal {
     }
 }
 
-/// Destroys contents in a copy of the store and records the erasure there. The copy may be older
-/// than some of the logs, which it then does not contain.
+/// Destroys content in a copy of the store and records the erasure there. Skips logs that are newer
+/// than the copy.
 async fn erase_from(
     copy: &dyn Backend,
     keys: &Keys,
@@ -344,7 +344,7 @@ async fn erase_from(
     Ok(())
 }
 
-/// Returns whether everything in `erase` was destroyed before.
+/// Returns whether all content listed in `erase` is already destroyed in the copy.
 async fn is_erased(
     copy: &dyn Backend,
     tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Reads records through forks and opens their contents.
+//! Reads records, including those shared through forks, and decrypts their content.
 
 use bytes::Bytes;
 use throughline_core::{Content, LogId, Record, StoreError, Tenant};
@@ -11,13 +11,13 @@ use crate::row::{ErasureReason, Row};
 use crate::sql::timestamp;
 
 impl Journal {
-    /// Returns the records of a log in `span`, including those shared through forks.
+    /// Returns the records of a log in `span`, including records inherited from parents of forks.
     pub(super) async fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> Result<Vec<Row>> {
         let own = self.backend.rows(tenant, log, span).await?;
         if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
             return Ok(own);
         }
-        // The first requested record is not the log's own: it belongs to a parent or does not
+        // The log does not own the first requested record: a parent does, or the record does not
         // exist.
         let mut places = self.lineage(tenant, log, span.after).await?;
         if places.len() == 1 {
@@ -36,8 +36,8 @@ impl Journal {
         Ok(rows)
     }
 
-    /// Returns the log and its ancestors, as far as they have records after `after`. Each comes
-    /// with its last record that counts.
+    /// Returns the log and those of its ancestors that share records after `after`. Each log comes
+    /// with the number of the last record visible in the requested log.
     pub(super) async fn lineage(
         &self,
         tenant: &Tenant,
@@ -66,8 +66,8 @@ impl Journal {
         Ok(Record { seq, kind, at, events, content })
     }
 
-    /// Returns the content of a row with its salt, or the reason for its erasure. The content may
-    /// be destroyed after the row was read.
+    /// Returns the content of a row with its salt, or the reason for its erasure. Another process
+    /// may destroy the content after the row was read.
     pub(super) async fn content_or_erasure(
         &self,
         tenant: &Tenant,
@@ -92,7 +92,7 @@ impl Journal {
         }
     }
 
-    /// Returns the content of a row and the salt that opens it.
+    /// Returns the decrypted content of a row and its salt.
     pub(super) async fn content(&self, tenant: &Tenant, row: &Row) -> Result<(Bytes, SaltBytes)> {
         let missing = |what: &str| corrupt!("record {} has no {what}", row.seq);
         let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
@@ -104,7 +104,8 @@ impl Journal {
         let (name, blob) =
             self.backend.blob(tenant, blob).await?.ok_or_else(|| missing("large content"))?;
         let content = cipher::open_under(&cipher::Secret::new(key), &blob)?;
-        // A blob under a wrong name would later be used as the content of that name.
+        // Otherwise a blob under the wrong name would later be reused as the content with that
+        // name.
         if self.keys.blob(tenant, &content).0 != name {
             return Err(corrupt!("a large content is stored under the name of another"));
         }

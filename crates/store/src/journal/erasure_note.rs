@@ -1,4 +1,4 @@
-//! Notes about destroyed contents: the record in each log, and the internal value that lists the
+//! Notes about destroyed content: the record in each log, and the internal value that lists the
 //! remaining cleanup.
 
 use bytes::Bytes;
@@ -11,19 +11,18 @@ use crate::rejection::corrupt;
 use crate::row::ErasureReason;
 use crate::sealed_batch::Erasure;
 
-/// Name prefix of a note about destroyed contents that some file may still contain.
+/// Name prefix of a note about destroyed content that some file may still contain.
 pub(super) const DESTROYED: &str = "destroyed ";
 
-/// Name prefix of a note about destroyed contents that an unreachable backup still contains.
+/// Name prefix of a note about destroyed content that an unreachable backup still contains.
 pub(super) const UNREACHED: &str = "unreached ";
 
-/// Builds the record that lists the destroyed contents.
+/// Builds the record that lists which content was destroyed.
 pub(super) fn notice(erase: &Erasure) -> NewRecord {
     let entry = json::object(|entry| write_erasure(entry, erase));
     NewRecord::new(erase.why.kind(), entry.bytes().clone())
 }
 
-/// Writes the fields of an erasure.
 fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
     match &erase.seqs {
         None => {
@@ -42,8 +41,8 @@ fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
     }
 }
 
-/// Builds the note that is stored until destroyed contents are gone from all files: a unique name
-/// and the list of contents, all destroyed for the same reason.
+/// Builds the note that is stored until the destroyed content is gone from all files. Returns a
+/// unique name and the list of erasures, which must all have the same reason.
 pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes), StoreError> {
     let kind = erases.first().map(|erase| erase.why.kind()).unwrap_or_default();
     let note = json::object(|note| {

@@ -2,8 +2,7 @@
 //!
 //! Token deltas are many and small, so callers do not wait for each one. A pack is written when it
 //! is large enough, when it is old enough, or with the next awaited commit. Packs that are written
-//! together share an idempotency name. They can therefore be written again if the outcome of a
-//! write is unknown.
+//! together share an idempotency name, so a write with an unknown outcome can be repeated safely.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,16 +23,16 @@ use crate::journal::Journal;
 use crate::rejection::Result;
 use crate::sync::lock;
 
-/// The size in bytes at which a pack is written.
+/// Size in bytes at which a pack is written.
 const PACK_BYTES: usize = 8 << 10;
 
-/// The age at which a pack is written.
+/// Age at which a pack is written, even if it is not full.
 const MAX_PACK_AGE: Duration = Duration::from_millis(50);
 
-/// The number of unwritten bytes above which `push` waits for the store.
+/// Number of unwritten bytes above which `push` waits for the store.
 const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
 
-/// Writes the events of one run.
+/// Packs the events of one run and writes them in the background.
 pub struct RunEvents {
     run: Arc<RunWriter>,
     flushes: Mutex<JoinSet<()>>,
@@ -45,7 +44,7 @@ struct RunWriter {
     log: LogId,
     fence: Option<Fence>,
     waiting: Mutex<PendingEvents>,
-    /// Held while writing, so that all writes are in order.
+    /// Held during each write, so that writes stay in order.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -54,17 +53,17 @@ struct PendingEvents {
     /// The group being written. Its outcome may be unknown after a cancelled write, so it is
     /// written again under the same name until a write succeeds.
     begun: Option<PackGroup>,
-    /// Packs after `begun`, in order. The last one still grows.
+    /// Packs to write after `begun`, in order. Events are appended to the last pack.
     packs: VecDeque<Pack>,
-    /// The total size of `begun` and `packs`.
+    /// Total size of `begun` and `packs` in bytes.
     bytes: usize,
-    /// Whether a task is scheduled to write the packs when they are old enough.
+    /// Whether a task is scheduled to write the packs at [`MAX_PACK_AGE`].
     timed: bool,
-    /// The error of the last background write, returned to the next caller that waits.
+    /// Error of the last background write, returned by the next `commit` or `flush`.
     failed: Option<StoreError>,
 }
 
-/// Packs that are written together, exactly once.
+/// Packs that are written together under one idempotency name.
 #[derive(Clone)]
 struct PackGroup {
     name: Name,
@@ -72,7 +71,7 @@ struct PackGroup {
 }
 
 impl PendingEvents {
-    /// Adds an event. Returns whether a pack is full.
+    /// Adds an event. Returns whether a pack is full and should be written.
     fn push(&mut self, event: &[u8], about: Option<&Name>) -> bool {
         let before = self.packs.len();
         let grows = |pack: &Pack| pack.len() < PACK_BYTES && pack.subject() == about;
@@ -87,8 +86,8 @@ impl PendingEvents {
             || self.packs.back().is_some_and(|pack| pack.len() >= PACK_BYTES)
     }
 
-    /// Returns the next group to write. It stays in `begun` until [`wrote`](Self::wrote), even if
-    /// the writing task is cancelled.
+    /// Returns the next group to write. The group stays in `begun` until [`wrote`](Self::wrote) is
+    /// called, even if the writing task is cancelled.
     fn next_group(&mut self) -> Result<Option<PackGroup>> {
         if self.begun.is_none() && !self.packs.is_empty() {
             let name = Name::from(format!("events {}", hex(&cipher::random::<16>()?)));
@@ -98,7 +97,6 @@ impl PendingEvents {
         Ok(self.begun.clone())
     }
 
-    /// Removes the group that was written.
     fn wrote(&mut self) {
         self.begun = None;
         self.bytes = self.packs.iter().map(Pack::len).sum();
@@ -106,16 +104,17 @@ impl PendingEvents {
 }
 
 impl RunEvents {
-    /// Creates a writer for an existing log. `fence` must be the active lease, if the log has one.
+    /// Creates a writer for an existing log. `fence` must be the active lease, if the log has a
+    /// lease.
     pub fn new(journal: Journal, tenant: Tenant, log: LogId, fence: Option<Fence>) -> Self {
         let (waiting, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         let run = RunWriter { journal, tenant, log, fence, waiting, turn };
         Self { run: Arc::new(run), flushes: Mutex::default() }
     }
 
-    /// Adds an event without waiting for the write, unless more than 1 MB is unwritten. `about`
-    /// names the Item to which the event belongs. Events about different Items go into different
-    /// packs, so that each Item can be forgotten.
+    /// Queues an event for writing; waits only while more than 1 MB is unwritten. `about` names the
+    /// Item that the event belongs to. Events about different Items go into different packs, so
+    /// that each Item can be forgotten separately.
     pub async fn push(&self, event: &[u8], about: Option<&Name>) {
         let (full, much) = {
             let mut waiting = lock(&self.run.waiting);
@@ -140,7 +139,7 @@ impl RunEvents {
         }
         if much {
             self.run.write().await;
-            // Slows the caller down while writes fail, so that unwritten events do not accumulate.
+            // Slow the caller down while writes fail, so that unwritten events do not accumulate.
             let fails = lock(&self.run.waiting).failed.is_some();
             if fails {
                 tokio::time::sleep(MAX_PACK_AGE).await;
@@ -148,15 +147,16 @@ impl RunEvents {
         }
     }
 
-    /// Writes the waiting packs and then `batch`; everything is durable on return. If `batch`
-    /// fails, the packs are written later. Cancelling this call neither loses nor duplicates
-    /// waiting packs.
+    /// Writes the queued packs and then `batch`; all of them are durable on return. If `batch`
+    /// fails, the packs are written later. Cancelling this call neither loses nor duplicates queued
+    /// packs.
     pub async fn commit(&self, mut batch: Batch) -> Result<Receipt> {
         let _turn = self.run.turn.lock().await;
         if let Some(failed) = lock(&self.run.waiting).failed.take() {
             return Err(failed);
         }
-        // A batch with its own names keeps them, and a group in `begun` is written unchanged.
+        // A batch with its own idempotency names keeps them, and a group in `begun` is written
+        // unchanged, so write the packs separately before such a batch.
         let begun = lock(&self.run.waiting).begun.is_some();
         if begun || !batch.once.is_empty() {
             self.run.write_all().await?;
@@ -177,7 +177,7 @@ impl RunEvents {
         if group.is_some() {
             lock(&self.run.waiting).wrote();
         }
-        // The receipt must cover only the records of the caller.
+        // The receipt must cover only the caller's records, not the packs.
         receipt.written.truncate(added.len());
         if !receipt.repeated {
             for (written, records) in receipt.written.iter_mut().zip(added) {
@@ -187,13 +187,13 @@ impl RunEvents {
         Ok(receipt)
     }
 
-    /// Writes the waiting packs.
+    /// Writes the queued packs. Returns the error if this write failed.
     pub async fn flush(&self) -> Result<()> {
         self.run.write().await;
         lock(&self.run.waiting).failed.take().map_or(Ok(()), Err)
     }
 
-    /// Writes the waiting packs and closes the writer.
+    /// Writes the queued packs and closes the writer.
     pub async fn close(self) -> Result<()> {
         self.flush().await
     }
@@ -218,7 +218,7 @@ impl EventWriter for RunEvents {
 }
 
 impl Drop for RunEvents {
-    /// Leaves the remaining packs to a background task.
+    /// Leaves the queued packs to a background task.
     fn drop(&mut self) {
         lock(&self.flushes).detach_all();
         let waits = {
@@ -232,7 +232,7 @@ impl Drop for RunEvents {
     }
 }
 
-/// Returns the number of records that an append adds.
+/// Returns the number of records that an append adds. A rewind adds one record of its own.
 fn records_of(append: &Append) -> u64 {
     let records = u64::try_from(append.records.len()).unwrap_or(u64::MAX);
     records + u64::from(append.rewind_to.is_some())
@@ -243,8 +243,8 @@ impl RunWriter {
         Append { fence: self.fence, records, ..Append::new(self.log.clone()) }
     }
 
-    /// Writes the waiting packs. After a failure the packs stay queued, and the next waiting caller
-    /// receives the error.
+    /// Writes the queued packs. After a failure the packs stay queued, and the next `commit` or
+    /// `flush` returns the error.
     async fn write(&self) {
         let _turn = self.turn.lock().await;
         // A successful write clears an earlier error.
@@ -252,7 +252,7 @@ impl RunWriter {
         lock(&self.waiting).failed = failed;
     }
 
-    /// Writes the group in `begun` and then the waiting packs. The caller must hold `turn`.
+    /// Writes the group in `begun` and then the queued packs. The caller must hold `turn`.
     async fn write_all(&self) -> Result<()> {
         let begun = lock(&self.waiting).begun.is_some();
         for _ in 0..=u32::from(begun) {

@@ -2,15 +2,15 @@
 //!
 //! The first line is the header. Each log has one line, followed by one line per record. The last
 //! line is a signed manifest whose signature covers all lines before it, so a reader detects a
-//! truncated export. A record's line contains its content and the salt that proves the content
-//! against its commitment.
+//! truncated export. A record's line contains its content and the salt that proves that the content
+//! matches its commitment.
 //!
-//! A full export (`"full": true` in the header) contains every content exactly and can be imported.
-//! A redacted export omits the salt of each redacted content. The content then cannot be guessed,
-//! and everything else can still be verified.
+//! A full export (`"full": true` in the header) contains all content exactly and can be imported. A
+//! redacted export omits the salt of each redacted record. The original content then cannot be
+//! guessed, and everything else can still be verified.
 //!
 //! The store is read in pages, and each page is written before the next one is read. Memory holds
-//! only the names of the Threads, one page, and one chunk of lines.
+//! only the Thread names, one page, and one chunk of lines.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
@@ -33,33 +33,33 @@ use crate::rejection::{Result, invalid, no_thread};
 use crate::row::Row;
 use crate::row_mac::RowState;
 
-/// The format name in the header line.
+/// Format name in the header line.
 pub(super) const FORMAT: &str = "throughline-export";
-/// The version of the line format.
+/// Version of the line format, written in the header line.
 pub(super) const VERSION: u64 = 1;
 
-/// Counts of an export.
+/// Counts of exported Threads, runs and records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportSummary {
-    /// Number of Threads.
+    /// Number of exported Threads.
     pub threads: u64,
-    /// Number of runs.
+    /// Number of exported runs.
     pub runs: u64,
-    /// Number of records.
+    /// Number of exported records.
     pub records: u64,
-    /// Number of records whose content was redacted.
+    /// Number of exported records whose content was redacted.
     pub redacted: u64,
 }
 
-/// Approximate number of bytes per write.
+/// Approximate number of bytes to collect before each write.
 const CHUNK: usize = 64 << 10;
-/// Approximate number of content bytes per read, and the maximum number of records.
+/// Approximate number of content bytes per page. A page also has at most `PAGE_RECORDS` records.
 const PAGE_BYTES: u64 = 256 << 10;
 const PAGE_RECORDS: u64 = 256;
 
 impl Journal {
-    /// Writes Threads and their runs as JSON lines: the named ones, or all of the tenant. Without a
-    /// policy the export is full.
+    /// Exports Threads and their runs as JSON lines. An empty `threads` exports all of the tenant's
+    /// Threads. Without a redaction policy the export is full.
     pub async fn export(
         &self,
         tenant: &Tenant,
@@ -74,7 +74,7 @@ impl Journal {
         Ok(done)
     }
 
-    /// Exports to a sink that accepts chunks.
+    /// Like [`Journal::export`], but writes to a sink that accepts chunks.
     pub async fn export_to(
         &self,
         tenant: &Tenant,
@@ -97,7 +97,7 @@ impl Journal {
             progress(share(done, chosen.len() as u64));
         }
         if threads.is_empty() {
-            // A run can exist without a Thread.
+            // Some runs have no Thread.
             for run in self.runs_without_thread(tenant).await? {
                 export.log(&run).await?;
             }
@@ -109,7 +109,8 @@ impl Journal {
         Ok(export.done)
     }
 
-    /// Returns a signed manifest of all the tenant's chains, for a later comparison with the store.
+    /// Returns a signed manifest of all the tenant's chains. A later verification can compare the
+    /// store with it to detect truncation.
     pub async fn manifest(&self, tenant: &Tenant) -> Result<Manifest> {
         self.manifest_covering(tenant, None).await
     }
@@ -120,7 +121,7 @@ impl Journal {
         covers: Option<[u8; 32]>,
     ) -> Result<Manifest> {
         let heads = self.backend.heads(Some(tenant)).await?;
-        // The importer of an export has no rows to compare.
+        // An importer of this export has no rows to compare, so the manifest omits row sums.
         let rows = match covers {
             Some(_) => Vec::new(),
             None => self.backend.row_states().await?,
@@ -131,7 +132,7 @@ impl Journal {
         Ok(self.signer.sign(Statement { writer, covers, heads, rows, ..Statement::default() }))
     }
 
-    /// Returns the names of the Threads to export, each after its parent.
+    /// Returns the names of the Threads to export, with each fork after its parent.
     async fn threads_of(&self, tenant: &Tenant, threads: &[LogId]) -> Result<Vec<LogId>> {
         let mut chosen: Vec<LogHead> = Vec::new();
         if threads.is_empty() {
@@ -150,14 +151,14 @@ impl Journal {
 
     async fn runs_without_thread(&self, tenant: &Tenant) -> Result<Vec<LogHead>> {
         let mut runs = self.runs(tenant, None, Page::everything()).await?;
-        // API keys stay in their store, and so do the records about them.
+        // API keys are not exported, so their records are not exported either.
         runs.retain(|run| run.of.is_none() && *run.log.0 != *KEYS_LOG);
         runs.sort_by_key(|head| head.created);
         Ok(runs)
     }
 }
 
-/// Sorts the names of Threads so that each follows its parent.
+/// Sorts Threads so that each fork follows its parent, and returns their names.
 fn parents_first(threads: Vec<LogHead>) -> Vec<LogId> {
     let mut waiting: HashMap<LogId, Vec<LogId>> = HashMap::new();
     let chosen: HashSet<LogId> = threads.iter().map(|head| head.log.clone()).collect();
@@ -197,7 +198,7 @@ struct Export<'e> {
 }
 
 impl Export<'_> {
-    /// Exports the current state of a Thread, and its runs.
+    /// Exports the current state of a Thread and its runs.
     async fn thread(&mut self, thread: &LogId) -> Result<()> {
         let Some(head) = self.journal.log(self.tenant, thread).await? else { return Ok(()) };
         self.log(&head).await?;
@@ -215,7 +216,7 @@ impl Export<'_> {
             LogKind::Run => self.done.runs += 1,
         }
         self.signed_line(&log_line(head));
-        // The first page is small; the size of its records determines the limit of the next page.
+        // Start with a small page. The size of its records determines the limit of the next page.
         let (mut after, mut limit) = (0, 16);
         loop {
             let span = Span { after, up_to: head.last, limit };
@@ -259,8 +260,8 @@ impl Export<'_> {
         if self.chunk.len() >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
-    /// Writes a line that the signature covers. A redacted content cannot be checked against its
-    /// commitment, so its line is signed.
+    /// Writes a line that the signature covers. Redacted content cannot be checked against its
+    /// commitment, so only the signature protects its line.
     fn signed_line(&mut self, line: &Json) {
         self.hash.update(line.bytes());
         self.hash.update(b"\n");
@@ -302,7 +303,7 @@ fn log_line(head: &LogHead) -> Json {
     })
 }
 
-/// Writes the fields that the chain proves.
+/// Writes the fields that the record's link covers.
 fn write_proven_fields(line: &mut json::Object<'_>, row: &Row) {
     line.number("seq", row.seq).string("kind", &row.kind).string("at", &row.at.to_string());
     if row.events > 0 {
@@ -327,8 +328,8 @@ fn write_content(line: &mut json::Object<'_>, content: &[u8]) {
 }
 
 impl Manifest {
-    /// Returns the manifest as a JSON line: the last line of an export, or the content of a
-    /// manifest file.
+    /// Returns the manifest as a JSON line: the last line of an export, or the text of a manifest
+    /// file.
     pub fn json(&self) -> Json {
         json::object(|line| {
             line.object("manifest", |inner| {

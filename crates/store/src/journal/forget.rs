@@ -1,13 +1,14 @@
-//! Forgetting: destroys contents permanently and records the erasure in the Journal.
+//! Forgetting: destroys content permanently and records the erasure in the Journal.
 //!
-//! An erasure deletes the salt, without which a content cannot be opened, the sealed bytes, and
-//! large contents without further references. The record itself stays, so the chain remains valid.
-//! A fork shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
-//! too, because they contain the folded contents; a record in each log informs readers that fold
-//! further. Copies that repeat other records of the Thread are also destroyed.
+//! An erasure deletes the salt, without which content cannot be decrypted, the sealed bytes, and
+//! large content without further references. The record itself stays, so the chain remains valid. A
+//! fork shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
+//! too, because they contain the folded content. A record in each log informs readers that fold the
+//! log incrementally. Copies that repeat other records of the Thread are also destroyed.
 //!
 //! Other processes keep writing. Records that they add to a log before its erasure are destroyed
-//! with it. If they start a run or fork of the log, the erasure reads the log again and retries.
+//! with the log. If they start a run or fork of the log, the erasure reads the log again and
+//! retries.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,32 +30,32 @@ use crate::row::{ErasureReason, Row};
 use crate::sealed_batch::Erasure;
 
 /// Delay between deleting a run and removing its content from files and key files. PostgreSQL
-/// rewrites whole tables for this, so it does not happen for each run.
+/// rewrites whole tables for this removal, so several deleted runs share one cleanup.
 const CLEANUP_DELAY: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_mins(10) };
 
-/// The result of an erasure.
+/// What an erasure destroyed, and what it could not reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErasureReport {
-    /// The logs that lost contents.
+    /// The logs whose content was destroyed.
     pub logs: Vec<LogId>,
-    /// Number of records that lost their content.
+    /// Number of records whose content was destroyed.
     pub records: u64,
-    /// Number of content bytes destroyed.
+    /// Number of content bytes that were destroyed.
     pub bytes: u64,
-    /// Backups that could not be reached and may still contain the contents.
+    /// Backups that could not be reached and may still contain the destroyed content.
     pub unreached: Vec<Name>,
-    /// Number of records that were searched but cannot be opened, so their content is unknown.
+    /// Number of searched records that cannot be decrypted and therefore may still hold the Item.
     pub damaged: u64,
 }
 
-/// Returns the name of a Thread's Item for
-/// [`NewRecord::about`](throughline_core::NewRecord::about).
+/// Returns the subject for [`NewRecord::about`](throughline_core::NewRecord::about) that names a
+/// Thread's Item.
 pub fn about_item(thread: &LogId, item: &str) -> Name {
     Name::from(format!("{thread}/{item}"))
 }
 
-/// Returns the number of the message to which a stored Item belongs.
+/// Returns the number of the message that a stored Item belongs to.
 fn message_in(stored: &Json) -> Option<u64> {
     stored.tree().root().get("at")?.elements().next()?.u64()
 }
@@ -69,8 +70,8 @@ impl Journal {
     ) -> Result<ErasureReport> {
         // Maximum number of retries after another process started a run or fork of the Thread.
         const TRIES: u32 = 16;
-        // After this many retries, destroy what was found so far and then the rest. This stops a
-        // client that keeps starting runs.
+        // After this many retries, destroy the content found so far and then the rest, so that a
+        // client that keeps starting runs cannot block the erasure.
         const HASTE: u32 = 4;
         let mut destroyed = ErasureReport::default();
         let mut tries = 0;
@@ -79,7 +80,7 @@ impl Journal {
                 None => self.thread_erasures(tenant, thread).await?,
                 Some(item) => {
                     let found = self.item_erasures(tenant, thread, item).await;
-                    // Contents destroyed by an earlier retry are not found again.
+                    // Content that an earlier attempt destroyed is not found again.
                     let is_done = tries > 0 && matches!(found, Err(StoreError::NotFound { .. }));
                     if is_done && destroyed.records > 0 {
                         break;
@@ -115,8 +116,8 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Destroys the content of a run. Cleaning files and key files of backups can take long and the
-    /// caller waits for this call, so it happens later in the background.
+    /// Destroys the content of a run. Cleaning up files and key files can take long, so it happens
+    /// later in the background and the caller does not wait for it.
     pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<()> {
         let head = self.log(tenant, run).await?;
         if head.is_none_or(|head| head.kind != LogKind::Run) {
@@ -128,14 +129,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes destroyed contents from all files after [`CLEANUP_DELAY`], together with those of
-    /// all runs deleted until then. If the process ends first, the next process that opens the
-    /// store does this.
+    /// Removes destroyed content from all files after [`CLEANUP_DELAY`], for all runs deleted until
+    /// then. If this process ends first, the next process that opens the store does the cleanup.
     fn schedule_cleanup(&self) {
         if self.finishes.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The store may be closed in the meantime.
+        // Hold only a weak reference, because the store may be closed before the cleanup starts.
         let backend = Arc::downgrade(&self.backend);
         let (keys, signer) = (Arc::clone(&self.keys), Arc::clone(&self.signer));
         let (finishes, url) = (Arc::clone(&self.finishes), self.url.clone());
@@ -149,7 +149,7 @@ impl Journal {
         });
     }
 
-    /// Builds the erasures of a whole Thread, which must exist.
+    /// Builds the erasures for a whole Thread. Fails if the Thread does not exist.
     async fn thread_erasures(&self, tenant: &Tenant, thread: &LogId) -> Result<Vec<Erasure>> {
         let head = self.log(tenant, thread).await?.ok_or_else(|| no_thread(thread))?;
         if head.kind != LogKind::Thread {
@@ -159,8 +159,8 @@ impl Journal {
         Ok(family_erases(&head, &family, ErasureReason::Forgotten))
     }
 
-    /// Builds the erasures of every record about the Item in any log, and of the checkpoints after
-    /// it. Also returns the number of damaged records, whose subject is unknown.
+    /// Builds the erasures for all records about the Item in any log, and for the checkpoints after
+    /// the Item. Also returns the number of damaged records, whose subject is unknown.
     async fn item_erasures(
         &self,
         tenant: &Tenant,
@@ -170,7 +170,7 @@ impl Journal {
         let why = ErasureReason::Forgotten;
         let (mut erases, mut damaged) = (Vec::new(), 0);
         let mut place = Some((thread.clone(), u64::MAX));
-        // A fork may share the Item with its parent, and both may contain it.
+        // A fork may share the Item with its parent, so search both.
         while let Some((log, end)) = place {
             let head = self.log(tenant, &log).await?.ok_or_else(|| no_thread(&log))?;
             let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
@@ -198,7 +198,7 @@ impl Journal {
         }
     }
 
-    /// Returns the copies of records of a Thread and its forks, in any log. Imported copies are
+    /// Returns all copies, in any log, of records from a Thread and its forks. Imported copies are
     /// recognised by their kind.
     async fn copies(
         &self,
@@ -227,9 +227,9 @@ impl Journal {
         Ok(copies)
     }
 
-    /// Finds the earlier record that contains the whole message of this one. Some wires write
-    /// messages that cannot be split, so the first Item contains the text of all of them and is
-    /// destroyed with them.
+    /// Finds the earlier record that contains the whole message to which record `seq` belongs. Some
+    /// wires have messages that cannot be split; their first Item holds the text of all Items and
+    /// is destroyed with any of them.
     async fn find_message_holder(
         &self,
         tenant: &Tenant,
@@ -255,14 +255,15 @@ impl Journal {
         Ok(None)
     }
 
-    /// Returns the content of an Item's record, if it can be read.
+    /// Returns the content of an Item's record, or `None` if it is erased or damaged.
     async fn stored_item(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Option<Json> {
         let (content, _) = self.content_or_erasure(tenant, log, row).await.ok()?.ok()?;
         Json::parse(content).ok()
     }
 
     /// Returns the records about the Item. Imported records, and records without `about`, are
-    /// matched by content. Records that a parent wrote after `end` do not belong to its fork.
+    /// matched by content. Records that a parent wrote after `end` are ignored, because the fork
+    /// does not share them.
     async fn records_about(
         &self,
         tenant: &Tenant,
@@ -277,7 +278,7 @@ impl Journal {
         let mut own =
             found.iter().filter(|(place, _)| place == log).map(|(_, seq)| *seq).peekable();
         if own.peek().is_some() && !own.any(|seq| seq <= end) {
-            // This match is a different Item with the same name.
+            // The match is a different Item with the same name.
             found.clear();
         }
         let mut next = Some(Span { after: 0, up_to: end, limit: PAGE });
@@ -306,9 +307,9 @@ impl Journal {
         Ok(found)
     }
 
-    /// Destroys contents and records the erasure in each log. Each log in `expects` must still end
-    /// where the caller read. On a full disk, uses the reserved space, and erases in pieces if that
-    /// does not suffice for everything at once.
+    /// Destroys content and records the erasure in each log. Each log in `expects` must still end
+    /// where the caller read it. On a full disk, this uses the reserved space, and erases in pieces
+    /// if the space does not suffice for everything at once.
     pub(super) async fn destroy(
         &self,
         tenant: &Tenant,
@@ -382,7 +383,8 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Returns the records that lose their content, and the size of each content in bytes.
+    /// Returns the numbers of the records whose content would be destroyed, each with its content
+    /// size in bytes.
     async fn erased_records(&self, tenant: &Tenant, erase: &Erasure) -> Result<Vec<(u64, u64)>> {
         const PAGE: u32 = 1024;
         let mut records = Vec::new();
@@ -397,7 +399,7 @@ impl Journal {
     }
 }
 
-/// Returns whether a record loses its content: it has one, and it is not an erasure record.
+/// Returns whether the erasure destroys a record's content. Erasure records themselves keep theirs.
 fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
     let is_meant = erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
         || (erase.checkpoints && *row.kind == *kind::CHECKPOINT);
@@ -405,7 +407,7 @@ fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
     row.erased.is_none() && is_meant && !is_notice
 }
 
-/// Returns whether a record contains the Item with this name.
+/// Returns whether a record's content is the Item with this id.
 fn is_item(content: &Bytes, item: &str) -> bool {
     let stored = restore_items([Some(content.clone())]).ok();
     let stored = stored.and_then(|items| Some(items.first()?.id.0.clone()));
@@ -413,7 +415,7 @@ fn is_item(content: &Bytes, item: &str) -> bool {
     stored.or_else(id).as_deref() == Some(item)
 }
 
-/// Builds the erasures of a whole Thread: all its own records, those of its runs, and the
+/// Builds the erasures for a whole Thread: all its own records, those of its runs, and the
 /// checkpoints of its forks.
 pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReason) -> Vec<Erasure> {
     let mut erases = vec![Erasure::all(thread.log.clone(), why)];
@@ -423,8 +425,8 @@ pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReaso
     erases
 }
 
-/// Adds the checkpoints of a Thread and its forks, which may contain destroyed contents. Also makes
-/// the commit fail if a run or fork starts in the meantime.
+/// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. Also makes
+/// the commit fail if a run or fork starts before it.
 fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, why: ErasureReason) {
     let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
     for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
@@ -432,13 +434,14 @@ fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, w
             erase.kin = Some(family.kin(log));
         }
     }
-    // A run that loses records may have folded them; erasing all records includes the checkpoints.
+    // A run that loses records may have folded them into checkpoints. An erasure of all records
+    // already includes the checkpoints.
     for erase in erases.iter_mut() {
         erase.checkpoints |= erase.seqs.is_some();
     }
 }
 
-/// Returns the erasure of a log, and adds an empty one if there is none.
+/// Returns the erasure for a log, and adds an empty erasure if the log has none.
 fn erasure_of<'e>(
     erases: &'e mut Vec<Erasure>,
     log: &LogId,

@@ -23,7 +23,7 @@ async fn deleting_a_run_rewrites_key_files_while_the_store_stays_open() {
     assert!(!keys().contains("forgotten"), "{}", keys());
     let tenant = Tenant::from("us");
     Store::forget_run(&journal, &tenant, &"run".into()).await.expect("the run is deleted");
-    // Up to 20 seconds, for a busy machine.
+    // Wait up to 20 seconds, because the machine may be busy.
     for _ in 0..2000 {
         if keys().contains("\nforgotten ") {
             break;

@@ -25,18 +25,18 @@ use crate::rejection::{Result, invalid};
 use crate::row::{ErasureReason, Row};
 use crate::sealed_batch::Erasure;
 
-/// Contents of an export that was read.
+/// Origin and counts of a verified export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportSummary {
-    /// The tenant from which it was exported.
+    /// The tenant that the Threads were exported from.
     pub tenant: String,
-    /// The public key of the store that signed it.
+    /// The public key of the store that signed the export, in hexadecimal digits.
     pub store: String,
-    /// The imported Threads.
+    /// Names of the exported Threads.
     pub threads: Vec<LogId>,
-    /// Number of runs.
+    /// Number of runs in the export.
     pub runs: u64,
-    /// Number of records.
+    /// Number of records in the export.
     pub records: u64,
     /// Number of records whose content is redacted or was destroyed.
     pub without_content: u64,
@@ -45,8 +45,8 @@ pub struct ImportSummary {
 }
 
 impl ImportSummary {
-    /// Rejects a redacted export. Its contents are not the recorded ones, so a provider would not
-    /// get back what it issued.
+    /// Returns an error for a redacted export. Its content differs from what was recorded, so
+    /// replaying it would send a provider values that the provider never issued.
     pub fn must_be_full(&self) -> Result<()> {
         if !self.redacted {
             return Ok(());
@@ -58,7 +58,6 @@ impl ImportSummary {
     }
 }
 
-/// One line of an export.
 enum ExportLine {
     Log(ImportedLog),
     Record(Box<ImportedRecord>),
@@ -73,13 +72,13 @@ struct ImportedLog {
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
     gone: Option<ErasureReason>,
-    /// Records up to this number belong to a parent that is not imported. The parent's records list
-    /// what was destroyed in them.
+    /// Records up to this number belong to a parent that is not imported, and so do the erasure
+    /// records that cover them.
     orphaned: u64,
-    /// Destroyed contents among those records; `at` is the time of the last record.
+    /// Erasures among the orphaned records; `at` is the time of the last orphaned record.
     unrecorded: Vec<(u64, ErasureReason)>,
     at: Option<i64>,
-    /// The last imported record, once the log was opened.
+    /// Number of the last imported record; `None` until the log is opened.
     last: Option<u64>,
 }
 
@@ -91,14 +90,14 @@ struct ImportedRecord {
     gone: Option<ErasureReason>,
 }
 
-/// Verifies an export without a store: every content against its commitment, consecutive links, and
+/// Verifies an export without a store: all content against its commitments, consecutive links, and
 /// the signature over all lines.
 pub fn verify_export(from: &mut dyn BufRead) -> Result<ImportSummary> {
     Ok(proven(from)?.0)
 }
 
-/// Verifies an export and returns its contents, the names of its logs, and a digest that identifies
-/// it.
+/// Verifies an export. Returns its summary, the names of its logs, and a digest that identifies the
+/// export.
 fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)> {
     let mut reader = ExportReader::new(from)?;
     let mut logs = Vec::new();
@@ -112,10 +111,11 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)>
 
 impl Journal {
     /// Imports an export's Threads into the tenant, under their own names. Existing data is not
-    /// changed. The whole export is verified first, so `from` is read twice: `open` opens it.
+    /// changed. The export is read twice, because it is verified completely before anything is
+    /// written; `open` opens it for each pass.
     ///
-    /// Each part is imported exactly once. An interrupted import therefore continues when the same
-    /// export is imported again, and concurrent imports of it do not conflict.
+    /// Each part is imported exactly once. Importing the same export again therefore resumes an
+    /// interrupted import, and concurrent imports of one export do not conflict.
     pub async fn import<R: BufRead + Send>(
         &self,
         tenant: &Tenant,
@@ -173,14 +173,14 @@ impl Journal {
 struct Import<'i> {
     journal: &'i Journal,
     tenant: &'i Tenant,
-    /// Identifies the export.
+    /// Digest of the export, in hexadecimal digits.
     digest: String,
 }
 
 impl Import<'_> {
-    /// Appends records to the log, which is opened with the first append.
+    /// Appends records to the log. The first append opens the log.
     async fn append(&self, log: &mut ImportedLog, mut records: Vec<ImportedRecord>) -> Result<()> {
-        // Shared records belong to the parent.
+        // Records shared with the parent are imported with the parent.
         let shared = log.shared();
         records.retain(|record| record.row.seq > shared);
         let mut records = records.into_iter().peekable();
@@ -197,7 +197,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Records and marks what was destroyed in the history of a fork whose parent is not imported.
+    /// Records the erasures in the history of a fork whose parent is not imported, and marks the
+    /// erased records.
     async fn record_erasures(&self, log: &ImportedLog) -> Result<()> {
         let erases = log.erasures(&log.unrecorded);
         if erases.is_empty() {
@@ -210,7 +211,7 @@ impl Import<'_> {
         self.commit(append, erases, None, &format!("{} told", log.name)).await
     }
 
-    /// Appends records of which only the first can be a rewind.
+    /// Appends records, of which only the first may be a rewind.
     async fn commit_records(
         &self,
         log: &mut ImportedLog,
@@ -219,7 +220,7 @@ impl Import<'_> {
     ) -> Result<()> {
         let mut append = Append::new(log.name.clone());
         append.records = records.iter().map(ImportedRecord::record).collect();
-        // No other process may have added records.
+        // Fail if another process added records to the log.
         append.expect = log.last;
         let last = records.last().map_or(log.last.unwrap_or(log.shared()), |record| record.row.seq);
         let part = format!("{} {last}", log.name);
@@ -230,18 +231,19 @@ impl Import<'_> {
             append.status.clone_from(&log.status);
         }
         log.at = records.last().map_or(log.at, |record| Some(record.row.at));
-        // The parent's records list what was destroyed in the history of a fork.
+        // Erasures in a fork's inherited history are recorded by the parent, so collect them for
+        // `record_erasures`.
         let gone = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
         let (unrecorded, own): (Vec<_>, Vec<_>) = gone.partition(|(seq, _)| *seq <= log.orphaned);
         log.unrecorded.extend(unrecorded);
         let mut erases = log.erasures(&own);
-        // The log's own reason is applied last, so each record keeps its own reason.
+        // Apply the erasure of the whole log last, so that each record keeps its own reason.
         let gone = log.gone.filter(|_| begins);
         erases.extend(gone.map(|why| Erasure::all(log.name.clone(), why)));
         self.commit(append, erases, rewind_to, &part).await
     }
 
-    /// Writes a part of the export, unless it was written before.
+    /// Commits a part of the export, unless it was committed before.
     async fn commit(
         &self,
         append: Append,
@@ -262,12 +264,12 @@ impl Import<'_> {
 }
 
 impl ImportedLog {
-    /// Returns the last record that the log shares with its parent.
+    /// Returns the number of the last record that the log shares with its parent, or 0.
     fn shared(&self) -> u64 {
         self.fork.as_ref().map_or(0, |fork| fork.at)
     }
 
-    /// Returns the erasures of these records, one per reason.
+    /// Returns the erasures for these records, one per reason.
     fn erasures(&self, gone: &[(u64, ErasureReason)]) -> Vec<Erasure> {
         let erasure = |why| {
             let seqs = gone.iter().filter(|(_, gone)| *gone == why).map(|(seq, _)| *seq);
@@ -277,14 +279,14 @@ impl ImportedLog {
         erases.filter(|erase| erase.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty())).collect()
     }
 
-    /// Returns the target of the rewind at this record, if it is one.
+    /// Returns the rewind target if record `seq` is a rewind.
     fn rewind_at(&self, seq: u64) -> Option<u64> {
         self.rewinds.iter().find(|(at, _)| *at == seq).map(|(_, to)| *to)
     }
 }
 
 impl ImportedRecord {
-    /// Returns the record to import: the content, or a note with the reason for its absence.
+    /// Returns the record to import. If the content is missing, a note with the reason replaces it.
     fn record(&self) -> NewRecord {
         let content = self.content.clone().unwrap_or_else(|| {
             let why = self
@@ -299,7 +301,7 @@ impl ImportedRecord {
             kind: self.row.kind.clone(),
             content,
             events: self.row.events,
-            // The hash is not valid in this store, but records with the same subject must stay
+            // The hash has no meaning in this store, but records with the same subject must stay
             // related.
             about: self.row.about.map(|about| Name::from(format!("imported {about}"))),
             at: Timestamp::from_millisecond(self.row.at).ok(),
@@ -313,13 +315,13 @@ struct ExportReader<'r> {
     hash: Sha256,
     line: u64,
     seen: ImportSummary,
-    /// The previous record. The next one is verified against it if both are consecutive in one
+    /// The previous record. The next record is checked against it if both are consecutive in one
     /// chain.
     last: Option<Row>,
-    /// The current log: its name, its kind and lineage, and the number of records shared with its
-    /// parent.
+    /// The current log: its name, its kind and lineage, and the number of records that it shares
+    /// with its parent.
     log: Option<(LogId, String, u64)>,
-    /// The digest that the signature covers, once the signature was read.
+    /// The digest that the signature covers; `None` until the signature is read.
     covers: Option<Digest>,
 }
 
@@ -349,7 +351,7 @@ impl<'r> ExportReader<'r> {
         Ok(reader)
     }
 
-    /// Returns the next line, verified as far as possible.
+    /// Returns the next line after checking everything that can be checked at this point.
     fn next(&mut self) -> Result<Option<ExportLine>> {
         let Some((tree, text)) = self.read()? else {
             if self.covers.is_none() {
@@ -402,7 +404,7 @@ impl<'r> ExportReader<'r> {
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
             (_, _) => return Err(self.wrong("has no content and no reason for its absence")),
         }
-        // Links of other logs may be missing here, so only consecutive records of one chain are
+        // An export omits some logs of a chain, so only consecutive records of one chain are
         // checked. Shared records of a fork were linked under the parent's name.
         let last = self.last.replace(row.clone());
         let follows = |last: &Row| last.writer == row.writer && last.position + 1 == row.position;
@@ -434,7 +436,7 @@ impl<'r> ExportReader<'r> {
         Ok(())
     }
 
-    /// Reads the next line. Returns it parsed, and as text with its line break.
+    /// Reads the next line. Returns its parsed JSON, and its text including the line break.
     fn read(&mut self) -> Result<Option<(Tree, Bytes)>> {
         let mut text = Vec::new();
         self.line += 1;
@@ -454,7 +456,8 @@ impl<'r> ExportReader<'r> {
     }
 }
 
-/// Parses the manifest in a JSON line.
+/// Parses a manifest from a JSON line, as written by [`Manifest::json`]. Returns `None` if the line
+/// is not a manifest.
 pub fn parse_manifest(line: &[u8]) -> Option<Manifest> {
     let tree = Tree::parse(line.to_vec()).ok()?;
     read_manifest(tree.root().get("manifest")?)
@@ -524,12 +527,11 @@ fn record_of(root: Node<'_>) -> Option<ImportedRecord> {
     Some(ImportedRecord { row, content, salt, redacted, gone })
 }
 
-/// Parses the reason for an erasure.
 fn parse_erasure_reason(word: &str) -> Option<ErasureReason> {
     ErasureReason::ALL.into_iter().find(|why| why.to_elision_reason().to_string() == word)
 }
 
-/// Parses a value if it is present. Returns `None` if it is invalid.
+/// Parses an optional value. Returns `None` if the value is invalid, `Some(None)` if it is absent.
 #[expect(clippy::option_option, reason = "an invalid value differs from a missing one")]
 fn parse_present<T, U>(value: Option<T>, parse: impl FnOnce(T) -> Option<U>) -> Option<Option<U>> {
     value.map_or(Some(None), |value| parse(value).map(Some))

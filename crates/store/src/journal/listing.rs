@@ -8,14 +8,14 @@ use crate::journal::Journal;
 use crate::query::{Listing, Order, Stats};
 use crate::rejection::{Result, invalid, no_thread};
 
-/// One page of a list of logs.
+/// Selects one page of a log listing.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Continues after this log.
+    /// The last log of the previous page; `None` for the first page.
     pub after: Option<LogId>,
-    /// Maximum number of logs.
+    /// Maximum number of logs in the page.
     pub limit: u32,
-    /// The order of the logs.
+    /// Sort order of the listing.
     pub order: Order,
 }
 
@@ -26,12 +26,12 @@ impl Default for Page {
 }
 
 impl Journal {
-    /// Lists the tenant's Threads.
+    /// Returns one page of the tenant's Threads.
     pub async fn threads(&self, tenant: &Tenant, page: Page) -> Result<Vec<LogHead>> {
         self.backend.logs(tenant, page.listing(Some(LogKind::Thread))).await
     }
 
-    /// Lists the tenant's runs, of one Thread or of all.
+    /// Returns one page of the tenant's runs: those of the Thread `of`, or all.
     pub async fn runs(
         &self,
         tenant: &Tenant,
@@ -59,7 +59,7 @@ impl Journal {
         Ok(family)
     }
 
-    /// Starts a Thread that shares the history of `of` up to `at`, or all of it.
+    /// Creates a Thread that shares the history of `of` up to record `at`, or the whole history.
     pub async fn fork(
         &self,
         tenant: &Tenant,
@@ -76,12 +76,12 @@ impl Journal {
             .await
     }
 
-    /// Lists all tenants.
+    /// Returns all tenants that the store contains.
     pub async fn tenants(&self) -> Result<Vec<Tenant>> {
         self.backend.tenants().await
     }
 
-    /// Returns row counts and sizes.
+    /// Returns the number and size of stored rows.
     pub async fn stats(&self) -> Result<Stats> {
         self.backend.stats().await
     }
@@ -92,15 +92,15 @@ pub(super) fn shares(fork: &LogHead) -> bool {
     fork.fork.as_ref().is_some_and(|fork| fork.at > 0)
 }
 
-/// The runs and forks of a Thread, recursively.
+/// All runs and forks of a Thread, including those of its forks.
 pub(super) struct Family {
-    /// The runs, each with its Thread.
+    /// All runs, each with the name of its Thread.
     pub(super) runs: Vec<(LogId, LogHead)>,
     pub(super) forks: Vec<LogHead>,
 }
 
 impl Family {
-    /// Returns the number of direct runs and forks of a Thread in the family.
+    /// Returns how many runs and forks in the family belong directly to a Thread.
     pub(super) fn kin(&self, thread: &LogId) -> u64 {
         let runs = self.runs.iter().filter(|(of, _)| of == thread).count();
         let is_own = |fork: &&LogHead| fork.fork.as_ref().is_some_and(|fork| fork.log == *thread);
@@ -110,7 +110,7 @@ impl Family {
 }
 
 impl Page {
-    /// Returns an unlimited page, so that one query sees all logs at the same time.
+    /// Returns an unlimited page, so that a single query reads all logs in one consistent state.
     pub(super) fn everything() -> Self {
         Self { limit: u32::MAX >> 1, ..Self::default() }
     }

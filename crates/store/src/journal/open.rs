@@ -21,8 +21,8 @@ use crate::sqlite::{Reserve, Sqlite};
 /// `postgres://user@host/database`.
 pub async fn open(url: &str, options: &Options) -> Result<Journal, StoreError> {
     let journal = open_without_cleanup(url, options, Reserve::Beside).await?;
-    // An earlier process may have ended during an erasure. If the cleanup fails now, the next
-    // process tries again.
+    // An earlier process may have ended during an erasure. If this cleanup fails, the next process
+    // tries again.
     if !options.read_only {
         drop(journal.complete_erasures().await);
     }
@@ -60,8 +60,8 @@ fn sqlite_path(url: &str) -> Option<&str> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"))
 }
 
-/// Returns a store URL for display. A password may be in front of the host and in the query
-/// options.
+/// Returns a store URL without its password, for display. The password may precede the host or be a
+/// query option.
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://").filter(|_| sqlite_path(url).is_none()) else {
         return url.to_owned();

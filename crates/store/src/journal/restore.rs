@@ -16,13 +16,13 @@ use crate::rejection::invalid;
 use crate::sqlite::{Reserve, assemble, count_restored};
 use crate::sync::blocking;
 
-/// Creates a store in the new file `to` from a backup and its key file. The key file is beside the
-/// backup unless `keys` names it.
+/// Creates a store in the new file `to` from a backup and its key file. Without `keys`, the key
+/// file is expected at its default path beside the backup.
 ///
-/// Contents that were forgotten since the backup are also forgotten in the new store, and its
-/// Journal records this. This needs the master key in `options`, if the store has one. The new
-/// store does not register the backups of the original. It only has its own salts, and would remove
-/// all others from their key files.
+/// Content that was forgotten since the backup is also forgotten in the new store, and its Journal
+/// records the erasures. If the original store has a master key, `options` must contain it. The new
+/// store does not register the original's backups, because it would remove all salts but its own
+/// from their key files.
 pub async fn restore(
     backup: &Path,
     keys: Option<&Path>,
@@ -56,12 +56,12 @@ pub async fn restore(
     Ok(restored)
 }
 
-/// Destroys the contents that were destroyed since the backup, and writes the records about it.
+/// Repeats the erasures that happened since the backup, and records them in the Journal.
 async fn replay_erasures(journal: &Journal, notes: &[(Name, Bytes)]) -> Result<(), StoreError> {
     for (_, note) in notes {
         let (tenant, erases) = read_note(note)?;
         for erase in erases {
-            // The backup may be older than the log.
+            // The log may be newer than the backup.
             if journal.backend.log(&tenant, &erase.log).await?.is_none() {
                 continue;
             }

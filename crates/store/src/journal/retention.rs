@@ -1,8 +1,8 @@
 //! Retention: destroys expired Threads, unless they are used in the meantime.
 //!
-//! A fork shares its parent's records, so a Thread is in use while one of its forks is. Forks
-//! expire before their parents. One read of all Threads selects the expired ones. Before each
-//! erasure the Thread is read again, and the database rejects the erasure if the Thread was written
+//! A fork shares its parent's records, so a Thread counts as used while one of its forks is used.
+//! Forks expire before their parents. One read of all Threads selects the expired ones. Each Thread
+//! is read again before its erasure, and the database rejects the erasure if the Thread was written
 //! to since.
 
 use std::cmp::Reverse;
@@ -18,28 +18,29 @@ use crate::query::{Order, Progress, share};
 use crate::rejection::Result;
 use crate::row::ErasureReason;
 
-/// The retention policy.
+/// Limits on the age and total size of Threads. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Threads expire when they were not written to for longer than this.
+    /// Threads expire when they have not been written to for longer than this.
     pub older_than: Option<std::time::Duration>,
-    /// The oldest Threads expire until the remaining contents have at most this many bytes.
+    /// The oldest Threads expire until the remaining content has at most this many bytes.
     pub at_most_bytes: Option<u64>,
 }
 
-/// A Thread with its age and size, as of one read.
+/// A Thread with its age and size, taken from one read of all Threads.
 struct ExpiredThread {
     thread: LogHead,
-    /// The content bytes of the Thread and its runs.
+    /// Content bytes of the Thread and its runs.
     bytes: u64,
-    /// The last write to the Thread, one of its runs or one of its forks.
+    /// Time of the last write to the Thread, its runs or its forks.
     used: Timestamp,
-    /// The number of forks from the root Thread to this one.
+    /// Number of Threads from the root Thread to this one, both included.
     depth: usize,
 }
 
 impl Journal {
-    /// Destroys the content of expired Threads. A Thread that is used in the meantime stays.
+    /// Destroys the content of expired Threads. A Thread that is written to during the call is
+    /// kept.
     pub async fn prune(
         &self,
         tenant: &Tenant,
@@ -81,7 +82,7 @@ impl Journal {
         Ok(chosen(ages(threads, &runs), retention, now))
     }
 
-    /// Destroys a Thread that was not used since it was selected.
+    /// Destroys a Thread's content, unless the Thread was used since it was selected.
     async fn expire(&self, tenant: &Tenant, aged: &ExpiredThread) -> Result<ErasureReport> {
         let nothing = ErasureReport::default();
         let Some(head) = self.log(tenant, &aged.thread.log).await? else { return Ok(nothing) };
@@ -99,15 +100,15 @@ impl Journal {
             .collect();
         let erases = family_erases(&head, &family, ErasureReason::Expired);
         match self.destroy(tenant, &erases, &expects).await {
-            // The Thread was used in the meantime.
+            // The Thread was used since it was selected.
             Err(StoreError::Conflict { .. }) => Ok(nothing),
             done => done,
         }
     }
 }
 
-/// Returns the Threads that still have content: least recently used first, and forks before
-/// parents.
+/// Returns the Threads that still have content, sorted by last use with the oldest first, and forks
+/// before their parents.
 fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
     let mut own: HashMap<LogId, (Timestamp, u64)> = HashMap::new();
     for head in threads.iter().chain(runs).filter(|head| head.gone.is_none()) {
@@ -145,7 +146,7 @@ fn parents(threads: &[LogHead]) -> HashMap<LogId, LogId> {
     threads.iter().filter_map(pair).collect()
 }
 
-/// Returns a Thread and its ancestors.
+/// Returns a Thread followed by its ancestors.
 fn line(parents: &HashMap<LogId, LogId>, thread: &LogId) -> Vec<LogId> {
     let next = |log: &LogId| parents.get(log).cloned();
     std::iter::successors(Some(thread.clone()), next).collect()
@@ -164,14 +165,14 @@ fn chosen(
     let mut up: HashSet<LogId> = HashSet::new();
     for ExpiredThread { thread, bytes, used, .. } in &ages {
         let old = oldest.is_some_and(|oldest| *used < oldest);
-        // A Thread without its own contents frees no space.
+        // Expiring a Thread without content of its own frees no space.
         let much = *bytes > 0 && retention.at_most_bytes.is_some_and(|most| kept > most);
         if old || much {
             kept = kept.saturating_sub(*bytes);
             up.insert(thread.log.clone());
         }
     }
-    // A fork without its own contents expires with its parent.
+    // A fork without content of its own expires with its parent.
     let heads: Vec<LogHead> = ages.iter().map(|aged| aged.thread.clone()).collect();
     let parents = parents(&heads);
     ages.retain(|aged| line(&parents, &aged.thread.log).iter().any(|log| up.contains(log)));

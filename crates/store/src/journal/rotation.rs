@@ -7,19 +7,19 @@ use crate::master_key::MasterKey;
 use crate::query::{Progress, share};
 use crate::row::SaltRow;
 
-/// The result of a rotation.
+/// The result of a master key rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationReport {
-    /// Number of salts that were wrapped again.
+    /// Number of salts that were re-wrapped with the new master key.
     pub wrapped: u64,
-    /// Whether some salts are still wrapped under another master key, because a process without the
-    /// new key wrote in the meantime. Restart that process with the new key and rotate again.
+    /// Whether some salts are still wrapped with another master key, because a process without the
+    /// new key wrote during the rotation. Restart that process with the new key and rotate again.
     pub is_behind: bool,
 }
 
 impl Journal {
-    /// Wraps everything under the master key `to`. Other processes need the new key, and the
-    /// previous one as a retired key, until all of them were restarted.
+    /// Re-wraps all salts with the master key `to`. Until all other processes are restarted, they
+    /// need the new key, and the previous key as a retired key.
     pub async fn rotate(
         &self,
         to: &MasterKey,
@@ -27,8 +27,8 @@ impl Journal {
     ) -> Result<RotationReport, StoreError> {
         const PAGE: u32 = 500;
         let epoch = self.keys.begin_epoch(&*self.backend, to).await?;
-        // Processes with the new key wrap all later records under it. This loop does not follow the
-        // others.
+        // Processes that have the new key use it for all later records, so the loop stops at the
+        // last record. Records of processes without the new key are detected at the end.
         let last = self.backend.last_record().await?;
         let total = self.backend.stats().await?.records;
         let mut wrapped = 0_u64;
@@ -45,7 +45,7 @@ impl Journal {
             self.backend.rewrap(rewrapped.collect::<Result<_, StoreError>>()?).await?;
             progress(share(wrapped, total));
         }
-        // Removes the old salts from all files.
+        // Remove the old salts from the database files.
         self.backend.scrub().await?;
         let behind = self.backend.salts_not_of(epoch, i64::MIN, i64::MAX, 1).await?;
         Ok(RotationReport { wrapped, is_behind: !behind.is_empty() })

@@ -17,7 +17,7 @@ use crate::query::{Order, Span};
 use crate::rejection;
 use crate::sync::blocking;
 
-/// Sealing more bytes than this runs on a blocking thread.
+/// Batches with more content bytes than this are sealed on a blocking thread.
 const BLOCKING_SEAL_BYTES: usize = 256 << 10;
 
 impl Store for Journal {
@@ -168,7 +168,8 @@ impl Store for Journal {
     }
 
     fn probe(&self) -> StoreFuture<'_, ()> {
-        // A batch of a few bytes fits on a disk that is too full for most replies.
+        // A batch of a few bytes may still fit on a disk that is too full for most replies, so
+        // write more.
         const PROBE: usize = 64 << 10;
         Box::pin(async {
             self.backend.replace("probe", Bytes::from(vec![0; PROBE])).await?;

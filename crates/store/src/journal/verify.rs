@@ -1,8 +1,8 @@
 //! Verifies every link, commitment, manifest, log and index row, and reports the first failure.
 //!
-//! Other processes may write and erase in the meantime, faster than this code reads, so no loop
-//! waits for the end of new data. All data written before the start is verified. Later data is read
-//! only where a log's row requires it.
+//! Other processes may write and erase during the verification, faster than this code reads, so no
+//! loop waits for the end of new data. All data written before the start is verified. Later data is
+//! read only where a log's row requires it.
 
 mod index_rows;
 mod logs;
@@ -23,39 +23,39 @@ use crate::rejection::Result;
 use crate::row::ChainRow;
 use crate::row_mac::{RowState, STORE_TABLES, TENANT_TABLES};
 
-/// The result of a verification.
+/// Counts and the first failure of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Number of records with valid links.
+    /// Number of records whose link is valid.
     pub records: u64,
-    /// Number of these records whose content was destroyed with a matching erasure record.
+    /// How many of `records` have content that was destroyed with a matching erasure record.
     pub gone: u64,
-    /// Number of chain segments.
+    /// Number of verified chain segments.
     pub segments: u64,
     /// Number of manifests with valid signatures.
     pub manifests: u64,
     /// The first failure; `None` if the store is intact.
     pub broken: Option<VerifyFailure>,
-    /// The tables whose rows are verified. Leases, creation times and the last change of a log are
-    /// not covered.
+    /// Names of the tables whose rows are verified. Leases, creation times and the last change of a
+    /// log are not covered.
     pub tables: Vec<&'static str>,
-    /// Limitations of the verification.
+    /// What this verification cannot prove, and why.
     pub warnings: Vec<Warning>,
 }
 
-/// A limitation of a verification.
+/// A reason why a verification proves less than usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// There is no master key, so the signing key is stored beside the data.
+    /// The store has no master key, so its signing key is stored beside the data.
     KeyBesideData,
-    /// There is no signed manifest.
+    /// The store has no signed manifest.
     NoManifest,
     /// The store has schema version 1, whose index rows have no MACs.
     RowsWithoutMacs,
 }
 
 impl Warning {
-    /// Returns the machine-readable name.
+    /// Returns the machine-readable name of the warning.
     pub fn code(self) -> &'static str {
         self.code_and_text().0
     }
@@ -87,12 +87,12 @@ impl std::fmt::Display for Warning {
     }
 }
 
-/// A failed check.
+/// A failed check: its location and the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyFailure {
     /// The location, for example `record 7 of thread_1 (tenant default)`.
     pub place: String,
-    /// The problem, worded as the end of a sentence.
+    /// The problem, phrased to follow `place` in a sentence.
     pub problem: String,
 }
 
@@ -102,7 +102,6 @@ impl std::fmt::Display for VerifyFailure {
     }
 }
 
-/// Returns the names of the tables whose rows are verified.
 fn tables(has_macs: bool) -> Vec<&'static str> {
     let by_records = ["records", "salts", "blobs", "segments"];
     let by_macs = TENANT_TABLES.iter().chain(&STORE_TABLES).filter(|_| has_macs);
@@ -118,21 +117,21 @@ type ChainKey = (Tenant, Name);
 struct Ledger {
     report: VerifyReport,
     chains: HashMap<ChainKey, (u64, Link)>,
-    /// The ends of the chains when the verification began.
+    /// The end of each chain when the verification began.
     heads: HashMap<(ChainKey, u64), Link>,
     /// Links that signed manifests confirm.
     confirmed: HashMap<(ChainKey, u64), Link>,
-    /// The state of each log according to its records.
+    /// The state of each log, computed from its records.
     logs: HashMap<(Tenant, LogId), LogSummary>,
-    /// The tenant whose chains are verified; `None` verifies all.
+    /// The tenant whose data is verified; `None` for all tenants.
     scope: Option<Tenant>,
-    /// The minimum state of the sums of index rows, according to manifests.
+    /// The oldest acceptable state of each row sum, according to the manifests.
     rows: HashMap<Option<ChainKey>, (i64, Digest)>,
 }
 
 impl Journal {
-    /// Verifies everything written before the call; other processes may continue. `witness` is a
-    /// manifest that was exported earlier; with it, truncation is detected too.
+    /// Verifies everything written before the call, while other processes may continue to write.
+    /// `witness` is a manifest that was exported earlier; with it, truncation is detected too.
     pub async fn verify(
         &self,
         witness: Option<&Manifest>,
@@ -141,8 +140,7 @@ impl Journal {
         self.verify_within(Ledger::default(), witness, progress).await
     }
 
-    /// Verifies the chains, logs and index rows of one tenant. Problems elsewhere are neither
-    /// searched nor reported.
+    /// Verifies the chains, logs and index rows of one tenant. Other tenants' data is not checked.
     pub async fn verify_tenant(&self, tenant: &Tenant) -> Result<VerifyReport> {
         let ledger = Ledger { scope: Some(tenant.clone()), ..Ledger::default() };
         self.verify_within(ledger, None, &|_| {}).await
@@ -194,7 +192,8 @@ impl Journal {
         ledger.heads = ledger.links(heads).collect();
         let total = match ledger.scope {
             None => self.backend.stats().await?.records,
-            // A tenant's verification reports no progress and does not count records of others.
+            // The verification of one tenant reports no progress, because it does not count other
+            // tenants' records.
             Some(_) => 1,
         };
         let last = self.backend.last_record().await?;
@@ -243,8 +242,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Verifies the signature and order of every manifest. The links that they confirm are checked
-    /// later.
+    /// Verifies the signatures and the order of all manifests. The links that the manifests confirm
+    /// are checked later.
     async fn verify_manifests(
         &self,
         ledger: &mut Ledger,
@@ -276,7 +275,7 @@ impl Journal {
                 ledger.report.manifests += u64::from(concerns);
                 ledger.confirm(statement);
             }
-            // Other processes sign in the meantime.
+            // Stop at the first short page, because other processes keep adding manifests.
             if u32::try_from(manifests.len()).is_ok_and(|count| count < PAGE) {
                 break;
             }
@@ -293,7 +292,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Verifies the content against its commitment, or notes that it was destroyed.
+    /// Verifies a record's content against its commitment, or notes that the content was destroyed.
     async fn verify_content(
         &self,
         ledger: &mut Ledger,
@@ -340,7 +339,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Verifies that the chains end where the store states, or continued during the verification.
+    /// Verifies that each chain ends at its stored head, or continued during the verification.
     async fn verify_heads(&self, ledger: &mut Ledger) -> Result<(), VerifyError> {
         let place =
             |(tenant, writer): &ChainKey| format!("the chain of {writer} (tenant {tenant})");
@@ -375,12 +374,12 @@ impl Journal {
 }
 
 impl Ledger {
-    /// Returns whether the tenant's data is verified.
+    /// Returns whether the tenant's data is in the scope of this verification.
     fn concerns(&self, tenant: &Tenant) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope == tenant)
     }
 
-    /// Returns the links of these heads, by chain and position.
+    /// Maps the heads within scope to their links, keyed by chain and position.
     fn links(&self, heads: Vec<Head>) -> impl Iterator<Item = ((ChainKey, u64), Link)> {
         heads
             .into_iter()
@@ -388,7 +387,8 @@ impl Ledger {
             .map(|head| (((head.tenant, head.writer), head.position), head.link))
     }
 
-    /// Adds the links that a manifest confirms, and the latest sums; stored sums must not be older.
+    /// Adds the links that a manifest confirms and its row sums, if they are newer. The stored sums
+    /// must not be older than these.
     fn confirm(&mut self, statement: Statement) {
         let links: Vec<_> = self.links(statement.heads).collect();
         self.confirmed.extend(links);
@@ -407,7 +407,7 @@ impl Ledger {
         }
     }
 
-    /// Verifies that the record is the next of its chain and of its log, and that its link is
+    /// Verifies that the record is the next in its chain and in its log, and that its link is
     /// valid.
     fn link(&mut self, chain: &ChainRow) -> Result<(), VerifyError> {
         let ChainRow { tenant, log, row, .. } = chain;

@@ -1,5 +1,4 @@
-//! Verifies index rows: the MACs of all rows of a table must add up to the sums that the writers
-//! stored.
+//! Verifies index rows: the MACs of a table's rows must add up to the sums that the writers stored.
 
 use std::collections::HashMap;
 
@@ -17,7 +16,8 @@ impl RowSnapshot {
         }
     }
 
-    /// Returns the first sum that does not match. A tenant's verification ignores store-wide sums.
+    /// Returns the first sum that does not match. The verification of one tenant ignores store-wide
+    /// sums.
     fn first_mismatch(&self, of: Option<&Tenant>) -> Option<VerifyFailure> {
         if of.is_none() && self.tally.is_none() {
             let problem = "are missing, or their MAC does not match";
@@ -67,8 +67,8 @@ fn differs(table: &IndexTable, counted: Sum, stored: Sum) -> Option<(String, Str
 }
 
 impl Journal {
-    /// Verifies that no index row of the tenant, or of all tenants, was changed, added or removed.
-    /// The rows are read in one snapshot, so concurrent writers do not interfere.
+    /// Verifies that no index row in scope was changed, added or removed. The rows are read in one
+    /// snapshot, so concurrent writers do not interfere.
     pub(super) async fn verify_rows(&self, ledger: &mut Ledger) -> Result<(), VerifyError> {
         let of = ledger.scope.as_ref();
         let read = self.backend.read_rows(self.keys.row_key(), of).await?;

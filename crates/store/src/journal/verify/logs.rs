@@ -1,4 +1,4 @@
-//! Verifies that a log's row matches its records, and that every destroyed content has an erasure
+//! Verifies that each log's row matches its records, and that all destroyed content has an erasure
 //! record.
 
 use std::collections::{HashMap, HashSet};
@@ -14,44 +14,43 @@ use crate::journal::verify::{Ledger, VerifyError, fail};
 use crate::query::{Order, Span};
 use crate::row::{ErasureReason, Row};
 
-/// The state of a log according to its records.
+/// The state of a log, computed from its records.
 #[derive(Default)]
 pub(super) struct LogSummary {
-    /// The kind and lineage according to the row, which each record proves.
+    /// Kind and lineage from the log's row. Each record's link confirms them.
     pub(super) nature: String,
-    /// The last record that was added.
+    /// Number of the last record that was added.
     last: u64,
     events: u64,
     bytes: u64,
-    /// The records that rewound, with their targets. The target is unknown if the content was
-    /// destroyed.
+    /// Numbers of the rewind records, with their targets. A target is `None` if the record's
+    /// content was destroyed.
     rewinds: Vec<(u64, Option<u64>)>,
-    /// Destroyed contents that need an erasure record.
+    /// Records whose destroyed content must be covered by an erasure record.
     missing: Vec<MissingContent>,
     erasures: RecordedErasures,
 }
 
-/// A record whose content was destroyed.
 struct MissingContent {
     seq: u64,
     why: ErasureReason,
     is_checkpoint: bool,
 }
 
-/// The erasures that records list: single records, all records before one, or all checkpoints
-/// before one.
+/// Everything that the erasure records of a log cover: single records, or all records or
+/// checkpoints before an erasure record.
 #[derive(Default)]
 struct RecordedErasures {
-    /// The record before which everything was destroyed, by reason.
+    /// For each reason, the number of the erasure record before which all content was destroyed.
     all_before: HashMap<ErasureReason, u64>,
     checkpoints_before: HashMap<ErasureReason, u64>,
     seqs: HashSet<(u64, ErasureReason)>,
-    /// The last erasure record.
+    /// Number of the last erasure record.
     last: u64,
 }
 
 impl LogSummary {
-    /// Starts the summary of a log before its first own record.
+    /// Creates the summary of a log before its first own record.
     pub(super) fn before(head: &LogHead) -> Self {
         Self {
             nature: nature(head.kind, head.of.as_ref(), head.fork.as_ref()),
@@ -60,7 +59,8 @@ impl LogSummary {
         }
     }
 
-    /// Adds the metadata of the next record; its content is handled separately.
+    /// Adds the next record's metadata. [`Self::apply_content`] and [`Self::lose`] handle its
+    /// content.
     pub(super) fn add(&mut self, row: &Row) -> Result<(), String> {
         if row.seq != self.last + 1 {
             return Err(format!("is in the position of record {}", self.last + 1));
@@ -81,7 +81,7 @@ impl LogSummary {
         }
     }
 
-    /// Evaluates the content of a rewind or erasure record.
+    /// Applies the content of a rewind or erasure record; other kinds have no effect.
     pub(super) fn apply_content(&mut self, row: &Row, content: &Bytes) {
         if *row.kind == *kind::REWIND {
             let entry = Tree::parse(content.clone()).ok();
@@ -92,12 +92,13 @@ impl LogSummary {
         }
     }
 
-    /// Returns a record whose content was destroyed without a matching erasure record.
+    /// Returns the number of a record whose content was destroyed without a matching erasure
+    /// record.
     fn unexplained(&self, erasures: &RecordedErasures) -> Option<u64> {
         self.missing.iter().find(|missing| !erasures.covers(missing)).map(|missing| missing.seq)
     }
 
-    /// Describes a difference between the log's row and its records.
+    /// Describes the first difference between the log's row and its records, if any.
     fn differs(&self, head: &LogHead, parent: Option<&LogHead>) -> Option<String> {
         for (what, found, stated) in [
             ("ends at", self.last, head.last),
@@ -122,7 +123,7 @@ impl LogSummary {
         {
             return Some("has rewinds that differ from its row".to_owned());
         }
-        // The row shows the latest erasure.
+        // The row holds the reason of the latest erasure.
         let gone = self.erasures.all_before.iter().max_by_key(|(_, before)| **before);
         if head.gone != gone.map(|(why, _)| why.to_elision_reason()) {
             return Some("has an erasure state that differs from its row".to_owned());
@@ -155,19 +156,19 @@ impl RecordedErasures {
     }
 }
 
-/// Maximum number of reads of a log during concurrent erasures.
+/// How often a log is read again while concurrent erasures change it.
 const MAX_READS: u32 = 8;
 
 impl Journal {
-    /// Verifies that every missing content has an erasure record.
+    /// Verifies that all missing content is covered by an erasure record.
     pub(super) async fn verify_missing(&self, ledger: &Ledger) -> Result<(), VerifyError> {
         let logs = ledger.logs.iter();
         let mut unexplained: Vec<_> =
             logs.filter(|(_, log)| log.unexplained(&log.erasures).is_some()).collect();
         unexplained.sort_by_key(|(key, _)| *key);
         for ((tenant, log), summary) in unexplained {
-            // An erasure after the start of the verification has its record after the verified
-            // range.
+            // The erasure may have happened after the verification started, so its record is
+            // outside the verified range.
             let erasures = match self.backend.log(tenant, log).await? {
                 Some(head) => self.current_summary(tenant, &head).await?.erasures,
                 None => RecordedErasures::default(),
@@ -180,7 +181,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Verifies that every log's row matches its records.
+    /// Verifies that every log's row matches its records, and runs the database's own checks.
     pub(super) async fn verify_logs(&self, ledger: &Ledger) -> Result<(), VerifyError> {
         let mut seen = 0;
         let mut tenants = self.backend.tenants().await?;
@@ -197,7 +198,7 @@ impl Journal {
         if seen != ledger.logs.len() {
             return fail("some log", "has records but no row");
         }
-        // Problems inside the database concern only its operator.
+        // Only the operator sees problems inside the database; a tenant does not.
         if ledger.scope.is_some() {
             return Ok(());
         }
@@ -205,8 +206,8 @@ impl Journal {
         problems.first().map_or(Ok(()), |problem| fail("the database:", problem))
     }
 
-    /// Verifies that a log's row matches its records. A log without its own records proves nothing
-    /// yet.
+    /// Verifies that a log's row matches its records. A log without records of its own is not
+    /// checked.
     async fn verify_log(
         &self,
         tenant: &Tenant,
@@ -224,15 +225,15 @@ impl Journal {
             let problem = proven.differs(&head, parent.as_ref());
             return problem.map_or(Ok(()), |problem| fail(place, problem));
         }
-        // The log changed: other processes wrote to it or destroyed verified contents.
+        // The log changed since: other processes wrote to it or destroyed verified content.
         let mut summary = self.current_summary(tenant, &head).await?;
         for _ in 0..MAX_READS {
             let Some(problem) = summary.differs(&head, parent.as_ref()) else { return Ok(()) };
             let Some(now) = self.backend.log(tenant, &head.log).await? else {
                 return fail(place, problem);
             };
-            // Only an erasure between the two reads explains the difference; its record follows the
-            // row's end.
+            // Only an erasure between the two reads explains the difference. Its record then
+            // follows the end in the row.
             let again = self.current_summary(tenant, &now).await?;
             if again.erasures.last <= head.last {
                 return fail(place, problem);
@@ -243,7 +244,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Summarises the log's own records up to the end that its row states.
+    /// Summarises the log's own records, up to the last record that `head` states.
     async fn current_summary(
         &self,
         tenant: &Tenant,
