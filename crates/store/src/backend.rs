@@ -1,9 +1,10 @@
-//! The databases of a store. A database sees sealed bytes and digests, never contents.
+//! Access to a store's database. The database contains only sealed bytes and digests, never plain
+//! content.
 //!
-//! [`Driver`] contains what each database implements itself: commits, leases, waiting, and the
-//! execution of SQL. [`Backend`] adds the reads, whose SQL is the same for both databases. Work
-//! that needs no database access is implemented once, above this trait: sealing and opening,
-//! reading through forks, forgetting, exporting, verifying.
+//! [`Driver`] contains the operations that each database implements itself: commits, leases,
+//! waiting, and the execution of SQL. [`Backend`] adds the reads, whose SQL is the same for both
+//! databases. Work that needs no database access is implemented once, above this trait: sealing and
+//! opening, reading through forks, forgetting, exporting, verifying.
 
 pub(crate) mod decode;
 mod driver;
@@ -29,13 +30,13 @@ use crate::sql::{SqlRow, decode, kind_number, values};
 
 pub(crate) use crate::backend::driver::{Dialect, Driver, SnapshotWork};
 
-/// Queries that must return no rows, each after a comment with the problem that a row indicates.
+/// Queries that must return no rows. Each follows a comment with the problem that a row indicates.
 const CONSISTENCY_CHECKS: &str = include_str!("backend/consistency.sql");
 
-/// The number of the tenant `$1`.
+/// SQL expression for the id of the tenant named `$1`.
 const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
 
-/// The rows of the logs of the tenant `$1`, with the names of the logs that they refer to.
+/// SQL query for the logs of the tenant `$1`, with the names of each log's Thread and parent.
 fn logs_of_tenant() -> String {
     format!(
         "SELECT {LOG_COLUMNS} FROM logs l LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
@@ -43,7 +44,7 @@ fn logs_of_tenant() -> String {
     )
 }
 
-/// The records of the log `$2` of the tenant `$1`.
+/// SQL query for the records of the log `$2` of the tenant `$1`.
 fn records_of_log() -> String {
     format!(
         "SELECT {RECORD_COLUMNS} FROM records r \
@@ -67,16 +68,16 @@ fn first<'a, T: Send + 'a>(
     Box::pin(async move { rows.await?.first().map(decode).transpose() })
 }
 
-/// A database that stores sealed records. A caller of a `dyn Backend` needs to import only this
+/// A database that stores sealed records. Callers of a `dyn Backend` need to import only this
 /// trait.
 pub(crate) trait Backend: Driver {
-    /// Returns the row of a log.
+    /// Returns the log's head, or `None` if the log does not exist.
     fn log(&self, tenant: &Tenant, log: &LogId) -> StoreFuture<'_, Option<LogHead>> {
         let sql = format!("{} AND l.name = $2", logs_of_tenant());
         first(self.query(&sql, &values![tenant, log]), log_head)
     }
 
-    /// Returns the rows of the logs that match `listing`.
+    /// Returns the heads of the logs that match `listing`.
     fn logs(&self, tenant: &Tenant, listing: Listing) -> StoreFuture<'_, Vec<LogHead>> {
         let Listing { kind, of, forks_of, order, after, limit } = listing;
         let (comparison, direction) = order.sql();
@@ -86,8 +87,8 @@ pub(crate) trait Backend: Driver {
         };
         if let Some(kind) = kind {
             values.extend(values![kind_number(kind)]);
-            // A Thread has few runs and forks. The plus makes the database use that index instead
-            // of the one by kind.
+            // A Thread has few runs and forks. The plus makes the database use the index on `of` or
+            // `fork` instead of the index on `kind`.
             let plus = if of.is_some() || forks_of.is_some() { "+" } else { "" };
             conditions.push(format!("{plus}l.kind = ${}", values.len()));
         }
@@ -121,10 +122,11 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values), record)
     }
 
-    /// Returns the sequence number of the last own record that contains no event after `event`.
+    /// Returns the sequence number of the log's last own record that contains no event after
+    /// `event`.
     fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64> {
         // Events are numbered in record order, so the first record with a higher event ends the
-        // range. One statement, so that no event is added between the two lookups.
+        // range. A single statement ensures that no event is added between the two lookups.
         let sql = format!(
             "SELECT coalesce((SELECT r.seq - 1 FROM records r WHERE r.tenant = l.tenant \
              AND r.log = l.id AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
@@ -134,7 +136,7 @@ pub(crate) trait Backend: Driver {
         Box::pin(async move { Ok(place.await?.unwrap_or(0)) })
     }
 
-    /// Returns the last own checkpoint at or before `at_most` whose content was not destroyed.
+    /// Returns the log's last own checkpoint at or before `at_most` that still has its content.
     fn checkpoint(
         &self,
         tenant: &Tenant,
@@ -149,7 +151,7 @@ pub(crate) trait Backend: Driver {
         first(self.query(&sql, &values![tenant, log, at_most]), record)
     }
 
-    /// Returns the positions of all records with this `about` hash, in any log.
+    /// Returns the log and sequence number of all records with this `about` hash.
     fn about(&self, tenant: &Tenant, about: i64) -> StoreFuture<'_, Vec<(LogId, u64)>> {
         let sql = format!(
             "SELECT l.name, r.seq FROM records r JOIN logs l ON l.id = r.log \
@@ -159,14 +161,14 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values![tenant, about]), place)
     }
 
-    /// Returns a sealed large content and the keyed hash of its plain content.
+    /// Returns a sealed blob and the keyed hash of its plain content.
     fn blob(&self, tenant: &Tenant, blob: i64) -> StoreFuture<'_, Option<(Digest, Bytes)>> {
         let sql = format!("SELECT hash, content FROM blobs WHERE id = $2 AND tenant = {TENANT}");
         let decode = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
         first(self.query(&sql, &values![tenant, blob]), decode)
     }
 
-    /// Lists requests that wait for a person, including expired ones.
+    /// Returns the requests that wait for a person's decision, including expired requests.
     fn pending(&self, tenant: &Tenant, log: Option<&LogId>) -> StoreFuture<'_, Vec<PendingEntry>> {
         let of_log = log.map_or(String::new(), |_| {
             format!("AND p.log = (SELECT id FROM logs WHERE tenant = {TENANT} AND name = $2)")
@@ -186,8 +188,8 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Lists runs of all tenants that have no lease and are marked running but were not written to
-    /// for `idle`, or wait for a request that has expired since their last write.
+    /// Returns stale runs of all tenants: runs without a lease that are marked running but were not
+    /// written to for `idle`, or whose pending request has expired since their last write.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
         let Dialect { now, lease_is_active, .. } = self.dialect();
         let logs = "JOIN tenants t ON t.id = l.tenant \
@@ -208,7 +210,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the number of the last record of all tenants. All records up to it are committed.
+    /// Returns the highest record id of all tenants. All records up to this id are committed.
     fn last_record(&self) -> StoreFuture<'_, i64> {
         self.last_id("records")
     }
@@ -222,8 +224,8 @@ pub(crate) trait Backend: Driver {
         up_to: i64,
         limit: u32,
     ) -> StoreFuture<'_, Vec<ChainRow>> {
-        // The sum prevents an index by tenant, which would sort all records of the tenant for each
-        // page.
+        // The addition keeps the database from using the index by tenant, which would require
+        // sorting all of the tenant's records for each page.
         let scope =
             of.map_or("", |_| "AND r.tenant + 0 = (SELECT id FROM tenants WHERE name = $4)");
         let sql = format!(
@@ -253,7 +255,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the signed manifests after `after`, in the order in which they were written.
+    /// Returns the signed manifests after id `after`, in the order in which they were written.
     fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
         Box::pin(async move {
             let up_to = self.last_id("manifests").await?;
@@ -266,14 +268,14 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Computes the MAC sums of all index rows and reads the stored sums, in one snapshot. With a
-    /// tenant, covers only that tenant's rows and no store-wide tables.
+    /// Computes the MAC sums of all index rows and reads the stored sums, in one snapshot. If `of`
+    /// is set, covers only that tenant's rows and no store-wide tables.
     fn read_rows(&self, key: RowKey, of: Option<&Tenant>) -> StoreFuture<'_, RowSnapshot> {
         let (of, (sender, rows)) = (of.cloned(), oneshot::channel());
         let work = self.snapshot(
             1000,
             Box::new(move |db| {
-                // The caller may be cancelled.
+                // Sending fails only if the caller was cancelled.
                 drop(sender.send(row_sums::read(db, &key, of.as_ref())?));
                 Ok(())
             }),
@@ -284,7 +286,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the current sums of index rows, for a manifest.
+    /// Returns the current sums of index rows, in the form that manifests list.
     fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
         let sql = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g \
                    JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
@@ -301,7 +303,8 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Checks the database's internal structure and returns one sentence per problem.
+    /// Checks the database files and the consistency of the tables. Returns one sentence per
+    /// problem.
     fn check(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async move {
             let mut problems = self.check_files().await?;
@@ -316,28 +319,29 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Replaces a small internal value.
+    /// Stores an internal value under `name` and replaces an existing value.
     fn replace(&self, name: &str, value: Bytes) -> StoreFuture<'_, ()> {
         self.set_value(name, Some(value))
     }
 
-    /// Deletes a small internal value, if it exists.
+    /// Deletes an internal value, if it exists.
     fn discard(&self, name: &str) -> StoreFuture<'_, ()> {
         self.set_value(name, None)
     }
 
-    /// Returns the small internal values whose names start with `prefix`.
+    /// Returns the internal values whose names start with `prefix`, sorted by name.
     fn values(&self, prefix: &str) -> StoreFuture<'_, Vec<(String, Bytes)>> {
         let sql =
             "SELECT name, value FROM kept WHERE substr(name, 1, length($1)) = $1 ORDER BY name";
         decoded(self.query(sql, &values![prefix]), |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
-    /// Returns the API key with this keyed hash unless its row is marked revoked. The flag states
-    /// whether the Journal contains the record `revocation` nevertheless.
+    /// Returns the API key with this keyed hash, unless its row is marked revoked. The flag is true
+    /// if the Journal nevertheless contains its revocation record, whose `about` hash is
+    /// `revocation`.
     fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
-        // Only the tenant's own record counts. A row that was moved from another tenant fails its
-        // MAC.
+        // Only a record of the key's own tenant counts. A row that was moved from another tenant
+        // fails its MAC check.
         let sql = format!(
             "SELECT {API_KEY_COLUMNS}, EXISTS \
              (SELECT 1 FROM records r WHERE r.tenant = k.tenant AND r.about = $2) \
@@ -348,7 +352,7 @@ pub(crate) trait Backend: Driver {
         first(self.query(&sql, &values![&hash, revocation]), decode)
     }
 
-    /// Returns all API keys of a tenant.
+    /// Returns all API keys of a tenant, including revoked keys, in order of creation.
     fn keys(&self, tenant: &Tenant) -> StoreFuture<'_, Vec<ApiKeyRow>> {
         let sql = format!(
             "SELECT {API_KEY_COLUMNS} FROM api_keys k JOIN tenants t ON t.id = k.tenant \
@@ -373,30 +377,30 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the records after `after` and up to `up_to` that have a salt.
+    /// Returns the ids of the records after `after` and up to `up_to` that have a salt.
     fn salted(&self, after: i64, up_to: i64) -> StoreFuture<'_, Vec<i64>> {
         let sql = "SELECT record FROM salts WHERE record > $1 AND record <= $2 ORDER BY record";
         decoded(self.query(sql, &values![after, up_to]), |row| row.get(0))
     }
 
-    /// Returns the database's time in milliseconds.
+    /// Returns the database server's time in milliseconds since 1970.
     fn now(&self) -> StoreFuture<'_, i64> {
         self.evaluate(self.dialect().now)
     }
 
-    /// Returns the schema version.
+    /// Returns the schema version of the store.
     fn version(&self) -> StoreFuture<'_, i64> {
         self.evaluate(self.dialect().version)
     }
 
-    /// Returns the value of an SQL expression.
+    /// Evaluates an SQL expression that yields an integer.
     fn evaluate(&self, expression: &str) -> StoreFuture<'_, i64> {
         let value = first(self.query(&format!("SELECT {expression}"), &[]), |row| row.get(0));
         Box::pin(async move { value.await?.ok_or(StoreError::Closed) })
     }
 
-    /// Lists tenants that have a log or an API key. A tenant whose first batch was rejected has
-    /// only a number.
+    /// Returns the tenants that have a log or an API key. A tenant whose first batch was rejected
+    /// has only a row in `tenants`, and is left out.
     fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
         let sql = "SELECT name FROM tenants t \
                    WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
@@ -404,7 +408,7 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(sql, &[]), |row| row.get(0))
     }
 
-    /// Counts rows and bytes.
+    /// Returns the number and size of the stored rows.
     fn stats(&self) -> StoreFuture<'_, Stats> {
         let sql = format!(
             "SELECT count(DISTINCT tenant), count(*) FILTER (WHERE kind = 1), \

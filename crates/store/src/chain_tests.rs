@@ -1,8 +1,8 @@
-//! Pins the bytes that a link hashes.
+//! Pins the exact bytes that a link hashes.
 
 use super::*;
 
-/// Hashes a header given as text.
+/// Hashes fixed digests and a header given as text.
 fn spelled(header: &str) -> Link {
     Sha256::new().chain_update([1; 32]).chain_update([2; 32]).chain_update(header).finalize().into()
 }

@@ -1,6 +1,6 @@
-//! Seals contents. Each record has its own salt, from which the keys of its content and of its
-//! commitment are derived. Deleting the salt destroys the content, including all copies of the
-//! sealed bytes.
+//! Encrypts record content. Each record has its own salt, from which the keys for its content and
+//! its commitment derive. Deleting the salt makes the content unreadable, including all copies of
+//! the sealed bytes.
 
 use std::sync::LazyLock;
 
@@ -12,16 +12,16 @@ use zeroize::Zeroizing;
 
 use crate::rejection::{Result, corrupt, invalid};
 
-/// The length of a salt in bytes.
+/// Length of a salt in bytes.
 pub(crate) const SALT: usize = 16;
 
-/// The secret of one record, from which its content key and commitment key are derived.
+/// The random secret of one record, from which its content key and commitment key derive.
 pub(crate) type SaltBytes = [u8; SALT];
 
 /// A 32-byte key that is wiped from memory when dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
-/// Key derivation contexts, each hashed once.
+/// Key derivation contexts, hashed once per process.
 static COMMITMENT: LazyLock<blake3::Hasher> =
     LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026 store commitment"));
 static CONTENT: LazyLock<blake3::Hasher> =
@@ -39,44 +39,44 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
         .map_err(|error| invalid!("the system's random number generator failed: {error}"))
 }
 
-/// Returns `count` fresh salts, filled with one request for random bytes.
+/// Returns `count` new salts, filled by a single request for random bytes.
 pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>> {
     let mut salts = Zeroizing::new(vec![[0; SALT]; count]);
     fill(salts.as_flattened_mut())?;
     Ok(salts)
 }
 
-/// Returns the commitment to a content. The commitment proves the content and reveals nothing about
-/// it without the salt.
+/// Returns a commitment to the content. The commitment proves the content, but reveals nothing
+/// about the content without the salt.
 pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
     let key = derived(&COMMITMENT, salt);
     *blake3::keyed_hash(&key, content).as_bytes()
 }
 
-/// Seals a content under its record's salt.
+/// Encrypts content with the key derived from its record's salt.
 pub(crate) fn seal(salt: &SaltBytes, content: &[u8]) -> Result<Bytes> {
     seal_under(&content_key(salt), content)
 }
 
-/// Opens a content under its record's salt.
+/// Decrypts content with the key derived from its record's salt.
 pub(crate) fn open(salt: &SaltBytes, sealed: &[u8]) -> Result<Bytes> {
     open_under(&content_key(salt), sealed)
 }
 
-/// Seals with a key that is used only once, so a constant nonce is safe.
+/// Encrypts content with a key that is used only once, so a constant nonce is safe.
 pub(crate) fn seal_under(key: &Secret, content: &[u8]) -> Result<Bytes> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     cipher.encrypt(&Nonce::default(), content).map(Bytes::from).map_err(|_| too_long())
 }
 
-/// Opens a content that was sealed with [`seal_under`].
+/// Decrypts content that [`seal_under`] encrypted.
 pub(crate) fn open_under(key: &Secret, sealed: &[u8]) -> Result<Bytes> {
     let cipher = ChaCha20Poly1305::new(&Key::from(**key));
     let opened = cipher.decrypt(&Nonce::default(), sealed).map(Bytes::from);
     opened.map_err(|_| corrupt!("a content cannot be decrypted with its key"))
 }
 
-/// Wraps a small secret under a key that wraps many secrets.
+/// Encrypts a small secret with a key that wraps many secrets, so each result has a random nonce.
 pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes> {
     let nonce = random::<24>()?;
     let cipher = XChaCha20Poly1305::new(&Key::from(**key));
@@ -84,7 +84,7 @@ pub(crate) fn wrap(key: &Secret, secret: &[u8]) -> Result<Bytes> {
     Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
 }
 
-/// Unwraps a small secret. Returns `None` if the key does not match.
+/// Decrypts a small secret. Returns `None` if the key does not match.
 pub(crate) fn unwrap(key: &Secret, wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (nonce, sealed) = wrapped.split_first_chunk::<24>()?;
     let cipher = XChaCha20Poly1305::new(&Key::from(**key));

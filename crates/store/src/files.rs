@@ -15,7 +15,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns the temporary name of a file that is being written.
+/// Returns the temporary path of a file that is being written.
 pub(crate) fn part_of(path: &Path) -> PathBuf {
     beside(path, ".part")
 }
@@ -27,33 +27,34 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// A temporary file that is removed unless it is published.
+/// A temporary file that is deleted on drop, unless it was published.
 pub(crate) struct TemporaryFile {
     pub(crate) path: PathBuf,
 }
 
 impl TemporaryFile {
-    /// Removes a file that an interrupted process left under this name.
+    /// Takes over the path, and deletes a file that an interrupted process left there.
     pub(crate) fn new(path: PathBuf) -> Self {
         let unfinished = Self { path };
         unfinished.remove();
         unfinished
     }
 
-    /// Removes the file and the files that a store creates beside it, where they exist.
+    /// Deletes the file and the files that SQLite and the store create beside it.
     fn remove(&self) {
         for ending in ["", "-wal", "-shm", "-journal", "-reserve"] {
             drop(std::fs::remove_file(beside(&self.path, ending)));
         }
     }
 
-    /// Renames the file to its final name and syncs the folder. An existing file stays, and the
-    /// error is [`AlreadyExists`](io::ErrorKind::AlreadyExists).
+    /// Renames the file to its final name and syncs the folder. Fails with
+    /// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if the name is taken.
     pub(crate) fn publish(self, name: &Path) -> io::Result<()> {
         match std::fs::hard_link(&self.path, name) {
             Ok(()) => std::fs::remove_file(&self.path)?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // Some file systems have no hard links; an empty file reserves the name first.
+            // Some file systems have no hard links. There, an empty file reserves the name before
+            // the rename.
             Err(_) => {
                 drop(create_private(name)?);
                 std::fs::rename(&self.path, name)?;
@@ -62,7 +63,7 @@ impl TemporaryFile {
         sync_folder_of(name)
     }
 
-    /// Replaces an existing file with this one and syncs the folder.
+    /// Replaces an existing file with the temporary file and syncs the folder.
     pub(crate) fn replace(self, name: &Path) -> io::Result<()> {
         std::fs::rename(&self.path, name)?;
         sync_folder_of(name)
@@ -90,8 +91,8 @@ pub(crate) fn failed(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
-/// Opens a file under an exclusive lock. Repeats if another process replaced the file in the
-/// meantime.
+/// Opens a file and locks it exclusively. Retries if another process replaced the file before the
+/// lock was acquired.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -102,7 +103,7 @@ pub(crate) fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Returns whether the path still names the open file.
+/// Returns whether the path still refers to the open file.
 #[cfg(unix)]
 pub(crate) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
@@ -110,13 +111,14 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
-/// Cannot compare files here, so assumes that the path still names the open file.
+/// Files cannot be compared on this platform, so this assumes that the path still refers to the
+/// open file.
 #[cfg(not(unix))]
 pub(crate) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Overwrites a file with zeros and syncs it.
+/// Overwrites a file with zeros and syncs it to disk.
 pub(crate) fn overwrite(mut file: File) -> io::Result<()> {
     let mut left = file.metadata()?.len();
     file.seek(SeekFrom::Start(0))?;

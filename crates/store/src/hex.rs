@@ -1,4 +1,4 @@
-//! Hexadecimal text.
+//! Converts between bytes and hexadecimal text.
 
 use bytes::Bytes;
 use throughline_core::Digest;
@@ -9,9 +9,9 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Decodes a digest from hexadecimal digits.
+/// Decodes a digest from 64 lower-case hexadecimal digits.
 pub(crate) fn parse_digest(hex: &str) -> Option<Digest> {
-    // Only lower case is accepted, so each digest has one spelling.
+    // Only lower case is accepted, so that each digest has exactly one text form.
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     let bytes = unhex(hex).filter(|_| hex.bytes().all(is_digit))?;
     bytes.as_ref().try_into().ok()

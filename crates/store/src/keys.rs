@@ -1,9 +1,9 @@
-//! Keys: the store's secret, from which all keyed values derive, and the master key that wraps the
+//! Keys: the store's secret, from which all other keys derive, and the master key that wraps the
 //! secret and all salts.
 //!
-//! Without a master key, salts are stored plain, in epoch 0. Each master key that was ever used has
-//! an epoch, identified by a check value that only this key opens. Rotation wraps all salts again,
-//! a page at a time, while other processes read and write.
+//! Without a master key, salts are stored unwrapped, in epoch 0. Each master key that was ever used
+//! has an epoch, identified by a check value that only this key decrypts. Rotation re-wraps all
+//! salts, a page at a time, while other processes read and write.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -28,24 +28,25 @@ use crate::sync::lock;
 /// All keys of an open store.
 pub(crate) struct Keys {
     secret: Secret,
-    /// Epoch 0 has no key.
+    /// The available master keys by epoch. Epoch 0 has no key.
     epochs: Mutex<BTreeMap<u32, Secret>>,
     current: AtomicU32,
-    /// Held by each batch from sealing until the commit.
+    /// Read-locked by each batch from sealing until its commit. A rotation takes the write lock to
+    /// wait for them.
     sealing: tokio::sync::RwLock<()>,
 }
 
-/// Follows the secret of a store whose index rows have MACs. Without this mark, an attacker could
-/// downgrade a store with a master key to schema version 1, change rows, and have all MACs
-/// recomputed.
+/// Suffix of the stored secret of a store whose index rows have MACs. Without this mark, an
+/// attacker could downgrade a store with a master key to schema version 1, change rows, and have
+/// all MACs recomputed.
 const MARK: u8 = 2;
-/// Name prefix of an epoch's check value, which only the key of that epoch opens.
+/// Name prefix of an epoch's check value, which only the master key of that epoch decrypts.
 const EPOCH: &str = "epoch ";
 const CHECK: &[u8] = b"throughline";
 
 impl Keys {
-    /// Loads the keys of a store, and creates them if it is new. Retired keys open what was wrapped
-    /// under earlier master keys.
+    /// Loads the keys of a store, or creates them for a new store. Retired keys decrypt values that
+    /// were wrapped with earlier master keys.
     pub(crate) async fn open(backend: &dyn Backend, options: &Options) -> Result<Self> {
         let (master, retired) = (options.master_key.as_ref(), &options.retired_keys);
         let known: Vec<&Secret> =
@@ -54,8 +55,8 @@ impl Keys {
             Some(_) => StoreError::WrongKey,
             None => StoreError::KeyMissing,
         };
-        // Other processes may start at the same time. The secret is stored after its epoch, so it
-        // is read first.
+        // Other processes may start at the same time. They store the secret after its epoch, so
+        // this process reads the secret before the epochs.
         let kept = backend.values(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         let mut epochs = BTreeMap::new();
         let mut latest = 0;
@@ -65,7 +66,7 @@ impl Keys {
                 return Err(corrupt!("a stored master key epoch has no number"));
             };
             latest = latest.max(number);
-            // The key of a past epoch need not be available any more.
+            // Keys of past epochs may be missing from the options.
             let opens = |key: &&&Secret| cipher::unwrap(key, &check).is_some();
             if let Some(key) = known.iter().find(opens) {
                 epochs.insert(number, Secret::clone(key));
@@ -74,7 +75,7 @@ impl Keys {
         if latest > 0 && epochs.is_empty() {
             return Err(refused);
         }
-        // Change nothing until the keys are known to open the store.
+        // Write nothing until the keys are known to open the store.
         let opened = match kept.as_ref().map(|(_, kept)| opened_secret(&epochs, kept)).transpose() {
             Err(StoreError::WrongKey) => return Err(refused),
             opened => opened?,
@@ -132,7 +133,7 @@ impl Keys {
         Self::with(self.secret.clone(), BTreeMap::new(), 0)
     }
 
-    /// Returns the epoch under which salts are wrapped now.
+    /// Returns the epoch whose master key wraps new salts.
     pub(crate) fn epoch(&self) -> u32 {
         self.current.load(Ordering::Acquire)
     }
@@ -142,8 +143,8 @@ impl Keys {
         self.sealing.read().await
     }
 
-    /// Starts a new epoch while the store is open. When it returns, all batches of earlier epochs
-    /// are committed.
+    /// Starts a new epoch while the store is open. On return, all batches that this process sealed
+    /// in earlier epochs are committed.
     pub(crate) async fn begin_epoch(
         &self,
         backend: &dyn Backend,
@@ -173,7 +174,7 @@ impl Keys {
         Ok(number)
     }
 
-    /// Wraps a salt for storage.
+    /// Wraps a salt with the current epoch's master key.
     pub(crate) fn wrap(&self, salt: &SaltBytes) -> Result<Salt> {
         let epoch = self.epoch();
         Ok(Salt { epoch, bytes: wrap(self.key(epoch).as_ref(), salt)? })
@@ -185,47 +186,47 @@ impl Keys {
         <[u8; SALT]>::try_from(plain.ok_or_else(damaged)?.as_slice()).map_err(|_| damaged())
     }
 
-    /// Returns the seed of the key that signs manifests.
+    /// Returns the seed of the manifest signing key.
     pub(crate) fn signing_seed(&self) -> Secret {
         Secret::new(blake3::derive_key("throughline 2026 store manifests", &*self.secret))
     }
 
-    /// Derives a key of this store for another purpose.
+    /// Derives a key for a purpose outside this crate.
     pub(crate) fn derived(&self, purpose: &str) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         *hasher.update(b"derived ").update(purpose.as_bytes()).finalize().as_bytes()
     }
 
-    /// Returns the key of the MACs of index rows.
+    /// Returns the key for index row MACs.
     pub(crate) fn row_key(&self) -> RowKey {
         row_key(&self.secret)
     }
 
-    /// Returns the MAC function of API key rows.
     pub(crate) fn api_key_mac(&self) -> ApiKeyMac {
         ApiKeyMac::new(&self.secret)
     }
 
-    /// Returns the protection of a backup of this store. A backup keeps its own secret.
+    /// Returns the keys that protect a backup of this store. A backup keeps its own secret, so no
+    /// marked secret is included.
     pub(crate) fn backup_protection(&self) -> Protection {
         let (key, api_keys) = (self.row_key(), self.api_key_mac());
         Protection { key, api_keys, is_marked: false, marked: None }
     }
 
-    /// Returns the `about` value of an API key's revocation record.
+    /// Returns the `about` hash of the record that revokes the API key with this hash.
     pub(crate) fn revocation(&self, hash: &Digest) -> i64 {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         i64::from_be_bytes(start(&hasher.update(b"api key revocation\n").update(hash).finalize()))
     }
 
-    /// Returns the keyed hash of an API key.
+    /// Returns the keyed hash under which an API key is stored.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =
             Secret::new(blake3::derive_key("throughline 2026 store api keys", &*self.secret));
         *blake3::keyed_hash(&hash, key.as_bytes()).as_bytes()
     }
 
-    /// Returns the keyed hash of a record's subject.
+    /// Returns the keyed hash of a record's subject, truncated to 64 bits.
     pub(crate) fn about(&self, tenant: &Tenant, about: &str) -> i64 {
         i64::from_be_bytes(start(&self.keyed(tenant, "about", about.as_bytes())))
     }
@@ -245,8 +246,8 @@ impl Keys {
         SealedKey { kind, hash: start(&self.keyed(tenant, "vault", bytes)) }
     }
 
-    /// Returns the name and the key of a large content. Equal contents of a tenant have equal
-    /// names, so each is stored once.
+    /// Returns the id and the encryption key of a blob. Equal content of a tenant yields equal ids,
+    /// so it is stored once.
     pub(crate) fn blob(&self, tenant: &Tenant, content: &[u8]) -> (Digest, Secret) {
         let id = *self.keyed(tenant, "blob", content).as_bytes();
         (id, Secret::new(*self.keyed(tenant, "blob key", content).as_bytes()))
@@ -269,24 +270,24 @@ impl Keys {
     }
 }
 
-/// Returns the epoch that has this key.
+/// Returns the epoch that uses this master key.
 fn epoch_with(epochs: &BTreeMap<u32, Secret>, key: &Secret) -> Option<u32> {
     epochs.iter().find(|(_, known)| **known == *key).map(|(number, _)| *number)
 }
 
-/// Stores the check value of an epoch, unless another process with the same key did.
+/// Stores the check value of an epoch, unless another process with the same key did so. Fails if
+/// another process used the number for a different key.
 async fn register_epoch(backend: &dyn Backend, number: u32, key: &Secret) -> Result<()> {
     let check = cipher::wrap(key, CHECK)?;
     let check = backend.keep(&format!("{EPOCH}{number}"), check).await?;
     cipher::unwrap(key, &check).map(drop).ok_or(StoreError::WrongKey)
 }
 
-/// The decrypted secret of a store.
 struct OpenedSecret {
     secret: Secret,
-    /// The epoch under which the secret is wrapped.
+    /// The epoch whose master key wraps the secret.
     epoch: u32,
-    /// Whether it carries the mark that the index rows have MACs.
+    /// Whether the secret carries [`MARK`].
     is_marked: bool,
 }
 
@@ -308,13 +309,13 @@ fn wrapped(epochs: &BTreeMap<u32, Secret>, epoch: u32, secret: &[u8]) -> Result<
     Ok(Bytes::from([&epoch.to_be_bytes(), bytes.as_ref()].concat()))
 }
 
-/// Wraps bytes under the key of an epoch. Epoch 0 has no key.
+/// Wraps bytes with an epoch's master key. Without a key (epoch 0), returns the bytes unchanged.
 fn wrap(key: Option<&Secret>, bytes: &[u8]) -> Result<Bytes> {
     key.map_or_else(|| Ok(Bytes::copy_from_slice(bytes)), |key| cipher::wrap(key, bytes))
 }
 
-/// Unwraps bytes with the key of an epoch, if it is available. Returns `None` if the key does not
-/// match.
+/// Unwraps bytes with an epoch's master key. Fails if the key is not available, and returns `None`
+/// if it does not match.
 fn unwrap(epoch: u32, key: Option<&Secret>, bytes: &[u8]) -> Result<Option<Zeroizing<Vec<u8>>>> {
     match key {
         _ if epoch == 0 => Ok(Some(Zeroizing::new(bytes.to_vec()))),
@@ -337,7 +338,7 @@ fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSe
     Ok(OpenedSecret { secret: Secret::new(*secret), epoch, is_marked })
 }
 
-/// Returns the first bytes of a hash.
+/// Truncates a hash to its first `N` bytes.
 fn start<const N: usize>(hash: &blake3::Hash) -> [u8; N] {
     hash.as_bytes().first_chunk().copied().unwrap_or([0; N])
 }

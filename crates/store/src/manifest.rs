@@ -1,4 +1,4 @@
-//! Signed manifests of chain heads. A manifest that was exported earlier proves that nothing before
+//! Signed manifests of chain heads. A manifest that was exported earlier proves that no data before
 //! it was changed or truncated.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
@@ -10,38 +10,38 @@ use crate::chain::Head;
 use crate::hex::{hex, parse_digest};
 use crate::row_mac::RowState;
 
-/// A signed statement about the heads of chains.
+/// A signed statement about chain heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The signed text.
+    /// The signed text, in lines that [`Manifest::statement`] parses.
     pub body: String,
     /// The ed25519 signature of `body`.
     pub signature: [u8; 64],
 }
 
-/// The content of a manifest.
+/// The parsed text of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
     /// The store's public key in hexadecimal digits, which also identifies the store.
     pub store: String,
-    /// The writer that signed it.
+    /// The writer that signed the manifest.
     pub writer: Name,
-    /// The number of the manifest among those of its writer.
+    /// Consecutive number among the writer's manifests.
     pub number: u64,
-    /// Milliseconds since 1970.
+    /// Time of signing in milliseconds since 1970.
     pub at: i64,
-    /// The digest of the writer's previous manifest.
+    /// SHA-256 digest of the writer's previous manifest.
     pub previous: Digest,
-    /// The digest of the export that this manifest ends.
+    /// Digest of all preceding lines, if this manifest is the last line of an export.
     pub covers: Option<Digest>,
     /// The heads that moved since the writer's last manifest, or all heads.
     pub heads: Vec<Head>,
-    /// The sums of index rows. Empty in a manifest that ends an export.
+    /// The sums of index rows. Empty if the manifest ends an export.
     pub rows: Vec<RowState>,
 }
 
 const FIRST_LINE: &str = "throughline manifest 1";
-/// The first line if the manifest lists sums of rows.
+/// The first line of a manifest that lists row sums.
 const FIRST_LINE_WITH_ROWS: &str = "throughline manifest 2";
 
 impl Statement {
@@ -71,7 +71,8 @@ impl Statement {
 }
 
 impl Manifest {
-    /// Parses the manifest. [`Manifest::is_signed_by`] checks the signature.
+    /// Parses the body, without checking the signature; see [`Manifest::is_signed_by`]. Returns
+    /// `None` if the body is malformed.
     pub fn statement(&self) -> Option<Statement> {
         let mut lines = self.body.strip_suffix('\n')?.split('\n');
         let first = lines.next()?;
@@ -109,7 +110,7 @@ impl Manifest {
         Some(statement)
     }
 
-    /// Returns whether the store with this public key signed the manifest.
+    /// Returns whether the store with this public key, in hexadecimal digits, signed the manifest.
     pub fn is_signed_by(&self, store: &str) -> bool {
         let Some(key) = parse_digest(store).and_then(|key| VerifyingKey::from_bytes(&key).ok())
         else {
@@ -118,7 +119,7 @@ impl Manifest {
         key.verify(self.body.as_bytes(), &Signature::from_bytes(&self.signature)).is_ok()
     }
 
-    /// Returns the digest that the next manifest refers to.
+    /// Returns the SHA-256 digest of the body, which the writer's next manifest contains.
     pub fn digest(&self) -> Digest {
         Sha256::digest(self.body.as_bytes()).into()
     }
@@ -135,7 +136,7 @@ fn row_state(line: &str) -> Option<RowState> {
     words.next().is_none().then_some(RowState { segment, changes, digest })
 }
 
-/// Signs manifests for one store.
+/// Signs manifests with the store's key.
 pub(crate) struct Signer {
     key: SigningKey,
 }
@@ -145,7 +146,7 @@ impl Signer {
         Self { key: SigningKey::from_bytes(seed) }
     }
 
-    /// Returns the public key in hexadecimal digits.
+    /// Returns the store's public key in hexadecimal digits.
     pub(crate) fn store(&self) -> String {
         hex(self.key.verifying_key().as_bytes())
     }
@@ -158,7 +159,7 @@ impl Signer {
     }
 }
 
-/// The manifests of one writer, each with the digest of its predecessor.
+/// Signs the consecutive manifests of one writer. Each contains the digest of the previous one.
 pub(crate) struct Series {
     signer: std::sync::Arc<Signer>,
     writer: Name,
@@ -171,8 +172,8 @@ impl Series {
         Self { signer, writer, number: 0, previous: [0; 32] }
     }
 
-    /// Builds the next manifest. The series advances when [`Series::wrote`] confirms that it was
-    /// stored.
+    /// Builds the next manifest. The series advances only when [`Series::wrote`] confirms that the
+    /// manifest was stored.
     pub(crate) fn next(&self, at: i64, heads: Vec<Head>, rows: Vec<RowState>) -> Manifest {
         let (writer, number, previous) = (self.writer.clone(), self.number + 1, self.previous);
         let new = Statement::default();

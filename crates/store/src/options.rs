@@ -7,23 +7,23 @@ use crate::master_key::MasterKey;
 /// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The point at which a write is acknowledged.
+    /// When a write is acknowledged.
     pub durability: Durability,
-    /// The key that wraps the salts of all contents.
+    /// The key that wraps all salts; `None` stores the salts unwrapped.
     pub master_key: Option<MasterKey>,
-    /// Earlier master keys, needed for salts that are not yet wrapped under the current one.
+    /// Earlier master keys, needed for salts that are not yet wrapped with the current master key.
     pub retired_keys: Vec<MasterKey>,
     /// Maximum number of queued batches; further writers wait.
     pub queue: usize,
-    /// Maximum number of concurrent readers.
+    /// Maximum number of concurrent reads.
     pub readers: usize,
     /// Creates the store if it does not exist.
     pub create: bool,
-    /// Maximum time to wait while another process locks the database.
+    /// Maximum time to wait for a lock that another process holds on the database.
     pub patience: Duration,
-    /// Opens the store for reading only: no files are created beside it, and there is no migration
-    /// and no new key. A read-only copy can therefore be opened, and a store of schema version 1
-    /// keeps its version.
+    /// Opens the store for reading only: no files are created beside it, no migration runs, and no
+    /// key is created. This allows opening a read-only copy, and a store of schema version 1 keeps
+    /// its version.
     pub read_only: bool,
 }
 
@@ -42,13 +42,13 @@ impl Default for Options {
     }
 }
 
-/// The point at which a write is acknowledged.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// After the write would survive a power loss.
+    /// When the write would survive a power loss.
     #[default]
     Durable,
-    /// After the write would survive a process crash; it survives a power loss within 50
-    /// milliseconds.
+    /// When the write would survive a process crash. Protection against power loss follows within
+    /// 50 milliseconds.
     Relaxed,
 }

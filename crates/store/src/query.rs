@@ -4,7 +4,7 @@ use throughline_core::{LogId, LogKind};
 
 use crate::row::Row;
 
-/// A range of records of a log.
+/// A range of record numbers in a log: above `after`, up to and including `up_to`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) after: u64,
@@ -13,8 +13,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Returns the span after these rows, or `None` if there were fewer rows than the limit.
-    /// Reading until a page is empty could follow a fast writer forever.
+    /// Returns the next page, or `None` if these rows did not fill the limit. Reading until a page
+    /// is empty could follow a fast writer without end.
     pub(crate) fn following(self, rows: &[Row]) -> Option<Self> {
         let is_full = usize::try_from(self.limit).is_ok_and(|limit| rows.len() >= limit);
         rows.last().filter(|_| is_full).map(|last| Self { after: last.seq, ..self })
@@ -24,27 +24,27 @@ impl Span {
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
     pub(crate) kind: Option<LogKind>,
-    /// Selects runs of this Thread.
+    /// Selects only runs of this Thread.
     pub(crate) of: Option<LogId>,
-    /// Selects forks of this Thread.
+    /// Selects only forks of this Thread.
     pub(crate) forks_of: Option<LogId>,
     pub(crate) order: Order,
-    /// Continues after this log, in the same order.
+    /// The last log of the previous page.
     pub(crate) after: Option<LogId>,
     pub(crate) limit: u32,
 }
 
-/// The order in which logs are listed.
+/// The sort order of log listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Most recently written first.
+    /// Most recently written logs first.
     Newest,
-    /// Least recently written first.
+    /// Least recently written logs first.
     Oldest,
 }
 
 impl Order {
-    /// Returns the comparison with the last log of a page, and the direction, in SQL.
+    /// Returns the SQL comparison with the previous page's last log, and the SQL sort direction.
     pub(crate) fn sql(self) -> (&'static str, &'static str) {
         match self {
             Order::Newest => ("<", "DESC"),
@@ -53,39 +53,39 @@ impl Order {
     }
 }
 
-/// Row counts and sizes of a store.
+/// Number and size of the rows in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of tenants.
+    /// Number of tenants that have a log.
     pub tenants: u64,
-    /// Number of Threads of all tenants.
+    /// Number of Threads, over all tenants.
     pub threads: u64,
-    /// Number of runs of all tenants: logs of Threads that have a status.
+    /// Number of runs that have a status, over all tenants.
     pub runs: u64,
-    /// Number of records in all logs.
+    /// Number of records, over all logs.
     pub records: u64,
-    /// Bytes of record contents before sealing.
+    /// Total size of record content in bytes, before sealing.
     pub content_bytes: u64,
-    /// Number of large contents, each stored once.
+    /// Number of blobs: large content, stored once per tenant.
     pub blobs: u64,
-    /// Bytes of large contents.
+    /// Total size of all blobs in bytes, sealed.
     pub blob_bytes: u64,
-    /// Number of captured turns.
+    /// Number of captured turns in the Vault.
     pub turns: u64,
-    /// Number of requests that wait for a person.
+    /// Number of unexpired requests that wait for a person's decision.
     pub pending: u64,
-    /// Number of chain segments.
+    /// Number of chain segments: one per tenant and writer.
     pub segments: u64,
-    /// Number of signed manifests.
+    /// Number of signed manifests that are stored.
     pub manifests: u64,
-    /// Bytes on disk.
+    /// Size of the database on disk, in bytes.
     pub disk_bytes: u64,
 }
 
 /// A callback that receives the completed share of a long operation, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Send + Sync);
 
-/// Returns the completed share of a long operation, at most 1.
+/// Returns the completed fraction of a long operation, from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "an approximate share for a progress bar")]
 pub(crate) fn share(done: u64, total: u64) -> f64 {
     (done as f64 / total.max(1) as f64).min(1.0)

@@ -1,10 +1,9 @@
-//! Errors of rejected batches, with the same texts for every database, and checks that need no
+//! Errors for rejected batches, worded the same for both databases, and the checks that need no
 //! database.
 
 use throughline_core::{Batch, LogId, LogKind, StoreError, TurnId};
 use throughline_json::Name;
 
-/// The result of an operation on the store.
 pub(crate) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Builds a [`StoreError::invalid`] from a format string.
@@ -23,7 +22,7 @@ macro_rules! corrupt {
 }
 pub(crate) use corrupt;
 
-/// Checks that a name can be part of a record header: at most 200 bytes and no control characters.
+/// Checks that a name can be part of a record header: 1 to 200 bytes without control characters.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     if !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control) {
         return Ok(());
@@ -34,7 +33,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// Checks the rules that a batch must satisfy regardless of the database's content.
+/// Checks the rules that a batch must satisfy regardless of stored data.
 pub(crate) fn check(batch: &Batch) -> Result<()> {
     check_names(batch)?;
     check_unique(batch)?;
@@ -48,7 +47,6 @@ pub(crate) fn check(batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Checks every name in the batch.
 fn check_names(batch: &Batch) -> Result<()> {
     check_name(&batch.tenant.0)?;
     for append in &batch.appends {
@@ -83,7 +81,7 @@ fn check_openings(batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a batch contains no duplicate names.
+/// Checks that a batch names no log, turn, pending request or idempotency name twice.
 fn check_unique(batch: &Batch) -> Result<()> {
     fn twice<T: Ord>(names: impl Iterator<Item = T>) -> bool {
         let mut names: Vec<T> = names.collect();

@@ -1,4 +1,4 @@
-//! Rows as the database stores them: records, salts and API keys.
+//! Records, salts and API keys as the database stores them.
 
 use bytes::Bytes;
 use throughline_core::{Digest, ElisionReason, ForkPoint, LogId, Tenant, WrittenRange, kind};
@@ -12,7 +12,7 @@ pub(crate) struct Row {
     pub(crate) seq: u64,
     pub(crate) kind: Name,
     pub(crate) at: i64,
-    /// The number of events in the record; `last_event` is the number of the last one.
+    /// Number of events in the record. `last_event` is the number of its last event.
     pub(crate) events: u32,
     pub(crate) last_event: Option<u64>,
     pub(crate) about: Option<i64>,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Returns the metadata that the chain covers.
+    /// Returns the metadata that the record's link covers.
     pub(crate) fn header<'r>(
         &'r self,
         tenant: &'r Tenant,
@@ -52,7 +52,7 @@ impl Row {
     }
 }
 
-/// A record with its position in the store.
+/// A record with its id, tenant and log, for verification in commit order.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainRow {
     pub(crate) id: i64,
@@ -61,7 +61,7 @@ pub(crate) struct ChainRow {
     pub(crate) row: Row,
 }
 
-/// A salt and the record to which it belongs.
+/// A salt and the id of its record.
 #[derive(Clone, Debug)]
 pub(crate) struct SaltRow {
     pub(crate) record: i64,
@@ -78,12 +78,12 @@ pub(crate) struct ApiKeyRow {
     pub(crate) hash: Digest,
     pub(crate) created: i64,
     pub(crate) revoked: Option<i64>,
-    /// Covers all fields except `created`.
+    /// MAC over all other fields except `created`; see `ApiKeyMac` in `protection`.
     pub(crate) mac: Option<Digest>,
 }
 
 impl ApiKeyRow {
-    /// Returns the fields that the row's MAC covers.
+    /// Returns the fields that the index row's MAC covers.
     pub(crate) fn fields(&self, tenant: i64) -> [Field<'_>; 7] {
         let Self { id, label, limits, hash, revoked, mac, .. } = self;
         fields![tenant, &**id, &**label, &**limits, hash, *revoked, mac.as_ref()]
@@ -97,7 +97,6 @@ pub(crate) struct Salt {
     pub(crate) bytes: Bytes,
 }
 
-/// The reason why contents are destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub(crate) enum ErasureReason {
@@ -116,7 +115,7 @@ impl ErasureReason {
         Self::ALL.into_iter().find(|reason| reason.number() == number)
     }
 
-    /// Returns the kind of the records about contents that were destroyed for this reason.
+    /// Returns the kind of the records that report erasures for this reason.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             ErasureReason::Forgotten => kind::FORGOTTEN,
@@ -128,7 +127,7 @@ impl ErasureReason {
         Self::ALL.into_iter().find(|reason| reason.kind() == kind)
     }
 
-    /// Returns the reason as a Fate reports it.
+    /// Returns the reason in the form that a Fate reports.
     pub(crate) fn to_elision_reason(self) -> ElisionReason {
         match self {
             ErasureReason::Forgotten => ElisionReason::Forgotten,
@@ -137,7 +136,7 @@ impl ErasureReason {
     }
 }
 
-/// Builds the fork point of a log from its two columns.
+/// Builds a log's fork point from its two columns. Returns `None` if the log is not a fork.
 pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> {
     Some(ForkPoint { log: log?, at: at? })
 }

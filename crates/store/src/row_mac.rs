@@ -1,23 +1,24 @@
 //! MACs of index rows, and their sums.
 //!
-//! The chain proves the records. The other tables (logs, turns, API keys …) control who may write
-//! and what is found, so changes there must be detected too. Each of their rows has a MAC under a
-//! key that derives from the store's secret: `sha256(key, sha256(row))`, which PostgreSQL computes
-//! as well. MACs of rows are not stored. Each segment (tenant and writer) stores, per table, the
-//! XOR of the MACs of all rows that this writer added, without those that it removed, and their
-//! count. Changing a row removes the old MAC and adds the new one. The segment's row is written in
-//! every commit anyway, so the sums cost no further write, and no two nodes change the same row.
-//! The segment's row has its own MAC, so that a sum cannot be replaced. Tables of the whole store
-//! (tenants, manifests, small values) are summed in one small value, the tally.
+//! The chain protects the records. The other tables (logs, turns, API keys …) control who may write
+//! and what lookups find, so changes there must be detected too. Each row in these tables has a MAC
+//! under a key that derives from the store's secret: `sha256(key, sha256(row))`, which PostgreSQL
+//! can compute as well. The MACs themselves are not stored. Each segment (tenant and writer) stores
+//! two values per table: the XOR of the MACs of all rows that this writer added, minus those that
+//! it removed, and their count. Changing a row removes the old MAC and adds the new one. The
+//! segment's row is written in every commit anyway, so the sums cost no further write, and no two
+//! nodes change the same row. The segment's row has its own MAC, so that a sum cannot be replaced.
+//! The sums of store-wide tables (tenants, manifests, internal values) are kept in one internal
+//! value, the tally.
 //!
-//! Verification adds up the MACs of all rows of a tenant, in one snapshot, and compares them with
-//! the sums of its segments. A changed, added, removed, moved or duplicated row makes them differ.
-//! Leases, `created` and `logs.updated` are not covered: leases expire, and creation times are
-//! informational. Columns that the records already prove (such as `logs.last` and `logs.bytes`) are
-//! left out, so a plain append changes only the sum of records.
+//! Verification adds up the MACs of all of a tenant's rows, in one snapshot, and compares them with
+//! the sums in the tenant's segments. The sums differ if a row was changed, added, removed, moved
+//! or duplicated. Leases, `created` and `logs.updated` are not covered: leases expire, and creation
+//! times are informational. Columns that the records already prove (such as `logs.last` and
+//! `logs.bytes`) are left out, so a plain append changes only the sum of records.
 //!
-//! PostgreSQL computes MACs in the function that writes, so the key goes to the server with each
-//! group of batches. This key signs no manifest and no API key: see `protection.rs`.
+//! PostgreSQL computes MACs in the function that writes, so the key is sent to the server with each
+//! group of batches. This key cannot sign manifests or compute API key MACs: see `protection.rs`.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -29,10 +30,10 @@ use throughline_json::Name;
 use crate::cipher::Secret;
 use crate::hex::hex;
 
-/// The name of the small internal value with the sums of the whole store.
+/// Name of the internal value that holds the sums of the store-wide tables.
 pub(crate) const TALLY_NAME: &str = "tally";
 
-/// A value of a row.
+/// The value of a column, as input to a MAC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Field<'r> {
     Null,
@@ -83,18 +84,18 @@ impl<'r, T: Into<Field<'r>>> From<Option<T>> for Field<'r> {
     }
 }
 
-/// A table with the columns that its MACs cover.
+/// A table and the columns that its row MACs cover.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IndexTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static str,
-    /// The index of the column with the tenant's number.
+    /// Index of the column that holds the tenant's id; `None` for store-wide tables.
     pub(crate) tenant: Option<usize>,
-    /// The index of the table in the sums of a segment or of the tally.
+    /// Index of the table's sum within [`Sums`].
     place: usize,
 }
 
-/// Declares tables: the index in the sums, the tenant's column, and the columns.
+/// Declares tables: index in [`Sums`], name, index of the tenant column, and covered columns.
 macro_rules! tables {
     ($($table:ident: $place:literal, $name:literal, $tenant:expr, $columns:literal;)*) => {
         $(pub(crate) static $table: IndexTable =
@@ -115,18 +116,18 @@ tables! {
     KEPT: 2, "kept", None, "name, value";
 }
 
-/// The tables that segments sum, in the order of their sums.
+/// The tables whose sums are stored in segments, in the order of the sums.
 pub(crate) static TENANT_TABLES: [&IndexTable; 7] =
     [&LOGS, &RECORDS, &TURNS, &TURN_KEYS, &ONCE, &PENDING, &API_KEYS];
-/// The tables that the tally sums, in the order of their sums.
+/// The tables whose sums are stored in the tally, in the order of the sums.
 pub(crate) static STORE_TABLES: [&IndexTable; 3] = [&TENANTS, &MANIFESTS, &KEPT];
 
-/// The sums of a segment.
+/// The sums that a segment stores, one per table in [`TENANT_TABLES`].
 pub(crate) type SegmentSums = Sums<7>;
-/// The sums of the whole store.
+/// The sums that the tally stores, one per table in [`STORE_TABLES`].
 pub(crate) type StoreSums = Sums<3>;
 
-/// The key of row MACs.
+/// The key for index row MACs.
 #[derive(Clone)]
 pub(crate) struct RowKey(Secret);
 
@@ -135,12 +136,12 @@ impl RowKey {
         Self(key)
     }
 
-    /// Returns the raw key, for PostgreSQL's functions.
+    /// Returns the raw key, which is sent to PostgreSQL's functions.
     pub(crate) fn bytes(&self) -> &[u8] {
         &*self.0
     }
 
-    /// Returns the sum of one row.
+    /// Returns the row's MAC as a sum of one row.
     pub(crate) fn row(&self, table: &IndexTable, fields: &[Field<'_>]) -> Sum {
         let mac = self.mac(table.name, fields);
         let half = |from: usize| {
@@ -184,20 +185,20 @@ impl std::fmt::Debug for RowKey {
     }
 }
 
-/// The fields of a segment's row that its MAC covers.
+/// The columns of a segment's row that its MAC covers.
 pub(crate) struct SegmentRow {
     pub(crate) id: i64,
     pub(crate) tenant: i64,
     pub(crate) writer: Name,
     pub(crate) position: i64,
     pub(crate) link: Digest,
-    /// The number of writes to the row.
+    /// How often the row was written.
     pub(crate) changes: i64,
     pub(crate) sums: String,
 }
 
 impl SegmentRow {
-    /// Returns the segment, with its sums only if the stored MAC matches.
+    /// Returns the segment's state. The sums are included only if the stored MAC matches.
     pub(crate) fn into_snapshot(self, key: &RowKey, mac: Option<&[u8]>) -> SegmentSnapshot {
         let is_valid = mac.is_some_and(|mac| mac == key.segment(&self));
         let sums = SegmentSums::parse(&self.sums).filter(|_| is_valid);
@@ -206,7 +207,7 @@ impl SegmentRow {
     }
 }
 
-/// The XOR of the MACs of rows, and the number of rows.
+/// The XOR of row MACs, truncated to 128 bits, and the number of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     high: i64,
@@ -215,7 +216,7 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Adds other rows, or removes them if `rows` is negative.
+    /// Combines the MACs by XOR, and adds `rows`, which is negative on removal.
     fn change(&mut self, Sum { high, low, .. }: Sum, rows: i64) {
         self.high ^= high;
         self.low ^= low;
@@ -223,7 +224,7 @@ impl Sum {
     }
 }
 
-/// One sum per table.
+/// One [`Sum`] per table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sums<const TABLES: usize>([Sum; TABLES]);
 
@@ -234,12 +235,12 @@ impl<const TABLES: usize> Default for Sums<TABLES> {
 }
 
 impl<const TABLES: usize> Sums<TABLES> {
-    /// Adds a row.
+    /// Adds a row's MAC to the table's sum.
     pub(crate) fn add(&mut self, table: &IndexTable, row: Sum) {
         self.change(table, row, 1);
     }
 
-    /// Removes a row.
+    /// Removes a row's MAC from the table's sum.
     pub(crate) fn remove(&mut self, table: &IndexTable, row: Sum) {
         self.change(table, row, -1);
     }
@@ -250,7 +251,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         }
     }
 
-    /// Adds all rows of other sums.
+    /// Combines these sums with others, table by table.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| sum.change(other, other.rows));
     }
@@ -263,7 +264,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         *self == Self::default()
     }
 
-    /// Returns the stored form: three numbers per table.
+    /// Returns the stored text: three numbers per table, separated by spaces.
     pub(crate) fn print(&self) -> String {
         let numbers = self.0.iter().flat_map(|sum| [sum.high, sum.low, sum.rows]);
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
@@ -280,29 +281,29 @@ impl<const TABLES: usize> Sums<TABLES> {
         (sums.print() == text).then_some(sums)
     }
 
-    /// Returns the digest for manifests.
+    /// Returns the digest that manifests list.
     pub(crate) fn digest(&self) -> Digest {
         Sha256::digest(self.print()).into()
     }
 }
 
-/// The sums of the whole store, stored as the small internal value [`TALLY_NAME`].
+/// The sums of the store-wide tables, stored as the internal value [`TALLY_NAME`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// The number of writes.
+    /// How often the tally was written.
     pub(crate) changes: i64,
     pub(crate) sums: StoreSums,
 }
 
 impl Tally {
-    /// Returns the stored form: the changes, the sums and the MAC, one per line.
+    /// Returns the stored text: the number of changes, the sums and the MAC, one per line.
     pub(crate) fn print(&self, key: &RowKey) -> String {
         let (changes, sums) = (self.changes, self.sums.print());
         let mac = key.mac(TALLY_NAME, &fields![changes, &*sums]);
         format!("{changes}\n{sums}\n{}", hex(&mac))
     }
 
-    /// Parses the stored form. Returns `None` if its MAC does not match.
+    /// Parses the stored text. Returns `None` if its MAC does not match.
     pub(crate) fn parse(key: &RowKey, stored: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(stored).ok()?;
         let mut lines = text.split('\n');
@@ -312,54 +313,55 @@ impl Tally {
     }
 }
 
-/// The state of a segment's index rows, for manifests.
+/// The state of a segment's row sums, as a manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowState {
-    /// The segment; `None` for the tables of the whole store.
+    /// Tenant and writer of the segment; `None` for the store-wide tables.
     pub segment: Option<(Tenant, Name)>,
-    /// The number of writes of the sums.
+    /// How often the sums were written.
     pub changes: i64,
-    /// The digest of the sums.
+    /// SHA-256 digest of the stored sums.
     pub digest: Digest,
 }
 
 impl RowState {
-    /// Builds the state of a segment from its stored sums.
+    /// Builds a segment's state from its stored sums; `None` stands for the tally.
     pub(crate) fn new(segment: Option<(Tenant, Name)>, changes: i64, sums: &str) -> Self {
         Self { segment, changes, digest: Sha256::digest(sums).into() }
     }
 
-    /// Builds the state of the tally from its stored form.
+    /// Builds the tally's state from its stored text.
     pub(crate) fn of_store(stored: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(stored).ok()?.split('\n');
         Some(Self::new(None, lines.next()?.parse().ok()?, lines.next()?))
     }
 }
 
-/// The MAC sums of the index rows and the stored sums, from one snapshot.
+/// The computed sums of the index rows and the stored sums, from one snapshot.
 #[derive(Default)]
 pub(crate) struct RowSnapshot {
     pub(crate) names: HashMap<i64, Tenant>,
     pub(crate) segments: Vec<SegmentSnapshot>,
-    /// The MACs of all rows, by the tenant's number.
+    /// Computed sums of each tenant's rows, by tenant id.
     pub(crate) tenants: HashMap<i64, SegmentSums>,
-    /// The stored sums of the whole store; `None` if they are missing or their MAC does not match.
+    /// Stored sums of the store-wide tables; `None` if they are missing or their MAC does not
+    /// match.
     pub(crate) tally: Option<Tally>,
-    /// The MACs of all rows of the store-wide tables.
+    /// Computed sums of the store-wide tables.
     pub(crate) store: StoreSums,
 }
 
-/// The row of a segment.
+/// The stored sums of a segment.
 pub(crate) struct SegmentSnapshot {
     pub(crate) tenant: i64,
     pub(crate) writer: Name,
     pub(crate) changes: i64,
-    /// `None` if the MAC of the row does not match.
+    /// `None` if the MAC of the segment's row does not match.
     pub(crate) sums: Option<SegmentSums>,
 }
 
 impl RowSnapshot {
-    /// Adds a row.
+    /// Adds a row's MAC to the tenant's sums, or to the store-wide sums if `tenant` is `None`.
     pub(crate) fn count(&mut self, table: &IndexTable, tenant: Option<i64>, row: Sum) {
         match tenant {
             Some(tenant) => self.tenants.entry(tenant).or_default().add(table, row),

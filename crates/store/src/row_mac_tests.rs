@@ -1,4 +1,4 @@
-//! Tests that sums of MACs detect every change of a set of rows.
+//! Tests that MAC sums detect every change to a set of rows.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A batch as a backend receives it: sealed contents, keyed hashes, and erasures.
+//! A batch in the form that a backend receives: sealed content, keyed hashes, and erasures.
 
 use bytes::Bytes;
 use throughline_core::{Digest, Fence, LogId, LogOpening, PendingRequest, Tenant, TurnId};
@@ -6,7 +6,7 @@ use throughline_json::Name;
 
 use crate::row::{ApiKeyRow, ErasureReason, Salt};
 
-/// A batch whose contents are sealed.
+/// A batch whose record content is sealed.
 #[derive(Clone, Debug)]
 pub(crate) struct SealedBatch {
     pub(crate) tenant: Tenant,
@@ -16,13 +16,12 @@ pub(crate) struct SealedBatch {
     pub(crate) vault: Vec<SealedTurn>,
     pub(crate) asks: Vec<PendingRequest>,
     pub(crate) takes: Vec<Name>,
-    /// Contents to destroy after everything else is written.
+    /// Content to destroy after everything else in the batch is written.
     pub(crate) erases: Vec<Erasure>,
     /// API keys to add or revoke.
     pub(crate) keys: Vec<KeyChange>,
 }
 
-/// A change to an API key.
 #[derive(Clone, Debug)]
 pub(crate) enum KeyChange {
     /// Adds a key. The database sets the creation time.
@@ -31,61 +30,59 @@ pub(crate) enum KeyChange {
     Revoke { id: Name, at: i64, mac: Digest },
 }
 
-/// An append to one log, with sealed contents.
+/// An append of sealed records to one log.
 #[derive(Clone, Debug)]
 pub(crate) struct SealedAppend {
     pub(crate) log: LogId,
     pub(crate) opening: Option<LogOpening>,
     pub(crate) expect: Option<u64>,
-    /// The permission check for this write.
+    /// The lease condition for this write.
     pub(crate) guard: Guard,
     pub(crate) records: Vec<SealedRecord>,
-    /// The position to which the first record rewinds.
+    /// The sequence number to which the first record rewinds.
     pub(crate) rewind_to: Option<u64>,
     pub(crate) status: Option<Name>,
 }
 
-/// The permission under which a batch writes to a log.
+/// The lease condition under which a batch may write to a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     /// No lease may be active on the log.
     Free,
     /// The lease with this fence must be active.
     Behind(Fence),
-    /// The batch is an operator command. Forgetting and expiring do not wait for a lease.
+    /// The batch is an operator command, such as forgetting, and ignores leases.
     Operator,
 }
 
-/// A record to store, with sealed content.
 #[derive(Clone, Debug)]
 pub(crate) struct SealedRecord {
     pub(crate) kind: Name,
     /// Milliseconds since 1970; `None` uses the database's clock.
     pub(crate) at: Option<i64>,
     pub(crate) events: u32,
-    /// A keyed hash of the subject of the record.
+    /// Keyed hash of the record's subject.
     pub(crate) about: Option<i64>,
-    /// The length of the unsealed content in bytes.
+    /// Length of the plain content in bytes.
     pub(crate) size: u64,
     pub(crate) commitment: Digest,
-    /// The sealed content. For a large content, the sealed key of its blob.
+    /// The sealed content or, if `blob` is set, the sealed key of the blob.
     pub(crate) content: Bytes,
     pub(crate) salt: Salt,
     pub(crate) blob: Option<SealedBlob>,
 }
 
-/// A large content, stored once per tenant.
+/// Content of a large record, stored once per tenant.
 #[derive(Clone, Debug)]
 pub(crate) struct SealedBlob {
-    /// A keyed hash of the content.
+    /// Keyed hash of the plain content.
     pub(crate) id: Digest,
     pub(crate) content: Bytes,
 }
 
-/// A keyed hash of a name.
+/// A keyed hash, truncated to 16 bytes.
 pub(crate) type Hash16 = [u8; 16];
 
-/// A captured turn to store.
 #[derive(Clone, Debug)]
 pub(crate) struct SealedTurn {
     pub(crate) id: TurnId,
@@ -95,14 +92,13 @@ pub(crate) struct SealedTurn {
     pub(crate) prefix: Option<Digest>,
 }
 
-/// The keyed hash of a Vault key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SealedKey {
     pub(crate) kind: KeyKind,
     pub(crate) hash: Hash16,
 }
 
-/// The kind of key under which a captured turn can be found.
+/// The kind of key by which a captured turn can be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub(crate) enum KeyKind {
@@ -117,20 +113,22 @@ impl KeyKind {
     }
 }
 
-/// An order to destroy contents: salts, sealed bytes, and blobs without further references.
+/// Content to destroy in one log: salts, sealed bytes, and blobs without further references.
 #[derive(Clone, Debug)]
 pub(crate) struct Erasure {
     pub(crate) log: LogId,
-    /// The records to destroy; `None` destroys all own records.
+    /// Sequence numbers of the records to destroy; `None` destroys all of the log's own records.
     pub(crate) seqs: Option<Vec<u64>>,
-    /// Also destroys all own checkpoints, including those written after the caller's last read.
+    /// Also destroys all of the log's own checkpoints, including those written after the caller's
+    /// last read.
     pub(crate) checkpoints: bool,
-    /// The reason with which the log and its turns are marked.
+    /// The reason recorded for the log and its turns.
     pub(crate) why: ErasureReason,
-    /// The expected number of runs and forks. A different number is a conflict, because a run or
-    /// fork was started since the caller's last read.
+    /// The expected number of runs and forks. A different number causes a conflict, because a run
+    /// or fork was started since the caller's last read.
     pub(crate) kin: Option<u64>,
-    /// A small internal value, stored in the same transaction, that lists the remaining cleanup.
+    /// Name and content of an internal value that lists the remaining cleanup. It is stored in the
+    /// same transaction.
     pub(crate) note: Option<(String, Bytes)>,
 }
 

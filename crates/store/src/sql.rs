@@ -1,6 +1,6 @@
-//! Values, rows and transactions that do not depend on the database.
+//! Values, rows and transactions in a form that does not depend on the database.
 //!
-//! SQL text that both databases execute has placeholders such as `$1`.
+//! SQL statements that both databases execute use placeholders such as `$1`.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -48,7 +48,7 @@ pub(crate) trait Transaction {
         visit: &mut dyn FnMut(SqlRow) -> Result<()>,
     ) -> Result<()>;
 
-    /// Runs a statement and returns the rows of its result.
+    /// Runs a statement and returns all rows of its result.
     fn query(&self, sql: &str, values: &[SqlValue]) -> Result<Vec<SqlRow>> {
         let mut rows = Vec::new();
         self.visit(sql, values, &mut |row| {
@@ -59,7 +59,7 @@ pub(crate) trait Transaction {
     }
 }
 
-/// The value of a column or of a parameter.
+/// The value of a column or parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum SqlValue {
     Null,
@@ -74,11 +74,11 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// A row of a result.
+/// One row of a query result.
 pub(crate) struct SqlRow(pub(crate) Vec<SqlValue>);
 
 impl SqlRow {
-    /// Returns the value of a column.
+    /// Returns the value in a column. Fails if the column is missing or has another type.
     pub(crate) fn get<T: FromValue>(&self, column: usize) -> Result<T> {
         self.0
             .get(column)
@@ -86,7 +86,7 @@ impl SqlRow {
             .ok_or_else(|| corrupt!("column {column} of a stored row has an invalid value"))
     }
 
-    /// Returns the sum of this row, whose first columns are those of the table.
+    /// Returns the MAC of this row as a [`Sum`]. The row must start with the table's columns.
     pub(crate) fn mac(&self, key: &RowKey, table: &IndexTable) -> Sum {
         let fields = self.0.iter().take(table.columns.split(',').count());
         key.row(table, &fields.map(Field::from).collect::<Vec<_>>())
@@ -106,8 +106,8 @@ impl ColumnReader<'_> {
     }
 }
 
-/// Decodes consecutive columns of a row, beginning with the given one, into fields of a struct. The
-/// other fields follow in a second pair of braces.
+/// Decodes consecutive columns of a row, starting at the given column, into fields of a struct. A
+/// second pair of braces can set the remaining fields.
 macro_rules! decode {
     ($row:expr, $first:expr, $type:ident { $($field:ident),* $(,)? } $({ $($others:tt)* })?) => {{
         let mut columns = $crate::sql::ColumnReader { row: $row, column: $first };
@@ -127,14 +127,14 @@ impl<'v> From<&'v SqlValue> for Field<'v> {
     }
 }
 
-/// A type that a column can have.
+/// A Rust type that a column value can be converted to.
 pub(crate) trait FromValue: Sized {
     /// Returns `None` if the value is invalid for the type.
     fn from_value(value: &SqlValue) -> Option<Self>;
 }
 
-/// Implements both conversions of integers. Parameters that exceed the database's integer type
-/// become its maximum, which exceeds all stored values.
+/// Implements both conversions for integer types. A parameter that exceeds the database's integer
+/// type becomes its maximum, which exceeds all stored values.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl FromValue for $integer {
@@ -153,7 +153,7 @@ macro_rules! integers {
 }
 integers!(i64, u64, i32, u32, i16);
 
-/// Implements both conversions of names.
+/// Implements both conversions for types that wrap a [`Name`].
 macro_rules! names {
     ($($name:ident),*) => {$(
         impl FromValue for $name {
@@ -202,7 +202,8 @@ impl<const LENGTH: usize> FromValue for [u8; LENGTH] {
 }
 
 impl FromValue for Timestamp {
-    /// Converts milliseconds. A time outside the calendar becomes its first or last day.
+    /// Converts milliseconds since 1970. A time outside the supported range becomes its first or
+    /// last moment.
     fn from_value(value: &SqlValue) -> Option<Self> {
         i64::from_value(value).map(timestamp)
     }
@@ -228,7 +229,7 @@ impl FromValue for ElisionReason {
 }
 
 impl FromValue for Vec<Rewind> {
-    /// Parses pairs such as `7:3`, separated by spaces.
+    /// Parses `AT:TO` pairs such as `7:3`, separated by spaces.
     fn from_value(value: &SqlValue) -> Option<Self> {
         let rewind = |pair: &str| {
             let (at, to) = pair.split_once(':')?;
@@ -287,13 +288,14 @@ impl From<&[u8]> for SqlValue {
     }
 }
 
-/// Converts stored milliseconds. A time outside the calendar becomes its first or last moment.
+/// Converts milliseconds since 1970. A time outside the supported range becomes its first or last
+/// moment.
 pub(crate) fn timestamp(milliseconds: i64) -> Timestamp {
     let limit = if milliseconds > 0 { Timestamp::MAX } else { Timestamp::MIN };
     Timestamp::from_millisecond(milliseconds).unwrap_or(limit)
 }
 
-/// Returns the stored number of a log kind.
+/// Returns the number that the database stores for a log kind.
 pub(crate) fn kind_number(kind: LogKind) -> i16 {
     match kind {
         LogKind::Thread => 1,

@@ -1,4 +1,4 @@
-//! Blocking work and locks.
+//! Helpers for blocking work and mutexes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
 }
 
-/// Locks a mutex, also after a thread panicked while it held the lock.
+/// Locks a mutex, even if a thread panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Tasks that wait for new records of a log. The database reports the ends of the logs that it
+//! Lets tasks wait for new records in a log. The backend reports the ends of the logs that it
 //! writes or polls.
 
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::rejection::Result;
 use crate::sync::lock;
 
-/// A log of a tenant.
+/// Tenant and name of a log.
 pub(crate) type LogKey = (Tenant, LogId);
 
 #[derive(Default)]
@@ -21,24 +21,24 @@ pub(crate) struct WaitRegistry {
     closed: watch::Sender<bool>,
 }
 
-/// A log that a task waits for.
+/// A log that at least one task waits for.
 #[derive(Default)]
 struct WaitSlot {
-    /// The log's number, or 0 until it is known.
+    /// The log's id in the database, or 0 until it is known.
     id: AtomicI64,
     last: watch::Sender<u64>,
 }
 
 impl WaitRegistry {
-    /// Waits until the log has a record after `after`. The log need not exist yet. `read` reads the
-    /// end of the log and reports it with [`saw`](Self::saw).
+    /// Waits until the log has a record after `after`. The log need not exist yet. `read` must read
+    /// the end of the log and report it with [`saw`](Self::saw).
     pub(crate) async fn wait(
         &self,
         key: LogKey,
         after: u64,
         read: impl Future<Output = Result<()>>,
     ) -> Result<()> {
-        // The slot is registered before the log is read, so that no write is missed.
+        // Register before reading, so that no write is missed.
         let place = WaitGuard::register(self, key);
         let mut last = place.slot.last.subscribe();
         let mut closed = self.closed.subscribe();
@@ -51,7 +51,7 @@ impl WaitRegistry {
         }
     }
 
-    /// Reports the number and the end of a log.
+    /// Reports a log's id and the sequence number of its last record.
     pub(crate) fn saw(&self, key: &LogKey, id: i64, last: u64) {
         if let Some(slot) = lock(&self.slots).get(key) {
             slot.id.store(id, Ordering::Release);
@@ -63,8 +63,8 @@ impl WaitRegistry {
         }
     }
 
-    /// Returns the logs to poll: those with these numbers or without a known number. `None` returns
-    /// all.
+    /// Returns the logs to poll: those with one of these ids, and those without a known id. `None`
+    /// returns all logs that a task waits for.
     pub(crate) fn waited(&self, ids: Option<&BTreeSet<i64>>) -> Vec<LogKey> {
         let is_wanted = |slot: &WaitSlot| {
             let id = slot.id.load(Ordering::Acquire);
@@ -74,7 +74,7 @@ impl WaitRegistry {
         slots.iter().filter(|(_, slot)| is_wanted(slot)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Ends all waiting tasks, because the store was closed.
+    /// Ends all waits with [`StoreError::Closed`].
     pub(crate) fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -87,14 +87,13 @@ impl WaitRegistry {
         lock(&self.slots).is_empty()
     }
 
-    /// Returns whether a task waits for the log.
     #[cfg(test)]
     pub(crate) fn is_waited_for(&self, tenant: &Tenant, log: &LogId) -> bool {
         lock(&self.slots).contains_key(&(tenant.clone(), log.clone()))
     }
 }
 
-/// The registration of a waiting task, removed on drop.
+/// Registers a waiting task until it is dropped.
 struct WaitGuard<'w> {
     waits: &'w WaitRegistry,
     key: LogKey,
@@ -111,7 +110,7 @@ impl<'w> WaitGuard<'w> {
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         let mut slots = lock(&self.waits.slots);
-        // One reference is the map's, the other is this one.
+        // The map holds one reference and this guard holds the other, so no other task waits.
         if Arc::strong_count(&self.slot) <= 2 {
             slots.remove(&self.key);
         }

@@ -1,4 +1,5 @@
-//! Decodes the rows that both databases return, with the columns in the order of these decoders.
+//! Decodes the rows that both databases return. The column constants list columns in decoding
+//! order.
 
 use throughline_core::{LogHead, VaultTurn};
 
@@ -7,16 +8,16 @@ use crate::row::{ApiKeyRow, Row, Salt, fork_of};
 use crate::row_mac::SegmentRow;
 use crate::sql::{SqlRow, decode};
 
-/// The columns of a log `l`, its Thread `o` and its parent `f`.
+/// Columns of a log `l`, with the names of its Thread `o` and its parent `f`.
 pub(super) const LOG_COLUMNS: &str = "l.name, l.kind, o.name, l.rewinds, l.status, l.last, \
     l.events, l.bytes, l.created, l.updated, l.gone, f.name, l.fork_at";
 
-/// The columns of a record `r`, its segment `g` and its salt `s`.
+/// Columns of a record `r`, its segment `g` and its salt `s`.
 pub(super) const RECORD_COLUMNS: &str = "r.seq, r.kind, r.at, r.events, r.last_event, r.about, \
     r.size, r.commitment, r.link, g.writer, r.position, r.blob, r.content, r.erased, s.epoch, \
     s.salt";
 
-/// The columns of an API key `k` and its tenant `t`.
+/// Columns of an API key `k` and its tenant `t`.
 pub(super) const API_KEY_COLUMNS: &str =
     "t.name, k.id, k.label, k.limits, k.hash, k.created, k.revoked, k.mac";
 
@@ -40,12 +41,12 @@ pub(super) fn api_key(row: &SqlRow) -> Result<ApiKeyRow> {
     Ok(decode!(row, 0, ApiKeyRow { tenant, id, label, limits, hash, created, revoked, mac }))
 }
 
-/// Decodes a captured turn, whose columns begin at `first`.
+/// Decodes a captured turn from the columns that start at `first`.
 pub(crate) fn vault_turn(row: &SqlRow, first: usize) -> Result<VaultTurn> {
     Ok(decode!(row, first, VaultTurn { id, parent, log, first, last, prefix, gone }))
 }
 
-/// Decodes the columns of `segments`; see [`TABLES`](crate::sql::TABLES).
+/// Decodes a row of the table `segments`; see [`TABLES`](crate::sql::TABLES).
 pub(super) fn segment(row: &SqlRow) -> Result<SegmentRow> {
     Ok(decode!(row, 0, SegmentRow { id, tenant, writer, position, link, changes, sums }))
 }

@@ -1,4 +1,4 @@
-//! Adds up the MACs of index rows: for verification, and once for a store without sums.
+//! Adds up the MACs of index rows, for verification and for stores that have no sums yet.
 
 use bytes::Bytes;
 use throughline_core::Tenant;
@@ -15,7 +15,7 @@ use crate::sql::{SqlRow, SqlValue, Transaction, values};
 const SEGMENTS: &str =
     "SELECT id, tenant, writer, position, link, changes, sums, mac FROM segments";
 
-/// Reads the index rows and the stored sums of one tenant or all tenants.
+/// Computes the sums of the index rows and reads the stored sums, of one tenant or all tenants.
 pub(crate) fn read(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowSnapshot> {
     let mut rows = count(db, key, of)?;
     for row in db.query(&format!("{SEGMENTS} {} ORDER BY id", scope(of)), &tenant(of))? {
@@ -61,7 +61,7 @@ fn count(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowS
     Ok(read)
 }
 
-/// Adds MACs and sums to the rows of a new store or a store of version 1.
+/// Adds MACs and sums to the rows of a new store, or of a store with schema version 1.
 pub(crate) fn add_sums(db: &dyn Transaction, protection: &Protection) -> Result<()> {
     let Protection { key, api_keys, marked, .. } = protection;
     if let Some(marked) = marked {
