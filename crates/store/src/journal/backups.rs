@@ -309,8 +309,8 @@ impl Journal {
                 return Err(invalid!("the file at this path is a backup of another store"));
             }
             backup.protect(self.keys.backup_protection()).await?;
-            // The backup may lack the current master key epoch, so the salts of its erasure records are
-            // not wrapped. The fact that content was destroyed is not secret.
+            // The backup may lack the current master key epoch, so the salts of its erasure records
+            // are not wrapped. The fact that content was destroyed is not secret.
             let keys = self.keys.without_master();
             for (_, note) in notes {
                 let (tenant, erases) = read_note(note)?;

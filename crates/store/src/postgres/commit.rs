@@ -1,5 +1,5 @@
-//! Encodes one group of batches and decodes the results. The database makes the decisions: see
-//! `functions_2.sql`.
+//! Encodes one group of batches as parameters and decodes the results. The function in
+//! `functions_2.sql` decides which batches are written.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,23 +14,23 @@ use crate::sealed_batch::{
 };
 use crate::sql::{SqlValue, kind_number, values};
 
-/// Maximum number of individual locks. A group that needs more briefly locks the whole store. A
-/// server with default settings has room for about 6,400 locks of all clients.
+/// Maximum number of individual locks per group. A group that needs more locks the whole store
+/// briefly. A server with default settings has room for about 6,400 locks of all clients.
 const MAX_LOCKS: usize = 1024;
 
-/// Returns the statement that calls the commit function.
+/// Returns the SQL statement that calls the commit function.
 pub(super) fn statement() -> String {
     let count = Columns::default().params([&0; 4]).len();
     let places: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
     format!("SELECT throughline_commit({})", places.join(", "))
 }
 
-/// A batch that is ready to be sent.
+/// A batch with its advisory locks, ready to be sent to the server.
 pub(super) struct PreparedBatch {
     pub(super) batch: SealedBatch,
-    /// The tenant's number.
+    /// The tenant's id in the database.
     tenant: i64,
-    /// The advisory locks that the batch needs.
+    /// Ids of the advisory locks that the batch needs.
     locks: Vec<i64>,
     pub(super) bytes: usize,
 }
@@ -45,7 +45,7 @@ impl PreparedBatch {
         }
         for append in &batch.appends {
             lock(Lock::Log, append.log.0.as_bytes());
-            // Referenced logs only grow, so they need no lock.
+            // The logs that an append refers to only grow, so they need no lock.
             for record in &append.records {
                 bytes += 256 + record.content.len();
                 if let Some(blob) = &record.blob {
@@ -80,7 +80,8 @@ pub(super) enum Lock {
     Key = b'k',
 }
 
-/// Returns the number of a lock. Two names may share a number, which only costs time.
+/// Returns the id of an advisory lock. Two names may share an id, which only makes batches wait
+/// longer.
 pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     let mut hash = blake3::Hasher::new();
     hash.update(b"throughline lock")
@@ -91,10 +92,10 @@ pub(super) fn lock(kind: Lock, tenant: i64, name: &[u8]) -> i64 {
     i64::from_be_bytes(hash.as_bytes().first_chunk().copied().unwrap_or_default())
 }
 
-/// The index of each log in the group's columns, by tenant and name.
+/// The 1-based index of each log in the group's columns, by tenant and name.
 type LogPositions<'g> = HashMap<(i64, &'g str), i32>;
 
-/// Rows of one kind, stored by column.
+/// Rows of one kind, stored as columns.
 struct Table<const WIDTH: usize>([Vec<SqlValue>; WIDTH]);
 
 impl<const WIDTH: usize> Default for Table<WIDTH> {
@@ -108,20 +109,20 @@ impl<const WIDTH: usize> Table<WIDTH> {
         self.0.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
     }
 
-    /// Returns the number of rows, which is also the index of the last one.
+    /// Returns the number of rows, which is also the 1-based index of the last row.
     fn len(&self) -> i32 {
         self.0.first().map_or(0, |column| count(column))
     }
 }
 
-/// The parts of all batches of a group, in columns: the parameters of `throughline_commit`, in the
-/// same order. The comments contain the prefixes of the parameters.
+/// The parts of all batches in a group, as columns: the parameters of `throughline_commit`, in the
+/// same order. Field comments state the prefix of the parameter names.
 #[derive(Default)]
 pub(super) struct Columns {
     locks: Vec<i64>,
     /// Whether the group locks the whole store.
     alone: bool,
-    /// Whether a record has a large content.
+    /// Whether any record stores its content as a blob.
     has_blobs: bool,
     tenants: Table<2>,
     /// `l_`
@@ -164,13 +165,15 @@ impl Columns {
             }
             columns.add(prepared, place, &mut logs);
         }
-        // Destroyed contents must not be referenced in the meantime.
+        // A group that erases locks the whole store, so that no other node adds references to the
+        // erased content.
         columns.alone = columns.erases.len() > 0 || locks.len() > MAX_LOCKS;
         columns.locks = locks.into_iter().collect();
         columns
     }
 
-    /// Returns the parameters of [`statement`].
+    /// Returns the parameters of [`statement`]. `writer` holds the first four: writer, group
+    /// number, whether the commit is relaxed, and row MAC key.
     pub(super) fn params<'p>(&'p self, writer: [Parameter<'p>; 4]) -> Vec<Parameter<'p>> {
         fn of<const WIDTH: usize>(table: &Table<WIDTH>) -> impl Iterator<Item = Parameter<'_>> {
             table.0.iter().map(|column| column as Parameter<'_>)
@@ -200,7 +203,7 @@ impl Columns {
         }
         for ask in &batch.asks {
             let expires = ask.expires_in.map(|time| i64::try_from(time.as_millis()));
-            // A time beyond the calendar means no limit.
+            // A time too large for the database's calendar means no limit.
             let expires = expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2);
             self.asks.push(values![&ask.id, &ask.kind, append(&ask.log), expires]);
         }
@@ -275,7 +278,7 @@ impl Columns {
         };
         let (rewind, status) = (*rewind_to, status.as_ref());
         let at = records.iter().filter_map(|record| record.at).max();
-        // An imported log began at the time of its first record.
+        // The creation time of an imported log is the time of its first record.
         let began = records.first().and_then(|record| record.at);
         let now = records.is_empty() || records.iter().any(|record| record.at.is_none());
         let records = count(records);
@@ -285,7 +288,7 @@ impl Columns {
         ]);
     }
 
-    /// Returns the log's index in the columns.
+    /// Returns the log's 1-based index in the columns, and adds the log if it is missing.
     fn log<'g>(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
         let next = self.logs.len().saturating_add(1);
         let place = *known.entry((tenant, &log.0)).or_insert(next);
@@ -306,17 +309,16 @@ fn is_plain(batch: &SealedBatch) -> bool {
         && appends.iter().all(|append| append.opening.is_none())
 }
 
-/// The result of a committed batch.
 pub(super) struct CommitResult {
     pub(super) receipt: Receipt,
-    /// The numbers of the written logs, in the order of the receipt.
+    /// Ids of the written logs, in the order of the receipt.
     pub(super) logs: Vec<i64>,
 }
 
-/// Parses the result of a batch.
+/// Parses the commit function's result for one batch.
 pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult, StoreError> {
     if let Some(receipt) = answer.strip_prefix("again") {
-        // The first line is the name.
+        // The first line is the batch's idempotency name.
         let written = receipt.lines().skip(1).map(parse_written).collect::<Option<_>>();
         let written = written.ok_or_else(|| damaged("a receipt"))?;
         return Ok(CommitResult { receipt: Receipt { written, repeated: true }, logs: Vec::new() });
@@ -381,7 +383,7 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
     })
 }
 
-/// Returns the tenants whose heads the group moved.
+/// Returns the tenants whose chain heads the group moved.
 pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
     let place =
         |answer: &String| answer.strip_prefix("head ")?.parse::<usize>().ok()?.checked_sub(1);

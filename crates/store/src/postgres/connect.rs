@@ -1,4 +1,4 @@
-//! Connects to the server and maps its errors. Displayed URLs contain no passwords.
+//! Connects to the server and maps its errors. The URLs in error messages contain no passwords.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use crate::postgres::values::{Parameter, damaged, sql_row};
 use crate::rejection::{Result, invalid};
 use crate::sql::SqlRow;
 
-/// Timeout for connecting to a server.
+/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time without a response after which a connection counts as lost.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for a pooled connection.
+/// Maximum time to wait for a free connection in the pool.
 const POOL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A server and its pool of connections for reading.
+/// A server and its connection pool for reads.
 pub(super) struct Server {
     config: Config,
-    /// The URL without a password.
+    /// The URL without its password.
     name: Name,
     pool: Pool,
 }
 
-/// Makes acknowledged writes durable, regardless of the server's settings.
+/// Makes acknowledged writes durable, even if the server's default is not durable.
 pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                                   WHERE current_setting('synchronous_commit') = 'off'";
 
 impl Server {
-    /// Parses the URL without connecting.
+    /// Parses the URL, without connecting yet.
     pub(super) fn at(url: &str, readers: usize) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(invalid!("the URL of a PostgreSQL database must start with postgres://"));
@@ -54,7 +54,7 @@ impl Server {
                  it through a tunnel or a local proxy, and leave sslmode out"
             ));
         }
-        // A plan that was made for a small table must not scan it once it is large.
+        // Otherwise a plan made while a table is small would still scan the table once it is large.
         let ours = "-c enable_seqscan=off -c jit=off";
         let options = config.get_options().map_or(ours.to_owned(), |own| format!("{ours} {own}"));
         config.options(options);
@@ -78,7 +78,7 @@ impl Server {
         Ok(Self { config, name, pool })
     }
 
-    /// Returns the URL without a password.
+    /// Returns the URL without its password, for error messages.
     pub(super) fn name(&self) -> &Name {
         &self.name
     }
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Opens a connection and polls it in a task until it is dropped.
+    /// Opens a connection and polls it in a background task until the client is dropped.
     pub(super) async fn client(&self) -> Result<Client> {
         let (client, connection) = self.connect().await?;
         tokio::spawn(async move { drop(connection.await) });
@@ -118,12 +118,12 @@ impl Server {
         })
     }
 
-    /// Runs a query, and retries once on a new connection if the connection was lost. The query
+    /// Runs a query, and retries it once on a new connection if the connection was lost. The query
     /// must therefore be idempotent.
     pub(super) async fn query(&self, sql: &str, params: &[Parameter<'_>]) -> Result<Vec<SqlRow>> {
         let rows = match self.query_once(sql, params).await? {
             Err(error) if is_lost(&error) => {
-                // If one connection was lost, the others probably are too.
+                // If this connection was lost, the other pooled connections probably are too.
                 self.pool.retain(|_, _| false);
                 self.query_once(sql, params).await?
             }
@@ -142,7 +142,7 @@ impl Server {
         Ok(query.await)
     }
 
-    /// Returns the first row, if there is one.
+    /// Runs a query and returns its first row, if there is one.
     pub(super) async fn query_opt(
         &self,
         sql: &str,
@@ -151,7 +151,7 @@ impl Server {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 
-    /// Returns the first row, which must exist.
+    /// Runs a query and returns its first row. Fails if there is none.
     pub(super) async fn query_one(&self, sql: &str, params: &[Parameter<'_>]) -> Result<SqlRow> {
         self.query_opt(sql, params).await?.ok_or_else(|| damaged("an answer"))
     }
@@ -182,18 +182,18 @@ impl Server {
     }
 }
 
-/// Returns whether the connection was lost, and with it possibly a result.
+/// Returns whether the connection was lost. The statement may have been executed nevertheless.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
-        // The server is shutting down, crashed or is starting, or the connection failed.
+        // The server is shutting down, has crashed or is starting, or the connection failed.
         return code.code().starts_with("57P") || code.code().starts_with("08");
     }
     let source = std::error::Error::source(error);
     error.is_closed() || source.is_some_and(<dyn std::error::Error>::is::<std::io::Error>)
 }
 
-/// Returns whether the database aborted the statement because of contention, so that it can be
-/// retried.
+/// Returns whether the database aborted the statement because of contention, so that a retry may
+/// succeed.
 pub(super) fn is_contended(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::T_R_DEADLOCK_DETECTED || *code == SqlState::T_R_SERIALIZATION_FAILURE

@@ -120,14 +120,14 @@ impl Driver for Postgres {
     fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             protect(&self.shared, protection.clone()).await?;
-            // The next opener supplies the same key.
+            // Ignore the error if a key is set, because every call supplies the same key.
             drop(self.shared.key.set(protection.key));
             Ok(())
         })
     }
 
     fn sign_with(&self, signer: Arc<Signer>) {
-        // The first signer stays.
+        // Ignore the error if a signer is set; the first signer stays.
         drop(self.shared.signer.set(signer));
     }
 
@@ -182,7 +182,7 @@ impl Driver for Postgres {
         })
     }
 
-    /// Concurrent calls of two nodes wait for each other, and erasing commits wait for them.
+    /// Calls from different nodes run one at a time, and commits that erase content wait for them.
     fn rewrap(&self, salts: Vec<SaltRow>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let records: Vec<i64> = salts.iter().map(|row| row.record).collect();
@@ -199,14 +199,14 @@ impl Driver for Postgres {
         Box::pin(async move { self.shared.server.query_one(sql, &[]).await?.get(0) })
     }
 
-    /// Rewrites the tables from which rows were deleted, so that no data file contains them any
-    /// more. Salts come first, because sealed contents are useless without them. Writers wait
-    /// meanwhile.
+    /// Rewrites the tables from which rows were deleted, so that no data file contains these rows
+    /// any more. The salts come first, because sealed content cannot be decrypted without them.
+    /// Writers wait until all tables are rewritten.
     ///
-    /// This does not cover the write-ahead log, which contains deleted salts until its segments are
-    /// recycled; a checkpoint speeds this up if the role may request one. Archives, lagging
-    /// replicas and base backups also keep them. To cover those, use a master key and rotate it:
-    /// all copies of the salts are then wrapped, and the old key can be destroyed.
+    /// Deleted salts remain in the write-ahead log until its segments are recycled. A checkpoint
+    /// speeds this up if the role may request one. Archives, lagging replicas and base backups also
+    /// keep deleted salts. To cover those, use a master key and rotate it: all copies of the salts
+    /// are then wrapped, and the old key can be destroyed.
     fn scrub(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let client = self.shared.server.client().await?;
@@ -229,7 +229,8 @@ impl Driver for Postgres {
     }
 }
 
-/// Sets the remaining time of a lease in milliseconds, and returns when it ends, if it is active.
+/// Extends a lease to `time` milliseconds from now and returns its end. Returns `None` if the lease
+/// is not active.
 async fn renew(
     shared: &Shared,
     tenant: &Tenant,
@@ -250,16 +251,16 @@ fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)
 }
 
-/// Small values are written without a key only while the store has no sums of its rows.
+/// Internal values may be written without a row MAC key only while the store has no row sums.
 const IF_NOT_SUMMED: &str = "WHERE NOT EXISTS (SELECT FROM kept WHERE name = 'tally')";
 
 fn created_concurrently() -> StoreError {
     StoreError::invalid("another process created the store at the same time: open it again")
 }
 
-/// Returns the highest number in a table below which all rows are committed. Numbers are assigned
-/// before rows are visible, so a lower one may appear after a higher one. No node writes while the
-/// store's lock is held exclusively, which is brief.
+/// Returns the highest id in a table up to which all rows are committed. Ids are assigned before
+/// rows are visible, so a lower id may appear after a higher one. The store's exclusive lock, held
+/// briefly, keeps all nodes from writing during the query.
 pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64> {
     let sql = format!(
         "SELECT pg_advisory_xact_lock(1414025804, 0); SELECT coalesce(max(id), 0) FROM {table}"
@@ -273,7 +274,7 @@ pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64> {
     rows.last().and_then(|id| id.parse().ok()).ok_or_else(|| damaged("the last number of a table"))
 }
 
-/// Checks every index of the store with the extension `amcheck`, if it is installed.
+/// Checks all indexes of the store with the extension `amcheck`, if it is installed.
 async fn check_indexes(shared: &Shared) -> Result<Vec<String>> {
     let sql = "SELECT FROM pg_extension WHERE extname = 'amcheck'";
     if shared.server.query(sql, &[]).await?.is_empty() {

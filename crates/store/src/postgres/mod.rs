@@ -1,13 +1,14 @@
 //! The store on PostgreSQL, for several nodes.
 //!
 //! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
-//! put batches into a queue. Everything that queued during the last round trip is sent as one
-//! statement, which is one round trip and one transaction; `functions_2.sql` documents its
-//! decisions and locks. Nodes share no row that each commit must change.
+//! put batches into a queue. All batches that queued during the last round trip are sent as one
+//! statement, which takes one round trip and one transaction; `functions_2.sql` documents its
+//! decisions and locks. There is no row that every commit must change, so nodes do not contend for
+//! one.
 //!
 //! The large tables can be partitioned: `records` by a hash of its log, which is part of its
-//! primary key, and `salts` by a hash of the record. Numbers come from sequences, and there are no
-//! foreign keys in the way. See `schema_1.sql`.
+//! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys
+//! prevent partitioning. See `schema_1.sql`.
 //!
 //! The modules match those of `sqlite`, plus `connect` for connections to the server.
 
@@ -49,14 +50,14 @@ pub(crate) struct Postgres {
     listener: AbortHandle,
 }
 
-/// State shared by the tasks of a node.
+/// State shared by all tasks of a node.
 struct Shared {
     server: Server,
-    /// The id of this opening of the store.
+    /// Id of the writer: a new one each time the store is opened.
     writer: Name,
     durability: Durability,
     signer: OnceLock<Arc<Signer>>,
-    /// The key of row MACs, set once the store's keys are loaded.
+    /// The key for row MACs, set once the store's keys are loaded.
     key: OnceLock<RowKey>,
     tenants: Mutex<HashMap<Tenant, i64>>,
     waits: WaitRegistry,
@@ -64,7 +65,8 @@ struct Shared {
 }
 
 impl Postgres {
-    /// Opens the store at this URL, and creates its tables if there are none.
+    /// Opens the store at this URL. Creates its tables if there are none and the options allow
+    /// this.
     pub(crate) async fn open(url: &str, options: &Options, writer: Name) -> Result<Self> {
         let server = Server::at(url, options.readers)?;
         schema::migrate(&server, options.create && !options.read_only).await?;
@@ -89,7 +91,8 @@ impl Postgres {
             return Err(StoreError::Closed);
         }
         let order: Vec<LogId> = batch.appends.iter().map(|append| append.log.clone()).collect();
-        // The batch may open a run before its Thread, but the database opens them in order.
+        // The batch may list a run before its Thread, but the database opens logs in the given
+        // order.
         let opens_run = |append: &SealedAppend| {
             append.opening.as_ref().is_some_and(|opening| opening.of.is_some())
         };
@@ -121,18 +124,18 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The writer task ends after it has written the queue.
+        // The writer task ends by itself after it has written the queue.
         self.listener.abort();
     }
 }
 
 impl Shared {
-    /// Returns the key of row MACs.
+    /// Returns the key for row MACs. Fails if the store's keys are not loaded yet.
     fn key(&self) -> Result<&RowKey> {
         self.key.get().ok_or_else(crate::rejection::no_keys)
     }
 
-    /// Returns the tenant's number, if it exists.
+    /// Returns the tenant's id, if the tenant exists.
     async fn tenant(&self, tenant: &Tenant) -> Result<Option<i64>> {
         if let Some(id) = lock(&self.tenants).get(tenant) {
             return Ok(Some(*id));
@@ -144,8 +147,8 @@ impl Shared {
         Ok(Some(id))
     }
 
-    /// Returns the tenant's number, and creates the tenant if it does not exist. A tenant with only
-    /// a number has no data.
+    /// Returns the tenant's id, and creates the tenant if it does not exist. The new row alone does
+    /// not count as data.
     async fn find_or_create_tenant(&self, tenant: &Tenant) -> Result<i64> {
         if let Some(id) = self.tenant(tenant).await? {
             return Ok(id);

@@ -1,5 +1,5 @@
-//! Tests of the store on PostgreSQL. They need a server:
-//! `scripts/postgres run cargo test -p throughline-store`.
+//! Tests of the store on PostgreSQL. They need a server: `scripts/postgres run cargo test -p
+//! throughline-store`.
 
 mod commits;
 mod faults;
@@ -24,10 +24,10 @@ use crate::query::Span;
 use crate::row::{ChainRow, Salt};
 use crate::sealed_batch::{Guard, SealedAppend, SealedBatch, SealedRecord};
 
-/// A key of row MACs, for groups that are sent without a node.
+/// A row MAC key for groups that tests send without a node.
 const KEY: &[u8] = &[5; 32];
 
-/// Creates a new empty database.
+/// Creates an empty database and returns its URL.
 async fn database() -> String {
     database_at(&throughline_testkit::postgres_url()).await
 }
@@ -48,7 +48,7 @@ async fn client(url: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Returns a protection for nodes without a Journal.
+/// Returns MAC keys for nodes without a Journal.
 fn test_protection() -> Protection {
     let secret = Secret::new([5; 32]);
     let (key, api_keys) = (row_key(&secret), ApiKeyMac::new(&secret));
@@ -82,7 +82,7 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
         .expect("the condition holds in time");
 }
 
-/// Waits until the log has grown.
+/// Waits until another record is added to the log.
 async fn until_it_grows(node: &Postgres, name: &str) {
     let last = async || node.log(&tenant(), &log(name)).await.ok().flatten().map(|head| head.last);
     let mut before = None;
@@ -143,7 +143,7 @@ fn once(name: &str, batch: SealedBatch) -> SealedBatch {
     SealedBatch { once: names, ..batch }
 }
 
-/// Returns a record whose "sealed" content is the text.
+/// Returns a record that stores the text unencrypted as its content.
 fn record(content: &str) -> SealedRecord {
     SealedRecord {
         kind: Name::from("item"),
@@ -158,7 +158,7 @@ fn record(content: &str) -> SealedRecord {
     }
 }
 
-/// Returns the contents of a log, by number.
+/// Returns the sequence number and content of each record in a log; `-` stands for missing content.
 async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
     let span = Span { after: 0, up_to: u64::MAX, limit: 1_000_000 };
     let rows = node.rows(&tenant(), &log(name), span).await.expect("rows are read");
@@ -168,7 +168,7 @@ async fn contents(node: &Postgres, name: &str) -> Vec<(u64, String)> {
     rows.into_iter().map(|row| (row.seq, text(row.content))).collect()
 }
 
-/// Reads every record of every chain in small pages, while other nodes may write.
+/// Reads all records of all chains in small pages, while other nodes may write.
 async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     let mut all: Vec<ChainRow> = Vec::new();
     let up_to = node.last_record().await.expect("the last number is read");
@@ -182,7 +182,7 @@ async fn whole_chain(node: &Postgres) -> Vec<ChainRow> {
     }
 }
 
-/// Recomputes every link and returns the resulting heads of the chains.
+/// Recomputes all links and returns the resulting chain heads.
 async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
     let mut natures: HashMap<(Tenant, LogId), String> = HashMap::new();
     let mut ends: HashMap<(Tenant, Name), (u64, Link)> = HashMap::new();
@@ -225,8 +225,8 @@ async fn proven(node: &Postgres, rows: &[ChainRow]) -> Vec<Head> {
     heads
 }
 
-/// Asserts that the chains end where the segments state, and that the database's structure is
-/// sound.
+/// Asserts that the chains end at the heads in the segments, and that the database passes its
+/// checks.
 async fn assert_sound(node: &Postgres) {
     let rows = whole_chain(node).await;
     let mut heads = node.heads(None).await.expect("the heads are read");

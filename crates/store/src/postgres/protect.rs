@@ -1,4 +1,4 @@
-//! Adds MACs and sums to a new store or a store of version 1.
+//! Adds MACs and sums to a new store, or to a store with schema version 1.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::protection::{Protection, SECRET, Upgrade, report_migration};
 use crate::sql::{Transaction as _, values};
 use crate::sync::blocking;
 
-/// Adds MACs and sums, unless the store has them.
+/// Adds MACs and sums, unless the store already has them.
 pub(super) async fn protect(
     shared: &Arc<Shared>,
     protection: Protection,
 ) -> Result<(), StoreError> {
     let mut client = shared.server.client().await?;
-    // A process that changes nothing needs no write permission and no lock.
+    // If nothing must change, no write permission and no lock are needed.
     if protection.is_marked && schema::version(&shared.server, &client).await? > 1 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Looks up captured turns.
+//! Looks up captured turns in the Vault.
 
 use throughline_core::{ErasureEpoch, StoreError, Tenant, VaultLookup, VaultMatch};
 
@@ -16,7 +16,8 @@ pub(super) async fn find(
     let Some(tenant) = shared.tenant(tenant).await? else { return Ok(lookup) };
     let kinds: Vec<i16> = keys.iter().map(|key| key.kind.number()).collect();
     let hashes: Vec<&[u8]> = keys.iter().map(|key| key.hash.as_slice()).collect();
-    // Without a match, one row still returns the erasure epoch, from the same snapshot.
+    // The outer join returns a row with the erasure epoch even without a match, from the same
+    // snapshot.
     let sql = "SELECT coalesce(k.n, 0), coalesce(c.n, 0), t.name, t.parent, l.name, t.first, t.last, t.prefix, \
                (SELECT min(r.erased) FROM records r WHERE r.tenant = $1 AND r.log = t.log \
                 AND r.seq BETWEEN t.first AND t.last AND r.erased IS NOT NULL AND r.kind <> 'copy'), \
@@ -27,13 +28,13 @@ pub(super) async fn find(
                JOIN turns t ON t.id = c.turn JOIN logs l ON l.id = t.log) ON true WHERE e.id = $1";
     for row in shared.server.query(sql, &[&tenant, &kinds, &hashes]).await? {
         lookup.era = ErasureEpoch(row.get(9)?);
-        // Keys are numbered from 1, and 0 means that none matched.
+        // Keys are numbered from 1; a row with 0 contains only the erasure epoch.
         let place = usize::try_from(row.get::<i64>(0)?).unwrap_or(0).wrapping_sub(1);
         let (Some(key), Some(found)) = (keys.get(place), lookup.found.get_mut(place)) else {
             continue;
         };
         let siblings = row.get::<u32>(1)?.saturating_sub(1);
-        // A claim or id that matches two turns is ambiguous and matches none.
+        // A claim or id that matches several turns is ambiguous, so it matches none.
         if siblings > 0 && key.kind != KeyKind::Chain {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Creates and upgrades the tables. If several processes start at once, one creates the tables and
-//! the others wait.
+//! Creates and upgrades the tables. If several processes start at once, one creates the tables
+//! while the others wait.
 
 use throughline_core::StoreError;
 use tokio_postgres::{Client, Transaction};
@@ -9,7 +9,7 @@ use crate::postgres::values::field;
 use crate::rejection::{Result, corrupt, invalid};
 use crate::sql::TABLES;
 
-/// The version that this program writes.
+/// The schema version that this version of Throughline writes.
 const KNOWN: u32 = 2;
 /// Creates the tables of a new store.
 const TABLES_1: &str = include_str!("schema_1.sql");
@@ -17,15 +17,15 @@ const TABLES_1: &str = include_str!("schema_1.sql");
 const TABLES_2: &str = include_str!("schema_2.sql");
 const FUNCTIONS: &str = include_str!("functions_2.sql");
 
-/// The lock that a process holds while it creates tables. `functions_2.sql` documents the other
-/// lock numbers.
+/// Takes the lock that a process holds while it creates tables. `functions_2.sql` documents the
+/// other lock ids.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
-/// Creates the tables of a new store, and checks those of an existing one. A store of version 1
-/// keeps its version until its keys are loaded: see `protect.rs`.
+/// Creates the tables of a new store, and checks that those of an existing store are complete. A
+/// store of version 1 keeps its version until its keys are loaded: see `protect.rs`.
 pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     let mut client = server.client().await?;
-    // A process that changes nothing needs no write permission.
+    // If nothing must change, no write permission is needed.
     if version(server, &client).await? > 0 {
         return check_tables(server, &client).await;
     }
@@ -49,7 +49,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     let table = "CREATE TABLE IF NOT EXISTS throughline_schema (version integer PRIMARY KEY, \
                  applied timestamptz NOT NULL DEFAULT clock_timestamp())";
     transaction.batch_execute(table).await.map_err(error)?;
-    // Another process may have created the tables in the meantime.
+    // Another process may have created the tables before this one acquired the lock.
     if latest(server, transaction.client()).await? == 0 {
         let there = "SELECT to_regclass('records') IS NOT NULL";
         let there = transaction.query_one(there, &[]).await.map_err(error)?;
@@ -101,7 +101,7 @@ pub(super) async fn version(server: &Server, client: &Client) -> Result<u32> {
     latest(server, client).await
 }
 
-/// Returns the latest applied version.
+/// Returns the latest applied schema version. Fails if it is newer than [`KNOWN`].
 async fn latest(server: &Server, client: &Client) -> Result<u32> {
     let sql = "SELECT coalesce(max(version), 0) FROM throughline_schema";
     let latest = client.query_one(sql, &[]).await.map_err(|error| server.error(error))?;

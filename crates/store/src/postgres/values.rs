@@ -1,4 +1,4 @@
-//! Converts values and rows, and runs SQL that both databases execute.
+//! Converts values and rows for PostgreSQL, and runs SQL that both databases execute.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use crate::postgres::connect::Server;
 use crate::rejection::{Result, corrupt};
 use crate::sql::{SqlRow, SqlValue, Transaction};
 
-/// A parameter of a statement.
 pub(super) type Parameter<'p> = &'p (dyn ToSql + Sync);
 
 impl ToSql for SqlValue {
@@ -29,7 +28,8 @@ impl ToSql for SqlValue {
                 i16::try_from(*number)?.to_sql(ty, out)
             }
             SqlValue::Number(number) if *ty == Type::INT4 => {
-                // A number above the maximum of the type exceeds all stored values.
+                // A number above the type's maximum becomes that maximum, which exceeds all stored
+                // values.
                 i32::try_from(*number).unwrap_or(i32::MAX).to_sql(ty, out)
             }
             SqlValue::Number(number) => number.to_sql(ty, out),
@@ -77,12 +77,13 @@ pub(super) fn field<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T
     row.try_get(column).map_err(|error| StoreError::Database(Arc::new(error)))
 }
 
-/// Returns the parameters of a statement.
+/// Converts values to statement parameters.
 pub(super) fn parameters(values: &[SqlValue]) -> Vec<Parameter<'_>> {
     values.iter().map(|value| value as Parameter<'_>).collect()
 }
 
-/// Clamps to the maximum of the database's integer type, which exceeds all stored values.
+/// Converts to the database's integer type. Larger numbers become its maximum, which exceeds all
+/// stored values.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -91,12 +92,12 @@ pub(super) fn damaged(what: &str) -> StoreError {
     corrupt!("{what} cannot be read")
 }
 
-/// A transaction whose calls block a thread outside the runtime.
+/// A transaction whose calls block the current thread, which must be outside the async runtime.
 pub(super) struct BlockingTransaction<'t> {
     pub(super) runtime: &'t Handle,
     pub(super) server: &'t Server,
     pub(super) transaction: &'t OpenTransaction<'t>,
-    /// The number of rows that the server sends at a time.
+    /// Number of rows that the server returns at a time.
     pub(super) page: i32,
 }
 

@@ -1,10 +1,10 @@
 //! Waits for writes of other nodes. One connection listens for notifications and also sends those
-//! of this node. They are batched and sent outside the writing transactions, because the server
-//! commits only one transaction with notifications at a time.
+//! of this node. Notifications are batched and sent outside the writing transactions, because the
+//! server commits only one transaction with notifications at a time.
 //!
-//! A listening node holds a shared lock and sends a greeting. A node that is alone therefore
-//! detects this and sends no notifications. A notification is a hint: the waited-for logs are also
-//! polled at intervals and when the connection is lost.
+//! Each listening node holds a shared lock and sends a greeting when it starts. A node can
+//! therefore detect that it is alone, and then sends no notifications. Notifications are only
+//! hints: logs that tasks wait for are also polled at intervals and after the connection was lost.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -22,18 +22,19 @@ use crate::sync::lock;
 use crate::waits::LogKey;
 
 const CHANNEL: &str = "throughline";
-/// The payload that a node sends when it starts to listen.
+/// The payload that a node sends when it starts listening.
 const HELLO: &str = "hello";
-/// The polling interval while no notifications arrive.
+/// Polling interval while the node is not connected for notifications.
 const POLL_WITHOUT_NOTIFICATIONS: Duration = Duration::from_millis(500);
-/// The polling interval otherwise, because a node may end between writing and notifying.
+/// Polling interval while connected, because a node may end after writing and before notifying.
 const POLL_WITH_NOTIFICATIONS: Duration = Duration::from_secs(5);
-/// The time for which notifications are collected.
+/// Minimum time between two notifications, during which written logs are collected.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
-/// The maximum size of a notification, with a margin.
+/// Maximum size of a notification in bytes, below the server's limit. A larger notification is sent
+/// empty, and receivers then poll all logs.
 const MOST_BYTES: usize = 7900;
 
-/// The numbers of logs that this node has written to and not announced yet.
+/// Ids of the logs that this node wrote to since its last notification.
 #[derive(Default)]
 pub(super) struct Announcements {
     logs: Mutex<BTreeSet<i64>>,
@@ -41,7 +42,7 @@ pub(super) struct Announcements {
 }
 
 impl Shared {
-    /// Records that this node wrote to a log.
+    /// Wakes this node's waiting tasks, and schedules a notification for the other nodes.
     pub(super) fn wrote(&self, key: &LogKey, id: i64, last: u64) {
         self.waits.saw(key, id, last);
         lock(&self.announcements.logs).insert(id);
@@ -49,7 +50,7 @@ impl Shared {
     }
 }
 
-/// Reads the ends of these logs and wakes the waiting tasks.
+/// Reads the last sequence numbers of these logs and wakes the tasks that wait for more.
 pub(super) async fn poll_logs(shared: &Shared, logs: Vec<LogKey>) -> Result<()> {
     if logs.is_empty() {
         return Ok(());
@@ -68,10 +69,10 @@ pub(super) async fn poll_logs(shared: &Shared, logs: Vec<LogKey>) -> Result<()> 
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         if let Ok((client, received, own)) = connect(&shared).await {
-            // The loop reconnects after any error.
+            // Ignore errors, because the loop reconnects after any of them.
             drop(listen(&shared, &client, received, own).await);
         }
-        // A failed poll is repeated.
+        // Ignore errors, because the next iteration polls again.
         drop(poll_logs(&shared, shared.waits.waited(None)).await);
         sleep(POLL_WITHOUT_NOTIFICATIONS).await;
     }
@@ -116,7 +117,7 @@ async fn listen(
             notification = received.recv() => {
                 let Some(mut notification) = notification else { return Ok(()) };
                 let mut ids = Some(BTreeSet::new());
-                // One poll covers all notifications that arrived.
+                // Collect all notifications that have arrived, so that one poll covers them.
                 loop {
                     if notification.process_id() != own {
                         alone = false;
@@ -144,12 +145,12 @@ async fn listen(
     }
 }
 
-/// Returns the log numbers in a notification, or `None` if all logs must be polled.
+/// Adds the log ids in a notification to `ids`. Returns `None` if all logs must be polled.
 fn parse_notification(mut ids: BTreeSet<i64>, payload: &str) -> Option<BTreeSet<i64>> {
     if payload.is_empty() {
         return None;
     }
-    // A greeting contains no numbers.
+    // A greeting contains no ids.
     ids.extend(payload.split(' ').filter_map(|id| id.parse::<i64>().ok()));
     Some(ids)
 }

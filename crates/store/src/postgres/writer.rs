@@ -1,10 +1,10 @@
-//! The writer: a queue and one connection that sends everything that queued during the last round
+//! The writer: a queue, and one connection that sends all batches queued during the last round
 //! trip.
 //!
 //! Each group has a number. If the connection is lost before the result arrives, the group is sent
 //! again under the same number. The database then returns the earlier result, or writes the group
-//! if it did not before. So nothing is written twice, and nothing is acknowledged that was not
-//! written.
+//! if it was not written before. Therefore no group is written twice, and no unwritten group is
+//! acknowledged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,21 +32,20 @@ use crate::row_mac::RowState;
 const MOST_BATCHES: usize = 256;
 /// Maximum number of bytes per group, unless a single batch is larger.
 const MOST_BYTES: usize = 8 << 20;
-/// Number of times to yield before a group is sent, so that other tasks can add batches.
+/// How often to yield before sending a group, so that other tasks can add batches.
 const IDLE: u32 = 8;
-/// Time that a server may be unavailable before writers receive an error.
+/// How long a server may be unavailable before writers receive an error.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
-/// The same time if it is unknown whether a group was written.
+/// Like [`OUTAGE_TIMEOUT`], for a group that may already have been written.
 const UNKNOWN: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Signing interval while heads move.
+/// Interval between manifests while chain heads move.
 const SIGN_INTERVAL: Duration = Duration::from_millis(900);
-/// Time after which relaxed commits must be durable.
+/// Maximum time until a relaxed commit is made durable.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
-/// Number of retries after contention.
+/// Maximum number of retries after contention.
 const TRIES: u32 = 8;
 
-/// A job for the writer.
 pub(super) enum PostgresJob {
     Commit(Box<PreparedBatch>, oneshot::Sender<Result<Receipt>>),
     Close(oneshot::Sender<Result<()>>),
@@ -96,7 +95,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJo
                 break;
             }
             next = jobs.try_recv().ok();
-            // Yield to other tasks first: a caller that just got its result may have more to write.
+            // Yield to other tasks first, because a caller that just received its result may have
+            // more to write.
             let mut idle = 0;
             while next.is_none() && idle < IDLE {
                 yield_now().await;
@@ -118,7 +118,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJo
     }
     let end = writer.end().await;
     if let Some(answer) = over {
-        // The caller may be cancelled.
+        // Sending fails only if the caller was cancelled.
         drop(answer.send(end));
     }
 }
@@ -126,14 +126,14 @@ pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJo
 struct PostgresWriter {
     shared: Arc<Shared>,
     connection: Option<(Client, Statement)>,
-    /// Whether the server responded to the last request.
+    /// Whether the server was reachable at the last attempt.
     was_there: bool,
-    /// The number of the last group.
+    /// Number of the last group that was sent.
     number: i64,
-    /// The tenants whose heads moved, or may have moved, since the last manifest.
+    /// Tenants whose chain heads moved, or may have moved, since the last manifest.
     moved: BTreeSet<Tenant>,
     series: Option<Series>,
-    /// A manifest for which it is unknown whether it was stored.
+    /// A manifest that may or may not have been stored.
     unkept: Option<Manifest>,
     sign_at: Option<Instant>,
     flush_at: Option<Instant>,
@@ -144,18 +144,18 @@ impl PostgresWriter {
     async fn write(&mut self, group: Vec<QueuedCommit>) {
         match self.send(&group).await {
             Ok(answers) => self.answer(group, &answers),
-            // The database rejected the statement, possibly because of one batch. Retry each batch
-            // alone.
+            // The database rejected the statement, possibly because of a single batch. Retry each
+            // batch alone.
             Err(StoreError::Database(_)) if group.len() > 1 => {
                 for waiting in group {
                     Box::pin(self.write(vec![waiting])).await;
                 }
             }
             Err(error) => {
-                // The group may have been written nevertheless.
+                // Sign the heads anyway, because the group may have been written.
                 self.have_moved(group.iter().map(|(prepared, _)| prepared.batch.tenant.clone()));
                 for (_, waiting) in group {
-                    // The caller may be cancelled.
+                    // Sending fails only if the caller was cancelled.
                     drop(waiting.send(Err(error.clone())));
                 }
             }
@@ -206,8 +206,8 @@ impl PostgresWriter {
                 if !unknown {
                     return Err(error);
                 }
-                // A server that no longer accepts writes can still report what it wrote. Until that
-                // is known, the group must not be sent under another number.
+                // A server that no longer accepts writes can still report whether it wrote the
+                // group. Until that is known, the group must not be sent under another number.
                 return match (self.answered(number).await, error) {
                     (Ok(Some(answers)), _) => Ok(answers),
                     (Ok(None), error @ StoreError::ReadOnly(_)) => Err(error),
@@ -217,7 +217,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Returns the result of the group with this number, if it was written.
+    /// Returns the result of the group with this number, or `None` if the group was not written.
     async fn answered(&mut self, number: i64) -> Result<Option<Vec<String>>> {
         let writer = self.shared.writer.clone();
         let sql = "SELECT answers FROM writers WHERE writer = $1 AND number = $2";
@@ -262,15 +262,15 @@ impl PostgresWriter {
                     self.shared.wrote(&key, *id, written.last);
                 }
             }
-            // The caller may be cancelled.
+            // Sending fails only if the caller was cancelled.
             drop(waiting.send(done.map(|done| done.receipt)));
         }
     }
 
-    /// Signs the heads that moved.
+    /// Signs and stores a manifest of the chain heads that moved.
     async fn sign(&mut self) -> Result<()> {
         let Some(signer) = self.shared.signer.get() else {
-            // No signer is set yet; the changes are signed later.
+            // No signer is set yet, so sign these changes later.
             self.sign_at = Some(Instant::now() + SIGN_INTERVAL);
             return Ok(());
         };
@@ -285,7 +285,7 @@ impl PostgresWriter {
     }
 
     async fn sign_changes(&mut self, series: &mut Series) -> Result<()> {
-        // A manifest with an unknown outcome is stored first, unchanged.
+        // First store the manifest whose outcome is unknown, unchanged.
         if let Some(manifest) = self.unkept.take() {
             self.store_manifest(series, manifest).await?;
         }
@@ -301,7 +301,7 @@ impl PostgresWriter {
         self.store_manifest(series, manifest).await
     }
 
-    /// Schedules the heads of these tenants for signing.
+    /// Schedules the chain heads of these tenants for signing.
     fn have_moved(&mut self, tenants: impl IntoIterator<Item = Tenant>) {
         self.moved.extend(tenants);
         if !self.moved.is_empty() && self.sign_at.is_none() {
@@ -309,9 +309,9 @@ impl PostgresWriter {
         }
     }
 
-    /// Returns the database's time, the heads that moved, and the sums of their rows, as stored in
-    /// the database. Changes lost in a crash are not signed, and changes written without a result
-    /// are.
+    /// Returns the database's time, the chain heads that moved, and their row sums. Reading them
+    /// from the database excludes changes lost in a crash, and includes changes that were written
+    /// without a result.
     async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>)> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
@@ -350,7 +350,7 @@ impl PostgresWriter {
         kept.map(drop)
     }
 
-    /// Makes relaxed commits durable: a durable commit also flushes all earlier ones.
+    /// Makes relaxed commits durable. A durable commit flushes all earlier commits too.
     async fn flush(&mut self) -> Result<()> {
         let writer = self.shared.writer.clone();
         let sql = "UPDATE writers SET touched = clock_timestamp() WHERE writer = $1";
@@ -359,14 +359,14 @@ impl PostgresWriter {
         Ok(())
     }
 
-    /// Signs the remaining changes and deletes the writer's row.
+    /// Signs the remaining changes and deletes this writer's row from `writers`.
     async fn end(&mut self) -> Result<()> {
         if self.shared.signer.get().is_some() {
             self.sign().await?;
         }
         if self.number > 0 {
             let writer = self.shared.writer.clone();
-            // Also deletes the rows of writers that ended without closing.
+            // This also deletes the rows of writers that ended without closing.
             let sql = "DELETE FROM writers WHERE writer = $1 \
                        OR touched < clock_timestamp() - interval '30 days'";
             self.query(sql, &[&&*writer]).await?;
@@ -380,7 +380,8 @@ impl PostgresWriter {
             self.connection = None;
             let server = &self.shared.server;
             let client = server.client().await?;
-            // Plan the function once: the lengths of its columns vary too much for custom plans.
+            // Plan the function once, because the lengths of its array parameters vary too much for
+            // custom plans.
             let settings = format!("{DURABLE}; SET plan_cache_mode = force_generic_plan");
             let prepare = async {
                 client.batch_execute(&settings).await?;

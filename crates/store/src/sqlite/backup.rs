@@ -1,4 +1,4 @@
-//! Copies a whole store to a backup, and a backup back to a store.
+//! Copies a store to a backup, and a backup to a new store.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ use crate::sqlite::backup_writer::BackupWriter;
 use crate::sqlite::commit::unsigned;
 use crate::sqlite::schema::{Access, STORE_APPLICATION_ID, connect, failure};
 
-/// The application id "Thrb" of SQLite files that are backups, so that no version opens a backup as
-/// a store.
+/// Application id "Thrb" of SQLite files that are backups. It prevents every version from opening a
+/// backup as a store.
 pub(super) const BACKUP: i32 = 0x5468_7262;
 
-/// Names of small internal values in a backup: its id, and the path of its key file at creation.
+/// Names of internal values in a backup: its id, and the path of its key file at creation.
 const ID: &str = "this backup";
 pub(super) const KEYS: &str = "this backup's keys";
 
-/// Number of rows in memory at a time. Each may have a large content.
+/// Number of rows to hold in memory at a time, because each row may be large.
 const PAGE: i32 = 64;
 
-/// Copies all tables of a store from one snapshot, while other processes read and write.
+/// Copies all tables from one snapshot of the store, while other processes read and write.
 pub(crate) async fn backup(
     from: &dyn Backend,
     plan: NewBackup,
@@ -44,7 +44,8 @@ pub(crate) async fn backup(
         Box::new(move |db| {
             let mut writer = BackupWriter::create(plan)?;
             copy(db, &mut writer, |share| shares.send(share).is_ok())?;
-            // After a cancellation the store would have no registration for the backup.
+            // Do not publish after a cancellation, because the store would have no registration for
+            // the backup.
             writer.publish(|| shares.is_closed())
         }),
     );
@@ -56,7 +57,7 @@ pub(crate) async fn backup(
     tokio::join!(copying, reporting).0
 }
 
-/// Copies all rows. `report` returns whether the caller still waits.
+/// Copies all rows. `report` returns false once the caller was cancelled, which stops the copy.
 fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> bool) -> Result<()> {
     let count = |table: &str| -> Result<u64> {
         let rows = from.query(&format!("SELECT count(*) FROM {table}"), &[])?;
@@ -68,7 +69,7 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     }
     let mut done = 0;
     for (table, columns) in TABLES {
-        // Key files are compared with the store in the order of records.
+        // Salts are sorted, because key files are compared with the store in record order.
         let order = if table == "salts" { " ORDER BY record" } else { "" };
         from.visit(&format!("SELECT {columns} FROM {table}{order}"), &[], &mut |row| {
             to.add(table, columns, row)?;
@@ -81,7 +82,7 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     Ok(())
 }
 
-/// Marks the copy of a store as a backup, which no version opens as a store.
+/// Marks the copy of a store as a backup, so that no version opens it as a store.
 pub(super) fn mark_as_backup(db: &Connection, plan: &NewBackup) -> rusqlite::Result<()> {
     let keep = "INSERT INTO kept (name, value) VALUES (?1, ?2)";
     db.execute(keep, params![ID, plan.owner.backup.as_bytes()])?;
@@ -95,7 +96,7 @@ fn mark_as_store(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "application_id", STORE_APPLICATION_ID)
 }
 
-/// Returns the id of the backup in a file. Fails if the file is not a backup.
+/// Returns the id stored in a backup file. Fails if the file is not a backup.
 fn id_of_backup(path: &Path) -> Result<Name> {
     let failed = |error| failure(error, path);
     if !path.exists() {
@@ -115,7 +116,7 @@ fn id_of_backup(path: &Path) -> Result<Name> {
     Err(invalid!("{} {problem}", path.display()))
 }
 
-/// Returns a small internal value that is text.
+/// Returns an internal value as text.
 pub(super) fn stored_text(db: &Connection, name: &str) -> rusqlite::Result<Name> {
     let find = "SELECT CAST(value AS TEXT) FROM kept WHERE name = ?1";
     db.query_row(find, [name], |row| row.get(0))
@@ -138,7 +139,8 @@ pub(crate) fn count_restored(path: &Path) -> Result<RestoreSummary> {
     })
 }
 
-/// Copies the backup to `file` and adds its keys. Returns the notes about contents destroyed since.
+/// Copies the backup to `file` and adds the salts and the secret from its key file. Returns the
+/// notes about content that was destroyed since the backup.
 pub(crate) fn assemble(backup: &Path, keys: &Path, file: &PathBuf) -> Result<Vec<(Name, Bytes)>> {
     let id = id_of_backup(backup)?;
     let opened = File::open(keys).map_err(|error| match error.kind() {

@@ -1,4 +1,4 @@
-//! Writes a backup: an SQLite file with every table except the salts, and a key file with the salts
+//! Writes a backup: an SQLite file with all tables except the salts, and a key file with the salts
 //! and the store's secret.
 
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::sql::{SqlRow, decode};
 use crate::sqlite::backup::mark_as_backup;
 use crate::sqlite::schema::{self, failure};
 
-/// Writes both files in one pass; an interrupted backup starts over. The files get their final
+/// Writes both files in one pass; an interrupted backup must start over. The files get their final
 /// names when both are complete.
 pub(super) struct BackupWriter {
     plan: NewBackup,
@@ -31,8 +31,8 @@ pub(super) struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Creates both files. The caller must not read from the store before, because other processes
-    /// see from the key file that a backup is being made.
+    /// Creates both files. Call this before reading from the store, because the key file is how
+    /// other processes notice that a backup is being made.
     pub(super) fn create(plan: NewBackup) -> Result<Self> {
         if let Some(path) = [&plan.file, &plan.keys].into_iter().find(|path| path.exists()) {
             return Err(crate::rejection::backup_exists(path));
@@ -49,13 +49,13 @@ impl BackupWriter {
         let keys = KeyWriter::create(&key_file.path, &plan.owner);
         let keys = keys.map_err(|error| failed(&plan.keys, &error))?;
         let db = schema::open(&file.path, true, Duration::from_secs(30))?;
-        // The file is synced once at the end and is useless before that.
+        // The file is synced once, at the end, and is useless until then.
         let begin = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;";
         db.execute_batch(begin).map_err(|error| failure(error, &plan.file))?;
         Ok(Self { plan, file, key_file, db, keys })
     }
 
-    /// Adds a row of a table. `columns` is a comma-separated list.
+    /// Adds a row of a table. `columns` lists the row's columns, separated by commas.
     pub(super) fn add(&mut self, table: &str, columns: &str, row: SqlRow) -> Result<()> {
         let entry = match table {
             "salts" => {
@@ -94,8 +94,7 @@ impl BackupWriter {
         };
         key_file.publish(&plan.keys).map_err(|error| failed(&plan.keys, &error))?;
         if let Err(error) = file.publish(&plan.file) {
-            // Without its backup, the key file opens nothing, and the store has no registration for
-            // it.
+            // The key file is useless without its backup, and the store has no registration for it.
             drop(std::fs::remove_file(&plan.keys));
             return Err(failed(&plan.file, &error));
         }

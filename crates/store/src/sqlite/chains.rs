@@ -1,4 +1,4 @@
-//! The chains of this writer: the head of each tenant's chain, and the changes that a manifest must
+//! The chains of this writer: each tenant's chain head, and the changes that the next manifest must
 //! sign.
 
 use std::collections::HashMap;
@@ -18,29 +18,29 @@ use crate::sqlite::tally;
 /// The chains of this writer, one per tenant.
 pub(super) struct Chains {
     pub(super) writer: Name,
-    /// The key of row MACs, set once the store's keys are loaded.
+    /// The key for row MACs, set once the store's keys are loaded.
     pub(super) key: Option<RowKey>,
-    /// The state after the current transaction.
+    /// The segments' state after the current transaction.
     segments: HashMap<Tenant, ChainSegment>,
-    /// The time of the last manifest.
+    /// Time of the last manifest, in milliseconds since 1970.
     signed: i64,
-    /// A cache of the logs that this writer writes to.
+    /// Cached state of the logs that this writer writes to.
     pub(super) known: LogCache,
 }
 
 pub(super) struct ChainSegment {
-    /// The row id of the tenant.
+    /// Row id of the tenant.
     pub(super) tenant: i64,
-    /// The row id of the segment.
+    /// Row id of the segment.
     pub(super) id: i64,
     state: SegmentState,
     /// The state before this transaction; `None` if this transaction created the segment.
     before: Option<SegmentState>,
-    /// Whether the segment has commits since the last manifest.
+    /// Whether commits have changed the segment since the last manifest.
     moved: bool,
 }
 
-/// The content of a segment's row.
+/// The columns of a segment's row that change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SegmentState {
     position: u64,
@@ -50,19 +50,19 @@ struct SegmentState {
 }
 
 impl ChainSegment {
-    /// Returns the position of the next record.
+    /// Returns the chain position of the next record.
     pub(super) fn next(&self) -> u64 {
         self.state.position + 1
     }
 
-    /// Adds the next record to the chain.
+    /// Adds the next record to the chain and returns its link.
     pub(super) fn extend(&mut self, link: impl FnOnce(&Link) -> Digest) -> Link {
         self.state.position += 1;
         self.state.link = link(&self.state.link);
         self.state.link
     }
 
-    /// Returns the sums of the segment's index rows.
+    /// Returns the sums of the segment's index rows, for changes.
     pub(super) fn sums(&mut self) -> &mut SegmentSums {
         &mut self.state.sums
     }
@@ -82,7 +82,7 @@ impl Chains {
         Self { writer, key: None, segments, signed: 0, known }
     }
 
-    /// Returns the row id of the tenant, if it exists.
+    /// Returns the tenant's row id, if the tenant exists.
     pub(super) fn tenant(&self, db: &Connection, tenant: &Tenant) -> rusqlite::Result<Option<i64>> {
         if let Some(segment) = self.segments.get(tenant) {
             return Ok(Some(segment.tenant));
@@ -90,7 +90,7 @@ impl Chains {
         find_tenant(db, tenant)
     }
 
-    /// Returns the tenant's segment, and creates it if it does not exist.
+    /// Returns the tenant's segment, and creates the tenant and the segment if they do not exist.
     pub(super) fn segment(
         &mut self,
         db: &Connection,
@@ -110,7 +110,8 @@ impl Chains {
         let known = "SELECT id, position, link, changes, sums FROM segments
                      WHERE tenant = ?1 AND writer = ?2";
         let known = query_first(db, known, params![tenant, self.writer], |row| {
-            // Invalid sums stay wrong: the MAC of the row does not match.
+            // Unreadable sums are replaced with empty ones. Verification still reports the damage,
+            // because the sums no longer match the rows.
             let sums = SegmentSums::parse(row.get_ref(4)?.as_str()?).unwrap_or_default();
             let (position, link, changes) = (unsigned(row.get(1)?), row.get(2)?, row.get(3)?);
             Ok((row.get(0)?, SegmentState { position, link, changes, sums }))
@@ -118,7 +119,7 @@ impl Chains {
         if let Some((id, state)) = known? {
             return Ok(ChainSegment { tenant, id, state, before: Some(state), moved: true });
         }
-        // The MAC is written with the sums, before the transaction ends.
+        // The MAC is written together with the sums, before the transaction ends.
         let add = "INSERT INTO segments (tenant, writer, position, link, mac)
                    VALUES (?1, ?2, 0, ?3, x'')";
         db.prepare_cached(add)?.execute(params![tenant, self.writer, GENESIS])?;
@@ -127,16 +128,16 @@ impl Chains {
         Ok(ChainSegment { tenant, id, state, before: None, moved: false })
     }
 
-    /// Writes the heads of the chains and the sums of their index rows.
+    /// Writes the chain heads and row sums of all segments that the transaction changed.
     pub(super) fn write_heads(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
-        // Without the key, all batches were rejected.
+        // Without the key, every batch was rejected.
         let Some(key) = &self.key else { return Ok(()) };
         let mut unused = Vec::new();
         for (tenant, segment) in &mut self.segments {
             if !segment.is_touched() {
                 continue;
             }
-            // The batch was rejected after its segment was created.
+            // The batch was rejected after it created this segment.
             if segment.before.is_none() && segment.is_empty() {
                 hot.db.execute("DELETE FROM segments WHERE id = ?1", [segment.id])?;
                 unused.push(tenant.clone());
@@ -163,7 +164,7 @@ impl Chains {
         }
     }
 
-    /// Restores the state before the transaction.
+    /// Restores the state before the current transaction.
     pub(super) fn roll_back(&mut self) {
         self.known.clear();
         self.segments
@@ -213,7 +214,7 @@ fn find_tenant(db: &Connection, tenant: &Tenant) -> rusqlite::Result<Option<i64>
     query_first(db, "SELECT id FROM tenants WHERE name = ?1", [&tenant.0], |row| row.get(0))
 }
 
-/// Returns the row id of the tenant, and creates the tenant if it does not exist.
+/// Returns the tenant's row id, and creates the tenant if it does not exist.
 pub(super) fn find_or_create_tenant(
     db: &Connection,
     key: &RowKey,

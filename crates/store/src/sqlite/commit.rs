@@ -1,4 +1,4 @@
-//! Applies one batch: all checks come first, then all writes.
+//! Applies one batch: runs all checks before the first write.
 
 use rusqlite::{Connection, params};
 use throughline_core::{LogOpening, Receipt, StoreError, Tenant, WrittenRange};
@@ -26,10 +26,10 @@ use crate::sqlite::values::sql_row;
 /// A row id that no tenant has.
 const NO_TENANT: i64 = -1;
 
-/// The reason why a batch was not written.
+/// Why a batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
-    /// The batch is rejected; others in the transaction are unaffected.
+    /// The batch was rejected; other batches in the transaction are unaffected.
     #[error(transparent)]
     Rejected(#[from] StoreError),
     /// The database failed, and the transaction was rolled back.
@@ -38,7 +38,7 @@ pub(super) enum CommitError {
 }
 
 impl Chains {
-    /// Writes the batch. On error, nothing was written.
+    /// Checks and writes the batch. If the batch is rejected, nothing was written.
     pub(super) fn apply(
         &mut self,
         hot: &mut Statements<'_>,
@@ -104,7 +104,7 @@ struct BatchWriter<'b, 'db> {
 impl BatchWriter<'_, '_> {
     fn write(mut self, batch: &SealedBatch, plans: &mut [LogPlan]) -> Result<Receipt, CommitError> {
         let (db, tenant) = (self.hot.db, self.segment.tenant);
-        // The batch may open a run before its Thread, so Threads are opened first.
+        // The batch may list a run before its Thread, so open Threads first.
         for is_run in [false, true] {
             for (append, plan) in batch.appends.iter().zip(&mut *plans) {
                 match &append.opening {
@@ -149,7 +149,8 @@ impl BatchWriter<'_, '_> {
             WrittenRange { log: append.log.clone(), first, last, events }
         });
         let receipt = Receipt { written: written.collect(), repeated: false };
-        // The receipt begins with the first name, so that no two batches have the same receipt.
+        // The receipt begins with the batch's first idempotency name, so that no two batches have
+        // equal receipts.
         let name = batch.once.first().map(|(hash, _)| hex(hash)).unwrap_or_default();
         for (hash, _) in &batch.once {
             let keep = "INSERT INTO once VALUES (?1, ?2, ?3)";
@@ -160,12 +161,11 @@ impl BatchWriter<'_, '_> {
         Ok(receipt)
     }
 
-    /// Adds an index row to the sums.
+    /// Adds a new index row's MAC to the sums.
     fn add_row(&mut self, table: &IndexTable, fields: &[Field<'_>]) {
         self.segment.sums().add(table, self.key.row(table, fields));
     }
 
-    /// Inserts the log's row.
     fn open_log(
         &mut self,
         append: &SealedAppend,
@@ -175,7 +175,7 @@ impl BatchWriter<'_, '_> {
         let (tenant, log, kind) = (self.segment.tenant, &append.log.0, kind_number(opening.kind));
         let (of, parent) = (opening.of.as_ref().map(|of| &of.0), plan.parent);
         let (fork_at, last) = (plan.fork_at.map(number), number(plan.last));
-        // An imported log began at the time of its first record.
+        // The creation time of an imported log is the time of its first record.
         let began = append.records.first().and_then(|record| record.at).unwrap_or(self.now);
         let row = params![tenant, log, kind, of, parent, fork_at, last, began];
         let ids = self.hot.add_log.query_row(row, |row| Ok((row.get(0)?, row.get(1)?)));
@@ -220,7 +220,7 @@ impl BatchWriter<'_, '_> {
         let LogPlan { id, rewinds, .. } = &*plan;
         let [last, events, bytes] = [plan.last, plan.events, bytes].map(number);
         let (updated, status) = (latest.unwrap_or(self.now), &append.status);
-        // The update time of a log that begins with old records is the time of those records.
+        // A log that is opened with imported records gets their time as its update time.
         let before = append.opening.as_ref().map(|_| number(plan.first.saturating_sub(1)));
         let row = params![id, last, events, bytes, updated, rewinds, status, before];
         self.hot.update_log.execute(row)?;
@@ -236,7 +236,7 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
-    /// Inserts the record's row and adds it to the chain.
+    /// Inserts the record's row and extends the chain.
     fn add_record(
         &mut self,
         log: i64,
@@ -269,7 +269,7 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
-    /// Resolves a pending request.
+    /// Marks a pending request as resolved.
     fn resolve_pending(&mut self, id: &Name) -> rusqlite::Result<()> {
         let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
         let (tenant, now) = (self.segment.tenant, self.now);
@@ -277,7 +277,6 @@ impl BatchWriter<'_, '_> {
         self.change_row(&PENDING, id, |db| db.prepare_cached(take)?.execute(row))
     }
 
-    /// Adds or revokes an API key.
     fn change_key(&mut self, change: &KeyChange) -> rusqlite::Result<()> {
         let (db, tenant, created) = (self.hot.db, self.segment.tenant, self.now);
         match change {
@@ -300,7 +299,7 @@ impl BatchWriter<'_, '_> {
         }
     }
 
-    /// Changes the row with this id and its part of the sums.
+    /// Runs `change` on the row with this id, and replaces its MAC in the sums.
     fn change_row(
         &mut self,
         table: &IndexTable,
@@ -326,7 +325,7 @@ impl BatchWriter<'_, '_> {
         self.add_row(&TURNS, &fields![turn, tenant, name, parent, log, first, last, prefix]);
         for SealedKey { kind, hash } in &node.keys {
             let (kind, hash) = (kind.number(), hash.as_slice());
-            // A turn may have the same key twice.
+            // A turn may list the same key twice.
             if self.hot.add_key.execute(params![tenant, kind, hash, turn])? > 0 {
                 self.add_row(&TURN_KEYS, &fields![tenant, kind, hash, turn]);
             }
@@ -335,7 +334,7 @@ impl BatchWriter<'_, '_> {
     }
 }
 
-/// Checks that an API key can be added or revoked.
+/// Checks that the API key to add does not exist, or that the key to revoke is active.
 fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), CommitError> {
     let find = "SELECT revoked IS NULL FROM api_keys WHERE tenant = ?1 AND id = ?2";
     let find = |id: &Name| query_first(db, find, params![tenant, id], |row| row.get(0));
@@ -347,7 +346,7 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Com
     }
 }
 
-/// Returns the stored form of a receipt, without its name: one line per log.
+/// Returns the stored form of a receipt, without its first line: one line per log.
 fn print(receipt: &Receipt) -> String {
     let line = |WrittenRange { log, first, last, events }: &WrittenRange| {
         format!("{log}\t{first}\t{last}\t{events}\n")
@@ -355,12 +354,12 @@ fn print(receipt: &Receipt) -> String {
     receipt.written.iter().map(line).collect()
 }
 
-/// Converts a number to SQLite's integer type.
+/// Converts to SQLite's integer type. Larger numbers become its maximum.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Converts a number from SQLite's integer type.
+/// Converts from SQLite's integer type. Negative numbers become 0.
 pub(super) fn unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

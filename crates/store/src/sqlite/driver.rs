@@ -70,7 +70,7 @@ impl Driver for Sqlite {
     }
 
     fn find(&self, tenant: &Tenant, keys: &[SealedKey]) -> StoreFuture<'_, VaultLookup> {
-        // This many keys need only a few pages.
+        // Looking up this many keys reads only a few pages, so it can run on the current thread.
         const FEW: usize = 32;
         let (tenant, keys) = (tenant.clone(), keys.to_vec());
         let is_short = keys.len() <= FEW;
@@ -138,7 +138,7 @@ impl Driver for Sqlite {
     fn release(&self, tenant: &Tenant, log: &LogId, fence: Fence) -> StoreFuture<'_, ()> {
         let (tenant, log) = (tenant.clone(), log.clone());
         self.act(move |db, _| {
-            // The row stays, because the next fence must be higher.
+            // Keep the row, because the next fence must be higher than this one.
             let free = "UPDATE leases SET until = 0 WHERE log = ?2 AND fence = ?3
                         AND tenant = (SELECT id FROM tenants WHERE name = ?1)";
             db.prepare_cached(free)?.execute(params![tenant.0, log.0, number(fence.0.get())])?;
@@ -228,7 +228,7 @@ impl Driver for Sqlite {
 
     fn close(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            // Readers close first, so that the writer can truncate the WAL.
+            // Close the readers first, so that the writer can truncate the WAL.
             self.waiters.registry.close();
             self.readers.close().await;
             match &self.writer {
@@ -239,21 +239,22 @@ impl Driver for Sqlite {
     }
 }
 
-/// Returns whether a lease is active. The owner column has the form `name\nmilliseconds`, with the
-/// duration of the lease. A lease with more remaining time than its duration was taken with a clock
-/// that was ahead, and has expired. Names have no line breaks; rows of earlier versions have no
-/// duration.
+/// Returns whether a lease is active. The owner column has the form `name\nmilliseconds`, where the
+/// number is the lease's duration. A lease whose remaining time exceeds its duration was taken
+/// while the clock was ahead, and counts as expired. Names contain no line breaks; rows of earlier
+/// versions have no duration.
 pub(super) fn is_lease_active(owner: &str, until: i64, now: i64) -> bool {
     let length = owner.split_once('\n').and_then(|(_, length)| length.parse::<i64>().ok());
     until > now && length.is_none_or(|length| until.saturating_sub(now) <= length)
 }
 
-/// Returns the name of a lease's owner, without the duration.
+/// Returns the owner's name from the owner column, without the duration.
 pub(super) fn name_of(owner: &str) -> &str {
     owner.split('\n').next().unwrap_or_default()
 }
 
-/// Returns the time after a duration, at most the maximum of the database.
+/// Returns the end of a lease in milliseconds since 1970, at most the maximum of the database's
+/// type.
 pub(super) fn expiry(now: i64, time: Duration) -> i64 {
     now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }

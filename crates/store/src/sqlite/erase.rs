@@ -1,4 +1,4 @@
-//! Destroys contents: salts, sealed bytes, and large contents without further references.
+//! Destroys content: salts, sealed bytes, and blobs without further references.
 
 use rusqlite::{Connection, params};
 use throughline_core::{StoreError, kind};
@@ -11,10 +11,10 @@ use crate::sqlite::statements::{query_all, query_first};
 use crate::sqlite::tally;
 use crate::sqlite::values::sql_row;
 
-/// A record that loses its content: its row id, its blob, and its content bytes.
+/// A record whose content is destroyed: its row id, its blob's id, and its content size in bytes.
 type ErasedRow = (i64, Option<i64>, i64);
 
-/// Checks that the log has the number of runs and forks that the caller expects.
+/// Checks that the log has the number of runs and forks that the caller expects, if any.
 pub(super) fn check_family_size(
     db: &Connection,
     tenant: i64,
@@ -32,7 +32,7 @@ pub(super) fn check_family_size(
     Err(StoreError::Conflict { log: erase.log.clone(), expected, found }.into())
 }
 
-/// Destroys contents, and increments the tenant's erasure epoch. Erasure records stay.
+/// Destroys content and increments the tenant's erasure epoch. Erasure records keep their content.
 pub(super) fn destroy(
     db: &Connection,
     key: &RowKey,
@@ -93,7 +93,7 @@ pub(super) fn destroy(
     })
 }
 
-/// Returns the sum of the row with this id.
+/// Returns the current MAC of the row with this id.
 fn row_mac(db: &Connection, key: &RowKey, table: &IndexTable, id: i64) -> rusqlite::Result<Sum> {
     let find = format!("SELECT {} FROM {} WHERE id = ?1", table.columns, table.name);
     db.prepare_cached(&find)?.query_row([id], sql_row).map(|row| row.mac(key, table))

@@ -1,8 +1,8 @@
 //! The store in an SQLite file: one writer thread and concurrent readers.
 //!
 //! The file uses WAL mode with `synchronous=FULL`, so acknowledged writes survive a power loss.
-//! Several processes may open the same file; each has its own writer and its own segment of the
-//! chains.
+//! Several processes may open the same file. Each process has its own writer and its own chain
+//! segments.
 
 mod backup;
 mod backup_writer;
@@ -40,20 +40,20 @@ use crate::sync::blocking;
 
 pub(crate) use crate::sqlite::backup::{assemble, backup, count_restored};
 
-/// Whether a reserve file beside the database holds space for a full disk.
+/// Whether a reserve file beside the database keeps disk space free for erasures on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
     Beside,
-    /// For a file that is opened once and not used as a store.
+    /// For a file that is opened only once and not used as a store.
     Without,
 }
 
-/// A store in an SQLite file.
+/// An open store in an SQLite file.
 pub(crate) struct Sqlite {
     /// `None` if the file is opened read-only.
     writer: Option<WriterHandle>,
     readers: Readers,
-    /// The modification time of a read-only file when it was opened.
+    /// Modification time of the file when it was opened, if it is opened read-only.
     changed: Option<std::time::SystemTime>,
     waiters: Arc<Waiters>,
     path: PathBuf,
@@ -61,7 +61,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, and creates it if it does not exist and the options allow this.
+    /// Opens the file. Creates it if it does not exist and the options allow this.
     pub(crate) async fn open(
         path: &Path,
         options: &Options,
@@ -100,7 +100,7 @@ impl Sqlite {
         self.writer.as_ref().ok_or_else(read_only)
     }
 
-    /// Runs a closure on the writer's connection, in a separate transaction.
+    /// Runs a closure on the writer's connection, in its own transaction.
     fn act<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError> + Send + 'static,

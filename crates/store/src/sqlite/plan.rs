@@ -1,4 +1,4 @@
-//! Checks whether a batch may be written, and computes the new state of each log. Writes nothing.
+//! Checks whether a batch may be written, and computes the new state of each log, without writing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,22 +22,22 @@ use crate::sqlite::values::{own_error, sql_row};
 /// A log's state before and after the batch.
 #[derive(Clone, Default)]
 pub(super) struct LogPlan {
-    /// The row id; unset for a log that the batch opens.
+    /// The log's row id; 0 until the batch opens the log.
     pub(super) id: i64,
-    /// The row id of the parent of a fork; `fork_at` is the fork point.
+    /// Row id of a fork's parent; `fork_at` is the fork point.
     pub(super) parent: Option<i64>,
     pub(super) fork_at: Option<u64>,
-    /// The row id of a run's Thread.
+    /// Row id of a run's Thread.
     pub(super) of: Option<i64>,
     pub(super) status: Option<Name>,
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) events: u64,
     pub(super) rewinds: String,
-    /// The kind and lineage of the log, which its records prove.
+    /// The log's kind and lineage, which every record's link covers.
     pub(super) nature: Arc<str>,
     is_thread: bool,
-    /// The reason why the content of the log was destroyed; `None` if it is intact.
+    /// The reason why the log's content was destroyed; `None` if it was not.
     gone: Option<i16>,
     lease: Option<LeaseRow>,
 }
@@ -51,10 +51,10 @@ impl LogPlan {
     }
 }
 
-/// The lease of a log: the owner column, the fence, and the expiry time.
+/// A log's lease: the owner column, the fence, and the end in milliseconds since 1970.
 type LeaseRow = (Name, u64, i64);
 
-/// Returns the receipt of an earlier batch with the same idempotency names.
+/// Returns the receipt of the earlier batch with the same idempotency names, if there was one.
 pub(super) fn repeated(
     db: &Connection,
     tenant: i64,
@@ -73,14 +73,14 @@ pub(super) fn repeated(
     {
         return Err(StoreError::MixedOnce { name: Name::clone(used) }.into());
     }
-    // The first line is the name of the batch.
+    // The first line is the batch's idempotency name, which `parse_written` rejects.
     Ok(first.as_ref().map(|receipt| {
         let written = receipt.lines().filter_map(parse_written).collect();
         Receipt { written, repeated: true }
     }))
 }
 
-/// Computes the log's state after the append, or rejects the append.
+/// Computes the log's state after the append. Fails if the append must be rejected.
 pub(super) fn plan(
     hot: &mut Statements<'_>,
     known: &mut LogCache,
@@ -156,16 +156,16 @@ pub(super) fn plan(
 /// Maximum number of cached logs.
 const MAX_CACHED_LOGS: usize = 4096;
 
-/// A cache of recently written logs, valid until another process writes to the file.
+/// Cached state of recently written logs, valid until another process writes to the file.
 #[derive(Default)]
 pub(super) struct LogCache {
     logs: HashMap<(i64, LogId), LogPlan>,
-    /// The file's data version, which changes when another connection writes.
+    /// SQLite's data version of the file, which changes when another connection writes.
     version: i64,
 }
 
 impl LogCache {
-    /// Invalidates the cache at the start of a transaction if another process wrote.
+    /// Clears the cache at the start of a transaction if another process has written since.
     pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
         let version = hot.version()?;
         if version != self.version || self.logs.len() > MAX_CACHED_LOGS {
@@ -179,7 +179,7 @@ impl LogCache {
         self.logs.clear();
     }
 
-    /// Caches the state of the log after a write.
+    /// Caches the log's state after a write.
     pub(super) fn wrote(&mut self, tenant: i64, log: &LogId, plan: &LogPlan) {
         self.logs.insert((tenant, log.clone()), plan.clone());
     }
@@ -231,7 +231,7 @@ fn find_lease(
     found.optional()
 }
 
-/// Returns the rewinds that a fork shares with its parent.
+/// Returns the rewinds up to the fork point, which a fork shares with its parent.
 fn rewinds_until(rewinds: &str, at: u64) -> String {
     let holds = |rewind: &&str| {
         let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
@@ -240,7 +240,7 @@ fn rewinds_until(rewinds: &str, at: u64) -> String {
     rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
 }
 
-/// Checks that a log can have runs and forks: it is a Thread and was not forgotten.
+/// Checks that a log can have runs and forks: it must be a Thread that was not forgotten.
 fn check_parent(parent: &LogPlan, log: &LogId, append: &SealedAppend) -> Result<()> {
     if !parent.is_thread {
         return Err(rejection::no_thread(log));
@@ -299,7 +299,7 @@ pub(super) fn check_open(
     Err(StoreError::Taken { id: id.clone(), status }.into())
 }
 
-/// Returns the index of the batch's append to the log.
+/// Returns the index of the batch's append to this log.
 pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize> {
     let place = batch.appends.iter().position(|append| append.log == *log);
     place.ok_or_else(|| rejection::no_append(log))

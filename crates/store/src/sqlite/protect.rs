@@ -1,4 +1,4 @@
-//! Adds MACs and sums to a new store or a store of version 1.
+//! Adds MACs and sums to a new store, or to a store with schema version 1.
 
 use rusqlite::Connection;
 
@@ -8,7 +8,7 @@ use crate::sqlite::commit::CommitError;
 use crate::sqlite::schema::{self, MIGRATIONS};
 use crate::sqlite::tally;
 
-/// Adds MACs and sums, unless the store has them.
+/// Adds MACs and sums, unless the store already has them.
 pub(super) fn protect(db: &Connection, protection: &Protection) -> Result<(), CommitError> {
     let version = schema::version(db)?;
     let is_counted = version > 1 && tally::stored(db)?.is_some();

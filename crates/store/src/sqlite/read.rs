@@ -1,4 +1,5 @@
-//! Reads on separate connections. A reader sees the state at its start and does not block.
+//! Reads on separate connections. A read sees the state at its start, and neither blocks writers
+//! nor waits for them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +22,7 @@ use crate::sqlite::statements::query_first;
 use crate::sqlite::values::{own_error, select};
 use crate::sync::{blocking, lock};
 
-/// A pool of connections for reading.
+/// A connection pool for reads.
 pub(super) struct Readers {
     path: PathBuf,
     idle: Arc<Mutex<Vec<Connection>>>,
@@ -38,8 +39,9 @@ impl Readers {
         Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
     }
 
-    /// Reads a few pages on the current thread, because a blocking task would cost more than the
-    /// read. Falls back to [`read`](Self::read) if the file is locked.
+    /// Reads on the current thread, for reads of a few pages that cost less than a blocking task.
+    /// Falls back to [`read`](Self::read) if no connection is idle or the read fails, for example
+    /// because the file is locked.
     pub(super) fn read_inline<T: Send + 'static>(
         &self,
         read: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -49,7 +51,7 @@ impl Readers {
             let idle = lock(&self.idle).pop();
             if let Some(db) = idle {
                 wait_for(Duration::ZERO);
-                // A connection that failed is not used again.
+                // Drop a connection that failed instead of returning it to the pool.
                 if let Ok(value) = read(&db) {
                     lock(&self.idle).push(db);
                     return Ok(value);
@@ -76,7 +78,7 @@ impl Readers {
                 let failed = |error| failure(error, &path);
                 let db = lock(&idle).pop();
                 let db = db.map_or_else(|| connect(&path, access), Ok).map_err(failed)?;
-                // A connection that failed is not used again.
+                // Drop a connection that failed instead of returning it to the pool.
                 let value = read(&db).map_err(failed)?;
                 lock(&idle).push(db);
                 Ok(value)
@@ -85,9 +87,9 @@ impl Readers {
         })
     }
 
-    /// Waits for all readers to finish and rejects new ones.
+    /// Waits for all reads to finish and rejects new ones.
     pub(super) async fn close(&self) {
-        // An error means that the readers were already closed.
+        // Acquiring fails only if the readers were already closed.
         drop(self.permits.acquire_many(self.count).await);
         self.permits.close();
         lock(&self.idle).clear();
@@ -101,7 +103,7 @@ pub(super) fn find_turns(
     keys: &[SealedKey],
 ) -> rusqlite::Result<VaultLookup> {
     let mut owner = db.prepare_cached("SELECT id, era FROM tenants WHERE name = ?1")?;
-    // While this row is open, the read sees one snapshot of the database.
+    // While this row is open, all reads see one snapshot of the database.
     let mut owner = owner.query([&tenant.0])?;
     let Some(owner) = owner.next()? else {
         return Ok(VaultLookup { found: vec![None; keys.len()], era: ErasureEpoch::default() });
@@ -110,7 +112,7 @@ pub(super) fn find_turns(
     let newest = "SELECT max(turn), count(*) FROM turn_keys
                   WHERE tenant = ?1 AND kind = ?2 AND hash = ?3";
     let mut newest = db.prepare_cached(newest)?;
-    // Most keys of a request refer to the same turn.
+    // Cache the turns, because most keys of a request refer to the same turn.
     let mut turns: HashMap<i64, Option<VaultTurn>> = HashMap::new();
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
@@ -118,7 +120,7 @@ pub(super) fn find_turns(
         let turn = newest.query_row(place, |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?;
         found.push(match turn {
             (None, _) => None,
-            // A claim or id that matches more than one turn is ambiguous and matches none.
+            // A claim or id that matches several turns is ambiguous, so it matches none.
             (Some(_), 2..) if key.kind != KeyKind::Chain => None,
             (Some(id), count) => {
                 let turn = match turns.entry(id) {

@@ -1,8 +1,8 @@
-//! A reserve file beside the database. It is deleted when the disk is full, so that forgetting
-//! still works.
+//! A reserve file beside the database. The store deletes this file when the disk is full, so that
+//! forgetting still works.
 //!
-//! The file is as large as the database, between [`LEAST`] and [`MOST`]. It contains random bytes,
-//! which no file system can compress.
+//! The file is about as large as the database, between [`LEAST`] and [`MOST`] bytes. It contains
+//! random bytes, because a file system could compress others.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -22,8 +22,8 @@ fn file(database: &Path) -> PathBuf {
     beside(database, "-reserve")
 }
 
-/// Creates the reserve, or grows it to its intended size. On a full disk it stays as large as
-/// possible.
+/// Creates the reserve file, or grows it to its intended size. On a full disk, the file stays as
+/// large as possible.
 pub(super) fn ensure(database: &Path) {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let path = file(database);
@@ -31,7 +31,7 @@ pub(super) fn ensure(database: &Path) {
     if length(&path) >= wanted {
         return;
     }
-    // The store works without a reserve.
+    // Ignore errors, because the store works without a reserve.
     drop(fill(&path, wanted));
 }
 
@@ -52,17 +52,17 @@ fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Deletes the reserve. Returns whether it existed.
+/// Deletes the reserve file. Returns whether it existed.
 pub(super) fn release(database: &Path) -> bool {
     std::fs::remove_file(file(database)).is_ok()
 }
 
-/// Deletes the reserve and restarts the WAL, so that its file has room for the next writes.
+/// Deletes the reserve file and restarts the WAL, so that the WAL has room for the next writes.
 pub(super) fn make_room(database: &Path) {
     release(database);
     wait_for(Duration::from_millis(100));
-    // A reader may block the restart, and the file may have no room to grow. Then the reserve must
-    // suffice.
+    // The restart may fail, because a reader blocks it or the database file cannot grow. Then the
+    // space freed by the reserve must suffice.
     if let Ok(db) = connect(database, Access::Write) {
         drop(db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())));
     }

@@ -1,4 +1,4 @@
-//! Opens the file: SQLite settings and schema versions.
+//! Opens the SQLite file, applies settings, and migrates the schema.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -14,27 +14,27 @@ use crate::rejection::{Result, corrupt, invalid};
 use crate::sql::TABLES;
 use crate::sqlite::backup::{BACKUP, KEYS, stored_text};
 
-/// The application id "Thru" of SQLite files that are stores.
+/// Application id "Thru" of SQLite files that are stores.
 pub(super) const STORE_APPLICATION_ID: i32 = 0x5468_7275;
 
 /// The migrations, oldest first. A file's version is the number of applied migrations. The second
-/// one needs the store's keys and runs once they are loaded: see `protect.rs`.
+/// migration needs the store's keys and runs once they are loaded: see `protect.rs`.
 pub(super) const MIGRATIONS: [&str; 2] =
     [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
-/// The version that this program writes.
+/// The schema version that this version of Throughline writes.
 pub(super) const KNOWN: i64 = 2;
 
 thread_local! {
-    /// Milliseconds that connections on this thread wait for another process.
+    /// How long connections on this thread wait for a lock, in milliseconds.
     static PATIENCE: Cell<i32> = const { Cell::new(30_000) };
 }
 
-/// Sets how long connections on this thread wait for another process.
+/// Sets how long connections on this thread wait for a lock of another process.
 pub(crate) fn wait_for(patience: Duration) {
     PATIENCE.set(i32::try_from(patience.as_millis()).unwrap_or(i32::MAX));
 }
 
-/// Opens the file for the writer and migrates its tables.
+/// Opens the file for the writer, and creates its tables if it is new.
 pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Connection> {
     wait_for(patience);
     let shown = display_name(path);
@@ -46,8 +46,8 @@ pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Conn
         std::fs::create_dir_all(folder)
             .map_err(|error| StoreError::Unreachable(shown.clone(), error.to_string().into()))?;
     }
-    // SQLite creates the files beside it with the same permissions. Errors of this call are
-    // ignored, because opening the file reports them.
+    // SQLite creates its additional files with the permissions of this file. Ignore errors here,
+    // because opening the file reports them.
     if create && !path.exists() {
         drop(create_private(path));
     }
@@ -61,8 +61,8 @@ pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Conn
     Ok(db)
 }
 
-/// Checks a file for reading and returns how to open it. Without a writer, no file is created
-/// beside it.
+/// Checks that a file can be read as a store, and returns how to open it. If the file has no
+/// writer, the returned access creates no files beside it.
 pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: display_name(path) });
@@ -70,7 +70,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     if has_writer(path) {
         match check(path, Access::Read) {
             Ok(()) => return Ok(Access::Read),
-            // A writer may have left the files beside it in a folder that is not writable.
+            // A writer may have left its WAL in a folder that this process cannot write to.
             Err(error) if has_wal(path) => return Err(error),
             Err(_) => {}
         }
@@ -79,7 +79,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     Ok(Access::Immutable)
 }
 
-/// Checks that a file is a readable store.
+/// Checks that a file is a store that can be read with this access.
 fn check(path: &Path, access: Access) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let db = plain(path, access).map_err(sqlite)?;
@@ -91,28 +91,29 @@ fn check(path: &Path, access: Access) -> Result<()> {
 }
 
 /// Returns whether a process may have the file open for writing. The WAL of an idle writer can be
-/// empty.
+/// empty, so the `-shm` file counts too.
 pub(super) fn has_writer(path: &Path) -> bool {
     has_wal(path) || beside(path, "-shm").exists()
 }
 
-/// Returns whether the WAL contains changes.
+/// Returns whether the WAL file contains data.
 pub(super) fn has_wal(path: &Path) -> bool {
     std::fs::metadata(beside(path, "-wal")).is_ok_and(|file| file.len() > 0)
 }
 
-/// The purpose of a connection.
+/// How a connection accesses the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// The writer.
+    /// Reads and writes; used by the writer.
     Write,
-    /// A reader.
+    /// Reads, while other processes may write.
     Read,
-    /// A reader of a file that has no writer.
+    /// Reads a file that has no writer, without locks.
     Immutable,
 }
 
-/// Opens a connection with the settings of the store.
+/// Opens a connection with the store's settings. A connection for writing switches the file to WAL
+/// mode.
 pub(crate) fn connect(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     let db = plain(path, access)?;
     if access == Access::Write {
@@ -133,13 +134,13 @@ fn plain(path: &Path, access: Access) -> rusqlite::Result<Connection> {
         Access::Immutable => immutable(path),
     };
     let mut db = Connection::open_with_flags(address, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // SQLite opens a file that is not writable and fails later with a different error.
+    // SQLite opens a read-only file without an error and fails later, so report the problem now.
     if access == Access::Write && db.is_readonly("main")? {
         let read_only = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
         return Err(rusqlite::Error::SqliteFailure(read_only, None));
     }
-    // Keeps the plan of a statement. Otherwise SQLite plans statements with partial indexes again
-    // for each value.
+    // Keep the plan of each statement. Otherwise SQLite plans statements that use partial indexes
+    // again for each value.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     db.busy_handler(Some(wait_a_little))?;
     db.set_prepared_statement_cache_capacity(64);
@@ -147,24 +148,24 @@ fn plain(path: &Path, access: Access) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Returns the URI of a file that SQLite opens without locks and without files beside it.
+/// Returns a URI that makes SQLite open the file without locks and without additional files.
 fn immutable(path: &Path) -> std::path::PathBuf {
     let path = path.to_string_lossy();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     format!("file:{path}?immutable=1").into()
 }
 
-/// Only WAL allows reads during a write. FULL syncs to disk on each commit.
+/// Enables WAL mode, which allows reads during a write, and a sync to disk on each commit.
 fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    // Checkpoints every 16 MB, so that pages changed by many commits are written to the file once.
+    // Checkpoint every 16 MB, so that pages changed by many commits are written to the file once.
     db.pragma_update(None, "wal_autocheckpoint", 4096)?;
     db.pragma_update(None, "secure_delete", "ON")
 }
 
-/// Waits while another process writes. SQLite's default waits increasingly longer, but a commit
-/// takes about 1 millisecond.
+/// Waits 1 millisecond while another process writes, because a commit takes about that long.
+/// SQLite's default handler waits longer each time.
 fn wait_a_little(tries: i32) -> bool {
     let waits = tries < PATIENCE.get();
     if waits {
@@ -173,8 +174,8 @@ fn wait_a_little(tries: i32) -> bool {
     waits
 }
 
-/// Finds out why SQLite cannot create a file. An existing file must not be opened here: closing it
-/// would release the locks of other connections in this process.
+/// Determines why SQLite cannot create a file. This must not open an existing file, because closing
+/// it would release the locks of other connections in this process.
 fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return failure(error, path);
@@ -187,7 +188,8 @@ fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
-/// Retries a change of the journal mode, because SQLite does not wait for a concurrent change.
+/// Retries a change of the journal mode until `patience` has passed, because SQLite does not wait
+/// for a concurrent change.
 fn patiently(
     patience: Duration,
     mut work: impl FnMut() -> rusqlite::Result<()>,
@@ -211,7 +213,7 @@ pub(super) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Rejects files of other programs without changing them.
+/// Rejects files of other applications without changing them.
 fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let find = "SELECT (SELECT count(*) FROM sqlite_schema), application_id
@@ -234,14 +236,15 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates the tables in a new file, and checks those of an existing one. A store of version 1
-/// keeps its version until its keys are loaded.
+/// Creates the tables in a new file, and checks that those of an existing file are complete. A
+/// store of version 1 keeps its version until its keys are loaded.
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     if version(db).map_err(sqlite)? != 0 {
         return check_tables(db, path);
     }
-    // A concurrent process finds the version that the first one has written.
+    // If several processes create the store, all but the first find the version that the first
+    // wrote.
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
     check_owner(&change, path)?;
     if !is_empty(&change).map_err(sqlite)? {
@@ -293,7 +296,8 @@ pub(super) fn version(db: &Connection) -> rusqlite::Result<i64> {
 
 /// Maps an SQLite error to a store error.
 pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
-    // A full disk also prevents growth of the WAL index, with a different error code.
+    // A full disk also prevents growth of the WAL index, which SQLite reports with another error
+    // code.
     const NO_ROOM_FOR_INDEX: i32 = rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
     if let rusqlite::Error::ToSqlConversionFailure(inner) = &error
         && let Some(own) = inner.downcast_ref::<StoreError>()
@@ -324,8 +328,8 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
-/// Maps an error of an open store. The file was a database when it was opened, so a file that is no
-/// database any more is damaged.
+/// Maps an error of an open store. The file was a database when it was opened, so "not a database"
+/// means that its header is damaged.
 pub(super) fn runtime_failure(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         let problem = format!("the header of {} is damaged: open a backup", path.display());
@@ -338,10 +342,11 @@ fn display_name(path: &Path) -> Name {
     Name::from(path.display().to_string())
 }
 
-/// Truncates the WAL. SQLite overwrites deleted bytes in the file, but the WAL keeps older pages
-/// until it is truncated.
+/// Truncates the WAL. SQLite overwrites deleted bytes in the database file, but the WAL keeps older
+/// pages until it is truncated.
 pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
-    // An earlier reader blocks the truncation. Truncating blocks writers, so each attempt is short.
+    // A reader of an older state prevents the truncation. Each attempt is short, because it blocks
+    // writers.
     const PAUSE: Duration = Duration::from_millis(5);
     wait_for(PAUSE);
     let failed = |error| failure(error, path);
@@ -349,8 +354,8 @@ pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
     for _ in 0..=patience.as_millis() / PAUSE.as_millis() {
         let cut = "PRAGMA wal_checkpoint(TRUNCATE)";
         match db.query_row(cut, [], |row| row.get::<_, i64>(0)) {
-            // The empty WAL must also reach the disk, or a power loss restores its old content.
-            // SQLite does not sync it, but the next commit does.
+            // The truncated WAL must also be synced to disk, or a power loss would restore its old
+            // pages. SQLite does not sync the truncation, but the next commit does.
             Ok(0) => {
                 wait_for(patience);
                 return touch(&db).map_err(failed);
@@ -364,7 +369,7 @@ pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
     Err(StoreError::Locked(path.display().to_string().into()))
 }
 
-/// Commits a write that changes nothing: the file header is rewritten.
+/// Commits a write that only rewrites the file header.
 pub(super) fn touch(db: &Connection) -> rusqlite::Result<()> {
     let version = version(db)?;
     db.pragma_update(None, "user_version", version)

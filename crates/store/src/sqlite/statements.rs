@@ -1,9 +1,9 @@
-//! Prepared statements for every captured turn. The writer holds them while it runs, because a
-//! cache lookup by SQL text costs as much as a small statement.
+//! Prepared statements that every captured turn needs. The writer keeps them while it runs, because
+//! a cache lookup by SQL text costs as much as a small statement.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 
-/// Declares the statements with their names, and prepares them.
+/// Declares the struct [`Statements`] with one field per statement, and its constructor.
 macro_rules! statements {
     ($($name:ident: $sql:expr,)*) => {
         /// Prepared statements, named after their subject or effect.
@@ -49,12 +49,12 @@ statements! {
 }
 
 impl Statements<'_> {
-    /// Returns the database's time in milliseconds.
+    /// Returns SQLite's time in milliseconds since 1970.
     pub(super) fn now(&mut self) -> rusqlite::Result<i64> {
         self.now.query_row([], |row| row.get(0))
     }
 
-    /// Returns the file's data version, which changes when another connection writes.
+    /// Returns SQLite's data version, which changes when another connection writes to the file.
     pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
         self.version.query_row([], |row| row.get(0))
     }
@@ -62,7 +62,7 @@ impl Statements<'_> {
 
 const NOW: &str = "SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)";
 
-/// Returns the database's time in milliseconds, for infrequent callers.
+/// Returns SQLite's time in milliseconds since 1970, for callers without [`Statements`].
 pub(super) fn now(db: &Connection) -> rusqlite::Result<i64> {
     db.prepare_cached(NOW)?.query_row([], |row| row.get(0))
 }

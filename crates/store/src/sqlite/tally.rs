@@ -1,5 +1,6 @@
 //! The sums of the store-wide tables. They are read and written in the transaction that changes a
-//! row, because such changes are rare and other processes make them too.
+//! row. This is affordable because such changes are rare, and necessary because other processes
+//! make them too.
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
@@ -9,7 +10,7 @@ use crate::row_mac::{KEPT, RowKey, StoreSums, TALLY_NAME, Tally, fields};
 use crate::sqlite::statements::query_first;
 use crate::sqlite::values::own_error;
 
-/// Returns a small internal value.
+/// Returns an internal value, or `None` if it does not exist.
 pub(super) fn value(db: &Connection, name: &str) -> rusqlite::Result<Option<Bytes>> {
     let find = "SELECT value FROM kept WHERE name = ?1";
     query_first(db, find, [name], |row| row.get::<_, Vec<u8>>(0).map(Bytes::from))
@@ -19,8 +20,8 @@ pub(super) fn stored(db: &Connection) -> rusqlite::Result<Option<Bytes>> {
     value(db, TALLY_NAME)
 }
 
-/// Changes the sums. A tally that was removed or modified stays as it is, so that verification
-/// reports it; the store keeps working.
+/// Changes the sums. If the tally was removed or modified, it is left unchanged, so that
+/// verification reports it; the store keeps working.
 pub(super) fn change(
     db: &Connection,
     key: &RowKey,
@@ -40,8 +41,8 @@ fn write(db: &Connection, name: &str, value: &[u8]) -> rusqlite::Result<()> {
     db.prepare_cached(set)?.execute(params![name, value]).map(drop)
 }
 
-/// Sets or deletes a small internal value and updates the sums. Without a key, the store is being
-/// opened for the first time and sums its values later.
+/// Sets or deletes an internal value and updates the sums. `key` is `None` only while a new store
+/// is being opened; its values are added to the sums later.
 pub(super) fn set_value(
     db: &Connection,
     key: Option<&RowKey>,

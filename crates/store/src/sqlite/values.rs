@@ -1,4 +1,4 @@
-//! Converts values and rows, and runs SQL that both databases execute.
+//! Converts values and rows for SQLite, and runs SQL that both databases execute.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ impl FromSql for SqlValue {
             ValueRef::Integer(number) => SqlValue::Number(number),
             ValueRef::Text(_) => SqlValue::from(value.as_str()?),
             ValueRef::Blob(bytes) => SqlValue::from(bytes),
-            // No table of the store contains this type.
+            // No column of the store has this type.
             ValueRef::Real(_) => return Err(FromSqlError::InvalidType),
         })
     }
@@ -51,7 +51,7 @@ impl Transaction for Connection {
     }
 }
 
-/// Runs a query of either database.
+/// Runs a query whose placeholders have the form that both databases share.
 pub(super) fn select(
     db: &Connection,
     sql: &str,
@@ -60,7 +60,7 @@ pub(super) fn select(
     query_all(db, &placeholders(sql), params_from_iter(values), sql_row)
 }
 
-/// SQLite numbers the placeholder `$1` in the order of occurrence, and `?1` as written.
+/// Replaces `$1` with `?1`. SQLite numbers `$1` by order of occurrence, but `?1` as written.
 fn placeholders(sql: &str) -> String {
     sql.replace('$', "?")
 }
@@ -70,7 +70,7 @@ pub(super) fn sql_row(row: &Row<'_>) -> rusqlite::Result<SqlRow> {
     columns.map(|column| row.get(column)).collect::<Result<_, _>>().map(SqlRow)
 }
 
-/// Carries a store error through functions that return errors of SQLite.
+/// Wraps a store error for functions that return SQLite errors. [`failure`] unwraps it.
 pub(super) fn own_error(error: StoreError) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(Box::new(error))
 }

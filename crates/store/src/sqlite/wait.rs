@@ -1,7 +1,7 @@
 //! Waits for new records from any process.
 //!
-//! A commit of this process reports the ends of its logs. A commit of another process changes the
-//! file's data version, which is polled while a task waits.
+//! After a commit, this process reports the ends of the written logs. Commits of other processes
+//! change the file's data version, which is polled while a task waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sqlite::schema::{Access, connect};
 use crate::sync::blocking;
 use crate::waits::{LogKey, WaitRegistry};
 
-/// The polling interval of the file.
+/// Interval at which the file is polled.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct Waiters {
@@ -49,7 +49,7 @@ impl Waiters {
         self.registry.wait(key.clone(), after, read).await
     }
 
-    /// Wakes the tasks that wait for the written logs.
+    /// Wakes the tasks that wait for the logs in this receipt.
     pub(super) fn wrote(&self, tenant: &Tenant, receipt: &Receipt) {
         if !self.registry.is_empty() {
             for written in &receipt.written {
@@ -58,7 +58,7 @@ impl Waiters {
         }
     }
 
-    /// Polls the file while a task waits.
+    /// Starts polling the file in a background task, which ends when no task waits.
     fn watch(self: &Arc<Self>) {
         if self.watched.swap(true, Ordering::AcqRel) {
             return;
@@ -68,22 +68,23 @@ impl Waiters {
             let (mut db, mut seen) = (None, None);
             while !waiters.registry.is_closed() && !waiters.registry.is_empty() {
                 let found = db.as_ref().and_then(version);
-                // The first poll has no baseline, and a failed poll has no result.
+                // The first poll has no earlier version to compare with, and a failed poll returns
+                // none.
                 if found.is_none() || found != seen {
                     (db, seen) = waiters.read_logs(db.filter(|_| found.is_some())).await.unzip();
                 }
                 tokio::time::sleep(LOOK).await;
             }
             waiters.watched.store(false, Ordering::Release);
-            // A task may have registered while the polling ended.
+            // A task may have started to wait while the polling ended.
             if !waiters.registry.is_closed() && !waiters.registry.is_empty() {
                 waiters.watch();
             }
         });
     }
 
-    /// Reads the ends of the logs that tasks wait for. Returns the connection and the data version
-    /// before the read.
+    /// Reads the ends of the logs that tasks wait for. Returns the connection, and the data version
+    /// from before the read.
     async fn read_logs(self: &Arc<Self>, db: Option<Connection>) -> Option<(Connection, i64)> {
         let waiters = Arc::clone(self);
         let read = blocking(move || {
@@ -100,7 +101,7 @@ impl Waiters {
     }
 }
 
-/// Returns the data version, which changes with every commit of another connection.
+/// Returns SQLite's data version, which changes with every commit on another connection.
 fn version(db: &Connection) -> Option<i64> {
     db.query_row("PRAGMA data_version", [], |row| row.get(0)).ok()
 }

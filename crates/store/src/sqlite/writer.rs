@@ -1,5 +1,5 @@
-//! The writer thread. It commits all batches that queued during the last fsync and those that
-//! arrive while the transaction is written. There is no timer, and no batch waits for others.
+//! The writer thread. It commits all batches that queued during the last fsync, and those that
+//! arrive while the transaction is written. There is no timer, so no batch waits for later ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -26,15 +26,15 @@ use crate::sqlite::wait::Waiters;
 use crate::sqlite::{protect, tally};
 use crate::sync::lock;
 
-/// Maximum number of batches per transaction, which limits the wait of the first one.
+/// Maximum number of batches per transaction, which limits how long the first batch waits.
 const GROUP: usize = 256;
-/// Approximate maximum number of bytes per transaction.
+/// Approximate maximum number of content bytes per transaction.
 const MAX_GROUP_BYTES: usize = 16 << 20;
-/// Maximum time that a relaxed commit stays in memory.
+/// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
 /// Time before a batch that did not fit on the disk is tried again.
 const FULL: Duration = Duration::from_millis(100);
-/// Maximum time that heads may move before a manifest is signed.
+/// Maximum time until a manifest covers a commit.
 const MAX_UNSIGNED: Duration = Duration::from_secs(1);
 
 /// Sends jobs to the writer thread.
@@ -52,22 +52,22 @@ enum SqliteJob {
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 
-/// A batch and the channel of its caller.
+/// A batch, and the channel for its result.
 struct QueuedBatch {
     batch: SealedBatch,
     reply: Reply<Receipt>,
     room: OwnedSemaphorePermit,
 }
 
-/// The queued jobs, in order of arrival.
+/// The jobs to run, in order of arrival.
 struct Queue {
     jobs: mpsc::Receiver<SqliteJob>,
-    /// A job that was received but not processed yet.
+    /// A job that was received but not run yet.
     next: Option<SqliteJob>,
     no_room: Option<RecentDiskFull>,
 }
 
-/// The smallest batch that recently did not fit on the disk.
+/// Size of the smallest batch that recently did not fit on the disk.
 struct RecentDiskFull {
     bytes: usize,
     since: Instant,
@@ -78,7 +78,7 @@ impl Queue {
         Self { jobs, next: None, no_room: None }
     }
 
-    /// Waits for the next job. Without `patience` there is no timeout.
+    /// Waits for the next job, at most for `patience` if it is set.
     fn job(&mut self, patience: Option<Duration>) -> Result<SqliteJob, RecvTimeoutError> {
         match (self.next.take(), patience) {
             (Some(job), _) => Ok(job),
@@ -87,7 +87,8 @@ impl Queue {
         }
     }
 
-    /// Returns the next queued batch, unless another job comes first.
+    /// Returns the next queued batch, or `None` if the queue is empty or another kind of job is
+    /// next.
     fn batch(&mut self) -> Option<QueuedBatch> {
         loop {
             match self.next.take().or_else(|| self.jobs.try_recv().ok())? {
@@ -104,34 +105,34 @@ impl Queue {
         }
     }
 
-    /// Returns the batch, unless it is rejected.
+    /// Returns the batch, or rejects it with [`StoreError::Full`] if it is too large for the disk.
     fn admit(&self, waiting: QueuedBatch) -> Option<QueuedBatch> {
         if self.refuses(&waiting.batch) {
-            // The caller may be cancelled.
+            // Sending fails only if the caller was cancelled.
             drop(waiting.reply.send(Err(StoreError::Full)));
             return None;
         }
         Some(waiting)
     }
 
-    /// Returns whether a batch of at most this size recently did not fit; another attempt would
-    /// only load a full disk. Batches that free space are always tried.
+    /// Returns whether a batch of this size or smaller recently did not fit, so that another
+    /// attempt would only add load to a full disk. Batches that free space are always tried.
     fn refuses(&self, batch: &SealedBatch) -> bool {
         batch.erases.is_empty() && self.no_room().is_some_and(|bytes| weight(batch) >= bytes)
     }
 
-    /// Returns the number of bytes that recently did not fit.
+    /// Returns the size in bytes of the smallest batch that recently did not fit.
     fn no_room(&self) -> Option<usize> {
         let no_room = self.no_room.as_ref()?;
         let is_fresh = instant().saturating_duration_since(no_room.since) < FULL;
         is_fresh.then_some(no_room.bytes)
     }
 
-    /// Updates the estimate of the available space from a result.
+    /// Updates the estimate of the available disk space with the result of a batch.
     fn learn(&mut self, batch: &SealedBatch, result: &Result<Receipt>) {
         let bytes = weight(batch);
         match result {
-            // An erasing batch writes more than its size.
+            // The failure of an erasing batch is ignored, because it writes more than its size.
             Err(StoreError::Full) if batch.erases.is_empty() => {
                 if self.no_room().is_none_or(|known| bytes < known) {
                     self.no_room = Some(RecentDiskFull { bytes, since: instant() });
@@ -145,7 +146,7 @@ impl Queue {
     }
 }
 
-/// The batches of one transaction. It grows while earlier batches are written.
+/// The batches of one transaction. The group grows while its earlier batches are written.
 struct BatchGroup<'q> {
     batches: Vec<QueuedBatch>,
     bytes: usize,
@@ -157,7 +158,8 @@ impl<'q> BatchGroup<'q> {
         Self { bytes: weight(&first.batch), batches: vec![first], queue }
     }
 
-    /// Returns the batch with this index, if there is one.
+    /// Returns the batch with this index. Takes another batch from the queue if the index is past
+    /// the end and the group has room.
     fn get(&mut self, place: usize) -> Option<&SealedBatch> {
         let has_room = self.batches.len() < GROUP && self.bytes < MAX_GROUP_BYTES;
         if place == self.batches.len()
@@ -213,7 +215,7 @@ impl WriterHandle {
         receipt.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Gives the writer the key of row MACs, and adds sums to the store if it has none.
+    /// Sets the key for row MACs, and adds MACs and sums to the store if it has none.
     pub(super) fn protect(&self, protection: Protection) -> StoreFuture<'_, ()> {
         self.run(move |writer| {
             writer.act(|db, _| protect::protect(db, &protection))?;
@@ -222,14 +224,14 @@ impl WriterHandle {
         })
     }
 
-    /// Runs a closure on the writer thread.
+    /// Runs a closure on the writer thread and returns its result.
     pub(super) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut SqliteWriter<'_>) -> Result<T> + Send + 'static,
     ) -> StoreFuture<'_, T> {
         let (reply, answer) = oneshot::channel();
         let job = SqliteJob::Act(Box::new(move |writer: &mut SqliteWriter<'_>| {
-            // The caller may be cancelled.
+            // Sending fails only if the caller was cancelled.
             drop(reply.send(work(writer)));
         }));
         let sent = self.jobs.send(job).map_err(|_| StoreError::Closed);
@@ -243,7 +245,7 @@ impl WriterHandle {
         let sign = move |writer: &mut SqliteWriter<'_>| {
             writer.series = Some(Series::new(signer, writer.chains.writer.clone()));
         };
-        // A thread that has ended signs nothing.
+        // Sending fails only if the thread has ended, and then there is nothing to sign.
         drop(self.jobs.send(SqliteJob::Act(Box::new(sign))));
     }
 
@@ -252,7 +254,7 @@ impl WriterHandle {
         if self.jobs.send(SqliteJob::Close(reply)).is_err() {
             return Ok(());
         }
-        // Without a reply, another caller closed the writer concurrently.
+        // If there is no reply, another caller closed the writer concurrently.
         let settled = closed.await.unwrap_or(Ok(()));
         self.room.close();
         let thread = lock(&self.thread).take();
@@ -267,17 +269,17 @@ impl WriterHandle {
 /// The state of the writer thread.
 pub(super) struct SqliteWriter<'db> {
     db: &'db Connection,
-    /// Set by the first commit.
+    /// The prepared statements; `None` until the first commit.
     hot: Option<Statements<'db>>,
     path: PathBuf,
     chains: Chains,
     series: Option<Series>,
     durability: Durability,
-    /// Whether commits sync to disk.
+    /// Whether commits are synced to disk.
     is_synchronous: bool,
-    /// The time since which commits exist that a power loss would undo.
+    /// Time of the first commit that is not yet synced to disk.
     unflushed: Option<Instant>,
-    /// The time since which commits exist that no manifest covers.
+    /// Time of the first commit that no manifest covers yet.
     unsigned: Option<Instant>,
     waiters: Arc<Waiters>,
 }
@@ -299,7 +301,8 @@ impl SqliteWriter<'_> {
                 Ok(SqliteJob::Close(reply)) => {
                     let settled = self.try_sign_and_flush(Duration::ZERO);
                     let settled = settled.map_err(|error| runtime_failure(error, &self.path));
-                    // A closed file needs no WAL; active readers keep it.
+                    // Truncate the WAL, which a closed file does not need. Active readers prevent
+                    // this.
                     wait_for(Duration::ZERO);
                     let truncate = "PRAGMA wal_checkpoint(TRUNCATE)";
                     drop(self.db.query_row(truncate, [], |_| Ok(())));
@@ -325,18 +328,18 @@ impl SqliteWriter<'_> {
         flush.into_iter().chain(sign).min()
     }
 
-    /// Commits the group in one transaction. After a database failure, nothing was written and each
+    /// Commits the group in one transaction. If the database fails, nothing is written and each
     /// batch is retried alone, so that one failing batch does not affect the others.
     fn commit(&mut self, mut group: BatchGroup<'_>) {
         let results = self.transaction(&mut group);
         let BatchGroup { batches, queue, .. } = group;
         match results {
-            // A locked or damaged file affects all batches.
+            // Other errors, such as a locked or damaged file, would affect every batch.
             Err(StoreError::Full | StoreError::Database(_)) if batches.len() > 1 => {
                 for waiting in batches {
-                    // A batch of at most this size may recently not have fit.
+                    // An earlier retry may have shown that batches of this size do not fit.
                     let Some(waiting) = queue.admit(waiting) else { continue };
-                    // Full, so that it does not grow.
+                    // Mark the group as full, so that it takes no further batches.
                     let bytes = MAX_GROUP_BYTES;
                     let batches = vec![waiting];
                     let mut alone = BatchGroup { batches, bytes, queue: &mut *queue };
@@ -361,18 +364,18 @@ impl SqliteWriter<'_> {
             if let Ok(receipt) = &result {
                 self.waiters.wrote(&batch.tenant, receipt);
             }
-            // The caller may be cancelled.
+            // Sending fails only if the caller was cancelled.
             drop(reply.send(result));
             drop(room);
         }
     }
 
-    /// Writes batches in one transaction until there is no next one.
+    /// Writes the group in one transaction. Rolls back on a database error.
     fn transaction(&mut self, batches: &mut BatchGroup<'_>) -> Result<Vec<Result<Receipt>>> {
         let outcome = self.try_transaction(batches);
         outcome.map_err(|error| {
             self.chains.roll_back();
-            // After an error the database may have rolled back already.
+            // Ignore errors, because the database may already have rolled back.
             drop(self.db.execute_batch("ROLLBACK"));
             runtime_failure(error, &self.path)
         })
@@ -411,10 +414,10 @@ impl SqliteWriter<'_> {
         Ok(results)
     }
 
-    /// Signs changes that are unsigned for at least `unsigned`, and flushes relaxed commits.
+    /// Signs changes that have been unsigned for at least `unsigned`, and flushes relaxed commits.
     fn settle(&mut self, unsigned: Duration) {
         if self.try_sign_and_flush(unsigned).is_err() {
-            // Retried after the same interval, at the next write, and on close.
+            // Retry after the same interval, at the next write, and on close.
             let now = instant();
             self.unflushed = self.unflushed.map(|_| now);
             self.unsigned = self.unsigned.map(|_| now);
@@ -435,7 +438,7 @@ impl SqliteWriter<'_> {
             let now = now(writer.db)?;
             let manifest = if wanted { writer.sign(now)? } else { None };
             if manifest.is_none() {
-                // Any synchronous commit also flushes earlier ones.
+                // A synchronous commit also flushes all earlier commits.
                 touch(writer.db)?;
             }
             Ok::<_, rusqlite::Error>(manifest.map(|manifest| (now, manifest)))
@@ -448,7 +451,7 @@ impl SqliteWriter<'_> {
         Ok(())
     }
 
-    /// Signs and stores a manifest of the changes, if there are any.
+    /// Signs and stores a manifest of the changes since the last one, if there are any.
     fn sign(&self, now: i64) -> rusqlite::Result<Option<Manifest>> {
         let (Some(series), Some(key)) = (&self.series, &self.chains.key) else { return Ok(None) };
         let (heads, mut rows) = self.chains.moved();
@@ -461,7 +464,7 @@ impl SqliteWriter<'_> {
         Ok(Some(manifest))
     }
 
-    /// Advances the series, after the manifest is stored.
+    /// Advances the series after its manifest was stored.
     fn signed(&mut self, manifest: &Manifest, now: i64) {
         if let Some(series) = &mut self.series {
             series.wrote(manifest);
@@ -469,7 +472,7 @@ impl SqliteWriter<'_> {
         self.chains.signed(now);
     }
 
-    /// Runs a closure on the writer's connection, in a separate transaction.
+    /// Runs a closure on the writer's connection, in its own transaction.
     pub(super) fn act<T>(
         &mut self,
         act: impl FnOnce(&Connection, Option<&RowKey>) -> Result<T, CommitError>,
@@ -477,10 +480,10 @@ impl SqliteWriter<'_> {
         let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
         let ready = self.set_synchronous(true).map_err(CommitError::Failed);
         let done = ready.and_then(|()| self.in_transaction(work));
-        // The closure may have changed cached logs.
+        // The closure may have changed logs that are cached.
         self.chains.known.clear();
         if done.is_ok() {
-            // The commit also flushed earlier ones.
+            // This commit also flushed all earlier commits.
             self.unflushed = None;
         }
         done.map_err(|stop| match stop {
@@ -499,7 +502,7 @@ impl SqliteWriter<'_> {
             Ok(done)
         });
         if done.is_err() {
-            // After an error the database may have rolled back already.
+            // Ignore errors, because the database may already have rolled back.
             drop(self.db.execute_batch("ROLLBACK"));
         }
         done

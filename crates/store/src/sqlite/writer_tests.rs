@@ -1,4 +1,4 @@
-//! Tests of signing, flushing and the full-disk estimate of the writer.
+//! Tests of the writer's signing, flushing and full-disk estimate.
 
 use bytes::Bytes;
 use throughline_core::{LogId, LogOpening, Tenant};
@@ -7,7 +7,7 @@ use super::*;
 use crate::row::{ErasureReason, Salt};
 use crate::sealed_batch::{Erasure, Guard, SealedAppend, SealedRecord};
 
-/// Longer than any test takes.
+/// Longer than any test runs.
 const LONGER_THAN_TEST: Duration = Duration::from_hours(1);
 
 type ReplyReceiver = oneshot::Receiver<Result<Receipt, StoreError>>;
@@ -90,10 +90,10 @@ fn manifests(db: &Connection) -> i64 {
 fn flush_does_not_sign_before_the_interval() {
     let db = database();
     let mut writer = relaxed(&db);
-    // The first commit of a writer signs at once.
+    // A writer's first commit is signed at once.
     commit(&mut writer, "one");
     assert_eq!((manifests(&db), writer.unsigned.is_some()), (1, false));
-    // Sets the signing time, because the clock may advance by a second during the test.
+    // Set the signing time, because the clock may advance by a second during the test.
     writer.chains.signed(i64::MAX);
     commit(&mut writer, "two");
     assert!(writer.unflushed.is_some());
@@ -120,7 +120,7 @@ fn batch_that_did_not_fit_is_not_retried_at_once() {
     erasing.batch.erases.push(Erasure::all(LogId::from("erasing"), ErasureReason::Forgotten));
     queue.learn(&erasing.batch, &Err(StoreError::Full));
     assert!(queue.admit(erasing).is_some());
-    // After the smallest batch failed, nothing is tried until the retry time has passed.
+    // After the smallest batch failed, every batch is rejected until the retry time has passed.
     queue.learn(&small.batch, &Err(StoreError::Full));
     assert!(queue.admit(small).is_none());
     let no_room = queue.no_room.as_mut().unwrap();
