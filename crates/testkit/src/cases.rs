@@ -1,7 +1,7 @@
-//! Case counts: few on every commit, many in a soak run.
+//! Case counts for property tests and fuzzers: few on every commit, many in a soak run.
 //!
-//! A test specifies its default count. `THROUGHLINE_CASES` and `THROUGHLINE_FUZZ_SECONDS` override
-//! all defaults.
+//! Each test specifies its default count. `THROUGHLINE_CASES` and `THROUGHLINE_FUZZ_SECONDS`
+//! override all defaults.
 
 use std::num::ParseIntError;
 use std::str::FromStr;
@@ -11,12 +11,12 @@ use proptest::test_runner::{Config, FileFailurePersistence};
 const CASES: &str = "THROUGHLINE_CASES";
 const FUZZ_SECONDS: &str = "THROUGHLINE_FUZZ_SECONDS";
 
-/// Returns the number of cases of a property test: `THROUGHLINE_CASES` if set, else `default`.
+/// Returns how many cases a property test runs: `THROUGHLINE_CASES` if set, else `default`.
 pub fn cases(default: u32) -> u32 {
     number_or(CASES, environment(CASES).as_deref(), default)
 }
 
-/// Returns the duration of one fuzzer run: `THROUGHLINE_FUZZ_SECONDS` if set, else 2 seconds.
+/// Returns how many seconds a fuzzer runs: `THROUGHLINE_FUZZ_SECONDS` if set, else 2.
 pub fn fuzz_seconds() -> u64 {
     number_or(FUZZ_SECONDS, environment(FUZZ_SECONDS).as_deref(), 2)
 }
@@ -24,7 +24,7 @@ pub fn fuzz_seconds() -> u64 {
 /// Returns a proptest configuration with [`cases`] cases.
 ///
 /// A failing case is stored in a file beside the test, `x.regressions` for `x.rs`. Commit that
-/// file; its cases are then tried first. Proptest's default has no location for integration tests.
+/// file, so that its cases are tried first. Proptest's default cannot locate integration tests.
 ///
 /// ```
 /// use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Parses a count. Panics on an invalid value, so that a typo does not shorten a soak run silently.
+/// Parses a count. Panics on an invalid value, so that a typo does not silently shorten a soak run.
 fn number_or<Number>(name: &str, value: Option<&str>, default: Number) -> Number
 where
     Number: FromStr<Err = ParseIntError>,

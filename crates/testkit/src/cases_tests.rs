@@ -1,4 +1,4 @@
-//! Tests that the counts follow the environment and reject invalid values.
+//! Tests that the case counts follow the environment, and that invalid values panic.
 
 use super::number_or;
 

@@ -1,27 +1,27 @@
 //! Runs a test in a separate process, so that it can be killed.
 //!
-//! The test binary is started again to run one test, which reads its task from the environment.
-//! Without a task that test returns at once.
+//! The test binary is started again to run a single test, which reads its task from the
+//! environment. Without a task, that test returns at once.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
 
 const TASK: &str = "THROUGHLINE_CHILD";
 
-/// Returns the task of this process, if it is such a child.
+/// Returns the task if [`Child::start`] started this process, else `None`.
 #[expect(clippy::disallowed_methods, reason = "a parent passes the task by environment variable")]
 pub fn child_task() -> Option<String> {
     std::env::var(TASK).ok()
 }
 
-/// A process that runs one test of this binary.
+/// A child process that runs one test of this binary. It is killed on drop.
 pub struct Child {
     process: std::process::Child,
     lines: BufReader<ChildStdout>,
 }
 
 impl Child {
-    /// Starts the test `test` with a task.
+    /// Starts the test with the full name `test`, which receives `task` through [`child_task`].
     ///
     /// # Panics
     ///
@@ -44,21 +44,22 @@ impl Child {
         }
     }
 
-    /// Returns the id of the process.
+    /// Returns the process id, as used for signals.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Returns the next complete line of the child's output, or `None` after it ended.
+    /// Returns the next complete line of the child's standard output, or `None` after the child
+    /// ended.
     pub fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
-        // An incomplete line of a killed process is dropped.
+        // Drop the incomplete line of a killed process.
         self.lines.read_until(b'\n', &mut line).ok()?;
         let line = line.strip_suffix(b"\n")?;
         Some(String::from_utf8_lossy(line).into_owned())
     }
 
-    /// Kills the process like `kill -9`.
+    /// Kills the process with SIGKILL, like `kill -9`.
     ///
     /// # Panics
     ///
@@ -69,12 +70,12 @@ impl Child {
         }
     }
 
-    /// Pauses the process until [`Child::resume`].
+    /// Suspends the process with SIGSTOP until [`Child::resume`] is called.
     pub fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// Resumes the process.
+    /// Resumes the process after [`Child::pause`].
     pub fn resume(&self) {
         self.signal("CONT");
     }
@@ -87,11 +88,11 @@ impl Child {
     fn signal(&self, signal: &str) {
         let mut kill = Command::new("kill");
         kill.arg(format!("-{signal}")).arg(self.process.id().to_string());
-        // A process that has ended ignores the signal.
+        // Ignore errors, because the process may have ended already.
         drop(kill.stderr(Stdio::null()).status());
     }
 
-    /// Waits for the end of the process. Returns whether it succeeded.
+    /// Waits for the process to end. Returns whether its exit status is zero.
     pub fn wait_for_success(&mut self) -> bool {
         self.process.wait().is_ok_and(|status| status.success())
     }
@@ -99,7 +100,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // Ignore errors, because the process may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }

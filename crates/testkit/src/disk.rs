@@ -1,15 +1,16 @@
-//! A small, private disk for one test, so that it can be full without affecting others.
+//! A small, private disk for one test, so that filling the disk does not affect other tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The environment variable with the mount point, set for a test that runs on its own disk.
+/// Environment variable with the mount point of the disk, set in the process that runs the test
+/// body.
 const DISK: &str = "THROUGHLINE_TEST_DISK";
 
 /// Runs the body of a test on a disk of `kilobytes`, or reports that it was skipped.
 ///
-/// Mounting a disk for one process needs a separate process. The calling test is therefore started
-/// again, alone, in a mount namespace; `test` is its full name.
+/// Only a separate process can mount a disk privately. The calling test is therefore started again,
+/// alone, in a mount namespace; `test` is its full name.
 ///
 /// # Panics
 ///
@@ -32,12 +33,12 @@ pub fn on_small_disk(test: &str, kilobytes: u32, body: impl FnOnce(&Path)) {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, "sh"]).arg(&folder).arg(program).arg(test);
     let done = command.output();
-    // Only the empty folder is left.
+    // Only the empty mount point is left.
     drop(std::fs::remove_dir(&folder));
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match done {
         Ok(done) if done.status.success() => println!("{}", said(&done.stdout)),
-        // A test that did not start has no output.
+        // If the test did not start, its output does not contain this line.
         Ok(done) if !said(&done.stdout).contains("running 1 test") => {
             crate::skip(&format!("cannot mount a disk here: {}", said(&done.stderr).trim()));
         }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Creates a unique folder in the system's temporary folder.
+    /// Creates a unique folder in the system's temporary folder. Its name contains `label`.
     ///
     /// # Panics
     ///
@@ -18,7 +18,7 @@ impl Folder {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(format!("throughline-{label}-{process}-{count}"));
-        // A killed process with the same id may have left a folder.
+        // A killed process with the same process id may have left a folder.
         drop(std::fs::remove_dir_all(&path));
         match std::fs::create_dir_all(&path) {
             Ok(()) => Self(path),
@@ -37,7 +37,7 @@ impl Deref for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // The system removes the rest.
+        // Ignore errors, because the system cleans up its temporary folder.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }

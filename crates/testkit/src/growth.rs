@@ -1,26 +1,28 @@
-//! CPU time, for tests that assert how work grows with the size of its input.
+//! Measures CPU time, for tests that assert how work grows with the size of its input.
 
 use std::time::Duration;
 
-/// Returns the CPU time of this thread, if the system measures it. Other threads do not affect it.
+/// Returns the CPU time that this thread has used, or `None` if the system does not report it.
 pub fn processor_time() -> Option<Duration> {
     let counted = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(Duration::from_nanos(counted.split(' ').next()?.parse().ok()?))
 }
 
-/// Runs work of two sizes, and fails if its CPU time grows clearly faster than in proportion.
-/// Linear work passes with a margin of 4; quadratic work with sizes that differ by a factor of 32
-/// fails.
+/// Runs `work` with both sizes, and fails if its CPU time grows clearly faster than the size.
+/// Linear work passes with a margin of 4. Quadratic work fails if the sizes differ by a factor of
+/// 32.
+///
+/// Passes without a measurement if the system reports no CPU time.
 ///
 /// # Errors
 ///
-/// The growth that was measured.
+/// Returns a description of the measured growth.
 pub fn assert_linear_growth(
     name: &str,
     (small, large): (usize, usize),
     mut work: impl FnMut(usize),
 ) -> Result<(), String> {
-    /// Shorter times, of only a few clock ticks, are not significant.
+    /// Shorter times are only a few clock ticks and therefore not significant.
     const TICKS: Duration = Duration::from_millis(10);
     const MARGIN: f64 = 4.0;
     let mut time_of = |size: usize| {

@@ -1,20 +1,20 @@
-//! Requests of one shape in any size, for tests that measure how time and memory grow.
+//! Request shapes that can be built in any size, for tests that measure how time and memory grow.
 
 use std::fmt::Write as _;
 
-/// A request whose size is a number of items.
+/// A request shape whose size is a number of repeated elements.
 pub struct LargeRequest {
-    /// The endpoint and the repeated element, for display.
+    /// The endpoint and the repeated element, for test output.
     pub name: &'static str,
-    /// The wire of the request.
+    /// Wire of the request, such as `openai-responses`.
     pub wire: &'static str,
-    /// The provider and the model.
+    /// Provider and model that the request is addressed to.
     pub target: (&'static str, &'static str),
-    /// Builds the body with this number of items.
+    /// Builds the request body with this number of repeated elements.
     pub body: fn(usize) -> String,
 }
 
-/// Returns the elements of a list, built from their numbers.
+/// Joins elements built from their indexes with commas.
 fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     let mut out = String::new();
     for number in 0..count {
@@ -26,7 +26,7 @@ fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     out
 }
 
-/// Repeats an element, with `#` replaced by its number.
+/// Repeats an element, separated by commas, with `#` replaced by the index.
 fn repeated(count: usize, element: &str) -> String {
     let pieces: Vec<&str> = element.split('#').collect();
     let mut out = String::with_capacity(count * (element.len() + 6));
@@ -72,7 +72,7 @@ const GEMINI: (&str, &str) = ("gemini", "gemini-3-pro-preview");
 
 const USER: &str = r#"{"role":"user","content":"Hi"}"#;
 
-/// The request shapes.
+/// All request shapes that the growth tests measure.
 pub const LARGE_REQUESTS: &[LargeRequest] = &[
     LargeRequest {
         name: "responses: lone reasoning items",
@@ -300,7 +300,7 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
 
 const GEMINI_USER: &str = r#"{"role":"user","parts":[{"text":"Hi"}]}"#;
 
-/// Returns a model message with `count` calls, and further members before them.
+/// Returns an assistant message with `count` tool calls, after the JSON in `members`.
 fn chat_calls(count: usize, members: &str) -> String {
     let calls = repeated(
         count,

@@ -1,9 +1,9 @@
 //! Shared test support: recorded traffic, case counts, stream splitting, temporary folders, child
 //! processes, Python environments, and a virtual disk that loses power.
 //!
-//! This crate is only a dev-dependency. It may therefore read environment variables, print, and
-//! panic with a message on an invalid fixture, unlike the other crates. It does not depend on the
-//! codecs, because their tests depend on it.
+//! Other crates use this crate only as a dev-dependency. Unlike them, it may therefore read
+//! environment variables, print, and panic with a message on an invalid fixture. It does not depend
+//! on the codecs, because their tests depend on it.
 
 #![expect(clippy::panic, reason = "a broken fixture must fail the test that loads it")]
 #![expect(clippy::print_stdout, reason = "figures and skips are test output")]

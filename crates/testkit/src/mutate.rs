@@ -1,8 +1,8 @@
-//! Mutations of requests: each operator does what a framework, store or sanitiser does to
-//! reasoning.
+//! Mutations of requests. Each operator damages reasoning in a way that frameworks, stores or
+//! sanitisers do.
 //!
-//! An operator changes one thing in a valid request. It contains the conversation format of the
-//! five wires, but not the reactions of providers, which the tests specify.
+//! An operator makes one change to a valid request. The operators know the conversation format of
+//! the five wires, but not how providers react; the tests specify that.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,7 +32,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Returns the shape of a wire.
+    /// Returns the shape for a wire name. Panics if the wire is unknown.
     pub fn from_wire(wire: &str) -> Self {
         match wire {
             "anthropic-messages" => Self::Anthropic,
@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// Returns the member with the conversation.
+    /// Returns the name of the request member that holds the conversation.
     pub fn list(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Converse | Self::Chat => "messages",
@@ -53,7 +53,8 @@ impl Shape {
         }
     }
 
-    /// Returns the member of a message with its parts, if messages have parts.
+    /// Returns the name of the message member that holds the parts, or `None` if messages have no
+    /// parts.
     pub fn parts(self) -> Option<&'static str> {
         match self {
             Self::Anthropic | Self::Converse => Some("content"),
@@ -62,7 +63,8 @@ impl Shape {
         }
     }
 
-    /// Returns the member with the system prompt, if it is separate.
+    /// Returns the name of the request member that holds the system prompt, or `None` if the prompt
+    /// is a message.
     pub fn system(self) -> Option<&'static str> {
         match self {
             Self::Anthropic | Self::Converse => Some("system"),
@@ -72,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// Returns the conversation of a request.
+    /// Returns the request's messages for editing, and adds an empty list if there is none.
     pub fn messages(self, request: &mut Value) -> &mut Vec<Value> {
         let members = match request {
             Value::Object(members) => members,
@@ -85,11 +87,11 @@ impl Shape {
     }
 }
 
-/// One mutation of a request.
+/// A mutation operator.
 pub struct Mutation {
-    /// The name, for tables.
+    /// Name of the operator, for test output.
     pub name: &'static str,
-    /// The target of the mutation.
+    /// Whether the operator changes one Seal or the whole request.
     pub on: MutationTarget,
     apply: fn(Shape, &mut Value, &SealLocation, &mut TestRng) -> bool,
 }
@@ -108,18 +110,18 @@ impl Mutation {
     }
 }
 
-/// The target of an operator.
+/// What an operator changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationTarget {
-    /// One opaque value, or the part that carries it.
+    /// One Seal, or the part that carries it.
     Seal,
-    /// The request.
+    /// The request as a whole.
     Request,
 }
 
 macro_rules! operators {
     ($($name:literal on $on:ident => $apply:expr;)*) => {
-        /// All operators.
+        /// All mutation operators, including `nothing`, which leaves the request unchanged.
         pub static MUTATIONS: &[Mutation] = &[$(Mutation { name: $name, on: MutationTarget::$on, apply: $apply }),*];
     };
 }
@@ -174,7 +176,7 @@ operators! {
     };
     "merge sealed parts" on Seal => |shape, request, place, _| on_part(shape, request, place, merge_with_neighbour);
     "drop sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
-        // Removing a call would orphan its result, which is another operator.
+        // Removing a call would orphan its result; a separate operator does that.
         if is_call(&list[at]) { return false }
         list.remove(at);
         true
@@ -204,7 +206,7 @@ operators! {
     "drop follower" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
         if shape != Shape::Responses || at + 1 >= list.len() { return false }
         let follower = list.remove(at + 1);
-        // The output of a removed call would be another operator.
+        // Also remove the output of a removed call; `drop a call` keeps the output.
         list.retain(|item| !is_result(item) || item["call_id"] != follower["call_id"]);
         true
     });
@@ -270,7 +272,7 @@ operators! {
             Shape::Gemini => "/tools/0/functionDeclarations/0",
         };
         let tool = request.pointer_mut(tool).and_then(Value::as_object_mut);
-        // A provider's built-in tool has no description to edit.
+        // A provider's built-in tool has no description that could be edited.
         tool.filter(|tool| shape == Shape::Converse || tool.contains_key("description")).is_some_and(|tool| {
             tool.insert("description".to_owned(), json!("Looks it up, quickly."));
             true
@@ -361,7 +363,7 @@ fn on_seal(
     request.pointer_mut(&place.parent).is_some_and(|parent| change(parent, &place.key))
 }
 
-/// Changes the part that carries a Seal, in the list that contains the part.
+/// Applies `change` to the list of parts, at the index of the part that carries the Seal.
 fn on_part(
     shape: Shape,
     request: &mut Value,
@@ -371,7 +373,7 @@ fn on_part(
     let depth = match shape {
         Shape::Anthropic | Shape::Converse | Shape::Gemini => 4,
         Shape::Responses => 2,
-        // The only parts in chat are the reasoning details of a router.
+        // In chat, only a router's reasoning details are parts.
         Shape::Chat if place.parent.contains("/reasoning_details/") => 4,
         Shape::Chat => return false,
     };
@@ -395,10 +397,10 @@ fn edit_text(parent: &mut Value) -> bool {
     })
 }
 
-/// The text members of a part, on any wire.
+/// JSON pointers to the text of a part, on any wire.
 const TEXTS: [&str; 4] =
     ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
-/// Changes or removes a plain thought of a chat message: a member, a chunk, or tagged text.
+/// Changes or removes one plain thought in a chat message: a member, a chunk, or tagged text.
 fn on_plain_thought(
     shape: Shape,
     request: &mut Value,
@@ -446,7 +448,7 @@ fn text_of(part: &Value) -> Option<String> {
     TEXTS.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))
 }
 
-/// Merges a part and its Seal with the next part, or else with the previous one.
+/// Merges a part and its Seal with the next part or, if that fails, with the previous one.
 fn merge_with_neighbour(list: &mut Vec<Value>, at: usize) -> bool {
     let text_at = |at: usize| list.get(at).filter(|part| !is_call(part)).and_then(text_of);
     let (Some(own), behind) = (text_at(at), text_at(at + 1)) else { return false };
@@ -461,7 +463,7 @@ fn merge_with_neighbour(list: &mut Vec<Value>, at: usize) -> bool {
     true
 }
 
-/// Removes one call from its message and keeps its result.
+/// Removes one tool call from its message and keeps its result.
 fn drop_call(shape: Shape, request: &mut Value, dice: &mut TestRng) -> bool {
     let messages = shape.messages(request);
     let list = shape.parts().or((shape == Shape::Chat).then_some("tool_calls"));
@@ -496,7 +498,7 @@ fn is_call(part: &Value) -> bool {
         || part["type"] == "function_call"
 }
 
-/// Returns whether a message contains tool results.
+/// Returns whether a message or item contains tool results.
 pub fn is_result(message: &Value) -> bool {
     let first = message.pointer("/content/0").or_else(|| message.pointer("/parts/0"));
     message["type"] == "function_call_output"
@@ -509,7 +511,7 @@ pub fn is_result(message: &Value) -> bool {
         })
 }
 
-/// Removes thoughts and signatures from the messages before `end`.
+/// Removes all thoughts and signatures from the messages before index `end`.
 fn drop_reasoning(shape: Shape, request: &mut Value, end: usize) -> bool {
     let messages = shape.messages(request);
     let before = messages.clone();

@@ -1,5 +1,5 @@
-//! PostgreSQL servers for tests: the shared one that `scripts/postgres run` starts, and separate
-//! ones for tests that stop their server.
+//! PostgreSQL servers for tests: the shared server that `scripts/postgres run` starts, and separate
+//! servers for tests that stop their server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,17 +25,17 @@ pub fn postgres_url() -> String {
     }
 }
 
-/// Returns whether a server is configured. Benches skip it otherwise.
+/// Returns whether a server is configured. Benches skip PostgreSQL otherwise.
 #[expect(clippy::disallowed_methods, reason = "the server is configured for the whole run")]
 pub fn has_postgres() -> bool {
     std::env::var_os(URL).is_some()
 }
 
-/// Creates an empty database on that server for one test, and returns its URL.
+/// Creates an empty database on the configured server for one test, and returns its URL.
 ///
 /// # Panics
 ///
-/// If there is no server.
+/// If no server is configured.
 pub fn postgres_database() -> String {
     postgres_url();
     script(&["database".as_ref()]).trim().to_owned()
@@ -43,13 +43,13 @@ pub fn postgres_database() -> String {
 
 /// A PostgreSQL server for one test. It is stopped and deleted on drop.
 pub struct Cluster {
-    /// The URL of the server.
+    /// URL for connecting to the server.
     pub url: String,
     folder: PathBuf,
 }
 
 impl Cluster {
-    /// Starts a server.
+    /// Starts a new server with an empty data folder.
     ///
     /// # Panics
     ///
@@ -67,12 +67,12 @@ impl Cluster {
         Self { url: value(URL), folder: value("THROUGHLINE_POSTGRES_FOLDER").into() }
     }
 
-    /// Stops the server at once, like a crash.
+    /// Stops the server at once, without a clean shutdown.
     pub fn crash(&self) {
         script(&["crash".as_ref(), &self.folder]);
     }
 
-    /// Starts the server again.
+    /// Starts the server again after [`Cluster::crash`].
     pub fn resume(&self) {
         script(&["resume".as_ref(), &self.folder]);
     }

@@ -1,14 +1,14 @@
 //! A virtual disk that loses power.
 //!
-//! [`record`] installs a VFS layer in SQLite that logs every change and every sync of the files of
-//! one folder. Files, locks and shared memory are still the system's. A [`Disk`] then replays the
-//! [`Tape`] up to any point and loses power there. Synced data remains. Of the unsynced data any
-//! part may remain: each write as a whole or in sectors, each change of a length, each new or
-//! removed name.
+//! [`record`] installs a SQLite VFS that logs every change and every sync to the files in one
+//! folder. The operating system still provides files, locks and shared memory. A [`Disk`] then
+//! replays the [`IoLog`] up to any point and loses power there. Synced data remains. Any part of
+//! the unsynced data may remain: each write as a whole or in sectors, each change of a length, each
+//! new or removed name.
 //!
-//! The disk gives the guarantees of real disks: a sync is durable, and a torn write damages no byte
-//! outside of it. SQLite relies on this too, as `SQLITE_IOCAP_POWERSAFE_OVERWRITE`. Shared memory
-//! is lost.
+//! The disk gives the guarantees of real disks: a sync is durable, and a torn write damages no
+//! bytes outside the written range. SQLite relies on the latter too, as
+//! `SQLITE_IOCAP_POWERSAFE_OVERWRITE`. Shared memory is lost.
 
 mod vfs;
 
@@ -16,33 +16,33 @@ use std::path::Path;
 
 use crate::rng::TestRng;
 
-/// The unit that a disk writes atomically.
+/// The number of bytes that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// A change to a file, or a mark.
+/// A change to a file, or a mark. Files are identified by their index in [`IoLog`].
 #[derive(Clone, Debug)]
 pub(crate) enum IoEvent {
-    /// The file was created, empty.
+    /// An empty file was created.
     Create(usize),
-    /// Bytes were written at an offset.
+    /// Bytes were written: file, offset and data.
     Write(usize, usize, Vec<u8>),
-    /// The length of the file was changed.
+    /// The length of a file was changed: file and new length.
     Truncate(usize, usize),
-    /// All changes to the file so far are durable.
+    /// All earlier changes to the file became durable.
     Sync(usize),
-    /// The folder's file names are durable, but not the contents.
+    /// The file names in the folder became durable, but not the data.
     SyncNames,
     /// The file was deleted.
     Delete(usize),
-    /// The total number of acknowledgements so far.
+    /// The test has seen this many acknowledgements so far.
     Mark(usize),
 }
 
-/// A running recording.
+/// A running recording; only one can run per process.
 pub struct Recorder(());
 
-/// Starts recording the files of this folder, for the whole process. Files elsewhere are no longer
-/// synced, so that checking many images is fast.
+/// Starts recording changes to the files in this folder, for the whole process. Syncs of files
+/// elsewhere have no effect from now on, so that checking many images is fast.
 ///
 /// # Panics
 ///
@@ -54,49 +54,49 @@ pub fn record(folder: &Path) -> Recorder {
 }
 
 impl Recorder {
-    /// Records the total number of acknowledgements so far.
+    /// Records how many writes were acknowledged so far.
     pub fn mark(&self, count: usize) {
         vfs::note(IoEvent::Mark(count));
     }
 
-    /// Stops the recording and returns it.
+    /// Stops the recording and returns the recorded changes.
     pub fn stop(self) -> IoLog {
         let (names, events) = vfs::end();
         IoLog { names, events }
     }
 }
 
-/// All changes to the files of a folder.
+/// All recorded changes to the files in a folder, in order.
 pub struct IoLog {
     names: Vec<String>,
     events: Vec<IoEvent>,
 }
 
 impl IoLog {
-    /// Returns the number of points at which power can be lost: one before each event, and one
-    /// after the last.
+    /// Returns the number of points at which power can be lost: before each event, and after the
+    /// last.
     pub fn points(&self) -> usize {
         self.events.len() + 1
     }
 
-    /// Returns the number of writes.
+    /// Returns how many writes were recorded.
     pub fn writes(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, IoEvent::Write(..))).count()
     }
 
-    /// Returns the number of syncs.
+    /// Returns how many file syncs were recorded.
     pub fn syncs(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, IoEvent::Sync(_))).count()
     }
 
-    /// Returns the disk before the first event.
+    /// Returns an empty disk, as it was before the first event.
     pub fn disk(&self) -> Disk<'_> {
         let files = self.names.iter().map(|_| DiskFile::default()).collect();
         Disk { tape: self, at: 0, files, marked: 0 }
     }
 }
 
-/// The disk at a point of the recording.
+/// The simulated disk at one point of the recording.
 pub struct Disk<'t> {
     tape: &'t IoLog,
     at: usize,
@@ -106,37 +106,37 @@ pub struct Disk<'t> {
 
 #[derive(Default)]
 struct DiskFile {
-    /// The durable content; `None` if the file does not durably exist.
+    /// The durable data; `None` if the file does not durably exist.
     durable: Option<Vec<u8>>,
-    /// The changes since the last sync.
+    /// Changes since the last sync, in order.
     unsynced: Vec<IoEvent>,
 }
 
-/// The files after a power loss.
+/// The files that remain after a power loss.
 pub struct Image {
-    /// The names and contents of the files.
+    /// Name and data of each file.
     pub files: Vec<(String, Vec<u8>)>,
-    /// The number of lost changes.
+    /// Number of unsynced changes that were lost.
     pub lost: usize,
-    /// The number of torn writes.
+    /// Number of writes of which only some sectors remain.
     pub torn: usize,
 }
 
-/// The effect of a power loss on unsynced data.
+/// Which unsynced changes remain after a power loss.
 #[derive(Clone, Copy)]
 enum WriteOrder {
-    /// All of it is lost.
+    /// All unsynced changes are lost.
     Nothing,
-    /// All of it remains, as if only the process was killed.
+    /// All unsynced changes remain, as if only the process was killed.
     Everything,
-    /// The first changes remain, the last of them torn.
+    /// The first changes remain, and the last of these is torn.
     First,
-    /// Any part remains, in any order.
+    /// Any subset remains, with torn writes.
     Anything,
 }
 
 impl Disk<'_> {
-    /// Replays up to this point.
+    /// Applies the recorded events up to this point.
     pub fn play_to(&mut self, point: usize) {
         let events = self.tape.events.get(self.at..point).unwrap_or_default();
         for event in events {
@@ -161,12 +161,13 @@ impl Disk<'_> {
         self.at = self.at.max(point);
     }
 
-    /// Returns the number of acknowledgements up to here.
+    /// Returns how many writes were acknowledged up to this point.
     pub fn marked(&self) -> usize {
         self.marked
     }
 
-    /// Returns the files after a power loss at this point.
+    /// Returns the files after a power loss at this point; `dice` chooses which unsynced changes
+    /// remain.
     pub fn lose_power(&self, dice: &mut TestRng) -> Image {
         let mut image = Image { files: Vec::new(), lost: 0, torn: 0 };
         let mood = match dice.below(8) {
@@ -185,7 +186,7 @@ impl Disk<'_> {
 }
 
 impl Image {
-    /// Writes the files into a folder and removes everything else in it.
+    /// Writes the files into a folder and removes everything else in the folder.
     ///
     /// # Panics
     ///
@@ -211,7 +212,7 @@ impl DiskFile {
     fn sync_name(&mut self) {
         let names = |event: &IoEvent| matches!(event, IoEvent::Create(_) | IoEvent::Delete(_));
         if let Some(last) = self.unsynced.iter().rposition(names) {
-            // Earlier writes belong to another file of that name.
+            // Drop the earlier writes, because they belong to another file of the same name.
             let event = self.unsynced.drain(..=last).next_back();
             if let Some(event) = event {
                 apply(&mut self.durable, &event);
@@ -236,7 +237,7 @@ impl DiskFile {
             if !kept {
                 image.lost += 1;
                 if matches!(event, IoEvent::Create(_)) {
-                    // Later writes have no file name.
+                    // The file does not exist, so its later writes are lost too.
                     break;
                 }
                 continue;
@@ -257,7 +258,7 @@ impl DiskFile {
     }
 }
 
-/// Splits a write into sectors.
+/// Splits a write at sector boundaries.
 fn sectors(at: usize, mut written: &[u8]) -> Vec<(usize, &[u8])> {
     let mut pieces = Vec::new();
     let mut from = at;

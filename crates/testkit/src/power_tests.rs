@@ -1,4 +1,4 @@
-//! Tests of the disk that loses power.
+//! Tests of the virtual disk that loses power.
 
 use rusqlite::Connection;
 
@@ -28,7 +28,7 @@ fn synced_data_stays_and_unsynced_data_may_be_torn() {
     for _ in 0..400 {
         let image = disk.lose_power(&mut dice);
         let bytes = &image.files[0].1;
-        // Each sector has its old or its new content, as far as the old content went.
+        // Each sector has its old or its new data, up to the old length.
         for sector in bytes.chunks(512) {
             assert!(sector.windows(2).all(|pair| pair[0] == pair[1] || pair[1] == 0), "{sector:?}");
         }
@@ -51,7 +51,7 @@ fn a_database_loses_rows_without_syncs_and_none_with_them() {
     assert_eq!(losses("FULL"), 0);
 }
 
-/// Returns the number of points at which a committed row is lost.
+/// Returns at how many points a power loss destroys a committed row.
 fn losses(synchronous: &str) -> usize {
     let (folder, scratch) = (Folder::new("power"), Folder::new("power-images"));
     let recorder = record(&folder);

@@ -1,9 +1,8 @@
-//! Real exchanges with providers, recorded by public projects. They are the evidence for the
-//! codecs.
+//! Real exchanges with providers, recorded by public projects, as evidence for the codecs.
 //!
 //! The recordings are in `../shared/recordings`, beside the workspace. A test that needs them calls
-//! [`skip`](crate::skip) if they are absent. An existing file with an unexpected format causes a
-//! panic, because a loader that ignores files would reduce the evidence unnoticed.
+//! [`skip`](crate::skip) if they are absent. A file with an unexpected format causes a panic,
+//! because ignoring files would silently reduce the evidence.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +13,27 @@ use serde::de::DeserializeOwned;
 
 use crate::workspace::workspace_root;
 
-/// The folders of whole conversations: one provider, several providers, and refused requests.
+/// Folders with whole conversations: with one provider, with several providers, and with refused
+/// requests.
 const FOLDERS: [&str; 3] = [".", "mixed", "refusals"];
 
 /// One recorded conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// `.`, `mixed` or `refusals`.
+    /// The folder: `.`, `mixed` or `refusals`.
     pub folder: String,
     /// The file name without `.json`.
     pub name: String,
-    /// The protocol, such as `openai-responses`. In `mixed`, see each exchange.
+    /// Wire name, such as `openai-responses`. In `mixed`, each exchange has its own.
     pub wire: String,
-    /// The provider. In `mixed`, see each exchange.
+    /// Provider name. In `mixed`, each exchange has its own.
     pub provider: String,
-    /// The requested model. In `mixed`, see each exchange.
+    /// Requested model. In `mixed`, each exchange has its own.
     pub model: String,
     /// The requests and responses, in order.
     pub exchanges: Vec<Exchange>,
-    /// The exchanges that were refused because of a rule about reasoning. Empty outside `refusals`.
+    /// Indexes of the exchanges that were refused because of a rule about reasoning. Empty outside
+    /// `refusals`.
     pub refused: Vec<usize>,
 }
 
@@ -41,23 +42,25 @@ pub struct Recording {
 pub struct Exchange {
     /// The path and query of the URL.
     pub path: String,
-    /// The protocol of the exchange, or of its recording.
+    /// Wire name of the exchange.
     pub wire: String,
-    /// The provider of the exchange, or of its recording.
+    /// Provider name of the exchange.
     pub provider: String,
-    /// The model of the exchange, or of its recording.
+    /// Model requested in the exchange.
     pub model: String,
-    /// The request body.
+    /// Request body as JSON text.
     pub request: String,
-    /// Whether `request` is byte-identical to the original; otherwise only its values are.
+    /// Whether `request` is byte-identical to the original. Otherwise only its JSON values are
+    /// equal.
     pub request_exact: bool,
-    /// The response status.
+    /// HTTP status of the response.
     pub status: u16,
-    /// The response content type, if it was recorded.
+    /// `Content-Type` header of the response, if it was recorded.
     pub content_type: Option<String>,
-    /// The response body; binary for an AWS event stream.
+    /// Response body; binary for an AWS event stream.
     pub response: Vec<u8>,
-    /// Whether `response` is byte-identical to the original; otherwise only its values are.
+    /// Whether `response` is byte-identical to the original. Otherwise only its JSON values are
+    /// equal.
     pub response_exact: bool,
     /// Whether the response was streamed.
     pub stream: bool,
@@ -68,19 +71,21 @@ pub struct Exchange {
 pub struct Capture {
     /// The file name without `.json`.
     pub name: String,
-    /// The protocol.
+    /// Wire name, such as `openai-responses`.
     pub wire: String,
-    /// The provider.
+    /// Name of the provider that sent the response.
     pub provider: String,
     /// Whether the response was streamed.
     pub stream: bool,
-    /// `json`, or `json-lines`: one stream event per line, without the original framing.
+    /// Format of `response`: `json`, or `json-lines` with one stream event per line, without the
+    /// original framing.
     pub framing: String,
-    /// The response body.
+    /// Response body as text.
     pub response: String,
 }
 
-/// Returns all recorded conversations, by folder and name, or `None` if the recordings are absent.
+/// Returns all recorded conversations, sorted by folder and name, or `None` if the recordings are
+/// absent.
 pub fn recordings() -> Option<Vec<Recording>> {
     let home = home()?;
     let load = |folder: &'static str| {
@@ -89,7 +94,7 @@ pub fn recordings() -> Option<Vec<Recording>> {
     Some(FOLDERS.into_iter().flat_map(load).collect())
 }
 
-/// Returns all responses without requests, by name, or `None` if the recordings are absent.
+/// Returns all responses without requests, sorted by name, or `None` if the recordings are absent.
 pub fn captures() -> Option<Vec<Capture>> {
     let home = home()?;
     Some(json_files(&home.join("captures")).iter().map(|path| parse(path)).collect())
@@ -133,7 +138,7 @@ fn recording(folder: &str, path: &Path) -> Recording {
     }
 }
 
-/// The file format of a recording.
+/// A recording as stored in its JSON file.
 #[derive(Deserialize)]
 struct RecordingFile {
     name: String,
@@ -145,7 +150,7 @@ struct RecordingFile {
     refused: Vec<usize>,
 }
 
-/// The file format of an exchange.
+/// An exchange as stored in the JSON file of its recording.
 #[derive(Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the file format is given")]
 struct ExchangeFile {

@@ -1,4 +1,4 @@
-//! Tests that the loader reads every recording, and that each one matches its folder.
+//! Tests that the loader reads every recording, and that each recording fits its folder.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! Output of passing tests: measured figures, and the reason for a skip.
+//! Output of passing tests: measured figures, and the reasons for skipped tests.
 //!
-//! Both lines begin with a fixed word, so that `scripts/soak` can collect them.
+//! Each line begins with `FIGURE` or `SKIPPED`, so that `scripts/soak` can collect them.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub fn figure(label: &str, value: impl Display) {
     println!("FIGURE {label}: {value}");
 }
 
-/// Prints that a test was skipped and why, so that its pass is not mistaken for evidence.
+/// Prints why a test was skipped, so that its pass is not mistaken for evidence.
 ///
 /// ```
 /// let Some(recordings) = throughline_testkit::recordings() else {
@@ -22,7 +22,7 @@ pub fn skip(reason: &str) {
     println!("SKIPPED: {reason}");
 }
 
-/// Returns the folder for a test's screenshots, if they are requested.
+/// Returns the folder for screenshots, or `None` if no screenshots are requested.
 #[expect(clippy::disallowed_methods, reason = "scripts/screenshots sets the folder")]
 pub fn pictures() -> Option<PathBuf> {
     std::env::var_os("THROUGHLINE_SCREENSHOTS").map(PathBuf::from)

@@ -4,12 +4,12 @@
 pub struct TestRng(u64);
 
 impl TestRng {
-    /// Creates a generator. Equal seeds give equal choices.
+    /// Creates a generator. Equal seeds give equal sequences.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
     }
 
-    /// Returns a number below `limit`.
+    /// Returns a number from 0 up to, but not including, `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -18,7 +18,7 @@ impl TestRng {
         usize::try_from((mixed ^ (mixed >> 31)) % (limit.max(1) as u64)).unwrap_or_default()
     }
 
-    /// Returns an element of the list.
+    /// Returns a random element, or `None` if the slice is empty.
     pub fn pick<'t, T>(&mut self, list: &'t [T]) -> Option<&'t T> {
         let at = self.below(list.len());
         list.get(at)

@@ -1,13 +1,13 @@
-//! The opaque values of a request, and where they are.
+//! Locates the Seals and the plain `reasoning_content` in a request body.
 
 use serde_json::Value;
 
-/// The location of an opaque value.
+/// Location of a Seal or of `reasoning_content` in a request body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealLocation {
-    /// A JSON pointer to the parent object.
+    /// JSON pointer to the object that contains the value.
     pub parent: String,
-    /// The key in the parent object.
+    /// Key of the value in that object.
     pub key: String,
 }
 
@@ -28,7 +28,7 @@ const SEALED: [&str; 7] = [
     "reasoning_content",
 ];
 
-/// Returns the locations of the opaque values of a request, in order.
+/// Returns the locations of all Seals, and of plain `reasoning_content`, in document order.
 pub fn seals(request: &Value) -> Vec<SealLocation> {
     let mut found = Vec::new();
     collect_seals(request, "", &mut found);

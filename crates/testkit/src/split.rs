@@ -1,14 +1,14 @@
-//! Splits bytes into chunks like a network: anywhere, also inside a character, and sometimes with
-//! an empty chunk.
+//! Splits bytes into chunks as a network might: anywhere, even inside a character, and sometimes
+//! with an empty chunk.
 
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 
-/// Most stream failures need one or two cuts; more cuts are harder to read.
+/// Most stream failures need one or two cuts, and failures with many cuts are hard to read.
 const MAX_CUTS: usize = 12;
 
-/// Splits `bytes` at the given positions, in any order. A repeated position gives an empty chunk,
-/// and a position beyond the end counts as the end. The joined chunks always equal `bytes`.
+/// Splits `bytes` at the given offsets, which need not be sorted. A repeated offset gives an empty
+/// chunk, and an offset beyond the end counts as the end. The joined chunks always equal `bytes`.
 pub fn split<'bytes>(bytes: &'bytes [u8], cuts: &[usize]) -> Vec<&'bytes [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|&cut| cut.min(bytes.len())).collect();
     cuts.sort_unstable();
@@ -25,7 +25,7 @@ pub fn split<'bytes>(bytes: &'bytes [u8], cuts: &[usize]) -> Vec<&'bytes [u8]> {
     chunks
 }
 
-/// Generates positions at which to [`split`] bytes of this length, possibly none.
+/// Generates offsets at which to [`split`] bytes of this length, possibly none.
 pub fn chunks(length: usize) -> impl Strategy<Value = Vec<usize>> {
     vec(0..=length, 0..=MAX_CUTS)
 }

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the folder of the workspace's `Cargo.toml`.
+/// Returns the folder that contains the workspace's `Cargo.toml`.
 ///
-/// It is derived from the path at which this crate was compiled. The current folder differs between
-/// `cargo test`, nextest and a debugger.
+/// The folder is derived from the path at which this crate was compiled, because the current folder
+/// differs between `cargo test`, nextest and a debugger.
 ///
 /// # Panics
 ///

@@ -1,8 +1,8 @@
-//! The VFS layer: forwards everything to the system's VFS and records changes to files.
+//! A SQLite VFS that forwards all calls to the default VFS and records changes to files.
 //!
-//! SQLite opens files through a `sqlite3_vfs` and calls the methods of each file. This layer
-//! allocates a few bytes for itself in front of the real file, and forwards every call with the
-//! address of the real file.
+//! SQLite opens files through a `sqlite3_vfs` and calls the methods of each file. This VFS
+//! allocates a header in front of each underlying file, and forwards every call with the address of
+//! the underlying file.
 
 #![expect(unsafe_code, reason = "a SQLite VFS is a struct of C functions")]
 
@@ -14,7 +14,6 @@ use rusqlite::ffi;
 
 use super::IoEvent;
 
-/// The current recording.
 struct ActiveRecording {
     folder: PathBuf,
     names: Vec<String>,
@@ -23,17 +22,18 @@ struct ActiveRecording {
 
 static RECORDING: Mutex<Option<ActiveRecording>> = Mutex::new(None);
 
-/// This layer's part of an open file; the real file follows it in memory.
+/// Header of an open file. The underlying file follows it in memory.
 #[repr(C)]
 struct VfsFile {
     base: ffi::sqlite3_file,
-    /// The number of the recorded file; negative for others.
+    /// Index of the recorded file; negative if the file is not recorded.
     number: i64,
-    /// Whether the next sync also makes the folder's names durable, as for new WALs and journals.
+    /// Whether the next sync also makes the file names in the folder durable, as for new WALs and
+    /// journals.
     names_too: i64,
 }
 
-/// The previous default VFS.
+/// The VFS that was the default before this one.
 struct DefaultVfs(*mut ffi::sqlite3_vfs);
 // SAFETY: a VFS stays registered forever, never changes after that, and may be used from any
 // thread.
@@ -43,7 +43,7 @@ unsafe impl Sync for DefaultVfs {}
 
 static REAL: std::sync::OnceLock<DefaultVfs> = std::sync::OnceLock::new();
 
-/// Makes the layer the default one, once.
+/// Registers this VFS as the default, once per process.
 pub(super) fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -66,19 +66,19 @@ pub(super) fn install() {
     });
 }
 
-/// Starts recording the files of this folder.
+/// Starts recording changes to the files in this folder.
 pub(super) fn begin(folder: &Path) {
     let folder = folder.to_owned();
     *recording() = Some(ActiveRecording { folder, names: Vec::new(), events: Vec::new() });
 }
 
-/// Stops and returns the recording.
+/// Stops the recording. Returns the file names and the events.
 pub(super) fn end() -> (Vec<String>, Vec<IoEvent>) {
     let recorded = recording().take();
     recorded.map(|recorded| (recorded.names, recorded.events)).unwrap_or_default()
 }
 
-/// Records an event.
+/// Adds an event to the current recording, if there is one.
 pub(super) fn note(event: IoEvent) {
     if let Some(recording) = &mut *recording() {
         recording.events.push(event);
@@ -90,7 +90,8 @@ fn recording() -> MutexGuard<'static, Option<ActiveRecording>> {
 }
 
 impl ActiveRecording {
-    /// Returns the number of the file with this path, if the file is recorded.
+    /// Returns the index of the file with this path, or `None` if it is outside the recorded
+    /// folder.
     fn number(&mut self, path: &Path) -> Option<usize> {
         let name = path.strip_prefix(&self.folder).ok()?.to_string_lossy().into_owned();
         let known = self.names.iter().position(|known| *known == name);
@@ -101,7 +102,7 @@ impl ActiveRecording {
     }
 }
 
-/// Returns the path in a C string.
+/// Converts a C string to a path.
 ///
 /// # Safety
 ///
@@ -126,10 +127,11 @@ unsafe extern "C" fn open(
         ffi::SQLITE_OPEN_MAIN_DB | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_WAL;
     let Some(DefaultVfs(real)) = REAL.get() else { return ffi::SQLITE_CANTOPEN };
     // SAFETY: SQLite passes a name that is null or a C string, and a file with the requested space:
-    // for this layer and the real file. The real VFS initialises its part before any other call.
+    // for the header and the underlying file. The default VFS initialises its part before any other
+    // call.
     unsafe {
         let path = path_of(name).filter(|_| flags & RECORDED != 0);
-        // A program may create an empty file and then pass it to SQLite.
+        // The caller may have created an empty file before SQLite opens it.
         let is_empty =
             |path: &PathBuf| std::fs::metadata(path).map_or(true, |file| file.len() == 0);
         let is_new = path.as_ref().is_some_and(is_empty);
@@ -163,7 +165,7 @@ unsafe extern "C" fn delete(
     sync_folder: c_int,
 ) -> c_int {
     let Some(DefaultVfs(real)) = REAL.get() else { return ffi::SQLITE_IOERR_DELETE };
-    // SAFETY: SQLite passes a C string, which the real VFS accepts.
+    // SAFETY: SQLite passes a C string, which the default VFS accepts.
     unsafe {
         let Some(delete) = (**real).xDelete else { return ffi::SQLITE_IOERR_DELETE };
         let deleted = delete(*real, name, sync_folder);
@@ -180,17 +182,17 @@ unsafe extern "C" fn delete(
     }
 }
 
-/// Returns the real file of a file of this layer.
+/// Returns the underlying file that a file of this VFS wraps.
 ///
 /// # Safety
 ///
-/// `file` must have the space that the layer requested.
+/// `file` must have the space that this VFS requested.
 unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     // SAFETY: guaranteed by the caller.
     unsafe { file.cast::<VfsFile>().add(1).cast() }
 }
 
-/// Records a change of a file, if the file is recorded.
+/// Records a change to a file, if the file is recorded.
 ///
 /// # Safety
 ///
@@ -242,7 +244,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
-    // The disk is simulated, so a real sync would only cost time.
+    // The disk is simulated, so a real sync would only take time.
     //
     // SAFETY: SQLite passes a file that `open` initialised.
     unsafe {
@@ -259,7 +261,7 @@ unsafe extern "C" fn file_control(
     what: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // A size hint makes the real VFS write by itself, which would not be recorded.
+    // A size hint makes the default VFS write by itself, and these writes would not be recorded.
     if what == ffi::SQLITE_FCNTL_SIZE_HINT || what == ffi::SQLITE_FCNTL_CHUNK_SIZE {
         return ffi::SQLITE_OK;
     }
@@ -273,12 +275,12 @@ unsafe extern "C" fn file_control(
     }
 }
 
-/// Forwards a call to the real file.
+/// Defines methods that only forward the call to the underlying file.
 macro_rules! forward {
     ($($name:ident = $method:ident($($argument:ident: $kind:ty),*) else $otherwise:expr;)*) => {$(
         unsafe extern "C" fn $name(file: *mut ffi::sqlite3_file $(, $argument: $kind)*) -> c_int {
-            // SAFETY: SQLite passes a file that `open` initialised; the other arguments are for the
-            // real file.
+            // SAFETY: SQLite passes a file that `open` initialised. The underlying file accepts the
+            // other arguments.
             unsafe {
                 let inner = inner(file);
                 match (*(*inner).pMethods).$method {
@@ -315,7 +317,8 @@ unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
     }
 }
 
-/// Version 2: shared memory, but no memory mapping of the file, whose writes would not be recorded.
+/// Version 2 offers shared memory, but no memory mapping, because mapped writes would not be
+/// recorded.
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 2,
     xClose: Some(close),

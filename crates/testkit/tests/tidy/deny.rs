@@ -1,4 +1,5 @@
-//! Checks `deny.toml` offline: with `cargo deny` where it is installed, else from `cargo metadata`.
+//! Checks the rules in `deny.toml` offline: with `cargo deny` if it is installed, else with `cargo
+//! metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -22,7 +23,8 @@ fn dependencies_keep_the_rules_of_deny_toml() {
         return;
     }
     println!("FIGURE deny.toml checked by: cargo metadata");
-    // Without a platform, cargo needs packages of other platforms, which a build never downloads.
+    // Without a platform filter, cargo needs packages for other platforms, which a build never
+    // downloads.
     let version = Command::new("rustc").arg("-vV").output().expect("rustc runs").stdout;
     let version = String::from_utf8_lossy(&version).into_owned();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
@@ -39,7 +41,7 @@ fn dependencies_keep_the_rules_of_deny_toml() {
     assert_tidy(&problems);
 }
 
-/// Dependencies on a banned crate from a crate that is not one of its wrappers.
+/// Returns the dependencies on a banned crate from crates other than its allowed wrappers.
 fn banned_dependencies(metadata: &Value, rules: &toml::Table) -> Vec<String> {
     let names = package_names(metadata);
     let bans = rules.get("bans").and_then(|bans| bans.get("deny")).and_then(toml::Value::as_array);
@@ -67,7 +69,7 @@ fn banned_dependencies(metadata: &Value, rules: &toml::Table) -> Vec<String> {
     problems
 }
 
-/// Packages whose licence is not allowed.
+/// Returns the packages whose licence is not allowed.
 fn refused_licences(metadata: &Value, rules: &toml::Table) -> Vec<String> {
     let allowed = rules.get("licenses").and_then(|licences| licences.get("allow"));
     let allowed: BTreeSet<&str> = allowed
@@ -86,7 +88,7 @@ fn refused_licences(metadata: &Value, rules: &toml::Table) -> Vec<String> {
         .collect()
 }
 
-/// Evaluates a licence expression of `OR`, `AND` and parentheses. Old packages write `/` for `OR`.
+/// Evaluates a licence expression with `OR`, `AND` and parentheses. Old packages use `/` for `OR`.
 fn is_licence_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let expression = expression.replace('/', " OR ");
     let expression = expression.trim();
@@ -101,7 +103,7 @@ fn is_licence_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     })
 }
 
-/// Splits a text at a separator outside of parentheses.
+/// Splits a text at each separator that is outside parentheses.
 fn split_outside(text: &str, separator: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for piece in text.split_inclusive(separator) {
@@ -116,7 +118,7 @@ fn split_outside(text: &str, separator: &str) -> Vec<String> {
     parts
 }
 
-/// Packages that come neither from the workspace nor from the usual registry.
+/// Returns the packages that come neither from the workspace nor from a registry.
 fn foreign_sources(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     packages

@@ -1,4 +1,4 @@
-//! Checks over the whole source tree that are easily missed in review.
+//! Checks of the whole source tree for problems that reviews easily miss.
 //!
 //! Each check collects all problems before it fails. Each problem states what is wrong, where, and
 //! what to do.
@@ -40,7 +40,7 @@ const ALL_CRATES: &[&str] = &[
     "trace",
 ];
 
-/// The workspace crates on which each crate may depend. Only tests may depend on `testkit`.
+/// The workspace crates that each crate may depend on. Only tests may depend on `testkit`.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("agent", &["core", "json", "spec"]),
     ("cli", ALL_CRATES),
@@ -59,7 +59,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("trace", &["core", "json", "spec", "tools"]),
 ];
 
-/// The wires that must exist. A further folder counts as a wire once it implements `Codec`.
+/// Folders of the required wires. Any other folder counts as a wire once it implements `Codec`.
 const WIRES: [&str; 5] = ["anthropic", "responses", "chat", "gemini", "converse"];
 
 const WIRE_FILES: [&str; 6] =
@@ -67,10 +67,11 @@ const WIRE_FILES: [&str; 6] =
 
 const MOST_LINES: usize = 600;
 
-/// Files that may be longer than `MOST_LINES`, each with a comment that gives the reason.
+/// Files that may be longer than `MOST_LINES`. Each entry needs a comment with the reason.
 const LONG_FILES: &[&str] = &[];
 
-/// Folders of one machine. They are split in two so that this file passes its own check.
+/// Path prefixes that exist only on one machine. They are split so that this file passes its own
+/// check.
 const MACHINE_FOLDERS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
@@ -265,7 +266,7 @@ fn every_test_that_the_specification_names_exists() {
 fn only_the_cli_and_the_testkit_read_the_environment() {
     let mut problems = Vec::new();
     for source in sources().iter().filter(|source| source.is_rust()) {
-        // An example is a program, like the cli.
+        // Examples are applications, so they may read the environment like the cli.
         let homes = ["crates/cli/", "crates/testkit/", "crates/throughline/examples/"];
         if homes.iter().any(|home| source.path.starts_with(home)) {
             continue;
@@ -314,8 +315,8 @@ fn checks_detect_violations() {
     assert_eq!(our_dependencies(&manifest), ["core", "sim", "throughline"]);
 }
 
-/// Returns the code of a line that takes the verdict on a request from another crate. Facts about
-/// models are shared, but conclusions from them are not.
+/// Returns the word that shows that a line takes its verdict on a request from another crate.
+/// Crates may share facts about models, but must draw their own conclusions.
 fn find_borrowed_verdict(line: &str) -> Option<&'static str> {
     const BORROWED: [&str; 8] = [
         "audit",
@@ -335,8 +336,8 @@ fn assert_tidy(problems: &[String]) {
     assert!(problems.is_empty(), "not tidy:\n  {}\n", problems.join("\n  "));
 }
 
-/// Returns the workspace crates that this one is built with, by folder name. Dev-dependencies are
-/// ignored, because users of the crate never compile them.
+/// Returns the folder names of the workspace crates that a crate is built with. Dev-dependencies
+/// are ignored, because users of the crate never compile them.
 fn our_dependencies(manifest: &toml::Table) -> Vec<String> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let tables = targets
@@ -358,7 +359,7 @@ fn our_dependencies(manifest: &toml::Table) -> Vec<String> {
     names
 }
 
-/// Returns the wire folders: those that must exist, and any other that implements a codec.
+/// Returns the wire folders: the required ones, and any other that implements a codec.
 fn wires(source: &Path) -> BTreeSet<String> {
     let implements_a_codec = |folder: &PathBuf| {
         fs::read_to_string(folder.join("mod.rs")).is_ok_and(|text| text.contains("impl Codec for"))
@@ -385,8 +386,8 @@ fn registry(library: &str) -> Option<BTreeSet<String>> {
     Some(modules.collect())
 }
 
-/// Returns the machine's folder in an absolute path of this line. A path with a host or a relative
-/// part in front of the folder does not count.
+/// Returns the machine-specific folder at the start of an absolute path in this line. A folder
+/// after a host name or a relative path does not count.
 fn machine_folder(line: &str) -> Option<&'static str> {
     let continues_a_path =
         |letter: char| letter.is_alphanumeric() || ['.', '_', '-'].contains(&letter);
@@ -401,7 +402,7 @@ fn ignores_a_test(line: &str) -> bool {
     line.starts_with("#[ignore") || (line.starts_with("#[cfg_attr(") && line.contains("ignore"))
 }
 
-/// Returns the subfolders of a folder, except for those that tools fill.
+/// Returns the subfolders of a folder, without those that tools generate.
 fn folders_in(folder: &Path) -> Vec<PathBuf> {
     entries_in(folder)
         .into_iter()

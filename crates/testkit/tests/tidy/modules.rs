@@ -1,11 +1,12 @@
-//! Checks of the modules of each crate: no import cycles, no type name twice, no stop-listed names.
+//! Checks the modules of each crate: no import cycles, no duplicate type names, no stop-listed
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree::{Source, sources};
 use crate::{assert_tidy, file_name};
 
-/// Type names that do not say what a value is. `docs` of the project ask for a noun of the field.
+/// Type names that do not describe a value. Use a technical noun instead.
 const STOPPED_TYPE_NAMES: &[&str] = &[
     "Again",
     "Answered",
@@ -140,7 +141,7 @@ fn type_names_are_nouns_of_the_field() {
     assert_tidy(&problems);
 }
 
-/// The library sources of all crates, without tests.
+/// Returns the library sources of all crates, without tests.
 fn crate_sources() -> Vec<Source> {
     let mut found = sources();
     found.retain(|source| source.is_rust() && source.is_in_a_crates("src") && !source.is_test());
@@ -151,7 +152,7 @@ fn crate_of(path: &str) -> String {
     path.split('/').nth(1).unwrap_or_default().to_owned()
 }
 
-/// Each crate with its top-level modules and the modules that each of them imports.
+/// Maps each crate to its top-level modules, and each module to the modules that it imports.
 fn crates() -> BTreeMap<String, BTreeMap<String, BTreeSet<String>>> {
     let all = crate_sources();
     let mut crates = BTreeMap::new();
@@ -183,7 +184,7 @@ fn is_root(path: &str) -> bool {
         && ["lib.rs", "main.rs"].contains(&file_name(path.as_ref()).as_str())
 }
 
-/// The modules that a crate root declares in files of their own.
+/// Returns the modules that a crate root declares in separate files.
 fn declared_modules(code: &str) -> BTreeSet<String> {
     code.lines()
         .filter_map(|line| {
@@ -193,7 +194,7 @@ fn declared_modules(code: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The names that a crate root re-exports, each with its module.
+/// Maps each name that a crate root re-exports to its module.
 fn reexports(code: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for statement in code.split(';') {
@@ -206,7 +207,7 @@ fn reexports(code: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The first segment of every path that begins with `crate::`, groups in braces included.
+/// Returns the first segment of each path that begins with `crate::`, including paths in braces.
 fn crate_paths(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, rest) in code.match_indices("crate::").map(|(at, mark)| code.split_at(at + mark.len()))
@@ -242,7 +243,7 @@ fn identifier(text: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The groups of modules that reach each other.
+/// Returns the groups of modules that import each other, directly or indirectly.
 fn cycles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> = imports
         .keys()
@@ -269,7 +270,7 @@ fn cycles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     found.into_iter().collect()
 }
 
-/// The types that a file declares outside of functions and inner modules.
+/// Returns the types that a file declares at the top level.
 fn top_level_types(text: &str) -> Vec<String> {
     let is_declared = |line: &str| {
         let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
@@ -283,7 +284,7 @@ fn top_level_types(text: &str) -> Vec<String> {
     text.lines().filter_map(is_declared).collect()
 }
 
-/// Code without line comments and without the texts of strings.
+/// Returns the code without lines that are comments.
 fn without_comments(text: &str) -> String {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     text.lines().filter(is_code).collect::<Vec<_>>().join("\n")

@@ -1,11 +1,11 @@
-//! Checks the build profiles of the workspace's `Cargo.toml`.
+//! Checks the build profiles in the workspace's `Cargo.toml`.
 
 use std::collections::BTreeSet;
 
 use super::{assert_tidy, read};
 
-/// A profile inherits the package overrides of `release`. Without an override of its own, a package
-/// would be optimised less in `dist` than the rest of the program.
+/// A profile inherits the package overrides of `release`. Without its own override, a package would
+/// be optimised less in `dist` than the rest of the binary.
 #[test]
 fn published_profiles_override_every_package_of_release() {
     let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).expect("Cargo.toml is TOML");

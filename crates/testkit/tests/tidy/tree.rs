@@ -1,4 +1,4 @@
-//! The hand-written files of the source tree.
+//! Lists the hand-written files of the source tree.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use throughline_testkit::workspace_root;
 
 use crate::{files_in, folders_in};
 
-/// The extensions of hand-written source files. Recorded data may contain anything.
+/// Extensions of hand-written source files. Other files may be recorded data, which is not checked.
 const SOURCE_EXTENSIONS: [&str; 13] =
     ["", "css", "html", "js", "md", "mjs", "rs", "sh", "toml", "ts", "tsx", "yaml", "yml"];
 
-/// One hand-written file, with its path from the workspace root.
+/// A hand-written file, with its path relative to the workspace root.
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
@@ -22,7 +22,8 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// Returns whether the file is in this folder of a crate, as in `crates/core/src/item.rs`.
+    /// Returns whether the file is in this folder of a crate, such as `src` for
+    /// `crates/core/src/item.rs`.
     pub(crate) fn is_in_a_crates(&self, folder: &str) -> bool {
         let mut parts = self.path.split('/');
         parts.next() == Some("crates") && parts.nth(1) == Some(folder)
@@ -39,7 +40,7 @@ impl Source {
     }
 }
 
-/// Returns every source file of the tree, sorted by path. Files that are not text are skipped.
+/// Returns all source files of the tree, sorted by path. Files that are not text are skipped.
 pub(crate) fn sources() -> Vec<Source> {
     let root = workspace_root();
     let mut found = Vec::new();

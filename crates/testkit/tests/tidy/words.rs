@@ -1,9 +1,10 @@
-//! Checks of prose: no stop-listed words, and lines of at most 100 columns.
+//! Checks prose: no stop-listed words, and lines of at most 100 columns.
 
 use crate::assert_tidy;
 use crate::tree::{Source, sources};
 
-/// Words and phrases that hide the actor or the action. Each check is by whole words, in any case.
+/// Words and phrases that hide the actor or the action. They are matched as whole words, ignoring
+/// case.
 const STOPPED_WORDS: &[&str] = &[
     concat!("any", "body"),
     concat!("every", "body"),
@@ -23,7 +24,7 @@ const STOPPED_WORDS: &[&str] = &[
     concat!("for ", "ever"),
 ];
 
-/// Files that may use stop-listed words, and the reason.
+/// Files that may use stop-listed words, each with the reason.
 const ALLOWED_FILES: &[(&str, &str)] = &[
     ("CHANGELOG.md", "names former members of call records"),
     ("crates/replay/src/call_record/call_view.rs", "reads records with the former members"),
@@ -31,7 +32,7 @@ const ALLOWED_FILES: &[(&str, &str)] = &[
     ("crates/testkit/tests/tidy/modules.rs", "lists stopped type names"),
 ];
 
-/// The most stop-listed words in the allowed files.
+/// Maximum number of stop-listed words in the allowed files.
 const MAX_ALLOWED_WORDS: usize = 40;
 
 const MAX_COLUMNS: usize = 100;
@@ -72,7 +73,7 @@ fn comments_and_markdown_fit_into_100_columns() {
             let text = line.trim_start();
             let is_comment = source.is_rust() && text.starts_with("//");
             let is_table = text.trim_start_matches(['/', '!', ' ']).starts_with('|');
-            // A link cannot be broken, and quoted output is printed as it is.
+            // A link cannot be wrapped, and code blocks quote output unchanged.
             let is_exempt = is_table || is_code_block || text.contains("](http");
             if (is_comment || is_markdown) && !is_exempt && line.chars().count() > MAX_COLUMNS {
                 problems.push(format!(
@@ -85,8 +86,8 @@ fn comments_and_markdown_fit_into_100_columns() {
     assert_tidy(&problems);
 }
 
-/// Whether people read the file and write it by hand. Pages that the program generates are checked
-/// through the rule texts that they come from.
+/// Returns whether the file is written by hand for human readers. Generated pages are checked
+/// through the rule texts that they are generated from.
 fn is_prose_or_code(source: &Source) -> bool {
     let is_generated = source.path.starts_with("docs/providers/")
         || source.path == "docs/faq.md"
@@ -98,7 +99,7 @@ fn is_prose_or_code(source: &Source) -> bool {
     is_read && !is_generated
 }
 
-/// The stop-listed words of a line, in lower case.
+/// Returns the stop-listed words in a line, in lower case.
 fn stopped_words(line: &str) -> Vec<&'static str> {
     let line = line.to_ascii_lowercase();
     let is_word = |letter: Option<char>| {
