@@ -1,5 +1,5 @@
-//! Compares the store with a bare loop that writes the same rows to the same database, in the same
-//! run.
+//! Compares the store's throughput with a bare loop that writes the same rows to the same database,
+//! in the same run.
 
 #![allow(
     clippy::unwrap_used,
@@ -73,7 +73,7 @@ fn main() {
     postgres.1.print("PostgreSQL, one tenant on two nodes", "≥ 0.70");
 }
 
-/// The best rate of the bare database and of the store; the rounds alternate.
+/// The best rates of the bare database and of the store. The caller alternates between the two.
 #[derive(Default)]
 struct BestRates {
     bare: f64,
@@ -143,7 +143,7 @@ async fn append(journal: &Journal, caller: usize) {
     journal.commit(Batch::new("bench").append(append)).await.unwrap();
 }
 
-/// The same tables, indexes and rows, without anything else.
+/// A database with the store's tables and indexes, for writing rows without the store's code.
 struct BareTables {
     db: Connection,
 }
@@ -234,7 +234,8 @@ async fn bare_clients(url: &str) -> Vec<tokio_postgres::Client> {
     clients
 }
 
-/// Each connection repeatedly inserts a prepared row and waits until it is durable.
+/// Inserts prepared rows on all connections concurrently. Each connection waits until its row is
+/// durable.
 async fn bare_inserts(clients: &[tokio_postgres::Client], appends: usize) {
     let one = |caller: usize| async move {
         let client = &clients[caller];

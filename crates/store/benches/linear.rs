@@ -1,5 +1,5 @@
-//! Measures whether turn 10,000 costs the same as turn 100: bytes on disk, time of an append, and
-//! time to open the state. Also runs the same turns on LangGraph's checkpointers.
+//! Measures whether turn 10,000 costs the same as turn 100: bytes on disk, append time, and time to
+//! open the state. Also runs the same turns on LangGraph's checkpointers.
 
 #![allow(
     clippy::unwrap_used,
@@ -84,8 +84,8 @@ impl Measurement {
     }
 }
 
-/// Measures two stores alternately, one after 100 turns and one after many, so that other load on
-/// the machine affects both.
+/// Measures two stores alternately, one with 100 turns and one with many, so that other load on the
+/// machine affects both equally.
 async fn measure(young: &str, old: &str, turns: usize, size: impl AsyncFn() -> u64) -> Measurement {
     let empty = size().await;
     let mut old = Load::new(old).await;
@@ -125,7 +125,7 @@ struct Load {
     folded: FoldedLog<ThreadState>,
     dice: TestRng,
     turn: usize,
-    /// The bytes of its Items and deltas.
+    /// Total size of the Items and deltas, in bytes.
     raw: u64,
 }
 
@@ -139,8 +139,8 @@ impl Load {
         Self { journal, tenant, thread, folded, dice: TestRng::new(7), turn: 0, raw: 0 }
     }
 
-    /// Writes one turn: a run that streams its deltas, and the resulting Item. Returns the time of
-    /// the append.
+    /// Writes one turn: a run that streams its deltas, and the resulting Item. Returns how long the
+    /// append took.
     async fn turn(&mut self) -> Duration {
         self.turn += 1;
         let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);

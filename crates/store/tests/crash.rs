@@ -1,10 +1,10 @@
 //! Invariant 11, durability: acknowledged writes survive `kill -9` and an immediate stop of the
 //! server.
 //!
-//! A child process writes from several callers and prints what was acknowledged. The parent kills
-//! it at a random time, opens the store again and checks everything. The same store is reused, so
-//! that recovery from a recovery is tested too. A [`Victim`] is what gets killed: SQLite with its
-//! process, or the PostgreSQL server.
+//! A child process writes from several callers and prints which writes were acknowledged. The
+//! parent kills the database at a random time, opens the store again and checks everything. The
+//! same store is reused, so that recovery after a recovery is tested too. A [`Victim`] is the
+//! database to kill: SQLite together with its process, or the PostgreSQL server.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,16 +26,16 @@ use tokio::runtime::Runtime;
 
 use crate::memory::AcknowledgedWrites;
 
-/// A database that can be opened, and killed during writes.
+/// A database that can be killed while a child writes to it.
 trait Victim {
-    /// Returns the URL of the database.
+    /// Returns the URL for opening the store.
     fn url(&self) -> String;
 
-    /// Kills the database while the child writes. The child need not have ended.
+    /// Kills the database while the child writes. The child may continue to run.
     fn kill(&self, child: &mut Child);
 }
 
-/// An SQLite file: killing the writing process is sufficient.
+/// An SQLite file. Killing the writing process is sufficient.
 struct SqliteVictim(Folder);
 
 impl Victim for SqliteVictim {
@@ -50,7 +50,7 @@ impl Victim for SqliteVictim {
 
 #[test]
 fn acknowledged_writes_survive_kill_9() {
-    // Uses a tenth of the cases as kills, and a new store from time to time to keep each check
+    // Use a tenth of the cases as kills, and start a new store from time to time to keep each check
     // short.
     const PER_STORE: u32 = 50;
     let kills = (cases(500) / 10).max(PER_STORE);
@@ -63,7 +63,7 @@ fn acknowledged_writes_survive_kill_9() {
     assert_eq!(sum.kills, kills);
 }
 
-/// A separate server. It is stopped at once during writes, and started again when all writers have
+/// A separate server. It is stopped at once during writes, and restarted when all writers have
 /// ended.
 struct PostgresVictim(Cluster);
 
@@ -87,7 +87,7 @@ fn acknowledged_writes_survive_postgres_crash() {
     assert_eq!(sum.kills, stops);
 }
 
-/// The child process: it writes until it is killed or the store fails.
+/// Entry point of the child process, which writes until it is killed or the store fails.
 #[test]
 fn child() {
     let Some(task) = child_task() else { return };
@@ -97,7 +97,7 @@ fn child() {
 #[derive(Default)]
 struct CrashTotals {
     kills: u32,
-    /// Kills before the first acknowledgement, while the store was being opened.
+    /// Number of kills before the first acknowledgement, while the store was being opened.
     early: u32,
     batches: usize,
     records: u64,
@@ -125,7 +125,7 @@ impl std::fmt::Display for CrashTotals {
     }
 }
 
-/// Kills the database repeatedly and checks everything each time.
+/// Kills the database repeatedly, and checks the whole store after each kill.
 fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> CrashTotals {
     let runtime = Runtime::new().unwrap();
     let mut memory = AcknowledgedWrites::default();
@@ -133,7 +133,7 @@ fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> CrashTotals {
     for round in 0..kills {
         let mut dice = TestRng::new((seed << 32) | u64::from(round));
         let mut child = Child::start("child", &format!("{round} {}", victim.url()));
-        // Some are killed while they open the store, most while they write.
+        // Kill some children while they open the store, and most while they write.
         let patience = if dice.below(8) == 0 { 0 } else { 1 + dice.below(60) };
         let mut heard = 0;
         let mut begun = false;
@@ -141,12 +141,12 @@ fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> CrashTotals {
             let Some(line) = child.line() else {
                 panic!("the child of round {round} ended unexpectedly after {heard} lines");
             };
-            // The test runner prints before it, on the same line.
+            // The test runner prints to the same line before the child does.
             begun |= line.ends_with(load::STARTED);
             heard += usize::from(memory.hear(&line));
         }
         victim.kill(&mut child);
-        // Lines that the child printed before it ended count too.
+        // Acknowledgements that the child printed before it ended count too.
         while let Some(line) = child.line() {
             heard += usize::from(memory.hear(&line));
         }

@@ -1,4 +1,4 @@
-//! Tests with many processes: idempotent batches are written once, and fences are never violated.
+//! Tests with many processes: idempotent batches are written once, and expired leases cannot write.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use throughline_store::{Journal, Options, open};
 use throughline_testkit::{Folder, child_task};
 use tokio::runtime::Runtime;
 
-/// Declares a test for each database.
+/// Declares each test for SQLite and for PostgreSQL.
 macro_rules! on_both {
     ($($(#[$about:meta])* $name:ident => $test:path;)+) => {
         mod sqlite { $($(#[$about])* #[test] fn $name() {
@@ -35,11 +35,11 @@ on_both! {
     fenced_writers_cannot_write => super::leases::hold;
 }
 
-/// The child process, which reads its job from its task.
+/// Entry point of the child processes, which perform the work named in their task.
 #[test]
 fn child() {
     let Some(task) = child_task() else { return };
-    // The test runner's output so far has no line break.
+    // Start a new line, because the test runner's output so far has no line break.
     println!();
     let (work, task) = task.split_once('\t').unwrap();
     match work {

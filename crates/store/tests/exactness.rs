@@ -1,5 +1,5 @@
-//! Invariant 1 in the store: all recorded values are bit-identical after they were written, and the
-//! store was closed and opened again.
+//! Invariant 1 in the store: recorded values are bit-identical after writing, closing and reopening
+//! the store.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -12,7 +12,7 @@ use throughline_json::{Node, Tree};
 use throughline_store::{MasterKey, Options, open};
 use throughline_testkit::{captures, figure, recordings, skip};
 
-/// Members whose values are opaque to all but their issuer.
+/// Members whose values only the issuing provider can interpret.
 const OPAQUE: [&str; 8] = [
     "signature",
     "data",
@@ -24,7 +24,7 @@ const OPAQUE: [&str; 8] = [
     "system_fingerprint",
 ];
 
-/// The recorded values, by kind.
+/// Recorded values: bodies, message parts, and opaque values.
 struct RecordedValues {
     bodies: Vec<Bytes>,
     parts: Vec<Bytes>,
@@ -44,7 +44,7 @@ impl RecordedValues {
         Some(found)
     }
 
-    /// Adds a body and everything in it; for a stream, in each of its events.
+    /// Adds a body and all values in it. A stream's values are those in its events.
     fn body(&mut self, body: Vec<u8>) {
         let body = Bytes::from(body);
         self.bodies.push(body.clone());
@@ -78,7 +78,7 @@ impl RecordedValues {
     }
 }
 
-/// Writes, closes, opens and reads. Returns the number of identical values.
+/// Writes the values, reopens the store and reads them. Returns how many are identical.
 async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
     const PAGE: usize = 500;
     let (tenant, log) = (Tenant::from("tenant"), LogId::from("thread"));
@@ -124,12 +124,12 @@ async fn everything_survives(backend: &str, url: &str, options: &Options) {
     figure(&format!("opaque values bit-equal after a restart: {backend}"), count_opaque);
 }
 
-/// Returns the URL of a new file in the target folder.
+/// Returns a URL for a new SQLite file in the target folder.
 fn file(name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("exactness");
     std::fs::create_dir_all(&folder).unwrap();
     for suffix in ["", "-wal", "-shm"] {
-        // The file does not exist before the first run.
+        // Ignore errors, because the file does not exist before the first run.
         drop(std::fs::remove_file(folder.join(format!("{name}{suffix}"))));
     }
     format!("sqlite://{}", folder.join(name).display())

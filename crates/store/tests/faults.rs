@@ -1,4 +1,4 @@
-//! Tests of faults below the store: each error states what failed, where and what to do, and no
+//! Tests of faults below the store: each error states what failed, where, and what to do, and no
 //! acknowledged write is lost.
 
 #![expect(
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 fn file(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name);
-    // The folder does not exist before the first run.
+    // Ignore errors, because the folder does not exist before the first run.
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir_all(&folder).unwrap();
     folder.join("store.db")
@@ -36,7 +36,7 @@ async fn new_store(path: &Path) -> Journal {
     store(path, &Options::default()).await.unwrap()
 }
 
-/// Returns the error of opening a store.
+/// Returns the error message of a store that fails to open.
 async fn refusal(path: &Path, options: &Options) -> String {
     match store(path, options).await {
         Ok(_) => panic!("it opens"),
@@ -58,7 +58,7 @@ async fn begin(journal: &Journal, name: &str) {
     journal.commit(Batch::new("us").append(append)).await.unwrap();
 }
 
-/// Adds one Item. Returns its number.
+/// Adds an Item and returns its sequence number.
 async fn add(journal: &Journal, name: &str, content: Vec<u8>) -> Result<u64, StoreError> {
     let append = Append::new(name).record(NewRecord::new("item", content));
     Ok(journal.commit(Batch::new("us").append(append)).await?.written[0].last)
@@ -73,7 +73,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.worker_threads(2).enable_all().build().unwrap().block_on(future)
 }
 
-/// Returns the content of Item `number`.
+/// Returns the content that the tests write as Item `number`.
 fn content(number: u64) -> Vec<u8> {
     format!("item {number} ").into_bytes().repeat(300)
 }
@@ -116,7 +116,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 );
                 assert!(acknowledged > before + 20, "{acknowledged} after {before}");
                 before = acknowledged;
-                // While the disk is full, everything can be read, and all concurrent writers
+                // While the disk is full, all records can be read, and all concurrent writers
                 // receive the error.
                 assert_kept(&journal, acknowledged).await;
                 let mut writers = tokio::task::JoinSet::new();
@@ -130,7 +130,8 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 assert_kept(&journal, acknowledged).await;
                 if round == 0 {
                     std::fs::remove_file(&ballast).unwrap();
-                    // A batch that recently did not fit is not tried again at once.
+                    // Retry, because the store rejects a batch that recently did not fit without
+                    // trying it.
                     let number = loop {
                         match add(&journal, "thread", content(acknowledged + 1)).await {
                             Err(StoreError::Full) => tokio::time::sleep(LOOK).await,
@@ -142,7 +143,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 }
             }
             assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
-            // The disk may be too full to sign on close, which is an error.
+            // Ignore the error if the disk is too full to sign on close.
             drop(journal.close().await);
             let other = disk.with_extension("db");
             drop(std::fs::remove_file(&other));
@@ -171,7 +172,7 @@ fn fill(path: &Path) {
     }
 }
 
-/// Forgetting works without free space, both in a process that has the store open and in one that
+/// Forgetting works without free space: in a process that has the store open, and in a process that
 /// opens it.
 #[test]
 fn forgetting_works_on_a_full_disk() {
@@ -231,7 +232,7 @@ fn a_read_only_disk_says_so() {
             begin(&journal, "thread").await;
             journal.close().await.unwrap();
             drop(journal);
-            // The files of the writer and the readers are closed now or soon.
+            // The writer and the readers close their files now or shortly after, so retry.
             let remount = || {
                 let mut mount = std::process::Command::new("mount");
                 mount.args(["-o", "remount,ro"]).arg(disk).status().unwrap().success()
@@ -267,15 +268,15 @@ async fn locked_file_is_reported_and_recovers() {
     let lease = journal.lease(&"us".into(), &"thread".into(), "we", time).await;
     assert_eq!(lease.unwrap_err().to_string(), sentence);
     assert_eq!(refusal(&path, &impatient()).await, sentence);
-    // Reads do not wait.
+    // Reads do not wait for the lock.
     assert_kept(&journal, 1).await;
     other.execute_batch("ROLLBACK").unwrap();
     assert_eq!(add(&journal, "thread", content(2)).await.unwrap(), 2);
     assert_kept(&journal, 2).await;
 }
 
-/// A tenant's verification covers its own chains and index rows, and reports nothing about other
-/// tenants.
+/// The verification of one tenant covers its own chains and index rows, and reports nothing about
+/// other tenants.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_verification_covers_only_its_chains_and_rows() {
     let path = file("tenants");
@@ -293,7 +294,7 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
     assert_eq!((proof.records, proof.segments, proof.broken), (4, 1, None));
     assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().records, 0);
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 10);
-    // Each change is undone before the next one. Small values belong to no tenant.
+    // Each change is undone before the next. Internal values belong to no tenant.
     for (change, back, place) in [
         ("UPDATE api_keys SET label = 'x'", "UPDATE api_keys SET label = 'key'", "api_keys"),
         ("UPDATE logs SET status = 'x'", "UPDATE logs SET status = NULL", "logs"),
@@ -324,8 +325,8 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
     }
 }
 
-/// A lease lasts at most its duration from now, even if the clock was an hour ahead when it was
-/// taken.
+/// A lease lasts at most its duration from now, even if it was taken while the clock was an hour
+/// ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_from_a_fast_clock_expires() {
     let path = file("clock");
@@ -361,7 +362,7 @@ async fn lease_from_a_fast_clock_expires() {
     assert_eq!(held(add(&journal, "thread", content(2)).await), "next");
     journal.release(&tenant, &"thread".into(), taken.fence).await.unwrap();
 
-    // A long lease keeps its duration; a lease of an earlier version has none.
+    // A long lease keeps its duration. The lease of an earlier version has no stored duration.
     let hour = Duration::from_hours(1);
     journal.lease(&tenant, &"thread".into(), "holder", hour).await.unwrap();
     let refused = journal.lease(&tenant, &"thread".into(), "next", time).await;
@@ -417,7 +418,7 @@ async fn open_rejects_non_store_files_untouched() {
     assert_eq!(std::fs::read(&path).unwrap(), text);
     std::fs::remove_file(&path).unwrap();
 
-    // A database of another program, with any version.
+    // A database of another application, with any version number.
     let sentence = format!(
         "{} is a database of another program: choose another file for the store",
         path.display()
@@ -439,7 +440,7 @@ async fn writes_report_a_destroyed_header_as_damage_and_recover() {
     let journal = new_store(&path).await;
     begin(&journal, "thread").await;
     add(&journal, "thread", content(1)).await.unwrap();
-    // After the checkpoint, the writer reads the header from the file again.
+    // After this checkpoint, the writer reads the header from the file again.
     let other = Connection::open(&path).unwrap();
     other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(other);
@@ -466,7 +467,7 @@ async fn missing_folder_is_created_or_reported() {
     assert_eq!(refusal(&path, &looking).await, format!("there is no store {}", path.display()));
     new_store(&path).await.close().await.unwrap();
     store(&path, &looking).await.unwrap().close().await.unwrap();
-    // A file in the path is not a folder.
+    // The parent in this path is a file, not a folder.
     let path = path.join("store.db");
     assert_eq!(
         refusal(&path, &Options::default()).await,

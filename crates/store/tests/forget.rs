@@ -1,6 +1,6 @@
-//! Invariant 6: forgetting destroys. Afterwards no file contains the forgotten contents, their
-//! salts or their keys: not the database, the files beside it, or a backup. The Journal stays valid
-//! and records the erasure, and all other contents stay.
+//! Invariant 6: forgetting destroys. Afterwards no file contains the forgotten content, its salts
+//! or its keys: not the database, the files beside it, or a backup. The Journal stays valid and
+//! records the erasure, and all other content stays.
 
 #![allow(
     clippy::unwrap_used,
@@ -47,7 +47,7 @@ async fn assert_intact(journal: &Journal) {
     assert_eq!(proof.broken, None);
 }
 
-/// Returns text that occurs nowhere else.
+/// Returns random text that occurs nowhere else.
 fn text(dice: &mut TestRng, length: usize) -> String {
     (0..length)
         .map(|_| char::from(b'!' + u8::try_from(dice.below(90)).unwrap()))
@@ -55,7 +55,7 @@ fn text(dice: &mut TestRng, length: usize) -> String {
         .replace(['"', '\\'], "~")
 }
 
-/// Returns the texts of one Item of a Thread and of its events.
+/// Returns the texts of an Item and of its events.
 fn item(log: &str, number: u32) -> (String, String) {
     let mut dice = TestRng::new(u64::from(number) ^ ((log.len() as u64) << 20));
     let length = [40, 300, 3_000, 9_000][dice.below(4)];
@@ -63,7 +63,7 @@ fn item(log: &str, number: u32) -> (String, String) {
     (item, text(&mut dice, 200))
 }
 
-/// Returns a large content. Equal numbers give equal contents.
+/// Returns text that is large enough for a blob. Equal numbers give equal texts.
 fn large(number: u64) -> String {
     text(&mut TestRng::new(number << 40), 40_000)
 }
@@ -71,8 +71,8 @@ fn large(number: u64) -> String {
 const SHARED: u64 = 1;
 const UNSHARED: u64 = 2;
 
-/// Writes two Threads with runs and turns, interleaved so that they share pages. Both have one
-/// large content, the first one has another, and the first one has a fork.
+/// Writes two Threads with runs and turns, interleaved so that they share database pages. The
+/// Threads share a blob. The first Thread also has a blob of its own, and a fork.
 async fn write(journal: &Journal, items: u32) {
     let mut batch = Batch::new(tenant());
     for log in ["doomed", "other"] {
@@ -116,7 +116,7 @@ async fn write(journal: &Journal, items: u32) {
     journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
 }
 
-/// Returns the content of a checkpoint, which was folded from everything before.
+/// Returns the content of a checkpoint, standing for a fold of all earlier records.
 fn state(log: &str, number: u64) -> String {
     text(&mut TestRng::new(number << 50 ^ log.len() as u64), 500)
 }
@@ -133,7 +133,7 @@ fn is_gone(record: &Record, why: ElisionReason) -> bool {
     record.content == Content::Gone(why)
 }
 
-/// Asserts that the other Thread is complete.
+/// Asserts that the other Thread has lost no content.
 async fn assert_other_is_whole(journal: &Journal, items: u32) {
     let records = all(journal, "other").await;
     for number in 0..items {
@@ -166,12 +166,12 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let journal = opened(&file, master_key.clone()).await;
     write(&journal, items).await;
     journal.backup(&folder.join("backup.db"), &|_| {}).await.unwrap();
-    // A copy that the store has no registration for.
+    // Make a copy of the backup that is not registered in the store.
     let (backup, copy) = (folder.join("backup.db"), folder.join("copy.db"));
     std::fs::copy(&backup, &copy).unwrap();
     assert_intact(&journal).await;
 
-    // One Item: its text, the events about it, and every checkpoint that contains it.
+    // Forget one Item: its text, its events, and every checkpoint that contains it.
     let mut secrets = Secrets::of(&file);
     secrets.gather("doomed", &[4]);
     secrets.gather("doomed-run", &[4]);
@@ -194,7 +194,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     assert!(is_gone(&all(&journal, "fork").await[3], ElisionReason::Forgotten), "a fork shares it");
     assert_intact(&journal).await;
 
-    // The whole Thread.
+    // Forget the whole Thread.
     let mut secrets = Secrets::of(&file);
     secrets.gather_all("doomed");
     secrets.gather_all("doomed-run");
@@ -231,8 +231,8 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     journal.close().await.unwrap();
     secrets.assert_in_no_file(&folder);
 
-    // The backup opens only with its key file, which no longer has the keys; this covers its copies
-    // too. Everything else is restored and verifiable, including the erasure records.
+    // The backup and its copies open only with the key file, which no longer has the forgotten
+    // keys. Everything else is restored and can be verified, including the erasure records.
     let refused = open(&format!("sqlite://{}", copy.display()), &Options::default()).await;
     let refused = refused.map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("is a backup, which opens only with its key file"), "{refused}");
@@ -255,7 +255,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         let mut said = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
         assert!(said.all(|record| is_gone(record, ElisionReason::Forgotten)));
         assert_intact(&store).await;
-        // The restored store is a normal store.
+        // The restored store accepts writes like any other store.
         let record = NewRecord::new(kind::ITEM, "goes on");
         store
             .commit(Batch::new(tenant()).append(Append::new("other").record(record)))
@@ -280,8 +280,8 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     }
 }
 
-/// A backup of an earlier version contains its salts and opens as a store; forgetting destroys them
-/// there.
+/// A backup of an earlier version contains its salts and opens as a store, so forgetting destroys
+/// the salts in the backup itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgetting_reaches_backups_of_earlier_versions() {
     let folder = Folder::new("old-backup");
@@ -338,7 +338,7 @@ async fn damaged_or_foreign_key_file_is_refused() {
     changed[place] = if changed[place] == b'0' { b'1' } else { b'0' };
     std::fs::write(&keys, &changed).unwrap();
     assert!(refusal(None).await.contains("is truncated or was modified"));
-    // A damaged key file is not rewritten either; it is reported as unreached.
+    // A damaged key file is not rewritten either, and is reported as unreached.
     let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     assert_eq!(destroyed.unreached, [keys.display().to_string().into()]);
     std::fs::write(&keys, &whole).unwrap();
@@ -423,7 +423,7 @@ async fn rotation_removes_old_salts_from_all_files() {
         assert_other_is_whole(&journal, items).await;
         assert_intact(&journal).await;
     }
-    // Contents that are forgotten now leave no wrapped salt either.
+    // Content that is forgotten now leaves no wrapped salt either.
     let mut secrets = Secrets::of(&file);
     secrets.gather_all("doomed");
     journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
@@ -446,7 +446,7 @@ async fn item_is_forgotten_despite_a_damaged_record() {
     damage.execute("UPDATE records SET content = x'00' WHERE seq = 1", []).unwrap();
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("one")).await.unwrap();
     assert_eq!((outcome.records, outcome.damaged), (1, 1));
-    // A missing Item may be in a record that cannot be opened.
+    // A missing Item may be in a record that cannot be decrypted.
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("two")).await;
     let wanted = "the store is damaged: two was not found, and 1 records cannot be opened";
     assert_eq!(outcome.unwrap_err().to_string(), wanted);

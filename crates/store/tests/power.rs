@@ -1,9 +1,10 @@
-//! Invariant 11, durability: acknowledged writes survive a power loss, and forgotten contents stay
+//! Invariant 11, durability: acknowledged writes survive a power loss, and forgotten content stays
 //! forgotten.
 //!
-//! One workload is recorded on a virtual disk that logs every write and sync. Then power is lost at
-//! many points: any part of the unsynced data may remain, torn or whole. Each resulting disk is
-//! opened as a store and checked against the acknowledgements up to that point.
+//! One workload is recorded on a virtual disk that logs every write and sync. The test then
+//! simulates a power loss at many points, where any part of the unsynced data may remain, torn or
+//! whole. Each resulting disk is opened as a store and checked against the acknowledgements up to
+//! that point.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,13 +26,13 @@ use throughline_testkit::power::{Recorder, record};
 use throughline_testkit::{Folder, TestRng, cases, figure};
 
 enum Ack {
-    /// A record and its content.
+    /// A record was written: its log, number and content.
     Wrote(LogId, u64, Bytes),
-    /// Forgotten records: their numbers, and their stored salts.
+    /// Records were forgotten: their log, their numbers, and the salts they had.
     Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
 }
 
-/// The recorder, and the acknowledgements in the order of its marks.
+/// The recorder, and the acknowledgements in the order of the recorder's marks.
 struct Notes<'r> {
     recorder: &'r Recorder,
     acks: Mutex<Vec<Ack>>,
@@ -92,9 +93,8 @@ async fn acknowledged_writes_survive_power_loss() {
     );
 }
 
-/// Performs all kinds of writes: opening, single and grouped batches, large contents, forgetting, a
-/// backup, closing, and WAL checkpoints during writes, which SQLite does by itself when the WAL is
-/// long.
+/// Performs all kinds of writes: opening, single and grouped batches, blobs, forgetting, a backup
+/// and closing. SQLite also checkpoints a long WAL during writes.
 async fn work(folder: &Path, notes: &Notes<'_>) {
     let mut journal = opened(folder).await;
     for (log, opening) in [
@@ -130,7 +130,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
             8 => forget_thread(&journal, folder, notes).await,
             _ => {}
         }
-        // Most openings are left without closing, as after a crash.
+        // Leave most openings without closing, as after a crash.
         if round % 4 == 1 {
             journal.close().await.unwrap();
             journal = opened(folder).await;
@@ -140,7 +140,8 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
     assert!(checkpoints > 5, "the WAL was checkpointed {checkpoints} times");
 }
 
-/// Checkpoints the WAL into the file, as far as readers allow. Returns the number of pages.
+/// Checkpoints the WAL into the database file, as far as readers allow. Returns the number of
+/// pages.
 fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     let file = folder.join("store.db");
     move || {
@@ -166,7 +167,7 @@ async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
 }
 
 async fn single(journal: &Journal, log: &str, round: u32, step: u32) -> Ack {
-    // Some contents are large, and some of the large ones are equal.
+    // Some records are large enough for blobs, and some of these are equal.
     let length = if step % 50 == 4 { 20_000 } else { 100 };
     let id = format!("{round}-{}", step % 100);
     let text = format!("{{\"id\":\"{id}\",\"text\":\"{}\"}}", "x".repeat(length));
@@ -203,7 +204,7 @@ async fn forget_thread(journal: &Journal, folder: &Path, notes: &Notes<'_>) {
     notes.note([Ack::Forgot(log, seqs, salts)]);
 }
 
-/// Returns the salts of records, as stored in the file.
+/// Returns the salts of these records, as stored in the database.
 fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
     let db = rusqlite::Connection::open(folder.join("store.db")).unwrap();
     let find =
@@ -238,8 +239,8 @@ impl<'a> History<'a> {
         Self { acks, said, forgotten }
     }
 
-    /// Asserts that no forgotten salt is in any file, including those that a file system may bring
-    /// back.
+    /// Asserts that no forgotten salt is in any file, including deleted files that a file system
+    /// may restore.
     fn assert_no_salt_in(&self, files: &[(String, Vec<u8>)], marked: usize, point: usize) {
         for ack in &self.acks[..marked] {
             let Ack::Forgot(log, _, salts) = ack else { continue };
@@ -255,8 +256,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Asserts that the store has everything that was acknowledged and nothing else, and that it
-    /// can continue.
+    /// Asserts that the store contains all acknowledged writes and no others, and accepts new
+    /// writes.
     async fn check(&self, folder: &Path, marked: usize, point: usize) {
         let journal = opened(folder).await;
         let mut floor: BTreeMap<&LogId, u64> = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! Tests of tamper evidence: any single change to a stored row is found, and the first broken
-//! record is named.
+//! Tests of tamper evidence: verification finds any single change to a stored row and names the
+//! first broken record.
 //!
 //! A store with rows in every table and with a master key is copied repeatedly. Each copy is
-//! changed once, outside the store, and verified. Consistent truncation by an attacker is found
-//! with a manifest that was exported before.
+//! changed once, outside the store, and verified. If an attacker truncates the store consistently,
+//! an earlier exported manifest reveals it.
 //!
-//! Not covered: leases, which expire; and `created` of every table and `logs.updated`, which are
+//! Not covered: leases, which expire; and `created` in every table and `logs.updated`, which are
 //! informational.
 
 #![allow(
@@ -40,7 +40,8 @@ use throughline_testkit::{Folder, TestRng, cases, figure};
 
 use crate::change::Change;
 
-/// Verifies a file. A change is found if it is reported or the store does not open.
+/// Opens and verifies a file. A change counts as found if verification reports it or the store does
+/// not open.
 async fn verify_file(file: &Path, witness: Option<&Manifest>) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let proof = journal.verify(witness, &|_| {}).await;
@@ -48,14 +49,14 @@ async fn verify_file(file: &Path, witness: Option<&Manifest>) -> Result<VerifyRe
     proof
 }
 
-/// Verifies while a writer is active, so that the store keeps changing.
+/// Verifies a file while a writer keeps changing the store.
 async fn verify_beside_writer(file: &Path) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let runtime = tokio::runtime::Handle::current();
     let write_meanwhile = |_| {
         for (tenant, log) in [("one", "other"), ("others", "meanwhile")] {
             let append = Append::new(log).record(NewRecord::new("note", "b"));
-            // A store that was changed may reject the batch.
+            // Ignore errors, because a store that was tampered with may reject the batch.
             let write = journal.commit(Batch::new(tenant).append(append));
             drop(tokio::task::block_in_place(|| runtime.block_on(write)));
         }
@@ -63,7 +64,7 @@ async fn verify_beside_writer(file: &Path) -> Result<VerifyReport, StoreError> {
     let append = Append::new("meanwhile").opening(LogOpening::thread());
     drop(journal.commit(Batch::new("others").append(append)).await);
     let proof = journal.verify(None, &write_meanwhile).await;
-    // The last write need not be signed.
+    // Ignore errors, because the last write need not be signed.
     drop(journal.close().await);
     proof
 }
@@ -73,8 +74,8 @@ async fn opened(file: &Path) -> Result<Journal, StoreError> {
     open(&format!("sqlite://{}", file.display()), &options).await
 }
 
-/// Returns whether opening failed because of a finding. A lock, a full disk or a conflict is not a
-/// finding.
+/// Returns whether opening failed because of tampering. A lock, a full disk or a conflict does not
+/// count.
 pub(crate) fn is_refusal(error: &StoreError) -> bool {
     matches!(
         error,
@@ -86,7 +87,7 @@ pub(crate) fn is_refusal(error: &StoreError) -> bool {
     )
 }
 
-/// Verifies a copy that is opened read-only.
+/// Opens a copy read-only and verifies it.
 async fn proof_of_read_only(file: &Path) -> Result<VerifyReport, StoreError> {
     let options = Options { read_only: true, ..store::options() };
     let journal = open(&format!("sqlite://{}", file.display()), &options).await?;
@@ -113,7 +114,7 @@ async fn every_single_change_to_a_stored_row_is_found() {
     let mut missed = Vec::new();
     for case in 0..cases(500) {
         let mut dice = TestRng::new(u64::from(case));
-        // A store that failed to open may still be closing its file.
+        // Retry, because a store that failed to open may still be closing its file.
         let copy = folder.join(format!("copy-{case}.db"));
         let change = loop {
             std::fs::copy(&original, &copy).unwrap();
@@ -176,7 +177,7 @@ async fn deleted_manifests_and_restored_copies_are_found() {
     let witness = journal.manifest(&tenant).await.unwrap();
     journal.close().await.unwrap();
     assert_eq!(verify_file(&original, Some(&witness)).await.unwrap().broken, None);
-    // A whole earlier state is consistent, so only the manifest shows the difference.
+    // A complete earlier state is consistent, so only the manifest shows the difference.
     assert_eq!(verify_file(&earlier, None).await.unwrap().broken, None);
     let broken = verify_file(&earlier, Some(&witness)).await.unwrap().broken.unwrap();
     assert!(broken.problem.contains("was truncated"), "{broken}");

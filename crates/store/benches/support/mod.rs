@@ -1,4 +1,4 @@
-//! Shared code of the benches: folders, contents and times.
+//! Shared code of the benches: folders, generated text and timing.
 
 #![allow(dead_code, reason = "each bench uses only a part of this module")]
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use throughline_testkit::TestRng;
 
-/// Returns whether this is a measurement. `cargo test` runs benches only to check that they work.
+/// Returns whether this run measures. `cargo test` runs benches only to check that they work.
 pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
@@ -17,8 +17,8 @@ pub(crate) struct BenchFolder(PathBuf);
 
 impl BenchFolder {
     pub(crate) fn new(name: &str) -> Self {
-        // On the same disk as the build, because a temporary folder may be in memory, where a sync
-        // costs nothing.
+        // Use the disk of the build folder, because a temporary folder may be in memory, where a
+        // sync costs nothing.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let folder = target.join(format!("bench-{name}-{}", std::process::id()));
         drop(std::fs::remove_dir_all(&folder));
@@ -30,7 +30,7 @@ impl BenchFolder {
         self.0.join(name)
     }
 
-    /// Returns the bytes of all its files.
+    /// Returns the total size of the files in the folder, in bytes.
     pub(crate) fn size(&self) -> u64 {
         let files = std::fs::read_dir(&self.0).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
@@ -54,7 +54,7 @@ pub(crate) fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Measures the time of a future.
+/// Awaits a future and returns how long it took, with its result.
 pub(crate) async fn time<T>(work: impl Future<Output = T>) -> (Duration, T) {
     let start = Instant::now();
     let done = work.await;

@@ -1,4 +1,4 @@
-//! Tests of appends: sequences without gaps, atomic batches and valid names.
+//! Tests of appends: sequence numbers without gaps, atomic batches and valid names.
 
 use bytes::Bytes;
 use throughline_core::{
@@ -82,7 +82,7 @@ pub(crate) async fn an_expected_sequence_holds_or_conflicts(on: Database) {
     );
     let outcome = journal.commit(batch(items("thread", &["c"]).expect_last(2))).await;
     assert_eq!(outcome.unwrap(), receipt(&[("thread", 3, 3, 0)]));
-    // Of many writers that expect the same sequence number, one succeeds.
+    // If many writers expect the same sequence number, only one succeeds.
     let mut writers = JoinSet::new();
     for _ in 0..8 {
         let journal = journal.clone();
@@ -136,7 +136,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     let forked =
         LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
     assert_eq!(said(open("a", forked).await), "a is a run: only threads can be forked");
-    // A run that starts in the same batch is not a Thread either.
+    // A run that is opened in the same batch is not a Thread either.
     let both = Batch::new(us())
         .append(Append::new("b").opening(LogOpening::run("thread")))
         .append(Append::new("c").opening(LogOpening::run("b")));
@@ -214,7 +214,7 @@ pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
     theirs.tenant = them();
     assert!(journal.commit(theirs).await.is_err());
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
-    // The idempotency name is still unused.
+    // The rejected batch did not use up its idempotency name.
     let kept = journal.commit(whole(1)).await.unwrap();
     assert_eq!(kept, receipt(&[("first", 2, 2, 0), ("second", 2, 2, 0), ("third", 1, 0, 0)]));
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
@@ -305,7 +305,7 @@ pub(crate) async fn any_content_comes_back_as_it_was(on: Database) {
     let journal = harness.open().await;
     let every_byte: Vec<u8> = (0..=255).collect();
     let mut contents: Vec<Bytes> = vec![Bytes::new(), every_byte.into()];
-    // Sizes around the limit from which a content is stored separately.
+    // Sizes around the limit above which content is stored as a blob.
     for size in [1, (16 << 10) - 1, 16 << 10, (16 << 10) + 1, 300 << 10] {
         contents.push((0..size).map(|at: u32| (at % 251) as u8).collect::<Vec<u8>>().into());
     }
@@ -351,7 +351,7 @@ pub(crate) async fn reading_takes_any_place_and_limit(on: Database) {
 pub(crate) async fn logs_are_listed_by_time_and_in_pages(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // Several logs in one batch have the same time.
+    // Logs that are written in one batch have the same time.
     let mut begin = Batch::new(us());
     for number in 0..7 {
         let append = Append::new(format!("thread {number}")).opening(LogOpening::thread());
@@ -380,7 +380,7 @@ pub(crate) async fn logs_are_listed_by_time_and_in_pages(on: Database) {
         }
         assert!(times.is_sorted());
     }
-    // A write moves a log to the front.
+    // A write moves a log to the front of the listing.
     let time = journal.log(&us(), &log("last")).await.unwrap().unwrap().updated;
     until(|| async {
         let receipt: Receipt = add(&journal, "thread 3", &["new"]).await;

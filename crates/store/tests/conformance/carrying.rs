@@ -14,7 +14,7 @@ use throughline_store::{
 
 use crate::harness::*;
 
-/// Writes Threads with all features that a Thread can have.
+/// Writes Threads that use all features of Threads.
 async fn fill(journal: &Journal) {
     let append = items("thread", &["a", "", "ü 漢"]).opening(LogOpening::thread());
     let append = append.record(NewRecord::new("item", vec![0, 159, 146, 150, 255]));
@@ -36,7 +36,7 @@ async fn fill(journal: &Journal) {
         .commit(batch(append.record(pack_events(told)).record(pack_events(told))))
         .await
         .unwrap();
-    // More records than one import page.
+    // Write more records than one import page holds.
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
     thread(journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
@@ -64,7 +64,7 @@ async fn export(
     (done, out)
 }
 
-/// Clears the times of logs without their own records, which begin when they are imported.
+/// Clears the times of logs without their own records, because these get the time of their import.
 fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)> {
     for (head, records) in &mut all {
         let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -86,7 +86,7 @@ pub(crate) async fn export_and_import_preserve_everything(on: Database) {
     let records = records as u64;
     assert_eq!(done, ExportSummary { threads: 5, runs: 1, records, redacted: 0 });
     let proven_here = verify_export(&mut &file[..]).unwrap();
-    // A parent comes before its forks.
+    // A parent is exported before its forks.
     assert_eq!(proven_here.threads.iter().filter(|name| &*name.0 == "thread").count(), 1);
     let place = |name: &str| proven_here.threads.iter().position(|found| *found == log(name));
     assert!(place("thread") < place("fork") && place("fork") < place("nested"));
@@ -100,14 +100,14 @@ pub(crate) async fn export_and_import_preserve_everything(on: Database) {
         redacted: false,
     };
     assert_eq!(proven_here, wanted);
-    // Into another store, and into another tenant of the same store.
+    // Import into another store, and into another tenant of the same store.
     for (store, tenant) in [(&other, us()), (&journal, them())] {
         let imported = store.import(&tenant, || Ok(&file[..])).await.unwrap();
         assert_eq!(imported, wanted);
         assert_eq!(timeless(everything(store, &tenant).await), all);
         proven(store).await;
     }
-    // A fork without its parent has its whole history.
+    // A fork that is imported without its parent has its whole history.
     let mut alone = Vec::new();
     journal.export(&us(), &[log("nested")], None, &mut alone, &|_| {}).await.unwrap();
     let third = Tenant::from("third");
@@ -169,7 +169,7 @@ pub(crate) async fn a_run_without_a_thread_is_carried_too(on: Database) {
     assert_eq!(said(&found), expected(&[(1, "a")]));
 }
 
-/// Reads the available bytes and then fails or ends.
+/// Returns the given bytes and then fails or ends.
 struct TruncatedReader<'f> {
     left: &'f [u8],
     fails: bool,
@@ -184,7 +184,8 @@ impl std::io::Read for TruncatedReader<'_> {
     }
 }
 
-/// Interrupts an import there: the whole file is verified, and then only a part is read again.
+/// Interrupts an import after `end` bytes: the whole file is verified, and then only this part is
+/// read again.
 async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     let (tenant, mut times) = (us(), 0);
     let open = || {
@@ -203,14 +204,14 @@ pub(crate) async fn an_interrupted_import_goes_on(on: Database) {
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
-    // Each attempt gets further, but never to the end.
+    // Each attempt gets further than the last, but never to the end.
     for tenths in [2, 5, 9] {
         interrupt_import(&other, &file, file.len() / 10 * tenths).await;
     }
     other.import(&us(), || Ok(&file[..])).await.unwrap();
     assert_eq!(timeless(everything(&other, &us()).await), all);
     proven(&other).await;
-    // A completed import conflicts with the existing logs.
+    // Repeating a completed import conflicts with the existing logs.
     let again = sentence(other.import(&us(), || Ok(&file[..])).await);
     assert!(again.ends_with("expected 0: read the new records and retry"), "{again}");
 }
@@ -222,7 +223,7 @@ pub(crate) async fn two_may_import_at_once(on: Database) {
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
-    // One starts, and both continue.
+    // One node starts the import, and then both nodes continue it.
     interrupt_import(&nodes[0], &file, file.len() / 10).await;
     let tenant = us();
     let (one, two) = tokio::join!(
@@ -302,7 +303,7 @@ pub(crate) async fn a_changed_export_is_refused(on: Database) {
         (without(5), "line 6 is missing: the export was truncated before its signature"),
         (text.replace(r#""log":"thread""#, r#""log":"other""#), "line 4 breaks the chain"),
         (text.replace(r#""tenant":"us""#, r#""tenant":"uS""#), "line 4 breaks the chain"),
-        // Redacted and destroyed contents are covered by the signature.
+        // The signature covers records without content.
         (
             text.replace(&second, r#""redacted":true,"#).replace("second", "forged"),
             "line 4 has no content and no reason for its absence",
@@ -335,7 +336,7 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
         sentence(outcome),
         "thread is at record 1, expected 0: read the new records and retry"
     );
-    // The name of a run may also be taken.
+    // A run's name may also be taken already.
     let append = items("other", &["theirs"]).opening(LogOpening::thread());
     let mut theirs = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
     theirs.tenant = them();
@@ -346,7 +347,7 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     assert_eq!(everything(&journal, &them()).await, before);
 }
 
-/// Writes until stopped. Returns the number of records.
+/// Appends records until stopped. Returns how many were written.
 fn write_until_stopped(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<u64> {
     tokio::spawn(async move {
         let mut written = 0;
@@ -387,7 +388,7 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     assert!((before..=after).contains(&copied.len()), "{before} {} {after}", copied.len());
     let wanted = (1..=copied.len() as u64).map(|number| (number, format!("item {number}")));
     assert_eq!(copied, wanted.collect::<Vec<_>>());
-    // The restored backup is a normal store.
+    // The restored backup accepts writes like any other store.
     add(&backup, "busy", &["goes on"]).await;
     proven(&backup).await;
     let journal = harness.open().await;
@@ -464,7 +465,7 @@ pub(crate) async fn who_writes_under_an_earlier_key_is_noticed(on: Database) {
     let [journal, other] = [harness.open().await, harness.open().await];
     fill(&journal).await;
     thread(&journal, "busy", &[]).await;
-    // This node does not have the new key, and writes whenever salts were wrapped under it.
+    // This node does not have the new key, and writes whenever the rotation reports progress.
     let looks = AtomicU32::new(0);
     let other_writes = |_| {
         assert!(

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::harness::*;
 
-/// Opens a run with these packs of events.
+/// Opens a run and writes these packs of events.
 async fn run_with(journal: &Journal, packs: &[&[&str]]) {
     let mut append = Append::new("run").opening(LogOpening::run("thread"));
     append.records = packs.iter().map(|events| packed(events)).collect();
@@ -32,7 +32,7 @@ fn told(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
     numbers.map(|number| (number, Bytes::from(format!("event {number}")))).collect()
 }
 
-/// Follows the run after `after` until event `last`.
+/// Follows the run's events after `after` until event `last`.
 async fn follow(journal: &Journal, after: u64, last: u64) -> Vec<(u64, Bytes)> {
     let mut follow = LogFollower::events(journal, us(), log("run"), after).await.unwrap();
     let mut seen = Vec::new();
@@ -77,7 +77,7 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         let found: Vec<_> =
             events(&records).into_iter().filter(|(number, _)| *number > after).collect();
         assert_eq!(found, told(after + 1..=14));
-        // No record is read unnecessarily.
+        // The first record that was read already contains a requested event.
         let first = records.first().and_then(|record| record.events).unwrap();
         assert!(first.0 <= after + 1 && after < first.1);
     }
@@ -109,7 +109,7 @@ pub(crate) async fn a_run_is_followed_on_the_same_node(on: Database) {
 pub(crate) async fn a_run_is_followed_from_another_node(on: Database) {
     let harness = Harness::fresh(on);
     assert_followed(harness.open().await, harness.open().await).await;
-    // A wait that begins just before the only write misses nothing.
+    // A wait that starts just before the only write does not miss it.
     let (writer, reader) = (harness.open().await, harness.open().await);
     for round in 0..20 {
         let name = format!("thread {round}");

@@ -1,4 +1,4 @@
-//! Tests that forgetting and expiring destroy contents everywhere and keep the erasure records.
+//! Tests that forgetting and expiry destroy content everywhere and keep the erasure records.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ async fn head(journal: &Journal, name: &str) -> LogHead {
     journal.log(&us(), &log(name)).await.unwrap().unwrap()
 }
 
-/// Returns an Item record that is about itself.
+/// Returns an Item record whose `about` names the Item itself.
 fn about(thread: &str, id: &str, text: &str) -> NewRecord {
     item(text).about(about_item(&log(thread), id))
 }
@@ -72,7 +72,7 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     add(&journal, "fork", &["c"]).await;
     // An Item without `about` is found by its content.
     add(&journal, "thread", &[r#"{"id":"three","text":"unmarked"}"#]).await;
-    // Through the fork that shares the Item.
+    // Forget the Item through the fork that shares it.
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 2, 2 * SECRET.len()));
     let told = r#"{"seqs":[],"checkpoints":true}"#;
@@ -96,8 +96,8 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
-/// Copies repeat other records, so they are destroyed with any of them: in the Thread, its forks
-/// and its runs. The turn beside a copy stays.
+/// Copies repeat other records, so they are destroyed with any of these: in the Thread, its forks
+/// and its runs. The turn beside a copy is not affected.
 pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
@@ -170,7 +170,7 @@ pub(crate) async fn a_fork_forgets_only_its_own(on: Database) {
     let wanted = numbered(&[(1, "a"), (2, "forgotten"), (3, r#"{"all":true}"#)]);
     assert_eq!(texts(&journal, "fork").await, wanted);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
-    // Records that a Thread forgets are shared with its forks.
+    // When a Thread is forgotten, its forks lose the shared records too.
     journal.fork(&us(), &log("thread"), Some(1), &log("next")).await.unwrap();
     journal.forget(&us(), &log("thread"), None).await.unwrap();
     let told = r#"{"seqs":[],"checkpoints":true}"#;
@@ -222,11 +222,11 @@ pub(crate) async fn forgetting_reaches_backups(on: Database) {
     let (near, lost) = (harness.folder().file("near.db"), harness.folder().file("lost.db"));
     journal.backup(&near, &|_| {}).await.unwrap();
     journal.backup(&lost, &|_| {}).await.unwrap();
-    // Only the key files must be reachable.
+    // Move a backup file away, because only its key file must be reachable.
     std::fs::rename(&near, near.with_extension("moved")).unwrap();
     let lost = throughline_store::key_file_of(&lost);
     std::fs::remove_file(&lost).unwrap();
-    // A Thread that is newer than the backup is not searched there.
+    // A Thread that is newer than the backup is not searched in the backup.
     thread(&journal, "young", &["a"]).await;
     let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
     assert_eq!(outcome.unreached, [lost.display().to_string().into()]);
@@ -249,7 +249,7 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
     thread(&journal, "thread", &[SECRET]).await;
     let file = harness.folder().file("backup.db");
     journal.backup(&file, &|_| {}).await.unwrap();
-    // An active reader keeps the erasure from completing, and then the process ends.
+    // An active reader prevents the erasure from completing before its process ends.
     let reader = harness.reader().await;
     let (tenant, thread) = (us(), log("thread"));
     let destroyed = until(|| async { head(&journal, "thread").await.gone.is_some() });
@@ -274,7 +274,7 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
     assert_eq!(texts(&backup, "thread").await[0], (1, "forgotten".to_owned()));
     assert_eq!(proven(&backup).await.gone, 1);
     backup.close().await.unwrap();
-    // Then nothing is left to do.
+    // Opening the store again then changes nothing.
     let finished = std::fs::read(&keys).unwrap();
     let again = harness.open().await;
     assert_eq!(read(&again, "thread").await.len(), 2);
@@ -290,7 +290,7 @@ pub(crate) async fn an_item_is_forgotten_along_the_whole_line(on: Database) {
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
     let append = Append::new("fork").record(about("fork", "one", SECRET));
     journal.commit(batch(append.record(about("fork", "two", "b")))).await.unwrap();
-    // Another Item with the same name, which the fork does not share.
+    // Add another Item with the same name, which the fork does not share.
     journal.commit(batch(Append::new("thread").record(about("thread", "two", "c")))).await.unwrap();
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["fork", "thread"], 2, 2 * SECRET.len()));
@@ -315,7 +315,7 @@ pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
-    // Just after one page, and several pages later.
+    // Positions just after one page, and several pages later.
     for before in [255, 256, 1030] {
         let name = format!("thread {before}");
         let append = items(&name, &vec!["a"; before]).opening(LogOpening::thread());
@@ -347,7 +347,7 @@ pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     }
     over.store(true, Ordering::Release);
     soon(folding).await.unwrap();
-    // All checkpoints before the erasure were destroyed.
+    // All checkpoints before the erasure record were destroyed.
     let records = read(&nodes[0], "thread").await;
     let told = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
     let before = records[..told].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
@@ -418,7 +418,7 @@ pub(crate) async fn large_contents_are_kept_once(on: Database) {
     let stats = journal.stats().await.unwrap();
     assert_eq!((stats.records, stats.content_bytes, stats.blobs), (3, 300_000, 1));
     assert!((100_000..101_000).contains(&stats.blob_bytes), "{}", stats.blob_bytes);
-    // The content exists until the last record that refers to it is forgotten.
+    // The blob exists until the last record that refers to it is forgotten.
     for (left, id) in [(1, "two"), (1, "one"), (0, "three")] {
         journal.forget(&us(), &log("thread"), Some(id)).await.unwrap();
         assert_eq!(journal.stats().await.unwrap().blobs, left, "{id}");
@@ -448,7 +448,7 @@ pub(crate) async fn large_contents_are_not_shared_by_tenants(on: Database) {
 pub(crate) async fn who_holds_a_forgotten_item_goes_with_it(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // A message that cannot be split: its text contains both parts in a different form.
+    // A message that cannot be split: its envelope contains the text of both parts in another form.
     let whole = Json::parse(format!(r#"{{"content":"first, {SECRET}"}}"#)).unwrap();
     let envelope = Arc::new(Envelope { json: whole, parts: 2 });
     let part = |number: usize, text: &str| {
@@ -468,7 +468,7 @@ pub(crate) async fn who_holds_a_forgotten_item_goes_with_it(on: Database) {
         let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
         append = append.record(record.about(about_item(&log("thread"), &format!("0.{number}"))));
     }
-    // The next message is separate.
+    // The next message is not part of the unsplittable one.
     let next = Item::new("1.0", ItemPosition::new(1, 0), Role::User, Body::Text("next".into()));
     let next = NewRecord::new(kind::ITEM, store_items(&[next])[0].json.bytes().clone());
     append = append.record(next.about(about_item(&log("thread"), "1.0")));

@@ -39,7 +39,7 @@ pub(crate) async fn a_fork_shares_history_by_reference(on: Database) {
     let fork = head(&journal, "fork").await;
     assert_eq!(fork.fork, Some(ForkPoint { log: log("thread"), at: 2 }));
     assert_eq!((fork.last, fork.bytes), (3, 1));
-    // Shared records are identical.
+    // The shared records are identical in both logs.
     let (ours, theirs) = (read(&journal, "fork").await, read(&journal, "thread").await);
     assert_eq!(ours[..2], theirs[..2]);
     proven(&journal).await;
@@ -53,7 +53,7 @@ pub(crate) async fn forks_nest(on: Database) {
     add(&journal, "1", &["1c", "1d"]).await;
     fork(&journal, "1", Some(3), "2").await;
     add(&journal, "2", &["2d"]).await;
-    // A fork of a fork, at a record of the root Thread.
+    // Fork a fork at a record of the root Thread.
     fork(&journal, "2", Some(1), "3").await;
     add(&journal, "3", &["3b"]).await;
     fork(&journal, "2", None, "4").await;
@@ -61,7 +61,7 @@ pub(crate) async fn forks_nest(on: Database) {
     assert_eq!(texts(&journal, "2").await, wanted);
     assert_eq!(texts(&journal, "3").await, numbered(&[(1, "0a"), (2, "3b")]));
     assert_eq!(texts(&journal, "4").await, wanted);
-    // Any depth works, because history is read without recursion.
+    // Any depth works, because history is not read recursively.
     let mut last = "4".to_owned();
     for depth in 5..60 {
         let next = depth.to_string();
@@ -107,7 +107,7 @@ pub(crate) async fn reading_crosses_every_border(on: Database) {
     add(&journal, "2", &["2d", "2e"]).await;
     fork(&journal, "2", Some(4), "3").await;
     add(&journal, "3", &["3e"]).await;
-    // Records after the fork points belong only to their own log.
+    // Records that are added after a fork point belong only to their own log.
     for (name, text) in [("0", "0d"), ("1", "1d"), ("2", "2f")] {
         add(&journal, name, &[text, text, text]).await;
     }
@@ -159,7 +159,7 @@ pub(crate) async fn a_fork_keeps_the_rewinds_before_it(on: Database) {
     thread(&journal, "thread", &["a", "b", "c"]).await;
     rewind(&journal, "thread", 1, &["d"]).await;
     rewind(&journal, "thread", 2, &["e"]).await;
-    // Before both rewinds, between them, and after both.
+    // Fork before both rewinds, between them, and after both.
     fork(&journal, "thread", Some(3), "before").await;
     fork(&journal, "thread", Some(5), "between").await;
     fork(&journal, "thread", None, "after").await;
@@ -167,7 +167,7 @@ pub(crate) async fn a_fork_keeps_the_rewinds_before_it(on: Database) {
     assert_eq!(head(&journal, "between").await.rewinds, [Rewind { at: 4, to: 1 }]);
     let both = [Rewind { at: 4, to: 1 }, Rewind { at: 6, to: 2 }];
     assert_eq!(head(&journal, "after").await.rewinds, both);
-    // A fork rewinds to a record before its fork point; its parent does not change.
+    // If a fork rewinds to a record before its fork point, its parent does not change.
     rewind(&journal, "between", 1, &["f"]).await;
     let between = head(&journal, "between").await;
     assert_eq!(between.valid_ranges(between.last), [1..=1, 6..=7]);

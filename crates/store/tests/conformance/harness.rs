@@ -1,4 +1,4 @@
-//! Stores for the suite, and helper functions of its tests.
+//! Creates stores for the conformance suite, and provides helpers for its tests.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use throughline_core::{
 use throughline_json::Name;
 use throughline_store::{Journal, MasterKey, Options, open};
 
-/// The database of a store.
+/// The databases on which the suite runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
@@ -22,7 +22,7 @@ pub(crate) enum Database {
     Postgres,
 }
 
-/// The location of a new store.
+/// A new, empty store location, and the options for opening it.
 pub(crate) struct Harness {
     on: Database,
     url: String,
@@ -41,24 +41,23 @@ impl Harness {
         Self { on, url, folder }
     }
 
-    /// Returns the URL of the store.
     pub(crate) fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Returns the options for opening the store.
+    /// Returns the options for opening the store, with a master key if the database uses one.
     pub(crate) fn options(&self) -> Options {
         let has_key = self.on == Database::SqliteWithKey;
         Options { master_key: has_key.then(|| master_key('a')), ..Options::default() }
     }
 
-    /// Returns a folder for files beside the store.
+    /// Returns the folder for files beside the store, such as backups.
     pub(crate) fn folder(&self) -> &StoreFolder {
         &self.folder
     }
 
-    /// Starts a read that lasts until the result is dropped, so that destroyed contents stay in the
-    /// files meanwhile.
+    /// Starts a read that lasts until the result is dropped. Meanwhile, destroyed content stays in
+    /// the database files.
     pub(crate) async fn reader(&self) -> Box<dyn std::any::Any + Send> {
         if self.on == Database::Postgres {
             let connected = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await;
@@ -72,7 +71,7 @@ impl Harness {
         Box::new(file)
     }
 
-    /// Opens the store: for the first time, again, or as another node.
+    /// Opens the store. Each further call acts as another node.
     pub(crate) async fn open(&self) -> Journal {
         open(&self.url, &self.options()).await.expect("the store opens")
     }
@@ -80,7 +79,7 @@ impl Harness {
 
 const FILE: &str = "store.db";
 
-/// A folder that is removed on drop.
+/// A temporary folder that is removed on drop.
 pub(crate) struct StoreFolder(PathBuf);
 
 impl StoreFolder {
@@ -100,12 +99,12 @@ impl StoreFolder {
 
 impl Drop for StoreFolder {
     fn drop(&mut self) {
-        // Remaining files are removed with the target folder.
+        // Ignore errors, because the target folder is cleaned up as a whole.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// Returns a master key that consists of one digit.
+/// Returns a master key that repeats one hexadecimal digit.
 pub(crate) fn master_key(digit: char) -> MasterKey {
     MasterKey::parse(&digit.to_string().repeat(64)).unwrap()
 }
@@ -123,34 +122,33 @@ pub(crate) fn log(name: &str) -> LogId {
     LogId::from(name)
 }
 
-/// Returns a batch of our tenant with this append.
+/// Returns a batch for the tenant [`us`] with this append.
 pub(crate) fn batch(append: Append) -> Batch {
     Batch::new(us()).append(append)
 }
 
-/// Returns an Item record with this text.
 pub(crate) fn item(text: &str) -> NewRecord {
     NewRecord::new("item", text.as_bytes().to_vec())
 }
 
-/// Returns an append of Items with these texts.
+/// Returns an append that adds Items with these texts.
 pub(crate) fn items(to: &str, texts: &[&str]) -> Append {
     texts.iter().fold(Append::new(to), |append, text| append.record(item(text)))
 }
 
-/// Opens a Thread of our tenant with these Items.
+/// Opens a Thread of the tenant [`us`] with these Items.
 pub(crate) async fn thread(journal: &Journal, name: &str, texts: &[&str]) -> Receipt {
     let append = items(name, texts).opening(LogOpening::thread());
     journal.commit(batch(append)).await.unwrap()
 }
 
-/// Opens a run of our tenant on this Thread.
+/// Opens a run of the tenant [`us`] on this Thread.
 pub(crate) async fn run(journal: &Journal, name: &str, of: &str) -> Receipt {
     let append = Append::new(name).opening(LogOpening::run(of));
     journal.commit(batch(append)).await.unwrap()
 }
 
-/// Adds Items to a log of our tenant.
+/// Adds Items to a log of the tenant [`us`].
 pub(crate) async fn add(journal: &Journal, to: &str, texts: &[&str]) -> Receipt {
     journal.commit(batch(items(to, texts))).await.unwrap()
 }
@@ -165,7 +163,7 @@ pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
     Receipt { written: written.collect(), repeated: false }
 }
 
-/// A record without its time: its number, kind, events and content.
+/// A record without its time: its sequence number, kind, events and content.
 pub(crate) type RecordSummary = (u64, Name, Option<(u64, u64)>, Content);
 
 pub(crate) fn said(records: &[Record]) -> Vec<RecordSummary> {
@@ -174,7 +172,7 @@ pub(crate) fn said(records: &[Record]) -> Vec<RecordSummary> {
     records.iter().map(said).collect()
 }
 
-/// Returns Items with these numbers and texts.
+/// Returns the summaries of Items with these sequence numbers and texts.
 pub(crate) fn expected(texts: &[(u64, &str)]) -> Vec<RecordSummary> {
     let item = |&(seq, text): &(u64, &str)| {
         (seq, Name::from("item"), None, Content::Here(Bytes::copy_from_slice(text.as_bytes())))
@@ -182,23 +180,23 @@ pub(crate) fn expected(texts: &[(u64, &str)]) -> Vec<RecordSummary> {
     texts.iter().map(item).collect()
 }
 
-/// Reads all records of a log of our tenant.
+/// Reads all records in a log of the tenant [`us`].
 pub(crate) async fn read(journal: &Journal, name: &str) -> Vec<Record> {
     journal.read(&us(), &log(name), 0, u32::MAX).await.unwrap()
 }
 
-/// Reads all records of a log of our tenant, without times.
+/// Reads all records in a log of the tenant [`us`], without their times.
 pub(crate) async fn read_summaries(journal: &Journal, name: &str) -> Vec<RecordSummary> {
     said(&read(journal, name).await)
 }
 
-/// Returns the numbers and texts of a log of our tenant. A destroyed content is shown as its
-/// reason.
+/// Returns the sequence numbers and texts in a log of the tenant [`us`]. Destroyed content is shown
+/// as the reason for its erasure.
 pub(crate) async fn texts(journal: &Journal, name: &str) -> Vec<(u64, String)> {
     read(journal, name).await.iter().map(|record| (record.seq, text(record))).collect()
 }
 
-/// Returns the content of a record as text.
+/// Returns the content of a record as text, or the reason for its erasure.
 pub(crate) fn text(record: &Record) -> String {
     match &record.content {
         Content::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -211,7 +209,7 @@ pub(crate) fn numbered(texts: &[(u64, &str)]) -> Vec<(u64, String)> {
     texts.iter().map(|&(seq, text)| (seq, text.to_owned())).collect()
 }
 
-/// Returns the message of an error.
+/// Returns the error message of a call that must fail.
 pub(crate) fn sentence<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
     outcome.expect_err("the call fails").to_string()
 }
@@ -229,7 +227,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| runtime.block_on(future))
 }
 
-/// Waits until a condition holds.
+/// Polls until a condition holds, for at most a minute.
 pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
     soon(async {
         while !holds().await {
@@ -239,7 +237,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F
     .await;
 }
 
-/// Verifies a store that must be intact.
+/// Verifies a store and fails the test if it is not intact.
 pub(crate) async fn proven(journal: &Journal) -> throughline_store::VerifyReport {
     let proof = journal.verify(None, &|_| {}).await.unwrap();
     assert_eq!(proof.broken, None);

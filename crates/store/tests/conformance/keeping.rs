@@ -53,11 +53,11 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
     assert_eq!(journal.api_key(&one.secret).await.unwrap(), None);
     let [revoked] = &journal.api_keys(&us()).await.unwrap()[..] else { panic!("one key") };
     assert!(revoked.revoked.is_some());
-    // Revoking every key does not open the store.
+    // Revoking all keys does not make the store accessible without a key.
     assert!(journal.revoke_api_key(&them(), &two.id).await.unwrap());
     assert!(journal.has_api_keys().await.unwrap());
     assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..wanted });
-    // Keys survive a restart, and their secrets are in no file.
+    // Keys survive a restart, and no file contains their secrets.
     let three = journal.create_api_key(&us(), "again", &KeyLimits::default()).await.unwrap();
     journal.close().await.unwrap();
     if let Some(path) = harness.url().strip_prefix("sqlite://") {
@@ -98,7 +98,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
     let time = Duration::from_mins(10);
     let lease = journal.lease(&us(), &log("thread"), "we", time).await.unwrap();
     let before = texts(&journal, "thread").await;
-    // A tenant without data, and a tenant with a log of the same name.
+    // Test a tenant without data, and a tenant that has a log of the same name.
     for stranger in [Tenant::from("stranger"), them()] {
         let name = log("thread");
         if stranger == them() {
@@ -149,7 +149,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
         let manifest = journal.manifest(&stranger).await.unwrap().statement().unwrap();
         assert!(manifest.heads.iter().all(|head| head.tenant == stranger));
     }
-    // Our log is unchanged and still leased.
+    // The log of the tenant `us` is unchanged and still leased.
     assert_eq!(texts(&journal, "thread").await, before);
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
     journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
@@ -204,7 +204,7 @@ pub(crate) async fn a_closed_store_says_so(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     let lease = journal.lease(&us(), &log("other"), "we", Duration::from_secs(9)).await.unwrap();
-    // Batches in flight are still written.
+    // Batches that were queued before closing are still written.
     let writing: Vec<_> = (0..10)
         .map(|_| {
             let journal = journal.clone();

@@ -1,4 +1,4 @@
-//! Tests of leases: only the lease holder writes, by the database's clock.
+//! Tests that only the lease holder can write, and that leases follow the database's clock.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn hold(journal: &Journal, time: Duration) -> Lease {
     journal.lease(&us(), &log("thread"), "holder", time).await.unwrap()
 }
 
-/// Waits until another holder's lease has expired.
+/// Takes the lease as soon as the other holder's lease has expired.
 async fn acquired(journal: &Journal) -> Lease {
     soon(async {
         loop {
@@ -61,7 +61,7 @@ pub(crate) async fn leased_log_accepts_only_its_holder(on: Database) {
         assert!(matches!(taken, Err(StoreError::Held { .. })), "{taken:?}");
     }
     assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
-    // Any node with the fence is the lease holder.
+    // Any node that passes the fence acts as the lease holder.
     assert_eq!(write(&other, "b", Some(lease.fence)).await.unwrap(), 2);
     let higher = Fence(lease.fence.0.checked_add(1).unwrap());
     let refused = write(&journal, "c", Some(higher)).await;
@@ -78,7 +78,7 @@ pub(crate) async fn a_paused_holder_writes_nothing_late(on: Database) {
     thread(&paused, "thread", &[]).await;
     let lease = hold(&paused, SHORT).await;
     let next = acquired(&other).await;
-    // The paused holder does not know yet that its lease expired.
+    // The paused holder has not noticed yet that its lease expired.
     assert!(is_fenced(write(&paused, "late", Some(lease.fence)).await));
     assert!(is_fenced(paused.renew(&us(), &log("thread"), lease.fence, LONG).await));
     paused.release(&us(), &log("thread"), lease.fence).await.unwrap();
@@ -109,7 +109,7 @@ pub(crate) async fn a_lease_expires(on: Database) {
     thread(&journal, "thread", &[]).await;
     let lease = hold(&journal, SHORT).await;
     until(|| async { write(&journal, "free", None).await.is_ok() }).await;
-    // The lease expired, although the log has no new holder.
+    // The lease expired, even though no new holder has taken one.
     assert!(is_fenced(write(&journal, "late", Some(lease.fence)).await));
     let written = &read(&journal, "thread").await[0];
     assert!(written.at >= lease.until, "{} {}", written.at, lease.until);
@@ -127,7 +127,7 @@ pub(crate) async fn a_renewed_lease_goes_on(on: Database) {
     let shortened = journal.renew(&us(), &log("thread"), lease.fence, SHORT).await.unwrap();
     assert!(shortened.until < renewed.until);
     assert!(acquired(&journal).await.fence > lease.fence);
-    // The maximum duration is valid.
+    // The maximum duration is accepted.
     let ever = journal.lease(&us(), &log("other"), "holder", Duration::MAX).await.unwrap();
     assert!(ever.until > renewed.until);
 }
@@ -173,7 +173,7 @@ pub(crate) async fn one_of_many_gets_the_lease(on: Database) {
     assert_eq!(held, 1);
 }
 
-/// Opens a run of this tenant that is marked running.
+/// Opens a run of this tenant with the status `running`.
 async fn running(journal: &Journal, tenant: &Tenant, name: &str) {
     let (thread, run) = (log(&format!("{name}.thread")), log(name));
     let thread = Append::new(thread.clone()).opening(LogOpening::thread());
@@ -181,7 +181,7 @@ async fn running(journal: &Journal, tenant: &Tenant, name: &str) {
     journal.commit(Batch::new(tenant.clone()).append(thread).append(own)).await.unwrap();
 }
 
-/// Returns the runs without a lease or a write for `idle`, page by page.
+/// Returns the stale runs: those without a lease or a write for `idle`. Reads them page by page.
 async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {
@@ -204,7 +204,7 @@ pub(crate) async fn runs_without_a_lease_are_found(on: Database) {
     journal.lease(&us(), &log("lost"), "holder", SHORT).await.unwrap();
     let all = vec![(us(), log("begun")), (them, log("left")), (us(), log("lost"))];
     soon(async { while unattended(&other, Duration::ZERO).await != all {} }).await;
-    // No run was idle for that long.
+    // No run has been idle for this long.
     assert_eq!(unattended(&other, LONG).await, []);
 }
 
@@ -234,7 +234,7 @@ pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found(on: Database)
     }
     let found = vec![(us(), log("soon"))];
     soon(async { while unattended(&journal, LONG).await != found {} }).await;
-    // A leased run is not listed, and a resolved one is not listed again.
+    // A leased run is not returned, and a settled run is not returned again.
     let lease = journal.lease(&us(), &log("soon"), "holder", LONG).await.unwrap();
     assert_eq!(unattended(&journal, LONG).await, []);
     let mut settled = Append::new(log("soon")).status("waiting");

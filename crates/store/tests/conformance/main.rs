@@ -27,7 +27,7 @@ mod run_events;
 mod state;
 mod vault;
 
-/// The list of behaviours by theme. Passes all of them to a macro, with the database.
+/// Lists all behaviours by theme, and passes them to a macro together with the database.
 macro_rules! suite {
     ($with:ident, $on:expr) => {
         $with! {
@@ -96,7 +96,7 @@ macro_rules! suite {
     };
 }
 
-/// Declares a test for each behaviour.
+/// Declares one test per behaviour.
 macro_rules! tests {
     ($on:expr; $($theme:ident: $($behaviour:ident),+;)+) => {
         $(mod $theme {

@@ -16,7 +16,7 @@ pub(crate) async fn repeated_batch_returns_the_same_receipt(on: Database) {
     add(&journal, "thread", &["c"]).await;
     let again = Receipt { repeated: true, ..first };
     assert_eq!(journal.commit(both.clone()).await.unwrap(), again);
-    // A batch that would conflict now returns its earlier receipt.
+    // A batch that would now conflict returns its earlier receipt instead.
     let late = batch(items("thread", &["x"]).expect_last(0))
         .with_idempotency_key("one")
         .with_idempotency_key("two");
@@ -25,7 +25,7 @@ pub(crate) async fn repeated_batch_returns_the_same_receipt(on: Database) {
     let journal = harness.open().await;
     assert_eq!(journal.commit(both).await.unwrap(), again);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
-    // Each tenant has its own names.
+    // Tenants have separate idempotency names.
     let mut theirs =
         batch(items("thread", &["a"]).opening(LogOpening::thread())).with_idempotency_key("one");
     theirs.tenant = them();
@@ -46,7 +46,7 @@ pub(crate) async fn mixed_names_are_refused(on: Database) {
         assert_eq!(sentence(journal.commit(mixed).await), format!("one {tail}"), "{names:?}");
     }
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
-    // The new name is still unused.
+    // The rejected batch did not use up the new name.
     let new =
         journal.commit(batch(items("thread", &["c"])).with_idempotency_key("new")).await.unwrap();
     assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
@@ -67,7 +67,7 @@ pub(crate) async fn decisions_are_told_apart(on: Database) {
         });
     }
     journal.commit(asking).await.unwrap();
-    // Neither adds a record to a log.
+    // Batches that add no records are also written once.
     let taking =
         |id: &str| Batch { takes: vec![id.into()], ..Batch::new(us()).with_idempotency_key(id) };
     for id in ["one", "two"] {

@@ -1,4 +1,4 @@
-//! Tests that pending requests are resolved once and before they expire.
+//! Tests that pending requests can be resolved only once, and only before they expire.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) async fn pending_requests_are_listed(on: Database) {
     journal.commit(asking("one", "may I?", None)).await.unwrap();
     let time = Duration::from_mins(10);
     until(|| async {
-        // The next request is opened later, so that the order is certain.
+        // Open the next request at a later time, so that the order is certain.
         pending(&journal).await[0].opened < {
             add(&journal, "other", &["tick"]).await;
             journal.log(&us(), &log("other")).await.unwrap().unwrap().updated

@@ -1,4 +1,4 @@
-//! Tests of verification: nothing was changed or truncated.
+//! Tests that verification accepts an intact store and detects changes and truncation.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,9 +21,9 @@ pub(crate) async fn intact_store_verifies(on: Database) {
     let journal = harness.open().await;
     add(&journal, "thread", &["d"]).await;
     let proof = proven(&journal).await;
-    // Each opening writes its own segment of each tenant's chain.
+    // Each opening of the store writes its own segment of each tenant's chain.
     assert_eq!((proof.records, proof.gone, proof.segments), (4, 0, 3));
-    // The last write may wait a second for its signature.
+    // The manifest for the last write may follow up to a second later.
     assert!(proof.manifests >= 1, "{}", proof.manifests);
     let shares = std::sync::Mutex::new(Vec::new());
     journal.verify(None, &|share| shares.lock().unwrap().push(share)).await.unwrap();
@@ -61,7 +61,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
     thread(&journal, "thread", &["a"]).await;
     let looks = AtomicU32::new(0);
     let write_meanwhile = |_| {
-        // A verification that waits for the end of new data would never end.
+        // Waiting for the end of new data would never finish here.
         assert!(
             looks.fetch_add(1, Ordering::Relaxed) < 10,
             "the verification follows the writer forever"
@@ -69,7 +69,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
         now(add(&journal, "thread", &["b"]));
     };
     let proof = journal.verify(None, &write_meanwhile).await.unwrap();
-    // The records at the start of the verification.
+    // Only the records that existed when the verification started are counted.
     assert_eq!((proof.records, proof.broken), (1, None));
     assert_eq!(proven(&journal).await.records, 2);
 }
@@ -77,7 +77,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
 pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    // More than one page, so that erasures happen between two reads.
+    // Write more than one page, so that erasures happen between two reads.
     let item = r#"{"id":"one","text":"a"}"#;
     thread(&journal, "seen", &["a", "b", "c"]).await;
     thread(&journal, "seen in part", &[item, "b"]).await;
@@ -104,14 +104,14 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    // Under load: writes and leases without a pause.
+    // Under load, manifests are signed while writes continue without a pause.
     let first = journal.stats().await.unwrap().manifests;
     until(|| async {
         add(&journal, "thread", &["a"]).await;
         journal.stats().await.unwrap().manifests >= first + 2
     })
     .await;
-    // Without load: the last write is signed within a second, despite leases and releases.
+    // Without load, the last write is signed within a second, despite leases and releases.
     add(&journal, "thread", &["last"]).await;
     let before = journal.stats().await.unwrap().manifests;
     until(|| async {
@@ -121,7 +121,7 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
         journal.stats().await.unwrap().manifests > before
     })
     .await;
-    // On close: everything is signed.
+    // On close, everything is signed.
     add(&journal, "thread", &["at the end"]).await;
     let before = journal.stats().await.unwrap().manifests;
     journal.close().await.unwrap();

@@ -1,4 +1,4 @@
-//! Tests of retention: expired Threads are destroyed, and Threads in use stay.
+//! Tests of retention: expired Threads are destroyed, and Threads in use are kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,12 +21,12 @@ fn destroyed(logs: &[&str], records: u64, bytes: u64) -> ErasureReport {
     ErasureReport { logs, records, bytes, unreached: Vec::new(), damaged: 0 }
 }
 
-/// Returns a day of January 2020.
+/// Returns midnight of a day in January 2020, in UTC.
 fn day(day: i8) -> jiff::Timestamp {
     jiff::civil::date(2020, 1, day).in_tz("UTC").unwrap().timestamp()
 }
 
-/// Opens a log whose last write was on this day.
+/// Opens a log whose only write was on this day.
 async fn old_log(journal: &Journal, name: &str, opening: LogOpening, at: i8, text: &str) {
     let record = NewRecord { at: Some(day(at)), ..item(text) };
     journal.commit(batch(Append::new(name).opening(opening).record(record))).await.unwrap();
@@ -49,10 +49,10 @@ pub(crate) async fn a_thread_stays_for_its_forks(on: Database) {
     old_log(&journal, "fork", LogOpening::fork("thread", 1), 2, "b").await;
     old_log(&journal, "nested", LogOpening::fork("fork", 2), 20, "c").await;
     old_log(&journal, "branch", LogOpening::fork("thread", 1), 3, "d").await;
-    // A fork that shares no records does not keep its parent.
+    // A fork that shares no records does not keep its parent from expiring.
     old(&journal, "other", 1, "e").await;
     old_log(&journal, "apart", LogOpening::fork("other", 0), 20, "f").await;
-    // The nested fork is in use, so all shared records stay.
+    // The nested fork is in use, so all records that it shares stay.
     assert_eq!(prune(&journal, WEEK, 21).await, destroyed(&["other", "branch"], 2, 2));
     assert_eq!(texts(&journal, "nested").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
     assert_eq!(texts(&journal, "apart").await, numbered(&[(1, "f")]));
@@ -83,7 +83,7 @@ pub(crate) async fn what_is_used_meanwhile_stays(on: Database) {
     for (name, at) in [("first", 1), ("written", 2), ("run on", 3), ("forked", 4), ("last", 5)] {
         old(&journal, name, at, "a").await;
     }
-    // After the first Thread has expired, some of the others are used.
+    // After the first Thread has expired, some of the other Threads are used.
     let used = AtomicBool::new(false);
     let use_them = |_| {
         if !used.swap(true, Ordering::AcqRel) {
@@ -119,7 +119,7 @@ pub(crate) async fn old_threads_expire(on: Database) {
     assert_eq!(head(&journal, "old").await.gone, Some(ElisionReason::Expired));
     assert_eq!(texts(&journal, "young").await, numbered(&[(1, "c")]));
     assert_eq!(texts(&journal, "used").await, numbered(&[(1, "b")]));
-    // Expired Threads do not expire again, and an empty policy expires nothing.
+    // Expired Threads do not expire again, and a policy without limits expires nothing.
     assert_eq!(prune(&journal, WEEK, 21).await, ErasureReport::default());
     assert_eq!(prune(&journal, Retention::default(), 21).await, ErasureReport::default());
     proven(&journal).await;

@@ -1,4 +1,4 @@
-//! Tests of writing run events: many, small and without waiting for each.
+//! Tests of writing run events, which are many, small and not awaited individually.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ pub(crate) async fn deltas_are_packed_without_waiting(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=5000));
     let records = read(&journal, "run").await.len();
     assert!((2..=50).contains(&records), "{records} records for 5000 events");
-    // More bytes than may be unwritten are written too.
+    // Push more bytes than may be unwritten.
     let large = vec![b'x'; 100_000];
     for _ in 0..30 {
         run.push(&large, None).await;
@@ -60,7 +60,7 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database)
     push(&run, 1..=3).await;
     let both = batch(items("run", &["decided"])).append(items("thread", &["item"]));
     let written = run.commit(both).await.unwrap();
-    // The receipt covers the caller's records and not the pack.
+    // The receipt covers the caller's records, but not the pack.
     assert_eq!(written, receipt(&[("run", 2, 2, 3), ("thread", 1, 1, 0)]));
     push(&run, 4..=4).await;
     let written = run.commit(batch(items("thread", &["next"]))).await.unwrap();
@@ -69,7 +69,7 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database)
         read(&journal, "run").await.into_iter().map(|record| (record.seq, record.kind)).collect();
     let wanted = [(1, "events"), (2, "item"), (3, "events")];
     assert_eq!(kinds, wanted.map(|(seq, kind)| (seq, Name::from(kind))));
-    // Without waiting packs, nothing is added.
+    // If no packs are queued, a commit adds nothing to the batch.
     let written = run.commit(batch(items("thread", &["last"]))).await.unwrap();
     assert_eq!(written, receipt(&[("thread", 3, 3, 0)]));
     assert_eq!(events(&journal).await, deltas(1..=4));
@@ -114,7 +114,7 @@ pub(crate) async fn a_failure_is_told_to_the_next_commit(on: Database) {
     push(&run, 1..=1).await;
     assert!(matches!(run.flush().await, Err(StoreError::Fenced { .. })));
     assert_eq!(read(&journal, "run").await, []);
-    // A background write fails unnoticed: the next commit returns its error and writes nothing.
+    // If a background write fails, the next commit returns the error and writes nothing.
     push(&run, 2..=2).await;
     let told = soon(run.commit(batch(items("thread", &["decided"])))).await;
     assert!(matches!(told, Err(StoreError::Fenced { .. })), "{told:?}");
@@ -177,8 +177,8 @@ pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
 
 pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
     let harness = Harness::fresh(on);
-    // The queue is short and full, so some callers are cancelled before their batch is queued and
-    // some after.
+    // The queue is short and full, so some callers are cancelled before their batch is queued, and
+    // others after that.
     let journal = open(&harness.url(), &Options { queue: 1, ..harness.options() }).await.unwrap();
     let run = begin(&journal, None).await;
     let over = Arc::new(AtomicBool::new(false));

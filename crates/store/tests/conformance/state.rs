@@ -1,4 +1,4 @@
-//! Tests that state is a fold of the log, and that checkpoints make it cheap to open.
+//! Tests that state is a fold of the log, and that checkpoints make the state cheap to open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use throughline_store::Journal;
 
 use crate::harness::*;
 
-/// Concatenates the texts of all Items.
+/// A fold that concatenates the texts of all Items.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TextFold(String);
 
@@ -55,7 +55,7 @@ async fn state(store: &dyn Store, name: &str) -> String {
     FoldedLog::<TextFold>::open(store, &us(), &log(name)).await.unwrap().state.0
 }
 
-/// Writes a checkpoint of the current state. Returns its number.
+/// Writes a checkpoint of the current state. Returns its sequence number.
 async fn checkpoint(journal: &Journal, name: &str) -> u64 {
     let folded = FoldedLog::<TextFold>::open(journal, &us(), &log(name)).await.unwrap();
     let record = NewRecord::new(kind::CHECKPOINT, folded.state.save());
@@ -63,7 +63,7 @@ async fn checkpoint(journal: &Journal, name: &str) -> u64 {
     journal.commit(batch(append)).await.unwrap().written[0].last
 }
 
-/// Returns the number and content of the last checkpoint at or before `at_most`.
+/// Returns the sequence number and content of the last checkpoint at or before `at_most`.
 async fn found(journal: &Journal, name: &str, at_most: u64) -> Option<(u64, String)> {
     let found = journal.checkpoint(&us(), &log(name), at_most).await.unwrap();
     found.map(|record| (record.seq, text(&record)))
@@ -90,7 +90,8 @@ pub(crate) async fn checkpoints_are_valid_only_in_their_history(on: Database) {
     assert_eq!(found(&journal, "thread", 1).await, None);
     assert_eq!(found(&journal, "thread", 3).await, holds(2, "a"));
     assert_eq!(found(&journal, "thread", u64::MAX).await, holds(4, "ab"));
-    // After a rewind, a checkpoint of rewound records is used only for reads of the earlier state.
+    // After a rewind, a checkpoint among the rewound records is used only to read the earlier
+    // state.
     rewind(&journal, "thread", 3).await;
     assert_eq!(found(&journal, "thread", u64::MAX).await, holds(2, "a"));
     assert_eq!(found(&journal, "thread", 4).await, holds(4, "ab"));
@@ -116,7 +117,7 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database
     add(&journal, "fork", &["x", "y", "z"]).await;
     assert_eq!(found(&journal, "fork", u64::MAX).await, holds(2, "a"));
     assert_eq!(state(&journal, "fork").await, "abxyz");
-    // A fork of the fork finds the same checkpoints, and its own first.
+    // A fork of the fork finds the same checkpoints, and prefers its own.
     journal.fork(&us(), &log("fork"), Some(4), &log("nested")).await.unwrap();
     assert_eq!(checkpoint(&journal, "fork").await, 7);
     add(&journal, "nested", &["n", "n", "n", "n"]).await;
@@ -125,7 +126,7 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database
     assert_eq!(checkpoint(&journal, "nested").await, 9);
     assert_eq!(found(&journal, "nested", u64::MAX).await, holds(9, "abxnnnn"));
     assert_eq!(found(&journal, "nested", 8).await, holds(2, "a"));
-    // Before all checkpoints.
+    // This fork point is before all checkpoints.
     journal.fork(&us(), &log("nested"), Some(1), &log("early")).await.unwrap();
     assert_eq!(found(&journal, "early", u64::MAX).await, None);
     assert_eq!(state(&journal, "early").await, "a");
@@ -135,9 +136,9 @@ pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    // The state at each record of the log.
+    // The expected state at each record of the log.
     let mut states = vec![String::new()];
-    // The records that are still part of the history.
+    // Sequence numbers of the records that are still part of the history.
     let mut held = vec![0];
     let mut dice = throughline_testkit::TestRng::new(7);
     for round in 0_u64..120 {
@@ -163,7 +164,7 @@ pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
         held.push(states.len() - 1);
         assert_eq!(state(&journal, "thread").await, states[states.len() - 1], "round {round}");
     }
-    // A fork has the state that the log had at the fork point.
+    // A fork starts with the state that the log had at the fork point.
     for at in (0..states.len()).step_by(7) {
         let name = format!("fork {at}");
         journal.fork(&us(), &log("thread"), Some(at as u64), &log(&name)).await.unwrap();
@@ -187,7 +188,7 @@ pub(crate) async fn opening_reads_a_bounded_number_of_records(on: Database) {
         if folded.is_checkpoint_due() {
             append.records.push(NewRecord::new(kind::CHECKPOINT, folded.state.save()));
         }
-        // A checkpoint contains the state before it, so it comes first.
+        // The checkpoint contains the state before this append, so it must be the first record.
         append.records.rotate_right(usize::from(folded.is_checkpoint_due()));
         let written = journal.commit(batch(append)).await.unwrap().written[0].clone();
         for record in
@@ -227,7 +228,7 @@ pub(crate) async fn checkpoints_are_due_now_and_then(on: Database) {
         }
         assert_eq!(folded.last, last);
     }
-    // The state grows with the log, so checkpoints must become rare to stay small in total.
+    // The state grows with the log, so checkpoints must become rarer to stay small in total.
     assert!((2..=10).contains(&checkpoints), "{checkpoints}");
     assert_eq!(state(&journal, "thread").await, folded.state.0);
 }

@@ -1,4 +1,4 @@
-//! Tests of captured turns: found by evidence, and never by another tenant.
+//! Tests that captured turns are found by evidence, and never by another tenant.
 
 use throughline_core::{
     ElisionReason, NewVaultTurn, Store, TurnId, VaultKey, VaultMatch, VaultTurn,
@@ -76,7 +76,7 @@ pub(crate) async fn all_keys_of_a_turn_find_it(on: Database) {
     let one = || found(turn("one", None, 1), 0);
     let two = |siblings| found(turn("two", None, 3), siblings);
     assert_eq!(find(&journal, &keys).await, [one(), one(), one(), two(1), two(0)]);
-    // Each key has a result, also if it is requested twice.
+    // Each requested key has a result, even if it is requested twice.
     let twice = [id("b"), chain(2), id("none"), id("b")];
     assert_eq!(find(&journal, &twice).await, [one(), two(0), None, one()]);
 }
@@ -133,7 +133,7 @@ pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {
     let keys = [claim("a"), id("a"), chain(1)];
     capture(&journal, "one", None, &keys).await;
     assert_eq!(journal.find(&them(), &keys).await.unwrap().found, [None, None, None]);
-    // Another tenant's turn does not make ours ambiguous.
+    // A turn of another tenant does not make this tenant's turn ambiguous.
     let mut theirs = batch(items("turns", &["x"]).opening(throughline_core::LogOpening::thread()));
     theirs.tenant = them();
     let (keys, prefix) = (keys.to_vec(), None);

@@ -1,7 +1,8 @@
-//! The writes of the child: batches of every kind, from several concurrent callers.
+//! The writes of the child process: batches of every kind, from several concurrent callers.
 //!
 //! A batch contains an Item of a Thread, events of a run, a captured turn, an idempotency name, and
-//! sometimes a checkpoint. Its contents follow from its number, so the parent can compute them.
+//! sometimes a checkpoint. All content follows from the batch's number, so the parent can compute
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ use tokio::task::JoinSet;
 /// The line that the child prints before it opens the store.
 pub(crate) const STARTED: &str = "begun";
 
-/// The number of concurrent callers.
+/// Number of concurrent callers in the child process.
 pub(crate) const CALLERS: u32 = 6;
 
 pub(crate) fn tenant() -> Tenant {
     Tenant::from("crash")
 }
 
-/// The number of a batch: its round, its caller and a counter.
+/// Identifies a batch: its round, its caller and a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BatchNumber {
     pub(crate) round: u32,
@@ -51,18 +52,18 @@ impl std::str::FromStr for BatchNumber {
 }
 
 impl BatchNumber {
-    /// Returns the Thread, which two callers share and which every round continues.
+    /// Returns the name of the Thread, which two callers share and every round continues.
     pub(crate) fn thread(self) -> LogId {
         LogId::from(format!("thread-{}", self.caller / 2))
     }
 
-    /// Returns the run, which is new in every round.
+    /// Returns the name of the run, which is new in every round.
     pub(crate) fn run(self) -> LogId {
         LogId::from(format!("run-{}-{}", self.round, self.caller))
     }
 
-    /// Returns the Item's content. Some are large enough to be stored separately, and some of those
-    /// repeat.
+    /// Returns the Item's content. Some are large enough to be stored as blobs, and some of those
+    /// are equal.
     pub(crate) fn item(self) -> Vec<u8> {
         let mut dice = TestRng::new(u64::from(self.round << 16 | self.caller << 12 | self.count));
         let length = match dice.below(20) {
@@ -76,12 +77,11 @@ impl BatchNumber {
         content
     }
 
-    /// Returns the events of the run.
     pub(crate) fn events(self) -> Vec<Vec<u8>> {
         (0..=self.count % 5).map(|event| format!("{self} event {event}").into_bytes()).collect()
     }
 
-    /// Returns whether a checkpoint follows the Item.
+    /// Returns whether the batch has a checkpoint after its Item.
     pub(crate) fn has_checkpoint(self) -> bool {
         self.count % 7 == 3
     }
@@ -94,7 +94,8 @@ impl BatchNumber {
         VaultKey::Claim(format!("claim-{self}").into())
     }
 
-    /// Returns the batch of this step: the item, its checkpoint and its Vault keys.
+    /// Returns the batch with this number: the Item, its checkpoint, the events and the captured
+    /// turn.
     pub(crate) fn batch(self) -> Batch {
         let mut thread = Append::new(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
         if self.has_checkpoint() {
@@ -123,12 +124,12 @@ impl BatchNumber {
     }
 }
 
-/// A log that one writer leases.
+/// Returns the name of the log that one writer leases.
 pub(crate) fn held() -> LogId {
     LogId::from("held")
 }
 
-/// Returns the content of a record that is written under a fence.
+/// Returns the content of a record that is written under this fence.
 pub(crate) fn behind(fence: Fence, count: u32) -> Vec<u8> {
     format!("behind {} the {count}th", fence.0).into_bytes()
 }
@@ -155,7 +156,8 @@ pub(crate) fn run(task: &str) {
         }
         Ok::<(), StoreError>(())
     });
-    // A stopped database also ends this process; the parent decides whether that is an error.
+    // If the database was stopped, this process ends too. The parent decides whether that is an
+    // error.
     if let Err(error) = outcome {
         println!("ended {error}");
     }
@@ -178,8 +180,8 @@ async fn write(journal: Arc<Journal>, round: u32, caller: u32) -> Result<(), Sto
     Ok(())
 }
 
-/// Formats the result as one word: the first and last record of the Thread and the run, and the
-/// run's events.
+/// Formats a receipt as one word: the first and last records of the Thread and of the run, and the
+/// run's last event.
 pub(crate) fn places(receipt: &Receipt) -> String {
     let [thread, run] = &receipt.written[..] else { panic!("a batch writes to two logs") };
     let (first, last) = (thread.first, thread.last);

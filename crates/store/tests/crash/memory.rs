@@ -1,4 +1,4 @@
-//! The acknowledged writes that the parent has seen, and the checks against the store.
+//! The acknowledged writes that the parent has read, and the checks of the store against them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -12,22 +12,22 @@ use crate::load::{BatchNumber, CALLERS, behind, held, places, tenant};
 
 #[derive(Default)]
 pub(crate) struct AcknowledgedWrites {
-    /// Batches, and where they were written.
+    /// Acknowledged batches, each with its formatted receipt.
     batches: BTreeMap<BatchNumber, String>,
-    /// Batches since the last check.
+    /// Batches acknowledged since the last check.
     new: Vec<BatchNumber>,
     /// Batches in the store that were not acknowledged.
     unheard: BTreeSet<BatchNumber>,
-    /// Records under a fence, by number, with their contents.
+    /// Content of the records written under a fence, by sequence number.
     behind: BTreeMap<u64, Vec<u8>>,
-    /// The highest fence that was issued.
+    /// The highest fence that the child reported.
     fence: u64,
-    /// The number of records at the last verification.
+    /// Number of records at the last verification.
     pub(crate) proven: u64,
 }
 
 impl AcknowledgedWrites {
-    /// Parses a line of the child. Returns whether it is an acknowledgement.
+    /// Parses a line that the child printed. Returns whether the line is an acknowledgement.
     pub(crate) fn hear(&mut self, line: &str) -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -62,7 +62,7 @@ impl AcknowledgedWrites {
         self.unheard.len()
     }
 
-    /// Checks that no acknowledged write is lost or changed, and that nothing is duplicated or
+    /// Checks that no acknowledged write is lost or changed, and that no write is duplicated or
     /// partial.
     pub(crate) async fn check(&mut self, journal: &Journal, round: u32) {
         let mut found: BTreeSet<BatchNumber> = BTreeSet::new();
@@ -107,7 +107,8 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// Checks that the runs have the events of exactly the batches in the Threads.
+    /// Checks that the runs contain the events of exactly those batches whose Items are in the
+    /// Threads.
     async fn check_runs(&self, journal: &Journal, round: u32, found: &BTreeSet<BatchNumber>) {
         for caller in 0..CALLERS {
             let mut here =
@@ -133,8 +134,8 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// Checks that a repeated batch is not written again, acknowledged or not, and that its turn is
-    /// found.
+    /// Checks that repeating a batch, acknowledged or not, does not write it again, and that its
+    /// turn is found.
     async fn check_once_and_vault(
         &mut self,
         journal: &Journal,
@@ -158,7 +159,7 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// Checks that the killed child's lease can be taken, and that its fence is rejected.
+    /// Checks that the killed child's lease can be taken over, and that its fence is then rejected.
     pub(crate) async fn free_leases(&mut self, journal: &Journal) {
         let time = Duration::from_mins(10);
         // The child may have been killed between taking the lease and printing it.
@@ -178,8 +179,8 @@ impl AcknowledgedWrites {
     }
 }
 
-/// Reads all records of a log and checks that there is no gap. A log that was never opened has
-/// none.
+/// Reads all records of a log and checks that there is no gap. Returns none if the log was never
+/// opened.
 async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     let Some(head) = journal.log(&tenant(), log).await.unwrap() else { return Vec::new() };
     let mut records: Vec<Record> = Vec::new();
@@ -198,7 +199,7 @@ async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     records
 }
 
-/// Returns the batch to which an Item belongs.
+/// Returns the number of the batch that wrote an Item.
 fn batch_of(item: &[u8]) -> BatchNumber {
     let text = std::str::from_utf8(item).unwrap();
     text.split('"').nth(3).unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! Workers share runs by leases, while their processes are paused for longer than a lease and
+//! Workers share runs by leases. Their processes are paused for longer than a lease and then
 //! resumed.
 
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use crate::{opened, runtime};
 
 const PROCESSES: usize = 5;
 const STEPS: u64 = 40;
-/// The duration of a step, so that pauses fall between and within steps.
+/// Duration of a step, long enough for pauses to fall between and within steps.
 const WORK: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_millis(150);
 const TENANT: &str = "crowd";
 
 /// Asserts that no fence has two writers, and that no older fence writes after a newer one.
 pub(crate) fn hold(url: &str) {
-    // The full counts are 50 workers and 200 runs.
+    // The full run uses 50 workers and 200 runs.
     let whole = cases(500) >= 10_000;
     let (workers, runs) = if whole { (50, 200) } else { (20, 40) };
     let runtime = runtime();
@@ -57,7 +57,7 @@ pub(crate) fn hold(url: &str) {
     figure(&format!("leases, {kind}"), said);
 }
 
-/// Pauses one process after another for longer than its first leases, until their work is done.
+/// Pauses one process after another for longer than a lease, until all processes have finished.
 fn disturb(children: &mut [Child]) -> u32 {
     let mut dice = TestRng::new(11);
     let mut stops = 0;
@@ -68,8 +68,7 @@ fn disturb(children: &mut [Child]) -> u32 {
             continue;
         }
         child.pause();
-        // This sleep lets the lease expire while its owner is paused; there is no condition to wait
-        // for.
+        // Sleep until the paused owner's lease has expired. There is no condition to wait for.
         std::thread::sleep(LEASE + Duration::from_millis(60));
         child.resume();
         stops += 1;
@@ -77,7 +76,7 @@ fn disturb(children: &mut [Child]) -> u32 {
     stops
 }
 
-/// Checks the runs and returns the number of records and fences.
+/// Checks all runs. Returns the number of records and the number of fences.
 async fn inspect(url: &str, runs: usize) -> (u64, usize) {
     let journal = opened(url).await;
     let (mut count, mut fences) = (0, 0);
@@ -106,7 +105,7 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
     (count, fences)
 }
 
-/// A process with its workers: each takes any run that is neither done nor leased.
+/// Runs the workers of one process. Each takes any run that is neither finished nor leased.
 pub(crate) fn work(task: &str) {
     let mut words = task.split('\t');
     let url = words.next().unwrap().to_owned();
@@ -148,7 +147,8 @@ async fn worker_loop(journal: Journal, owner: String, fenced: Arc<AtomicU32>) {
                         Ok(()) => journal.release(&tenant, &run, lease.fence).await.unwrap(),
                         Err(StoreError::Fenced { .. }) => {
                             fenced.fetch_add(1, Ordering::Relaxed);
-                            // On a slow disk no step would ever finish in time.
+                            // Use longer leases, because on a slow disk no step would ever finish
+                            // in time.
                             time *= 2;
                         }
                         Err(error) => panic!("{error}"),
@@ -159,7 +159,7 @@ async fn worker_loop(journal: Journal, owner: String, fenced: Arc<AtomicU32>) {
             }
         }
         if !took {
-            // Other workers hold all leases; wait for a write or an expiry.
+            // Other workers hold all leases, so wait for a write or an expiry.
             tokio::time::sleep(LEASE / 4).await;
         }
     }

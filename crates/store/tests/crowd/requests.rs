@@ -1,4 +1,4 @@
-//! Requests that are sent one to five times, concurrently and from four processes.
+//! Tests requests that four processes send one to five times each, concurrently.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const THREADS: usize = 20;
 const AT_ONCE: usize = 32;
 const TENANT: &str = "crowd";
 
-/// Asserts that each request has one effect and identical replies.
+/// Asserts that each request has exactly one effect, and that all its replies are identical.
 pub(crate) fn assert_one_effect_per_request(url: &str) {
     let requests = usize::try_from(cases(400)).unwrap();
     let runtime = runtime();
@@ -56,7 +56,7 @@ pub(crate) fn assert_one_effect_per_request(url: &str) {
     );
 }
 
-/// Collects the output of all children in parallel, so that no child blocks on its output.
+/// Reads the output of all children in parallel, so that no child blocks while printing.
 fn heard(children: &mut [Child]) -> Vec<String> {
     std::thread::scope(|scope| {
         let listen = |child: &mut Child| {
@@ -70,12 +70,12 @@ fn heard(children: &mut [Child]) -> Vec<String> {
     })
 }
 
-/// Returns how often a request is sent.
+/// Returns how many copies of a request are sent.
 fn copies(request: usize) -> usize {
     1 + TestRng::new(u64::try_from(request).unwrap()).below(5)
 }
 
-/// Counts the effects of each request, on its Thread and as a run.
+/// Counts the effects of each request: Items in its Thread, and runs.
 async fn effects(url: &str) -> BTreeMap<String, u32> {
     let journal = opened(url).await;
     let tenant = Tenant::from(TENANT);
@@ -106,7 +106,7 @@ async fn effects(url: &str) -> BTreeMap<String, u32> {
     effects
 }
 
-/// A sender process: sends its copies of the requests concurrently.
+/// Runs a sender process, which sends its copies of the requests concurrently.
 pub(crate) fn send(task: &str) {
     let mut words = task.split('\t');
     let url = words.next().unwrap().to_owned();
@@ -131,7 +131,7 @@ pub(crate) fn send(task: &str) {
     });
 }
 
-/// Sends one copy. The reply is the content of the run that the first copy created.
+/// Sends one copy of a request. Returns the content of the run that the first copy created.
 async fn reply(journal: Journal, request: usize, sender: String) -> String {
     let thread = LogId::from(format!("thread-{}", request % THREADS));
     let said = NewRecord::new("item", format!("{request} by {sender}"));
@@ -140,7 +140,7 @@ async fn reply(journal: Journal, request: usize, sender: String) -> String {
     let mut batch = Batch::new(TENANT)
         .append(Append::new(thread.clone()).record(said))
         .append(run.opening(LogOpening::run(thread)).record(answered));
-    // One name per message of the request.
+    // Use one idempotency name per message of the request.
     batch.once =
         (0..=request % 3).map(|message| Name::from(format!("otid-{request}-{message}"))).collect();
     let Receipt { written, .. } = committed(&journal, batch).await;

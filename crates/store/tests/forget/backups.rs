@@ -1,4 +1,4 @@
-//! Tests of the key files of backups: which ones are registered, and when they are rewritten.
+//! Tests which key files of backups are registered, and when they are rewritten.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ async fn forget(journal: &Journal) -> Vec<PathBuf> {
     destroyed.unreached.iter().map(|path| PathBuf::from(&**path)).collect()
 }
 
-/// Returns the names of the store's small values that start with `begins`.
+/// Returns the names of the store's internal values that start with `begins`.
 fn kept(store: &Path, begins: &str) -> Vec<String> {
     let db = Connection::open(store).unwrap();
     let mut find = db.prepare("SELECT name FROM kept WHERE name LIKE ?1 || '%'").unwrap();
@@ -62,7 +62,7 @@ async fn restored_store_leaves_the_key_files_of_the_original_alone() {
     let store = folder.join("store.db");
     let journal = opened(&store, None).await;
     write(&journal, 5).await;
-    // A note that another process left, which is in the backup too.
+    // Leave a cleanup note in the store, which the next backup then contains too.
     let gone = folder.join("gone.db");
     journal.backup(&gone, &|_| {}).await.unwrap();
     std::fs::remove_file(key_file_of(&gone)).unwrap();
@@ -90,7 +90,7 @@ async fn restored_store_leaves_the_key_files_of_the_original_alone() {
     assert_intact(&copy).await;
     copy.close().await.unwrap();
     assert_eq!(std::fs::read(key_file_of(&backup)).unwrap(), before);
-    // The original still reaches its own key files.
+    // The original store still reaches its own key files.
     let journal = opened(&store, None).await;
     assert_eq!(forget(&journal).await, [key_file_of(&gone)]);
     assert_ne!(std::fs::read(key_file_of(&backup)).unwrap(), before);
@@ -112,7 +112,7 @@ async fn deleted_backup_does_not_make_each_start_rewrite_the_others() {
     assert_eq!(forget(&journal).await, [key_file_of(&deleted)]);
     journal.close().await.unwrap();
 
-    // An open file keeps its inode number, so that a new file cannot have the same.
+    // Keep the file open, so that a new file cannot get the same inode number.
     let held = File::open(key_file_of(&one)).unwrap();
     let journal = opened(&store, None).await;
     assert!(is_same(&held, &key_file_of(&one)), "the key file was rewritten");
@@ -152,7 +152,7 @@ async fn files_of_a_killed_backup_are_removed() {
     let parts = [part(&backup), part(&keys)];
     std::fs::rename(&backup, &parts[0]).unwrap();
     std::fs::rename(&keys, &parts[1]).unwrap();
-    // A backup that was interrupted before its first write contains nothing.
+    // A backup that was interrupted before its first write has no files.
     let unmade = folder.join("unmade.db");
     let value = format!("making 0123 {}", key_file_of(&unmade).display());
     keep(&store, &format!("backup 0123 {}", unmade.display()), &value);

@@ -1,4 +1,4 @@
-//! A search for secrets that must not be in any file, in windows of 16 bytes.
+//! Searches files for secrets that must not be in them, in windows of 16 bytes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use rusqlite::{Connection, params};
 
 const WINDOW: usize = 16;
 
-/// Bytes that must not be in any file, split into windows.
+/// Bytes that no file may contain, split into windows.
 pub(crate) struct Secrets {
     db: Connection,
     file: PathBuf,
-    /// Windows of salts that are in the files now.
+    /// Windows of salts that the files contain now.
     salts: HashSet<[u8; WINDOW]>,
-    /// Windows of sealed bytes that are in the files now.
+    /// Windows of sealed bytes that the files contain now.
     sealed: HashSet<[u8; WINDOW]>,
-    /// Windows that must never be in a file: plain text, keys, and salts in the spelling of a key
-    /// file.
+    /// Windows that no file may ever contain: plain text, keys, and salts in the format of key
+    /// files.
     never: HashSet<[u8; WINDOW]>,
 }
 
 impl Secrets {
-    /// Opens the current state of a store.
+    /// Opens a store's database file to collect secrets from it.
     pub(crate) fn of(file: &Path) -> Self {
         let db = Connection::open(file).unwrap();
         let (salts, sealed, never) = (HashSet::new(), HashSet::new(), HashSet::new());
@@ -32,7 +32,7 @@ impl Secrets {
         self.never.extend(windows(text));
     }
 
-    /// Adds the salts, keys and sealed bytes of some records.
+    /// Adds the salts, keys and sealed bytes of these records.
     pub(crate) fn gather(&mut self, log: &str, seqs: &[i64]) {
         for seq in seqs {
             let filter = format!("l.name = ?1 AND r.seq = {seq}");
@@ -40,7 +40,7 @@ impl Secrets {
         }
     }
 
-    /// Adds the salts, keys and sealed bytes of a log, except for its erasure records.
+    /// Adds the salts, keys and sealed bytes of a log, except those of its erasure records.
     pub(crate) fn gather_all(&mut self, log: &str) {
         self.gather_where("l.name = ?1", log);
     }
@@ -70,12 +70,12 @@ impl Secrets {
         }
     }
 
-    /// Adds the sealed bytes of a large content, and its key if the store has no master key.
+    /// Adds the sealed bytes and the key of a blob. Does nothing if the store has a master key.
     pub(crate) fn gather_blob(&mut self, content: &str) {
         let secret = "SELECT value FROM kept WHERE name = 'secret'";
         let secret: Vec<u8> = self.db.query_row(secret, [], |row| row.get(0)).unwrap();
         let (epoch, secret) = secret.split_at(4);
-        // The secret is followed by the mark of a store whose rows have MACs.
+        // The mark of a store whose rows have MACs follows the secret.
         let (secret, _) = secret.split_at(32);
         if epoch != [0; 4] {
             return;
@@ -92,7 +92,7 @@ impl Secrets {
         self.sealed.extend(windows(&sealed));
     }
 
-    /// Adds a salt in the spellings of the database and of a key file.
+    /// Adds a salt in the formats of the database and of key files.
     fn add_salt(&mut self, salt: &[u8]) {
         self.salts.extend(windows(salt));
         let digits = salt.iter().fold(String::new(), |digits, byte| format!("{digits}{byte:02x}"));
@@ -107,14 +107,15 @@ impl Secrets {
         }
     }
 
-    /// Asserts that the search works: current values are in the files, and unwritten ones are not.
+    /// Asserts that the search works: the files contain the current values, and not those never
+    /// written.
     pub(crate) fn assert_search_works(&self) {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)
             .iter()
             .flat_map(|(_, bytes)| windows(bytes).filter(|window| self.is_kept(window)))
             .collect();
-        // A value that is split by a page boundary has windows that are nowhere contiguous.
+        // Windows of a value that crosses a page boundary are not contiguous in the file.
         let kept = self.salts.len() + self.sealed.len();
         assert!(found.len() * 100 >= kept * 95, "{} of {kept}", found.len());
     }
@@ -123,11 +124,12 @@ impl Secrets {
         self.salts.contains(window) || self.sealed.contains(window)
     }
 
-    /// Asserts that no window is in any file, except for sealed bytes in the backup and its copies,
-    /// which no key opens any more. Returns the number of windows and of searched bytes.
+    /// Asserts that no file contains any of the windows. Sealed bytes may remain in the backup and
+    /// its copies, because no key decrypts them any more. Returns the number of windows and of
+    /// searched bytes.
     pub(crate) fn assert_in_no_file(&self, folder: &Path) -> (usize, usize) {
         let mut searched = 0;
-        // Compares the first three bytes first, which rules out most windows quickly.
+        // Look up the first three bytes first, which rules out most windows quickly.
         let mut beginnings = vec![false; 1 << 24];
         for window in self.salts.iter().chain(&self.sealed).chain(&self.never) {
             beginnings[beginning(window)] = true;
@@ -157,12 +159,11 @@ fn windows(bytes: &[u8]) -> impl Iterator<Item = [u8; WINDOW]> {
     bytes.windows(WINDOW).map(|window| window.try_into().unwrap())
 }
 
-/// Returns the first three bytes as a number.
 fn beginning(window: &[u8; WINDOW]) -> usize {
     usize::from(window[0]) << 16 | usize::from(window[1]) << 8 | usize::from(window[2])
 }
 
-/// Returns every file of the folder.
+/// Returns the name and bytes of each file in the folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries

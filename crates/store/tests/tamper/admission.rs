@@ -9,7 +9,7 @@ use throughline_testkit::Folder;
 
 use crate::{opened, proof_of_read_only, store};
 
-/// Writes a store with a valid and a revoked key of the tenant `one`.
+/// Writes a store in which the tenant `one` has a valid key and a revoked key.
 async fn store_with_keys(file: &Path) -> (Journal, NewApiKey, NewApiKey) {
     store::write(file).await;
     let journal = opened(file).await.unwrap();
@@ -65,7 +65,7 @@ async fn revoked_key_stays_revoked_when_its_row_is_restored() {
     assert!(journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert!(!journal.revoke_api_key(&tenant, &lost.id).await.unwrap());
     assert_eq!(journal.check_api_key(&lost.secret).await.unwrap(), KeyCheck::Unknown);
-    // The log of keys is listed neither as a Thread nor as a run.
+    // The log of API keys appears neither as a Thread nor as a run.
     let log = journal.log(&tenant, &"throughline-api-keys".into()).await.unwrap().unwrap();
     assert_eq!((log.status, log.of), (None, None));
     journal.close().await.unwrap();

@@ -1,10 +1,10 @@
-//! Changes to the database outside the store.
+//! Makes random changes to the database, outside the store.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 use throughline_testkit::TestRng;
 
-/// The tables that are verified. Leases are not.
+/// The tables that verification covers: all except `leases`.
 pub(crate) const TABLES: [&str; 13] = [
     "tenants",
     "logs",
@@ -21,12 +21,12 @@ pub(crate) const TABLES: [&str; 13] = [
     "kept",
 ];
 
-/// A change that was made.
+/// Describes a change that was made to the database.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) table: &'static str,
     what: String,
-    /// The places that a verification may report. Empty means any place.
+    /// The locations that verification may report. Empty means any location.
     pub(crate) places: Vec<String>,
 }
 
@@ -36,11 +36,11 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// The values of a row, with the names of their columns.
+/// The column names and values of a row.
 type TableRow = Vec<(String, Value)>;
 
 impl Change {
-    /// Makes a random change, if the table accepts it.
+    /// Makes a random change. Returns `None` if the table's constraints reject it.
     pub(crate) fn make(db: &Connection, dice: &mut TestRng) -> Option<Self> {
         drop_triggers(db);
         let table = *dice.pick(&TABLES)?;
@@ -55,7 +55,7 @@ impl Change {
     }
 }
 
-/// Removes the triggers that stop older versions from writing, as an attacker could.
+/// Drops the triggers that keep older versions from writing, as an attacker could.
 pub(crate) fn drop_triggers(db: &Connection) {
     db.execute_batch(
         "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
@@ -66,7 +66,7 @@ pub(crate) fn drop_triggers(db: &Connection) {
     .unwrap();
 }
 
-/// Returns whether a column is verified. Informational times are not.
+/// Returns whether verification covers a column. Informational times are not covered.
 fn is_proven(table: &str, column: &str) -> bool {
     column != "created" && (table, column) != ("logs", "updated")
 }
@@ -103,7 +103,7 @@ fn replace(db: &Connection, table: &str, row: &TableRow, place: usize, value: Va
     put(db, table, &changed)
 }
 
-/// Flips one bit of one column, or sets a NULL to a value.
+/// Flips one bit in one column, or replaces NULL with a value.
 fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec<String>)> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
@@ -141,7 +141,8 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
         }
     };
     let places = match (table, column.as_str()) {
-        // These columns belong to the record itself; other columns specify its owner and position.
+        // These columns belong to the record itself. The other columns determine its owner and
+        // position.
         (
             "records",
             "kind" | "at" | "events" | "last_event" | "about" | "size" | "commitment" | "link"
@@ -153,8 +154,8 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
     Some((format!("{column} from {value:?} to {changed:?}"), places))
 }
 
-/// Returns the places that a verification may report for this record: its number, old or new, or
-/// the store if the row cannot be read.
+/// Returns the locations that verification may report for this record: its old or new number, or
+/// the whole store if the row cannot be read.
 fn places_of(db: &Connection, row: &TableRow, seq: Option<&Value>) -> Vec<String> {
     let find = "SELECT r.seq, l.name, t.name FROM records r JOIN logs l ON l.id = r.log
                 JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
@@ -177,13 +178,13 @@ fn delete(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     Some(format!("deleted {row:?}"))
 }
 
-/// Swaps the values of one column in two rows.
+/// Swaps the values that two rows have in one column.
 fn swap(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let (one, other) = (dice.pick(&rows)?, dice.pick(&rows)?);
     let place = dice.below(one.len());
     let ((column, mine), (_, theirs)) = (one.get(place)?, other.get(place)?);
-    // Rows that differ only in this column would only change places.
+    // If two rows differ only in this column, swapping the values would change nothing.
     let is_alone = (0..one.len()).all(|at| at == place || one.get(at) == other.get(at));
     if mine == theirs || is_alone || !is_proven(table, column) {
         return None;
@@ -211,7 +212,7 @@ fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut TestRng) -> Opt
     Some(format!("moved {row:?} to another tenant"))
 }
 
-/// Adds a copy of a row, changed as far as the table requires.
+/// Inserts a copy of a row, changed only as far as the table's constraints require.
 fn insert(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let mut row = dice.pick(&rows)?.clone();
@@ -233,7 +234,7 @@ fn insert(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     Some(format!("added {row:?}"))
 }
 
-/// Truncates the last records of the first tenant consistently, as if they had never been written.
+/// Removes the last records of the first tenant consistently, as if they had never been written.
 pub(crate) fn cut_off(db: &Connection, dice: &mut TestRng) {
     let count = 1 + i64::try_from(dice.below(6)).unwrap();
     drop_triggers(db);

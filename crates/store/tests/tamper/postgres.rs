@@ -1,4 +1,4 @@
-//! The same tests on PostgreSQL: every column of every table is changed once, and rows are deleted
+//! Tests tampering on PostgreSQL: each column of each table is changed once, and rows are deleted
 //! and moved.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tokio_postgres::Client;
 use crate::change::TABLES;
 use crate::{is_refusal, store};
 
-/// Returns an expression that changes a column by its type. NULL becomes a value.
+/// Returns an SQL expression that changes a column according to its type. NULL becomes a value.
 fn changed(column: &str, kind: &str) -> String {
     match kind {
         "text" => format!("coalesce({column}, '') || 'x'"),
@@ -21,7 +21,7 @@ fn changed(column: &str, kind: &str) -> String {
     }
 }
 
-/// Returns the writable columns of a table, with their types.
+/// Returns the names and types of a table's writable columns.
 async fn columns(client: &Client, table: &str) -> Vec<(String, String)> {
     let sql = "SELECT column_name::text, data_type::text FROM information_schema.columns \
                WHERE table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position";
@@ -51,7 +51,8 @@ async fn postgres_every_single_change_to_a_row_is_found() {
                     "UPDATE {table} SET {column} = {value} WHERE ctid = (SELECT max(ctid) FROM {table})"
                 ));
             }
-            // NULL differs from an empty value, except that an empty list of rewinds means none.
+            // An empty value must not pass for NULL. In `rewinds`, an empty list means the same as
+            // NULL.
             if ["text", "bytea"].contains(&kind.as_str()) && column != "rewinds" {
                 changes.push(format!(
                     "UPDATE {table} SET {column} = '' WHERE ctid = \
@@ -73,7 +74,7 @@ async fn postgres_every_single_change_to_a_row_is_found() {
             .await
             .unwrap();
         for change in changes {
-            // A change that the table's constraints reject does not count.
+            // Skip changes that the table's constraints reject.
             let Ok(1..) = client.execute(&change, &[]).await else { continue };
             let (tried, seen) = found.entry(table).or_default();
             *tried += 1;
@@ -95,8 +96,7 @@ async fn postgres_every_single_change_to_a_row_is_found() {
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().broken, None);
 }
 
-/// A commit does not give a valid MAC to a chain's row that was changed before, and does not fail
-/// either.
+/// If a segment's row was tampered with, later commits succeed but do not give the row a valid MAC.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_commit_does_not_resign_a_changed_segment() {
     let url = throughline_testkit::postgres_database();
@@ -143,8 +143,8 @@ async fn postgres_tenant_verification_covers_only_its_rows() {
     assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().broken, None);
 }
 
-/// Returns whether a change is found: reported, or the store does not open. Small values are read
-/// on open.
+/// Returns whether a change is found: verification reports it, or the store does not open. The
+/// store is opened again for internal values, because they are read on open.
 async fn is_found(journal: &Journal, url: &str, table: &str) -> bool {
     if table != "kept" {
         return journal.verify(None, &|_| {}).await.is_ok_and(|proof| proof.broken.is_some());

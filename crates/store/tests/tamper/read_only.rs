@@ -1,5 +1,4 @@
-//! Tests of read-only stores: evidence is verified without changing it, and other files are left
-//! unchanged.
+//! Tests of read-only stores: verification leaves the evidence and all other files unchanged.
 
 use std::path::Path;
 

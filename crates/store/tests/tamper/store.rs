@@ -1,4 +1,4 @@
-//! A store with rows in every table, for tampering.
+//! Builds a store with rows in every table, for the tamper tests.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use throughline_store::{Journal, KeyLimits, Manifest, MasterKey, Options, about_
 const TENANTS: [&str; 2] = ["one", "two"];
 const LOGS: [&str; 6] = ["thread", "other", "fork", "doomed", "run", "doomed-run"];
 
-/// Returns the options for opening the store.
+/// Returns options with the master key of the test store.
 pub(crate) fn options() -> Options {
     let master_key = Some(MasterKey::parse(&"7".repeat(64)).unwrap());
     Options { master_key, ..Options::default() }
 }
 
-/// Writes the store to a file. Returns a manifest of the first tenant.
+/// Writes the store to an SQLite file. Returns a manifest of the first tenant.
 pub(crate) async fn write(file: &Path) -> Manifest {
     write_at(&format!("sqlite://{}", file.display()), file).await
 }
 
-/// Writes the store in two openings, so that each chain has two segments, with a backup beside the
-/// file.
+/// Opens and writes the store twice, so that each chain has two segments. Also makes a backup
+/// beside `file`.
 pub(crate) async fn write_at(url: &str, file: &Path) -> Manifest {
     let journal = open(url, &options()).await.unwrap();
     for tenant in TENANTS {
@@ -68,8 +68,8 @@ pub(crate) async fn write_at(url: &str, file: &Path) -> Manifest {
     witness
 }
 
-/// Writes rows of every index table: captured turns, pending requests, idempotency names, keys, a
-/// lease, and an empty log.
+/// Writes rows to every index table: captured turns, pending requests, idempotency names, API keys,
+/// a lease, and an empty log.
 async fn write_index(journal: &Journal, tenant: &Tenant) {
     for (turn, parent) in [("turn-1", None), ("turn-2", Some("turn-1"))] {
         let mut batch = Batch::new(tenant.clone())
@@ -123,14 +123,14 @@ fn events(number: u32) -> NewRecord {
     pack_events(events.iter().map(String::as_bytes))
 }
 
-/// Reads all records of the store.
+/// Reads all records of the store, and the lineage of each log as an additional record.
 pub(crate) async fn read(journal: &Journal) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
     for tenant in TENANTS.map(Tenant::from) {
         for log in LOGS {
             records.extend(journal.read(&tenant, &log.into(), 0, 1000).await?);
             let Some(head) = journal.log(&tenant, &log.into()).await? else { continue };
-            // The spans and lineage of a log are part of its content.
+            // Add the valid ranges and the lineage of the log as the content of a further record.
             let spans = format!("{:?} {:?} {:?}", head.valid_ranges(head.last), head.fork, head.of);
             if let Some(last) = records.last_mut().cloned() {
                 let content = throughline_core::Content::Here(Bytes::from(spans));

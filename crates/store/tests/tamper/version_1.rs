@@ -1,4 +1,4 @@
-//! Tests that stores of schema version 1 open, get MACs and sums, and keep their contents.
+//! Tests that stores of schema version 1 open, get MACs and sums, and keep their content.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use throughline_core::{Append, Batch, NewRecord, Store as _, StoreError, Tenant,
 use throughline_store::{Journal, MasterKey, Options, Warning, open};
 use throughline_testkit::Folder;
 
-/// The keys of a fixture: a valid and a revoked one per tenant.
+/// The API keys of a fixture: for each tenant, a valid key and a revoked key.
 type FixtureKeys = [(&'static str, [&'static str; 2]); 2];
 
 const POSTGRES_KEYS: FixtureKeys = [
@@ -44,7 +44,7 @@ const SQLITE_KEYS: FixtureKeys = [
     ),
 ];
 
-/// The pending requests of the fixture expire an hour after it was made.
+/// Keeps the fixture's pending requests from expiring, which they did an hour after it was made.
 const NEVER_EXPIRES: &str = "UPDATE pending SET expires = NULL";
 
 fn options() -> Options {
@@ -56,7 +56,7 @@ fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/version_1").join(name)
 }
 
-/// Asserts that everything in the fixture exists, can be used and can be verified.
+/// Asserts that everything in the fixture still exists, works and passes verification.
 async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
     let journal = open(url, &options()).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();
@@ -76,7 +76,7 @@ async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
         assert_eq!(journal.pending(&tenant, None).await.unwrap().len(), 1);
         let run = journal.log(&tenant, &"run".into()).await.unwrap().unwrap();
         assert_eq!(run.status.as_deref(), Some("completed"));
-        // The earlier batch with this idempotency name counts.
+        // The earlier batch with this idempotency name is recognised.
         let append = Append::new("thread").record(NewRecord::new("note", "again"));
         let batch = Batch::new(tenant.clone())
             .append(append)
@@ -92,7 +92,7 @@ async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
     journal.close().await.unwrap();
 }
 
-/// Writes, forgets and revokes, so that rows of the first sums change.
+/// Writes, forgets and revokes, so that rows counted in the initial sums change.
 async fn go_on(journal: &Journal) {
     let tenant = Tenant::from("alpha");
     let append = Append::new("run").record(NewRecord::new("note", "on")).status("running");
@@ -112,7 +112,7 @@ async fn version_1_file_gets_macs_and_keeps_keys_and_turns() {
     let file = folder.join("store.db");
     std::fs::copy(fixture("store.db"), &file).unwrap();
     let url = format!("sqlite://{}", file.display());
-    // A read-only opening changes nothing and reports what is not covered.
+    // Opening the store read-only changes nothing, and verification reports what is not covered.
     let read_only = Options { read_only: true, ..options() };
     let journal = open(&url, &read_only).await.unwrap();
     let proof = journal.verify(None, &|_| {}).await.unwrap();

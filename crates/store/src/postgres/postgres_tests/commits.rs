@@ -1,4 +1,4 @@
-//! Tests of the decisions of a commit.
+//! Tests which batches a commit writes and which it rejects.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn batch_with_once_name_is_written_once() {
     assert_eq!(first.written, [written("a b", 1, 1, 0)]);
     let again = commit(&node, once("two", send("one"))).await.unwrap();
     assert_eq!(again, Receipt { repeated: true, ..first });
-    // Some names are unknown, or they belong to different batches.
+    // Some of the names are unknown, or the names belong to different batches.
     assert_eq!(
         said(commit(&node, once("two", send("three"))).await),
         "two was used in another request: use a new name for each message of a new request"
@@ -77,7 +77,7 @@ async fn batch_with_once_name_is_written_once() {
 async fn invalid_batch_is_rejected_and_writes_nothing() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", [record("1"), record("2")])])).await.unwrap();
-    // Each batch has valid parts before and after the invalid one.
+    // Each batch has valid appends before and after the invalid one.
     let try_with = async |bad: SealedAppend| {
         commit(&node, adding([append("a", [record("x")]), bad, opened("new", [])])).await
     };
@@ -175,7 +175,7 @@ async fn leased_log_accepts_only_its_fence() {
     let other = Fence(NonZeroU64::new(99).unwrap());
     assert!(matches!(with(Guard::Behind(other)).await, Err(StoreError::Fenced { .. })));
 
-    // The same owner takes a new lease with a higher fence.
+    // If the same owner takes a new lease, it has a higher fence.
     let second = node.lease(&tenant, &a, "one", long).await.unwrap();
     assert!(second.fence > first.fence);
     assert!(matches!(with(Guard::Behind(first.fence)).await, Err(StoreError::Fenced { .. })));

@@ -1,4 +1,4 @@
-//! Tests of failures: lost connections, a crashing server, an unreachable server.
+//! Tests of failures: lost connections, a crashed server, an unreachable server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +7,8 @@ use throughline_testkit::Cluster;
 
 use super::*;
 
-/// Writes to its own log until stopped. Returns the acknowledged and the rejected records.
+/// Appends records to a log until stopped. Returns the acknowledged records, with their numbers,
+/// and the rejected ones.
 async fn load(
     node: Arc<Postgres>,
     name: String,
@@ -27,8 +28,8 @@ async fn load(
     (acknowledged, refused)
 }
 
-/// Asserts that acknowledged records exist once, in order, and that all others have an unknown
-/// outcome.
+/// Asserts that each acknowledged record exists once, in order, and that every other record in the
+/// log was rejected with an unknown outcome.
 async fn assert_kept(
     node: &Postgres,
     name: &str,
@@ -94,7 +95,7 @@ async fn a_group_that_is_sent_twice_is_written_once() {
     assert_eq!(answers(send(5).await.unwrap()), first);
     assert_eq!(contents(&node, "a").await.len(), 1);
     assert_ne!(answers(send(6).await.unwrap()), first);
-    // A late group, after one with a higher number, is not written.
+    // A group that arrives after a group with a higher number is not written.
     send(5).await.unwrap_err();
     assert_eq!(contents(&node, "a").await.len(), 2);
     assert_sound(&node).await;
@@ -114,7 +115,7 @@ async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     first.batch_execute("BEGIN").await.unwrap();
     let wanted = answers(first.query_one(&statement(), &params).await.unwrap());
-    // The second group is sent while the first is not committed yet.
+    // Send the group again while the first attempt is not committed yet.
     let committed = async {
         let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
                      AND wait_event_type = 'Lock'";
@@ -160,7 +161,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
     }
     assert!(total > 8);
     assert_sound(&nodes[1]).await;
-    // After a longer outage callers receive an error; when the server returns, writing continues.
+    // During a longer outage, callers receive an error. When the server returns, writing continues.
     let crashed = cluster.clone();
     tokio::task::spawn_blocking(move || crashed.crash()).await.unwrap();
     let refused = commit(&nodes[0], adding([append("log 0", [record("x")])])).await;

@@ -1,4 +1,4 @@
-//! Tests of several callers and several nodes on one database.
+//! Tests with several callers and several nodes on one database.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn eight_nodes_can_open_a_new_database_concurrently() {
 async fn rejected_batch_does_not_affect_its_group() {
     let node = node(&database().await, "w1").await;
     commit(&node, adding([opened("a", [])])).await.unwrap();
-    // All batches are queued before the first result, so they share groups.
+    // All batches are queued before the first result arrives, so they are sent in groups.
     let callers = (0..60).map(|n: u64| {
         let node = node.clone();
         tokio::spawn(async move {
@@ -69,7 +69,7 @@ async fn nodes_write_to_one_tenant_and_log_concurrently() {
                     let content = format!("{place} {caller} {n}");
                     let appends =
                         [append(&own, [record(&content)]), append("shared", [record(&content)])];
-                    // Both orders occur: locking in batch order would deadlock.
+                    // Use both orders, because locking in batch order would deadlock.
                     let appends: Vec<_> = if n % 2 == 0 {
                         appends.into()
                     } else {
@@ -87,7 +87,7 @@ async fn nodes_write_to_one_tenant_and_log_concurrently() {
             }));
         }
     }
-    // The chain is read in pages meanwhile and never has a gap.
+    // A concurrent reader reads the chain in pages and never finds a gap.
     let reader = nodes[1].clone();
     let reading = tokio::spawn(async move {
         for _ in 0..5 {
@@ -124,12 +124,13 @@ async fn same_batch_from_two_nodes_is_written_once() {
     assert_eq!(contents(&nodes[0], "a").await.len(), 20);
 }
 
-/// The listening connections, identified by their shared lock.
+/// SQL for the listening connections, which hold a shared lock.
 const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                          WHERE l.locktype = 'advisory' AND l.classid = 1414025804 AND l.objid = 3 \
                          AND a.datname = current_database()";
 
-/// Less than the polling interval that applies while notifications arrive.
+/// Less than the polling interval while connected, so that only a notification can wake the task in
+/// time.
 const TOLD: Duration = Duration::from_secs(4);
 
 #[tokio::test]
@@ -137,7 +138,7 @@ async fn waiting_task_is_woken_by_other_nodes() {
     let url = database().await;
     let (here, there) = (node(&url, "w1").await, node(&url, "w2").await);
     commit(&here, adding([opened("a", [])])).await.unwrap();
-    // The listening connections are made in the background.
+    // The listening connections are established in the background.
     let watcher = client(&url).await;
     until(async || {
         let listening = format!("SELECT count(*) {LISTENERS} AND a.state = 'idle'");
@@ -157,15 +158,15 @@ async fn waiting_task_is_woken_by_other_nodes() {
         waited_for(&there, "a").await;
         assert!(waits.iter().all(|wait| !wait.is_finished()));
         commit(writer, adding([append("a", [record("x")])])).await.unwrap();
-        // Until the first node has received the other's greeting, it assumes to be alone and sends
-        // no notifications.
+        // Until the first node has received the other node's greeting, it assumes that it is alone
+        // and sends no notifications.
         let told = if after == 0 { Duration::from_mins(1) } else { TOLD };
         for wait in waits {
             timeout(told, wait).await.expect("a notification arrives").unwrap().unwrap();
         }
     }
     timeout(Duration::from_secs(1), here.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
-    // A log that does not exist yet.
+    // The awaited log does not exist yet.
     let wait = waiting(&there, "later", 0);
     waited_for(&there, "later").await;
     commit(&here, adding([opened("later", [record("x")])])).await.unwrap();
@@ -195,8 +196,8 @@ async fn relaxed_writes_are_visible_and_become_durable() {
     let client = client(&url).await;
     let written = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await.unwrap();
     let written = written.get::<_, String>(0);
-    // The node flushed by itself: its row was written after the last record, and all earlier
-    // commits are durable.
+    // The node flushed by itself: it wrote its row after the last record, and all earlier commits
+    // are durable.
     let sql = "SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn
                AND xmin <> (SELECT xmin FROM records ORDER BY id DESC LIMIT 1)
                FROM writers WHERE writer = 'w1'";

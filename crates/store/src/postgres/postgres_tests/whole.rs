@@ -1,4 +1,4 @@
-//! Tests of manifests, small values, keys, statistics and copies.
+//! Tests of manifests, internal values, keys, statistics and backups.
 
 use super::*;
 use crate::backup_files::NewBackup;
@@ -14,7 +14,7 @@ async fn heads_are_signed_during_writes_and_on_close() {
     let signer = Arc::new(Signer::new(&[7; 32]));
     node.sign_with(signer.clone());
     commit(&node, adding([opened("a", [record("x")])])).await.unwrap();
-    // The node signs by itself after a short time.
+    // The node signs a manifest by itself after a short time.
     until(async || other.manifests(0, 9).await.unwrap().len() == 1).await;
     commit(&node, adding([append("a", [record("y")])])).await.unwrap();
     Driver::close(&*node).await.unwrap();
@@ -44,7 +44,7 @@ async fn small_values_and_api_keys_are_stored() {
     node.replace("secret", value("3")).await.unwrap();
     node.replace("epoch 1", value("%")).await.unwrap();
     assert_eq!(node.values("epoch ").await.unwrap(), [("epoch 1".to_owned(), value("%"))]);
-    // Two values, and the tally.
+    // Two values that the test stored, and the tally.
     assert_eq!(node.values("").await.unwrap().len(), 3);
 
     let key = ApiKeyRow {
@@ -88,7 +88,7 @@ async fn salts_are_rewrapped() {
     for row in &mut salts {
         row.salt = Salt { epoch: 1, bytes: Bytes::from_static(b"wrapped") };
     }
-    // A salt of a record that does not exist is not added.
+    // The salt of a record that does not exist is not added.
     salts.push(SaltRow { record: 999, salt: salts[0].salt.clone() });
     node.rewrap(salts).await.unwrap();
     assert_eq!(all(9).await.len(), 2);
