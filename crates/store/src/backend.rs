@@ -188,8 +188,9 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns stale runs of all tenants: runs without a lease that are marked running but were not
-    /// written to for `idle`, or whose pending request has expired since their last write.
+    /// Returns the stale runs of all tenants, which have no lease. A run is stale if it is marked
+    /// running but was not written to for `idle`, or if its pending request has expired since its
+    /// last write.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
         let Dialect { now, lease_is_active, .. } = self.dialect();
         let logs = "JOIN tenants t ON t.id = l.tenant \

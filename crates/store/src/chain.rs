@@ -28,7 +28,7 @@ pub struct Head {
     pub link: Link,
 }
 
-/// The metadata of a record that its link covers.
+/// The record metadata that a link covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header<'r> {
     pub(crate) tenant: &'r Tenant,
@@ -47,7 +47,7 @@ pub(crate) struct Header<'r> {
 }
 
 impl Header<'_> {
-    /// Computes the link of this record. `postgres/functions_2.sql` computes the same value.
+    /// Computes this record's link. `postgres/functions_2.sql` computes the same value.
     pub(crate) fn link(&self, previous: &Link, commitment: &Digest) -> Link {
         let Header { tenant, log, nature, seq, kind, at, events, size, writer, position, .. } =
             self;
@@ -62,9 +62,8 @@ impl Header<'_> {
     }
 }
 
-/// Returns the kind and lineage of a log as four lines: its kind, its Thread if it is a run, and
-/// its parent and fork point if it is a fork. Every record's link covers these lines, so a Thread's
-/// history cannot be replaced.
+/// Returns a log's kind and lineage as four lines: kind, Thread (of a run), parent and fork point
+/// (of a fork). Every record's link covers these lines, so a Thread's history cannot be replaced.
 pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) struct Keys {
     epochs: Mutex<BTreeMap<u32, Secret>>,
     current: AtomicU32,
     /// Read-locked by each batch from sealing until its commit. A rotation takes the write lock to
-    /// wait for them.
+    /// wait for these batches.
     sealing: tokio::sync::RwLock<()>,
 }
 
@@ -138,7 +138,8 @@ impl Keys {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Returns a guard to hold from sealing a batch until its commit.
+    /// Returns a guard to hold from sealing a batch until its commit. A rotation waits until all
+    /// guards are dropped.
     pub(crate) async fn sealing(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
         self.sealing.read().await
     }

@@ -7,7 +7,7 @@ use crate::master_key::MasterKey;
 /// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// When a write is acknowledged.
+    /// Determines when a write is acknowledged.
     pub durability: Durability,
     /// The key that wraps all salts; `None` stores the salts unwrapped.
     pub master_key: Option<MasterKey>,
@@ -42,13 +42,13 @@ impl Default for Options {
     }
 }
 
-/// When a write is acknowledged.
+/// Determines when a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the write would survive a power loss.
+    /// Acknowledges a write once it would survive a power loss.
     #[default]
     Durable,
-    /// When the write would survive a process crash. Protection against power loss follows within
-    /// 50 milliseconds.
+    /// Acknowledges a write once it would survive a process crash. The write would survive a power
+    /// loss within 50 milliseconds after that.
     Relaxed,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Protection {
 /// The change that a store needs so that its index rows have MACs.
 pub(crate) enum Upgrade<'p> {
     None,
-    /// Only the store's secret must be replaced with the marked one.
+    /// Only the stored secret must be replaced, with this marked secret.
     Mark(&'p [u8]),
     /// All rows need MACs, and the row sums must be computed.
     AddSums,

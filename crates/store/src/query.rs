@@ -82,7 +82,7 @@ pub struct Stats {
     pub disk_bytes: u64,
 }
 
-/// A callback that receives the completed share of a long operation, from 0 to 1.
+/// A callback that receives the completed fraction of a long operation, from 0 to 1.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Send + Sync);
 
 /// Returns the completed fraction of a long operation, from 0 to 1.

@@ -4,12 +4,12 @@
 //! and what lookups find, so changes there must be detected too. Each row in these tables has a MAC
 //! under a key that derives from the store's secret: `sha256(key, sha256(row))`, which PostgreSQL
 //! can compute as well. The MACs themselves are not stored. Each segment (tenant and writer) stores
-//! two values per table: the XOR of the MACs of all rows that this writer added, minus those that
-//! it removed, and their count. Changing a row removes the old MAC and adds the new one. The
-//! segment's row is written in every commit anyway, so the sums cost no further write, and no two
-//! nodes change the same row. The segment's row has its own MAC, so that a sum cannot be replaced.
-//! The sums of store-wide tables (tenants, manifests, internal values) are kept in one internal
-//! value, the tally.
+//! two values per table: the XOR of row MACs, and the number of rows. Both cover the rows that this
+//! writer added, minus those that it removed. Changing a row removes the old MAC and adds the new
+//! one. The segment's row is written in every commit anyway, so the sums cost no further write, and
+//! no two nodes change the same row. The segment's row has its own MAC, so that a sum cannot be
+//! replaced. The sums of store-wide tables (tenants, manifests, internal values) are kept in one
+//! internal value, the tally.
 //!
 //! Verification adds up the MACs of all of a tenant's rows, in one snapshot, and compares them with
 //! the sums in the tenant's segments. The sums differ if a row was changed, added, removed, moved
@@ -192,7 +192,7 @@ pub(crate) struct SegmentRow {
     pub(crate) writer: Name,
     pub(crate) position: i64,
     pub(crate) link: Digest,
-    /// How often the row was written.
+    /// Number of times the row was written.
     pub(crate) changes: i64,
     pub(crate) sums: String,
 }
@@ -290,7 +290,7 @@ impl<const TABLES: usize> Sums<TABLES> {
 /// The sums of the store-wide tables, stored as the internal value [`TALLY_NAME`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// How often the tally was written.
+    /// Number of times the tally was written.
     pub(crate) changes: i64,
     pub(crate) sums: StoreSums,
 }
@@ -318,7 +318,7 @@ impl Tally {
 pub struct RowState {
     /// Tenant and writer of the segment; `None` for the store-wide tables.
     pub segment: Option<(Tenant, Name)>,
-    /// How often the sums were written.
+    /// Number of times the sums were written.
     pub changes: i64,
     /// SHA-256 digest of the stored sums.
     pub digest: Digest,

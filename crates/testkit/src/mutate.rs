@@ -19,15 +19,15 @@ use crate::seal_location::{SealLocation, seals};
 /// The conversation format of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// `anthropic-messages`
+    /// The wire `anthropic-messages`.
     Anthropic,
-    /// `bedrock-converse`
+    /// The wire `bedrock-converse`.
     Converse,
-    /// `openai-responses`
+    /// The wire `openai-responses`.
     Responses,
-    /// `openai-chat`
+    /// The wire `openai-chat`.
     Chat,
-    /// `gemini`
+    /// The wire `gemini`.
     Gemini,
 }
 

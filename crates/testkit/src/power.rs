@@ -46,7 +46,7 @@ pub struct Recorder(());
 ///
 /// # Panics
 ///
-/// If SQLite rejects the VFS layer.
+/// If SQLite rejects the VFS.
 pub fn record(folder: &Path) -> Recorder {
     vfs::install();
     vfs::begin(folder);

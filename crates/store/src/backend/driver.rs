@@ -59,7 +59,7 @@ pub(crate) trait Driver: Send + Sync {
         time: Duration,
     ) -> StoreFuture<'_, Lease>;
 
-    /// Extends a lease that has not expired.
+    /// Extends the lease with this fence. Fails if the lease has expired.
     fn renew(
         &self,
         tenant: &Tenant,

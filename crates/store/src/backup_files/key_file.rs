@@ -8,8 +8,8 @@
 //! throughline backup keys 1
 //! backup ID STORE                 the backup id, and the public key of the store
 //! secret HEX                      the store's secret, wrapped if there is a master key
-//! salt RECORD EPOCH HEX           one for each content that can be opened
-//! forgotten NOTE JSON             contents destroyed since the backup, applied by restore
+//! salt RECORD EPOCH HEX           one per record whose content can be decrypted
+//! forgotten NOTE JSON             content destroyed since the backup, applied by restore
 //! end LINES HASH                  the number of preceding lines, and their BLAKE3 hash
 //! ```
 

@@ -37,7 +37,7 @@ const PREFIX: &str = "tl_";
 pub struct NewApiKey {
     /// The id used to revoke the key.
     pub id: Name,
-    /// The secret key. The store cannot return it again.
+    /// The API key itself, which clients send. The store cannot return it again.
     pub secret: String,
 }
 
@@ -54,13 +54,13 @@ pub struct ApiKey {
     pub tenant: Tenant,
     /// The id used to revoke the key.
     pub id: Name,
-    /// The label given at creation.
+    /// Label for display, given at creation.
     pub label: Name,
     /// The models that the key may use, its budgets and its request rate.
     pub limits: KeyLimits,
-    /// The time of creation.
+    /// When the key was created.
     pub created: Timestamp,
-    /// The time of revocation, if revoked.
+    /// When the key was revoked; `None` if it is active.
     pub revoked: Option<Timestamp>,
 }
 
@@ -89,9 +89,9 @@ pub struct KeyLimits {
     pub models: Vec<Name>,
     /// Budget in millionths of a US dollar.
     pub budget_micro_usd: Option<u64>,
-    /// The token budget, input and output combined.
+    /// Budget in tokens, input and output combined.
     pub budget_tokens: Option<u64>,
-    /// The maximum number of requests per minute.
+    /// Maximum number of requests per minute.
     pub requests_per_minute: Option<u32>,
 }
 
@@ -237,7 +237,7 @@ impl Journal {
         let about = Some(self.keys.revocation(&row.hash));
         match self.change_key(tenant, key_record("revoked", &row), about, change).await {
             Ok(()) => Ok(true),
-            // Another process revoked the key in the meantime.
+            // Another process revoked the key after it was read.
             Err(StoreError::NotFound { what: "API key", .. }) => Ok(false),
             Err(error) => Err(error),
         }
@@ -269,7 +269,7 @@ impl Journal {
             Ok(sealed)
         };
         match self.backend.commit(seal_as(append.clone())?).await {
-            // Another process opened the log in the meantime.
+            // Another process opened the log after this one checked for it.
             Err(StoreError::Conflict { .. }) if !is_there => {
                 append.opening = None;
                 self.backend.commit(seal_as(append)?).await.map(drop)

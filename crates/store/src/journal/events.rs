@@ -156,7 +156,7 @@ impl RunEvents {
             return Err(failed);
         }
         // A batch with its own idempotency names keeps them, and a group in `begun` is written
-        // unchanged, so write the packs separately before such a batch.
+        // unchanged, so write the packs before the batch.
         let begun = lock(&self.run.waiting).begun.is_some();
         if begun || !batch.once.is_empty() {
             self.run.write_all().await?;

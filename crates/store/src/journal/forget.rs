@@ -1,8 +1,8 @@
 //! Forgetting: destroys content permanently and records the erasure in the Journal.
 //!
 //! An erasure deletes the salt, without which content cannot be decrypted, the sealed bytes, and
-//! large content without further references. The record itself stays, so the chain remains valid. A
-//! fork shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
+//! blobs without further references. The record itself stays, so the chain remains valid. A fork
+//! shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
 //! too, because they contain the folded content. A record in each log informs readers that fold the
 //! log incrementally. Copies that repeat other records of the Thread are also destroyed.
 //!

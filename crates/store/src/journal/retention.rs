@@ -1,4 +1,4 @@
-//! Retention: destroys expired Threads, unless they are used in the meantime.
+//! Retention: destroys expired Threads, unless they are used during the call.
 //!
 //! A fork shares its parent's records, so a Thread counts as used while one of its forks is used.
 //! Forks expire before their parents. One read of all Threads selects the expired ones. Each Thread

@@ -1,4 +1,4 @@
-//! Implements the port [`Store`].
+//! Implements the port [`Store`] for the Journal.
 
 use std::sync::Arc;
 use std::time::Duration;

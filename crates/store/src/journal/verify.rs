@@ -112,7 +112,7 @@ fn tables(has_macs: bool) -> Vec<&'static str> {
 /// The tenant and writer of a chain segment.
 type ChainKey = (Tenant, Name);
 
-/// The state of a running verification.
+/// What a running verification has found so far, and what it must still confirm.
 #[derive(Default)]
 struct Ledger {
     report: VerifyReport,
@@ -228,7 +228,7 @@ impl Journal {
         }
     }
 
-    /// Loads the kind and lineage of the record's log from the log's row.
+    /// Loads the kind and lineage of a record's log, unless they are loaded.
     async fn load_log(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), VerifyError> {
         let ChainRow { tenant, log, .. } = chain;
         let key = (tenant.clone(), log.clone());

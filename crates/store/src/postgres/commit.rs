@@ -125,29 +125,29 @@ pub(super) struct Columns {
     /// Whether any record stores its content as a blob.
     has_blobs: bool,
     tenants: Table<2>,
-    /// `l_`
+    /// Parameters with the prefix `l_`.
     logs: Table<2>,
-    /// `b_`
+    /// Parameters with the prefix `b_`.
     batches: Table<9>,
-    /// `o_`
+    /// Parameters with the prefix `o_`.
     once: Table<1>,
-    /// `a_`
+    /// Parameters with the prefix `a_`.
     appends: Table<15>,
-    /// `r_`
+    /// Parameters with the prefix `r_`.
     records: Table<14>,
-    /// `t_`
+    /// Parameters with the prefix `t_`.
     takes: Table<1>,
-    /// `q_`
+    /// Parameters with the prefix `q_`.
     asks: Table<4>,
-    /// `n_`
+    /// Parameters with the prefix `n_`.
     turns: Table<5>,
-    /// `k_`
+    /// Parameters with the prefix `k_`.
     turn_keys: Table<2>,
-    /// `e_`
+    /// Parameters with the prefix `e_`.
     erases: Table<7>,
-    /// `s_`
+    /// Parameters with the prefix `s_`.
     erased: Table<2>,
-    /// `y_`
+    /// Parameters with the prefix `y_`.
     keys: Table<6>,
 }
 

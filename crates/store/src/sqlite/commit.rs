@@ -48,7 +48,7 @@ impl Chains {
         let db = hot.db;
         let Some(key) = self.key.clone() else { return Err(rejection::no_keys().into()) };
         let known = self.tenant(db, &batch.tenant)?;
-        // A tenant that does not exist yet has no rows.
+        // A tenant that does not exist yet has no rows, so any unused id works.
         let tenant = known.unwrap_or(NO_TENANT);
         if let Some(receipt) = repeated(db, tenant, batch)? {
             return Ok(receipt);

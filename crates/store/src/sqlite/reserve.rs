@@ -2,7 +2,7 @@
 //! forgetting still works.
 //!
 //! The file is about as large as the database, between [`LEAST`] and [`MOST`] bytes. It contains
-//! random bytes, because a file system could compress others.
+//! random bytes, which a file system cannot compress.
 
 use std::fs::OpenOptions;
 use std::io::{Seek as _, SeekFrom, Write as _};
