@@ -384,7 +384,7 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(sql, &values![after, up_to]), |row| row.get(0))
     }
 
-    /// Returns the database server's time in milliseconds since 1970.
+    /// Returns the database's time in milliseconds since 1970.
     fn now(&self) -> StoreFuture<'_, i64> {
         self.evaluate(self.dialect().now)
     }

@@ -102,7 +102,7 @@ impl KeyLimits {
         self.models.is_empty() || self.models.iter().any(|pattern| matches_pattern(pattern, model))
     }
 
-    /// Returns the limits as JSON, for the store and for API responses. Absent limits are omitted.
+    /// Returns the limits as JSON, as stored and as shown to operators. Absent limits are omitted.
     pub fn json(&self) -> Json {
         json::object(|o| {
             if !self.models.is_empty() {

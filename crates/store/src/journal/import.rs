@@ -231,8 +231,8 @@ impl Import<'_> {
             append.status.clone_from(&log.status);
         }
         log.at = records.last().map_or(log.at, |record| Some(record.row.at));
-        // Erasures in a fork's inherited history are recorded by the parent, so collect them for
-        // `record_erasures`.
+        // Only the parent, which is not imported, has records of the erasures in its history, so
+        // collect these erasures for `record_erasures`.
         let gone = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
         let (unrecorded, own): (Vec<_>, Vec<_>) = gone.partition(|(seq, _)| *seq <= log.orphaned);
         log.unrecorded.extend(unrecorded);
