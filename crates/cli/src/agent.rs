@@ -1,5 +1,5 @@
-//! Shared setup of `run`, `resume`, related commands and `serve`: a runner over the store, the
-//! configured models and the simulators.
+//! Setup shared by `serve` and the agent commands, such as `run` and `resume`: a runner over the
+//! store, the configured models and the simulators.
 
 mod declaration;
 mod event_printer;
@@ -42,10 +42,11 @@ use crate::router::{ConfigRouter, endpoints};
 use crate::store::{IfMissing, open_failure, open_options, runtime, store_failure};
 use crate::tracing::ProcessTraces;
 
-/// Grace period for blocking threads at shutdown: one may still wait for keyboard input.
+/// Grace period for blocking threads at shutdown, because a thread may still wait for keyboard
+/// input.
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
 
-/// Number of records per read.
+/// Number of records that are read from the store at a time.
 const PAGE: u32 = 512;
 
 /// Store, runner and settings that agent commands use.
@@ -115,7 +116,7 @@ impl AgentContext {
         Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traces })
     }
 
-    /// Waits for a result of the runner or of the store.
+    /// Awaits work on the runner or the store, and converts its error to a failure of this command.
     pub(crate) async fn run<T, E: Into<RunError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -123,7 +124,6 @@ impl AgentContext {
         work.await.map_err(|error| self.to_failure(error.into()))
     }
 
-    /// Returns the state of a run.
     pub(crate) async fn state(&self, run: &LogId) -> Result<State> {
         self.run(self.runner.state(&self.tenant, run)).await
     }
@@ -133,7 +133,8 @@ impl AgentContext {
         self.run(Box::pin(self.runner.send_command(&self.tenant, run, command))).await
     }
 
-    /// Returns a page of the records of a log after `seen`; empty at the end.
+    /// Returns the next page of log records after sequence number `seen`; empty at the end of the
+    /// log.
     pub(crate) async fn records_after(&self, log: &LogId, seen: u64) -> Result<Vec<Record>> {
         self.run(self.journal.read(&self.tenant, log, seen, PAGE)).await
     }
@@ -151,7 +152,7 @@ impl AgentContext {
         Ok(records)
     }
 
-    /// Maps a run error to the failure and exit code of this program.
+    /// Converts a run error to a failure, which determines the exit code.
     fn to_failure(&self, error: RunError) -> Failure {
         match error {
             RunError::Store(error) => store_failure(error, &self.tenant),
@@ -168,7 +169,6 @@ impl AgentContext {
     }
 }
 
-/// Starts the simulators with default options.
 pub(crate) async fn simulator() -> Result<Simulator> {
     let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
     Ok(simulator.context("the simulators cannot be started")?)
@@ -210,7 +210,7 @@ impl CostEstimator for PriceEstimator {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         let target = self.router.reach(model).ok()?.into_iter().next()?;
         let price = self.prices.price(&target.account, &target.model)?;
-        // Prices are counted in millionths of a micro-dollar.
+        // `Price::of` returns millionths of a micro-dollar.
         #[expect(clippy::cast_precision_loss, reason = "a sum of dollars needs fewer digits")]
         let cost = price.of(usage) as f64;
         Some(cost / 1e12)
@@ -222,7 +222,7 @@ fn models(config: &Config, upstream: Arc<dyn Upstream>) -> EndpointModels {
     let (router, catalog) = (config_router(config), Catalog::builtin());
     EndpointModels::new(upstream, move |model| {
         let unknown = |message: String| ModelError::new(ModelErrorKind::Other, message);
-        // No callers exist here, so endpoints that need a caller's key cannot be used.
+        // Agent commands have no HTTP caller, so endpoints that need a caller's key cannot be used.
         let (unusable, usable): (Vec<_>, Vec<_>) =
             router.reach(model).map_err(unknown)?.into_iter().partition(|target| target.is_callers);
         if let (Some(missing), true) = (unusable.first(), usable.is_empty()) {

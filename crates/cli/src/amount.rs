@@ -1,4 +1,4 @@
-//! Parsing and formatting of sizes and amounts of money.
+//! Parses and formats byte sizes and amounts of money.
 
 /// Formats a number of bytes so that it parses back without loss: `64MiB`, `1000`.
 pub(crate) fn exact_bytes(bytes: u64) -> String {

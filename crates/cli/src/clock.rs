@@ -10,7 +10,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// Returns the time of the monotonic clock, for intervals.
+/// Returns the current time of the monotonic clock, for measuring intervals.
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the clock")]
 pub(crate) fn instant() -> Instant {
     Instant::now()

@@ -1,4 +1,4 @@
-//! Reads an `agent.toml` and merges the options of the command line.
+//! Reads an agent declaration (`agent.toml`) and merges it with the command-line options.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::config::environment::readable_variable;
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, plain};
 
-/// Members of an agent file that declare external tools.
+/// Top-level keys of an agent file that declare external tools.
 const EXTERNAL_TOOL_KEYS: [&str; 2] = ["http", "mcp"];
 
-/// Builds the run specification from the file and the command line.
+/// Builds the run specification from the agent file and the command-line options.
 pub(crate) fn run_spec(
     using: &AgentArgs,
     model: Option<&str>,
@@ -59,7 +59,7 @@ pub(crate) fn run_spec(
     Ok(spec)
 }
 
-/// Tools declared by the file and the command line.
+/// Tools declared in the agent file and on the command line.
 #[derive(Default)]
 pub(crate) struct Tools {
     programs: Vec<Arc<dyn Tool>>,
@@ -68,7 +68,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Collects the declared tools; opens no connection yet.
+    /// Collects the declared tools without connecting to their servers.
     pub(crate) fn declared(using: &AgentArgs) -> Result<Self> {
         let mut tools = Self::default();
         if let Some(file) = &using.agent {
@@ -119,7 +119,7 @@ impl Tools {
         Ok(())
     }
 
-    /// Connects to the servers and returns all tools.
+    /// Connects to the tool servers and returns all tools.
     pub(crate) async fn open(self) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = self.programs;
         let opened = self.external.open().await;
@@ -160,7 +160,7 @@ fn parse_program(text: &str) -> Result<ShellTool> {
     Ok(ShellTool { spec, command: command.to_owned() })
 }
 
-/// Builds one agent from its table.
+/// Builds the configuration of one agent from its TOML table.
 fn agent_config(mut table: Table, model: Option<&str>, place: &str) -> Result<AgentConfig> {
     if let Some(model) = model {
         table.insert("model".to_owned(), Value::String(model.to_owned()));
@@ -173,8 +173,8 @@ fn agent_config(mut table: Table, model: Option<&str>, place: &str) -> Result<Ag
     from_toml(&table).map_err(|problem| Failure::BadData(format!("{place}{problem}")))
 }
 
-/// Deserializes a table by its JSON names. Errors omit the position, which would refer to the
-/// generated JSON.
+/// Deserializes a TOML table by its JSON member names. Errors omit the position, which would refer
+/// to JSON that the user never wrote.
 fn from_toml<T: serde::de::DeserializeOwned>(table: &Table) -> Result<T, String> {
     if let Some(member) = table.iter().find_map(|(key, value)| find_non_finite(key, value)) {
         return Err(format!("{member} is not a finite number"));
@@ -183,7 +183,7 @@ fn from_toml<T: serde::de::DeserializeOwned>(table: &Table) -> Result<T, String>
     value.map_err(|error| error.to_string())
 }
 
-/// Returns the path of a `nan` or `inf` value, which JSON cannot represent.
+/// Returns the key path of a `nan` or `inf` value, which JSON cannot represent.
 fn find_non_finite(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::Float(number) => (!number.is_finite()).then(|| name.to_owned()),

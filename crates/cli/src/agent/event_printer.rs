@@ -13,7 +13,7 @@ use crate::args::Format;
 use crate::print::failure::Result;
 use crate::print::text::{one_line, plain, width, write_out, write_stderr};
 
-/// Content of the current output line.
+/// Kind of output on the current terminal line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineContent {
     Empty,
@@ -25,7 +25,7 @@ pub(crate) struct EventPrinter {
     format: Format,
     policy: RedactionPolicy,
     line: LineContent,
-    /// Text of the current line, part of which may be held back.
+    /// Redacted text of the current line; its last words may still be buffered.
     pieces: StreamRedactor,
     /// Whether thoughts of this turn were streamed.
     has_thought: bool,
@@ -57,7 +57,7 @@ impl EventPrinter {
                 (self.has_thought, self.has_text) = (false, false);
                 Ok(())
             }
-            // An output that was never shown needs no retraction.
+            // Output that was never printed needs no retraction.
             RunEvent::Turn(turn)
                 if turn.phase == TurnPhase::Discarded && (self.has_thought || self.has_text) =>
             {
@@ -96,7 +96,7 @@ impl EventPrinter {
         let is_piece = event.phase == ThoughtPhase::Delta;
         let policy = &self.policy;
         if is_piece && !(policy.thinking_patterns.is_empty() && policy.secret_patterns.is_empty()) {
-            // A configured pattern may match across pieces; the whole thought is printed later.
+            // A configured pattern may match across pieces, so the whole thought is printed later.
             return Ok(());
         }
         if is_piece || (!self.has_thought && !text.is_empty()) {
@@ -129,14 +129,15 @@ impl EventPrinter {
         self.print_note(mark, Style::new().yellow(), &sentence)
     }
 
-    /// Prints a separate line on standard error.
+    /// Ends the current line and prints a note on its own line of standard error.
     pub(crate) fn print_note(&mut self, mark: &str, style: Style, text: &str) -> Result<()> {
         self.end()?;
         let wide = width(std::io::stderr()).saturating_sub(2);
         write_stderr(&format!("{} {}\n", mark.style(style), one_line(&plain(text), wide)))
     }
 
-    /// Ends the current line if it has other content; returns the mark for the new content.
+    /// Ends the current line if it has other content, and returns the mark that starts the new
+    /// line.
     fn begin_line(&mut self, line: LineContent) -> Result<String> {
         if self.line == line {
             return Ok(String::new());
@@ -147,7 +148,7 @@ impl EventPrinter {
     }
 }
 
-/// Returns the mark of a tool call and its colour.
+/// Returns the symbol and colour for a phase of a tool call.
 pub(crate) fn tool_mark(phase: ToolCallPhase) -> (&'static str, Style) {
     match phase {
         ToolCallPhase::Start => ("→", Style::new().magenta()),
@@ -158,7 +159,7 @@ pub(crate) fn tool_mark(phase: ToolCallPhase) -> (&'static str, Style) {
     }
 }
 
-/// Returns the mark of a step of a plan.
+/// Returns the symbol for the status of a plan step.
 pub(crate) fn plan_mark(status: PlanStepStatus) -> &'static str {
     match status.as_str() {
         "completed" => "☑",

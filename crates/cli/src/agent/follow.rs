@@ -23,8 +23,8 @@ pub(crate) struct FollowedRun<'c> {
 }
 
 impl FollowedRun<'_> {
-    /// Drives the run until it pauses or ends, and prints its events. Returns its status; `None` if
-    /// the user interrupted the command.
+    /// Drives the run until it pauses or ends, and prints its events. Returns the run status, or
+    /// `None` if the user interrupted the command.
     pub(crate) async fn follow(&mut self) -> Result<Option<RunStatus>> {
         let status = self.drive().await?;
         self.printer.end()?;
@@ -52,7 +52,8 @@ impl FollowedRun<'_> {
             };
             self.print_rest().await?;
             let left_ms = match outcome {
-                // Another process owns the run: follow it, and take over when its lease expires.
+                // Another process owns the run: print its events, and take over when its lease
+                // expires.
                 Err(RunError::Store(StoreError::Held { left_ms, .. })) => left_ms.max(50),
                 outcome => return self.context.run(async { outcome }).await.map(Some),
             };
@@ -72,7 +73,7 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Waits for records that are not printed yet, and returns them.
+    /// Waits until the log has records that are not printed yet, and returns these records.
     async fn next_records(&self) -> Result<Vec<Record>> {
         let context = self.context;
         context.run(context.journal.wait(&context.tenant, &self.run, self.seen)).await?;
@@ -97,7 +98,7 @@ impl FollowedRun<'_> {
         Ok(())
     }
 
-    /// Releases the lease of a run that was dropped midway, so that other processes need not wait.
+    /// Releases the lease after driving was interrupted, so that other processes need not wait.
     async fn release_lease(&self) {
         let AgentContext { journal, runner, tenant, .. } = self.context;
         let lease = journal.lease(tenant, &self.run, &runner.owner, runner.lease).await;
@@ -107,7 +108,7 @@ impl FollowedRun<'_> {
     }
 }
 
-/// Returns the last event of a run that matches.
+/// Returns the last event in a run's log that satisfies a predicate.
 pub(crate) async fn last_event(
     context: &AgentContext,
     run: &LogId,

@@ -3,7 +3,7 @@
 use crate::args::{AgentArgs, StoreArgs};
 use crate::store::without_password;
 
-/// Builds follow-up commands that repeat the options of the current one.
+/// Builds follow-up commands that repeat the store and tool options of the current command.
 pub(crate) struct CommandHints {
     of_store: String,
     of_tools: String,
@@ -27,19 +27,19 @@ impl CommandHints {
         format!("throughline resume {run}{}{}", self.of_tools, self.of_store)
     }
 
-    /// Returns a command on a pending request or a run.
+    /// Returns a command that takes the id of a pending request or run.
     pub(crate) fn command(&self, command: &str, id: &str) -> String {
         format!("throughline {command} {id}{}", self.of_store)
     }
 }
 
-/// Formats an option for a shell, once per value, each with a leading space.
+/// Formats a command-line option once per value, each with a leading space and shell quoting.
 fn format_options(name: &str, values: impl IntoIterator<Item = String>) -> String {
     let options = values.into_iter().map(|value| format!(" {name} {}", shell_quote(&value)));
     options.collect::<Vec<_>>().concat()
 }
 
-/// Quotes a value for a shell.
+/// Quotes a value for a POSIX shell, if it needs quotes.
 fn shell_quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,4 +1,5 @@
-//! Tools that are programs: arguments as JSON on standard input, result on standard output.
+//! Tools that run as shell commands, with JSON arguments on standard input and the result on
+//! standard output.
 
 use std::process::Stdio;
 
@@ -7,7 +8,7 @@ use throughline_json::Json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// Maximum size of a result in bytes.
+/// Maximum size of a tool result in bytes.
 const MAX_RESULT: usize = 256 << 10;
 
 /// A tool that runs a shell command.
@@ -29,7 +30,7 @@ impl ShellTool {
             .kill_on_drop(true)
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
-            // A program that needs no arguments may close its input without reading it.
+            // A command that needs no arguments may close its input without reading it.
             drop(input.write_all(args.as_str().as_bytes()).await);
         }
         let ended = child.wait_with_output().await?;

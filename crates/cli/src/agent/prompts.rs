@@ -1,4 +1,4 @@
-//! Pending approvals and questions: listing, prompting and parsing of answers.
+//! Pending approvals and questions: listing them, prompting for them, and parsing the answers.
 
 use anyhow::Context as _;
 use owo_colors::OwoColorize as _;
@@ -13,12 +13,12 @@ use throughline_spec::{
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, one_line, plain};
 
-/// Maximum length of displayed arguments.
+/// Maximum length at which call arguments are printed.
 const LONGEST: usize = 400;
 
-/// Description of a call whose outcome is unknown.
+/// Message for a tool call whose outcome is unknown.
 pub(crate) const UNKNOWN_OUTCOME: &str = "this call was started, but no result was recorded";
-/// Effect of a rejection on such a call.
+/// Message about the effect of rejecting a tool call whose outcome is unknown.
 pub(crate) const REJECT_EFFECT: &str = "rejecting reports an unknown outcome to the model";
 
 /// Returns the pending tool approvals of a run.
@@ -98,7 +98,7 @@ async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     Ok(Some(RunCommand::Answer(resolution)))
 }
 
-/// Matches answers to the questions in order.
+/// Pairs the answers with the questions, in order.
 pub(crate) fn parse_answers(
     question: &PendingUserQuestion,
     answers: &[String],
@@ -115,7 +115,7 @@ pub(crate) fn parse_answers(
     Ok(UserQuestionAnswerSet(answers.collect()))
 }
 
-/// Parses an answer: options by number, name or value, else free text.
+/// Parses an answer as options, given by number, name or value, or else as free text.
 fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
     let options = item.options.as_deref().unwrap_or_default();
     let find = |word: &str| {

@@ -1,24 +1,24 @@
 //! Incremental redaction of streamed text.
 //!
-//! A secret may be split anywhere, so the last words are held back until more text arrives.
+//! A secret may be split across pieces, so the last words are buffered until more text arrives.
 //! Redaction works line by line.
 
 use std::borrow::Cow;
 
-/// Number of words that are held back: a token may follow the word that identifies it.
+/// Number of words to buffer before printing, because a secret may follow the word that marks it.
 const HELD: usize = 2;
 
-/// Streamed text that is shown with redaction.
+/// Redacts streamed text and releases it for printing as early as possible.
 #[derive(Debug, Default)]
 pub(super) struct StreamRedactor {
-    /// The current line.
+    /// Text of the current line, before redaction.
     line: String,
-    /// Number of bytes of the line already shown, after redaction.
+    /// Number of bytes of the redacted line that were already printed.
     shown: usize,
 }
 
 impl StreamRedactor {
-    /// Adds a piece and returns the text that can be shown now.
+    /// Appends a piece and returns the redacted text that can be printed now.
     pub(super) fn push(&mut self, piece: &str, redact: impl Fn(&str) -> Cow<'_, str>) -> String {
         self.line.push_str(piece);
         let mut out = String::new();
@@ -29,7 +29,7 @@ impl StreamRedactor {
         }
         let sure = self.line.get(..self.held_back_start()).unwrap_or_default();
         let redacted = redact(sure);
-        // Later text may reveal that earlier text is a secret; then nothing is shown yet.
+        // If later text shows that earlier text is part of a secret, print nothing yet.
         if redact(&self.line).starts_with(&*redacted) {
             out.push_str(redacted.get(self.shown..).unwrap_or_default());
             self.shown = self.shown.max(redacted.len());
@@ -37,14 +37,14 @@ impl StreamRedactor {
         out
     }
 
-    /// Returns the rest of the line at the end of the text.
+    /// Ends the line and returns its redacted text that was not printed yet.
     pub(super) fn finish(&mut self, redact: impl Fn(&str) -> Cow<'_, str>) -> String {
         let line = std::mem::take(&mut self.line);
         let shown = std::mem::take(&mut self.shown);
         redact(&line).get(shown..).unwrap_or_default().to_owned()
     }
 
-    /// Returns the start of the words that are held back.
+    /// Returns the byte position where the buffered words start.
     fn held_back_start(&self) -> usize {
         let mut head = self.line.as_str();
         for _ in 0..HELD {

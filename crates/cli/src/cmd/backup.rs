@@ -25,7 +25,7 @@ pub(crate) fn backup(options: &Backup) -> Result<()> {
     }
 }
 
-/// Records the new path of a key file, or that the file was deleted.
+/// Records in the store that a backup's key file was moved or deleted.
 fn register(options: &Backup, keys: &Path, is_there: bool) -> Result<()> {
     let name = keys.display().to_string();
     store::with(&options.common.at, IfMissing::Fails, |opened| {

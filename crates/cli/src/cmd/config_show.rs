@@ -1,5 +1,5 @@
-//! `throughline config show`: the effective configuration and the source of each value. Secrets are
-//! masked completely.
+//! `throughline config show`: prints the effective configuration and the source of each value.
+//! Secrets are masked completely.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain, push_line, wrapped};
 use throughline_store::without_password;
 
-/// Placeholder that is printed instead of a secret.
+/// Printed instead of a secret.
 const MASK: &str = "…";
 
 pub(crate) fn run(options: &ConfigShow) -> Result<()> {
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &ConfigShow) -> Result<()> {
     options.format.print(|| text_of(&config, &values), || json_of(&config, &values))
 }
 
-/// A value and its source.
+/// A configuration value and where it was set.
 #[derive(Serialize)]
 struct ConfigValue {
     key: String,
@@ -47,7 +47,7 @@ struct ConfigValue {
     from: String,
 }
 
-/// Returns all single values in the order of the file.
+/// Returns all scalar values in the order of the configuration file.
 fn values(config: &Config) -> Result<Vec<ConfigValue>> {
     let Config { server, gateway, store, .. } = config;
     let mut values = Vec::new();
@@ -203,7 +203,7 @@ fn providers_text(all: &[ProviderSettings]) -> String {
     out
 }
 
-/// Returns the wire and the address of a provider.
+/// Returns the wire and the base URL of a provider.
 fn address(provider: &ProviderSettings) -> (&str, &str) {
     match &provider.endpoint {
         Endpoint::Simulators => ("all", "built in"),
@@ -226,7 +226,7 @@ fn shown_key(provider: &ProviderSettings) -> String {
     }
 }
 
-/// Describes the source of a provider.
+/// Returns where a provider is defined: in the file, by a variable, or built in.
 fn provider_source(provider: &ProviderSettings) -> String {
     match (provider.line, &provider.variable) {
         (Some(line), _) => from(line),
@@ -265,7 +265,7 @@ fn json_of(config: &Config, values: &[ConfigValue]) -> Value {
     })
 }
 
-/// One resolved target of a model name.
+/// A target that a model name resolves to.
 struct TargetRow<'r> {
     destination: &'r Destination,
     wire: String,
@@ -285,7 +285,6 @@ impl<'r> TargetRow<'r> {
     }
 }
 
-/// Adds the prices to a JSON object.
 fn with_price(mut object: Value, price: &Price) -> Value {
     let prices = [
         ("input_micro_usd", json!(price.input)),

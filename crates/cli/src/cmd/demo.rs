@@ -1,9 +1,8 @@
 //! `throughline demo`: a scripted tour with real processes against the built-in simulators.
 //!
-//! This process only starts the others, kills one, and prints their events. The agent runs in
-//! `throughline run` and `throughline resume`, the gateway is `throughline serve`, and the
-//! simulators are the built-in ones. The final counts come from the store and from the simulators'
-//! ledger.
+//! This process only starts the other processes, kills one of them, and prints their events. The
+//! agent runs in `throughline run` and `throughline resume`; the gateway is `throughline serve`.
+//! The final counts come from the store and from the simulators' ledger.
 
 mod lossy;
 mod printer;
@@ -81,7 +80,7 @@ impl DemoRun<'_> {
                 }
                 RunEvent::Thought(thought) if thought.phase == ThoughtPhase::Delta => {
                     half.push_str(thought.text.as_deref().unwrap_or_default());
-                    // The scripted answer stalls half-way, so the kill always happens at this
+                    // The scripted response stalls half-way, so the kill always happens at this
                     // point.
                     if thoughts > 0 && half.chars().count() > 40 {
                         break;
@@ -103,7 +102,7 @@ impl DemoRun<'_> {
         Ok(run)
     }
 
-    /// Resumes the run in another worker, up to the question.
+    /// Resumes the run in another worker until the agent asks its question.
     fn resume(&mut self, run: &str) -> Result<()> {
         self.printer.command(&format!("resume {run}"))?;
         let waiting = "waiting for the lease of the killed process to expire";
@@ -163,7 +162,7 @@ impl DemoRun<'_> {
         self.send_message("What should we watch from now on?", "short.toml")
     }
 
-    /// Sends a user message on the thread to Claude.
+    /// Sends a user message to Claude on the demo's thread.
     fn send_message(&mut self, text: &str, agent: &str) -> Result<()> {
         let thread = self.thread.clone();
         self.printer.command(&format!("run \"{text}\" --thread {thread} --model {CLAUDE}"))?;
@@ -192,7 +191,7 @@ impl DemoRun<'_> {
         Ok(totals)
     }
 
-    /// Opens the store of the demo in this process.
+    /// Opens the demo's store in this process.
     fn with_store<T>(&self, work: impl AsyncFnOnce(&mut AgentContext) -> Result<T>) -> Result<T> {
         let store = self.processes.store_args();
         agent::with(&store, ModelAccess::NoModels, work)

@@ -1,7 +1,7 @@
-//! A lossy client that sends the same conversation with its reasoning dropped or corrupted: first
+//! A lossy client that sends the demo's conversation with its reasoning dropped or corrupted: first
 //! directly to the simulators, then through the gateway.
 //!
-//! Such a client parses a body into its own types, drops unknown fields, and serialises it again.
+//! Such a client parses a body into its own types, drops unknown fields, and serialises the rest.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ use super::totals::{items_of, runs_of};
 use crate::agent::AgentContext;
 use crate::print::failure::Result;
 
-/// Results of the lossy client.
+/// Responses that the lossy client received.
 pub(super) struct LossyClient {
     pub(super) results: Vec<MistakeResult>,
-    /// Numbers in the simulators' ledger of the requests that bypassed Throughline.
+    /// Numbers in the simulators' ledger for requests that bypassed Throughline.
     pub(super) requests: Vec<u64>,
-    /// Result of the same mistake through the gateway.
+    /// Result of a request without its thinking that was sent through the gateway.
     pub(super) restored: GatewayResult,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct MistakeResult {
     /// What the client did wrong, such as "drops the thinking".
     pub(super) mistake: &'static str,
     pub(super) status: u16,
-    /// Error message of the provider; empty if it accepted the request.
+    /// The provider's error message; empty if it accepted the request.
     pub(super) error: String,
     /// Number of seals that were missing from an accepted request.
     pub(super) lost: usize,
@@ -51,7 +51,8 @@ pub(super) struct GatewayResult {
     pub(super) call: String,
 }
 
-/// A provider, a mistake that a client makes there, and its effect on the body of a request.
+/// A provider, a description of the client's mistake, and a function that corrupts the request
+/// body.
 type Mistake = (&'static str, &'static str, fn(&mut Value));
 
 const MISTAKES: [Mistake; 4] = [
@@ -88,7 +89,7 @@ pub(super) async fn play(
     Ok(LossyClient { results, requests, restored })
 }
 
-/// Returns path and body of the agent's request in the middle of a provider's tool loop.
+/// Returns the path and body of the agent's request in the middle of a provider's tool loop.
 async fn conversation(
     context: &AgentContext,
     thread: &LogId,
@@ -104,8 +105,8 @@ async fn conversation(
     let catalog = Catalog::builtin();
     let row = catalog.provider(provider).context("the provider is not in the catalog")?;
     let target = Target { profile: catalog.profile(&origin.asked), provider: row, origin };
-    // Cut at the second thought: the first tool calls have results, and the model has not continued
-    // yet.
+    // Cut at the second thought, where the first tool calls have results and the model has not
+    // continued yet.
     let mut own_thoughts =
         items.iter().enumerate().filter(|(_, item)| is_own(item) && is_thought(item));
     let end = own_thoughts.nth(1).map_or(items.len(), |(place, _)| place);
@@ -122,8 +123,8 @@ async fn conversation(
     Ok((encoded.request.path, body))
 }
 
-/// Runs a two-request conversation through the gateway with a client that returns only readable
-/// parts.
+/// Sends two requests through the gateway; the second one repeats only the readable parts of the
+/// first response.
 async fn run_through_gateway(client: &Client) -> Result<GatewayResult> {
     let mut request = json!({
         "model": CLAUDE,
@@ -165,7 +166,7 @@ fn is_type(part: &Value, kind: &str) -> bool {
     part.get("type").and_then(Value::as_str) == Some(kind)
 }
 
-/// Removes the parts of a type anywhere in a body.
+/// Removes all parts with the type `kind` at any depth of a body.
 fn drop_parts(body: &mut Value, kind: &str) {
     if let Value::Array(list) = body {
         list.retain(|part| !is_type(part, kind));
@@ -175,7 +176,7 @@ fn drop_parts(body: &mut Value, kind: &str) {
     }
 }
 
-/// Truncates the strings of a member to their first half anywhere in a body.
+/// Truncates every string member named `key` to its first half, at any depth of a body.
 fn truncate_values(body: &mut Value, key: &str) {
     if let Some(Value::String(text)) = body.get_mut(key) {
         text.truncate(text.floor_char_boundary(text.len() / 2));

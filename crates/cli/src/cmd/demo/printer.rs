@@ -1,4 +1,4 @@
-//! Prints the demo: chapters, the agent's thoughts and actions, decisions, and the counts.
+//! Prints the demo: chapters, the agent's thoughts and actions, decisions, and the final counts.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -20,7 +20,7 @@ const CHAPTERS: u32 = 9;
 
 pub(super) struct DemoPrinter {
     chapter: Cell<u32>,
-    /// Whether half a thought was printed.
+    /// Whether the last printed thought was incomplete because its worker was killed.
     is_half: Cell<bool>,
     /// Width of the terminal in columns.
     width: usize,
@@ -36,7 +36,7 @@ impl DemoPrinter {
         Self { chapter: Cell::new(0), is_half: Cell::new(false), width }
     }
 
-    /// Prints a chapter heading with a note at its right end.
+    /// Prints a chapter heading with a right-aligned note.
     pub(super) fn chapter(&self, title: &str, note: &str) -> Result<()> {
         self.chapter.update(|number| number + 1);
         let number = format!("{}/{CHAPTERS}", self.chapter.get());
@@ -46,14 +46,14 @@ impl DemoPrinter {
         print_line(&format!("\n{number} {title} {} {}", rule.dimmed(), note.cyan()))
     }
 
-    /// Prints the equivalent command line.
+    /// Prints the `throughline` command that corresponds to the next step.
     pub(super) fn command(&self, arguments: &str) -> Result<()> {
         let room = self.width.saturating_sub(2 + 2 + "throughline ".len());
         let line = format!("$ throughline {}", one_line(arguments, room));
         print_line(&format!("  {}", line.dimmed()))
     }
 
-    /// Prints a mark and a text, with continuation lines indented.
+    /// Prints a mark and a text, wrapped with indented continuation lines.
     pub(super) fn paragraph(&self, mark: &str, style: Style, text: &str) -> Result<()> {
         let lines = wrapped(&plain(text), self.width.saturating_sub(4)).join("\n    ");
         print_line(&format!("  {} {lines}", mark.style(style)))
@@ -88,7 +88,7 @@ impl DemoPrinter {
             RunEvent::FinalAnswer(answer) => {
                 self.paragraph("◆", Style::new().bold(), &answer.content)
             }
-            // A discarded turn that was never shown is not mentioned.
+            // A discarded turn is not mentioned unless a part of it was printed.
             RunEvent::Turn(turn)
                 if turn.phase == TurnPhase::Discarded && self.is_half.replace(false) =>
             {
@@ -114,7 +114,7 @@ impl DemoPrinter {
         self.line(mark, style, &format!("{} {}", call.name, value.unwrap_or_default()))
     }
 
-    /// Prints how many thoughts were sent back to the provider, if there were any.
+    /// Prints how many thoughts were sent back to the provider, unless there were none.
     fn replay(&self, replay: &ReplayEvent) -> Result<()> {
         let kept = replay.kept.unwrap_or(0) + replay.reshaped.unwrap_or(0);
         let elided = replay.elided.unwrap_or(0);
@@ -210,7 +210,7 @@ impl DemoPrinter {
         self.paragraph("✓", Style::new().green(), &ledger)
     }
 
-    /// Prints the output of a command, each line truncated to the width.
+    /// Prints the output of a command, each line truncated to the terminal width.
     pub(super) fn command_output(&self, output: &str) -> Result<()> {
         output.lines().try_for_each(|line| {
             let words = line.trim_start();
@@ -231,7 +231,7 @@ pub(super) fn end(home: Option<&Path>) -> Result<()> {
     print_line(&format!("\n{} {}", "Demo finished:".bold(), plain(&kept)))
 }
 
-/// Prints the console URL while the gateway stays open.
+/// Prints the console URL, which stays reachable while the gateway runs.
 pub(super) fn open(url: &str, thread: &str, is_kept: bool) -> Result<()> {
     let page = format!("{url}/#/thread/{thread}");
     let deletes = if is_kept { "" } else { " and deletes its files" };

@@ -1,4 +1,4 @@
-//! Environment of the demo: a folder, the simulators, a gateway, and worker processes.
+//! Processes and files of the demo: a directory, the simulators, a gateway, and workers.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Lines};
@@ -25,46 +25,47 @@ use crate::store::{self, Signals};
 const AGENT: &str = include_str!("agent.toml");
 const SCRIPT: &str = include_str!("script.toml");
 
-/// Appended to the agent declaration: summarises old messages as soon as possible.
+/// Configuration that makes the agent summarise old messages as soon as possible.
 const SHORT: &str = "\n[context]\ntriggerTokens = 100\nkeepTurns = 0\n";
 
-/// Lease in seconds: the next worker waits this long after a crash.
+/// Lease duration in seconds, after which the next worker takes over from a killed one.
 const LEASE: &str = "2";
 
-/// The request whose response stalls half-way, so that its worker can be killed there.
+/// Number of the request whose response stalls half-way, so that its worker can be killed there.
 const STALLED: u64 = 2;
 
-/// API key of the agent and the gateway at the simulators.
+/// API key that the agent and the gateway use at the simulators.
 pub(super) const KEY: &str = "demo";
 
-/// Resources of the demo. Fields are dropped in declaration order when the demo is stopped.
+/// Resources of the demo. When the demo is stopped, fields are dropped in declaration order.
 pub(super) struct DemoProcesses {
     gateway: GatewayProcess,
     pub(super) simulator: Simulator,
     signals: Signals,
     runtime: Runtime,
-    /// Number of workers that were started.
+    /// Number of workers started so far.
     pub(super) workers: u32,
-    /// Lines from standard input, once they are read.
+    /// Lines from standard input; `None` until the first prompt.
     typed: Option<UnboundedReceiver<io::Result<String>>>,
     folder: PathBuf,
-    /// Deleted when the demo ends; `None` if `--home` names a folder.
+    /// Temporary directory, which is deleted when the demo ends; `None` if `--home` is given.
     home: Option<TempDir>,
 }
 
 struct GatewayProcess {
     _process: Process,
     address: SocketAddr,
-    /// Kept open: the gateway fails to print if its standard output is closed.
+    /// Kept open, because the gateway fails to print if its standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,
 }
 
-/// A process that is killed when it is dropped. Nothing is lost: the gateway stores responses
-/// before they end, and most workers have already exited.
+/// A process that is killed when it is dropped. Killing loses no data: the gateway stores responses
+/// before it ends them, and most workers have already exited.
 struct Process(Child);
 
 impl Process {
-    /// Starts this program in the demo's folder; also returns its standard output.
+    /// Starts `throughline` in the demo's directory and returns the process with its standard
+    /// output.
     fn start(folder: &Path, log: &Path, args: &[&str]) -> Result<(Self, BufReader<ChildStdout>)> {
         let log = File::create(log).context("the log of a process cannot be written")?;
         let mut command = program(folder)?;
@@ -112,7 +113,7 @@ impl DemoProcesses {
         store_of(&self.folder)
     }
 
-    /// Returns the store options of the demo for this process.
+    /// Returns the options that open the demo's store in this process.
     pub(super) fn store_args(&self) -> StoreArgs {
         StoreArgs {
             store: Some(self.store()),
@@ -123,7 +124,7 @@ impl DemoProcesses {
         }
     }
 
-    /// Starts a worker for a run.
+    /// Starts a worker process for a run; `agent` names its declaration file.
     pub(super) fn start_worker(&mut self, arguments: &[&str], agent: &str) -> Result<Worker> {
         self.workers += 1;
         let errors = self.folder.join(format!("worker-{}.log", self.workers));
@@ -133,7 +134,7 @@ impl DemoProcesses {
         Ok(Worker { process, lines: lines_of(output), errors })
     }
 
-    /// Returns the next event of a worker; `None` at the end of its output.
+    /// Returns the next event that a worker prints; `None` at the end of its output.
     pub(super) fn next_event(&mut self, worker: &mut Worker) -> Result<Option<RunEvent>> {
         while let Some(line) = self.wait_unless_interrupted(worker.lines.recv())? {
             let line = line.context("the output of a worker cannot be read")?;
@@ -153,7 +154,7 @@ impl DemoProcesses {
         Ok(line.transpose().context("the answer cannot be read")?)
     }
 
-    /// Waits for `work`, unless the user interrupts the demo.
+    /// Waits for `work`, or fails if the user interrupts the demo.
     fn wait_unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T> {
         let Self { runtime, signals, .. } = self;
         runtime.block_on(async {
@@ -167,7 +168,7 @@ impl DemoProcesses {
         })
     }
 
-    /// Runs a command to completion and returns its output.
+    /// Runs a `throughline` command to completion and returns its standard output.
     pub(super) fn command(&self, arguments: &[&str]) -> Result<String> {
         let ended = program(&self.folder)?.args(arguments).stdin(Stdio::null()).output();
         let ended = ended.context("a command cannot be run")?;
@@ -178,7 +179,7 @@ impl DemoProcesses {
         Err(Failure::Outside(anyhow::anyhow!("`throughline {line}` failed: {}", error.trim())))
     }
 
-    /// Finds the entry with `key` = `value` in the list that a command prints as JSON.
+    /// Runs a command with JSON output and returns the element of `list` whose `key` is `value`.
     fn find_in(&self, command: &str, list: &str, key: &str, value: &str) -> Result<Option<Value>> {
         let output = self.command(&[command, "--format", "json"])?;
         let output: Value = serde_json::from_str(&output).context("the output is not JSON")?;
@@ -186,14 +187,13 @@ impl DemoProcesses {
         Ok(entries.find(|entry| entry.get(key).is_some_and(|found| found == value)).cloned())
     }
 
-    /// Returns the thread of a run.
     pub(super) fn thread_of(&self, run: &str) -> Result<String> {
         let run = self.find_in("runs", "runs", "id", run)?.unwrap_or_default();
         let thread = run.get("thread").and_then(Value::as_str);
         Ok(thread.context("the run has no thread")?.to_owned())
     }
 
-    /// Returns the pending request of that kind.
+    /// Returns the pending request of the given kind from the inbox.
     pub(super) fn pending_request(&self, kind: &str) -> Result<PendingDemoRequest> {
         let found = self.find_in("inbox", "waiting", "kind", kind)?;
         let found = found.with_context(|| format!("there is no pending {kind}"))?;
@@ -211,7 +211,7 @@ impl DemoProcesses {
         Ok(PendingDemoRequest { id, text: text(question, "question"), options: options.collect() })
     }
 
-    /// Counts the runs of the deploy tool, which appends a line each time.
+    /// Returns how often the deploy tool ran, which appends a line to a file each time.
     pub(super) fn deployments(&self) -> Result<usize> {
         let lines = match fs::read_to_string(self.folder.join("deployed")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
@@ -226,7 +226,7 @@ impl DemoProcesses {
         self.close()
     }
 
-    /// Stops all processes and deletes the temporary folder.
+    /// Stops all processes and deletes the temporary directory.
     pub(super) fn close(self) -> Result<()> {
         let Self { runtime, simulator, gateway, home, .. } = self;
         drop(gateway);
@@ -250,7 +250,7 @@ impl GatewayProcess {
     }
 }
 
-/// A process that drives a run.
+/// A `throughline` process that drives a run.
 pub(super) struct Worker {
     process: Process,
     lines: UnboundedReceiver<io::Result<String>>,
@@ -266,7 +266,7 @@ impl Worker {
         Ok(child.id())
     }
 
-    /// Waits until the run is over or waits for input.
+    /// Waits until the worker exits because its run has ended or needs input.
     pub(super) fn wait(mut self) -> Result<()> {
         let status = self.process.0.wait().context("a worker cannot be waited for")?;
         if status.success() {
@@ -284,7 +284,7 @@ pub(super) struct PendingDemoRequest {
     pub(super) options: Vec<(String, String)>,
 }
 
-/// Returns the folder of the demo, and the guard that deletes a temporary one.
+/// Returns the demo's directory, and the guard that deletes it if it is temporary.
 fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>)> {
     let Some(home) = &options.home else {
         let home = TempDir::with_prefix("throughline-demo-");
@@ -305,7 +305,7 @@ fn store_of(folder: &Path) -> String {
     format!("sqlite://{}", folder.join("demo.db").display())
 }
 
-/// Configures the real providers with the addresses of the simulators.
+/// Returns a configuration that sends the requests for real providers to the simulators.
 fn configuration(simulators: &str) -> String {
     let providers = ["anthropic", "openai"].map(|name| {
         format!("[providers.{name}]\nbase_url = \"{simulators}/at/{name}\"\napi_key = \"{KEY}\"\n")
@@ -313,18 +313,18 @@ fn configuration(simulators: &str) -> String {
     providers.join("\n")
 }
 
-/// Returns a command that runs this program in the demo's folder and on its store.
+/// Returns a command that runs this executable in the demo's directory and on its store.
 fn program(folder: &Path) -> Result<Command> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     let mut command = Command::new(own);
-    // Overrides the user's store.
+    // Takes precedence over the user's store.
     command.env("THROUGHLINE_STORE", store_of(folder));
-    // Ctrl-C reaches only this process, which stops the others.
+    // Ctrl-C reaches only this process, which stops the other processes.
     command.current_dir(folder).process_group(0);
     Ok(command)
 }
 
-/// Reads lines on a thread, so that waiting for a line can be interrupted.
+/// Reads lines on a separate thread, so that waiting for a line can be interrupted.
 fn lines_of(source: impl BufRead + Send + 'static) -> UnboundedReceiver<io::Result<String>> {
     let (sender, lines) = mpsc::unbounded_channel();
     thread::spawn(move || source.lines().try_for_each(|line| sender.send(line)));
