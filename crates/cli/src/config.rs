@@ -1,4 +1,4 @@
-//! The configuration of the gateway, `throughline.toml`, and the `throughline config` commands.
+//! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
 //! `settings`, `routes` and `builtin` are plain data without I/O; `file`, `provider` and
 //! `tracing` parse the text; this module reads the file and the environment variables.
@@ -41,7 +41,7 @@ mod routes_tests;
 
 const NAME: &str = "throughline.toml";
 
-/// Maximum number of problems that other commands than `config check` print.
+/// Maximum number of problems that commands other than `config check` print.
 const PRINTED: usize = 5;
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ pub(crate) struct Config {
     pub(crate) agents: AgentSettings,
     /// `[mcp.NAME]` and `[http.NAME]`: tools for agents.
     pub(crate) tools: ToolDeclarations,
-    /// `[redaction]`: redaction of agent output.
+    /// `[redaction]`: patterns that are redacted in agent output.
     pub(crate) redaction: Option<RedactionPolicy>,
     /// `[providers.NAME]` and `[[routes]]`, with the built-in providers.
     pub(crate) routes: Routes,
@@ -70,7 +70,7 @@ pub(crate) struct Config {
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// Loads the given file, or the first one found; returns the defaults if there is none.
+/// Loads `file`, or the first default file that exists; returns the defaults if there is none.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     let file::ParsedConfig { config, errors, .. } = read_config(file)?;
     if errors.is_empty() {
@@ -87,7 +87,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     Err(Failure::BadData(lines.join("\n")))
 }
 
-/// Reads the same file and returns all its problems.
+/// Reads the same file as `load` and returns the configuration with all its problems.
 pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     let found = match file {
         Some(file) => {
@@ -108,7 +108,7 @@ fn unreadable(file: &Path, error: io::Error) -> Failure {
     anyhow::Error::new(error).context(message).into()
 }
 
-/// Returns the file in the working directory, or else the user's file.
+/// Returns the path and text of the file in the working directory, or else of the user's file.
 fn find_config_file() -> Result<Option<(PathBuf, String)>> {
     let own = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
     for file in [Some(PathBuf::from(NAME)), own].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Reads a document and detects its wire and kind.
+//! Reads a document and detects its wire and type.
 
 pub(crate) mod headers;
 pub(crate) mod past;
@@ -21,16 +21,16 @@ use crate::input::rows::{RequestCatalog, UNKNOWN};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// Size limits of a document: ten times those of the gateway.
+/// Size limits for documents, ten times those of the gateway.
 const LIMITS: SizeLimits = SizeLimits { entries: 4_000_000, items: 200_000, tools: 40_960 };
 
-/// A document that was read and parsed.
+/// The bytes of a document, with a name for messages.
 pub(crate) struct Input {
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
 
-/// Wire and kind of a document.
+/// Wire, type and framing of a document.
 pub(crate) struct DocumentKind {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) document: Document,
@@ -38,7 +38,7 @@ pub(crate) struct DocumentKind {
 }
 
 impl Input {
-    /// Reads a file, or standard input for `-`.
+    /// Reads a file; `-` stands for standard input.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let is_stdin = file.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
@@ -64,7 +64,7 @@ impl Input {
         Err(Failure::BadData(format!("{name} {problem}")))
     }
 
-    /// Detects the kind of the document, on the given wire or on the detected one.
+    /// Detects the type of the document on `wire`, or on the detected wire if there is none.
     pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
         let guessed = detect(&self.bytes);
         let tree = Tree::parse(self.bytes.clone());
@@ -79,7 +79,7 @@ impl Input {
         {
             return Ok(DocumentKind { codec, document: guess.document, framing: guess.framing });
         }
-        // The text starts like JSON, so report the syntax error.
+        // The text starts like JSON, so report where its syntax is wrong.
         let starts_like_json = self.bytes.trim_ascii_start().starts_with(b"{");
         if let Err(error) = tree
             && (starts_like_json || wire.is_some() && guessed.is_none())
@@ -101,8 +101,8 @@ impl Input {
         }))
     }
 
-    /// Detects the kind. A request without wire-specific members counts as a request of the given
-    /// wire.
+    /// Detects the type of the document. A request without members that identify its wire counts as
+    /// a request on `wire`.
     pub(crate) fn kind_or_request(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
         self.kind(wire).or_else(|failure| {
             let codec = wire.and_then(codec).filter(|codec| self.is_plain_request_of(*codec));
@@ -115,7 +115,7 @@ impl Input {
         let Ok(tree) = Tree::parse(self.bytes.clone()) else { return false };
         let conversation = tree.root().get(conversation_of(codec));
         let Some(messages) = conversation.filter(|list| list.is_array()) else { return false };
-        // Chat is the fallback of the detection. These members exist only in chat requests.
+        // Detection falls back to the chat wire, so check for members that only chat requests have.
         let is_chats = |message: Node<'_>| {
             let role = message.text_of("role");
             matches!(role.as_deref(), Some("tool" | "system" | "developer"))
@@ -126,7 +126,7 @@ impl Input {
             && !messages.elements().any(is_chats)
     }
 
-    /// Converts a codec error to a failure about this document.
+    /// Converts a codec error to a failure that names this document.
     pub(crate) fn bad_data(&self, error: CodecError) -> Failure {
         match error {
             CodecError::Syntax(error) => self.bad_json(&error),
@@ -139,19 +139,19 @@ impl Input {
         Failure::BadData(format!("{}:{line}:{column}: not JSON: {what}", self.name))
     }
 
-    /// Returns the document as a request to that target.
+    /// Returns the document as the body of a request to the target in `asked`.
     pub(crate) fn request(&self, codec: &dyn Codec, asked: &DecodeContext) -> Request {
         let path = codec.path(&asked.target, false);
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
     }
 }
 
-/// Returns the member of a request that holds the conversation.
+/// Returns the name of the request member that holds the conversation.
 pub(crate) fn conversation_of(codec: &dyn Codec) -> &'static str {
     codec.prefix_members().last().copied().unwrap_or("messages")
 }
 
-/// Names the kind of a document.
+/// Returns a noun phrase for a document type, for messages.
 pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'static str {
     match (document, framing) {
         (_, Some(_)) | (Document::Event, None) => "a stream",
@@ -160,7 +160,7 @@ pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'stati
     }
 }
 
-/// Returns the target at a provider's row, or at the first row of the wire.
+/// Returns the target at the named provider, or at the wire's default provider.
 pub(crate) fn decode_context(
     wire: &Wire,
     provider: Option<&str>,
@@ -183,7 +183,7 @@ pub(crate) fn note_unknown_model(asked: &DecodeContext) {
     }
 }
 
-/// Returns the model that a request names in its path or body.
+/// Returns the model named in the path or body of a request.
 pub(crate) fn model_in(codec: &dyn Codec, path: Option<&Name>, body: &Bytes) -> Option<Name> {
     let path = path.cloned().unwrap_or_else(|| Name::from(""));
     codec.model_of(&Request { path, headers: Vec::new(), body: body.clone() })

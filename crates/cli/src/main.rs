@@ -1,4 +1,4 @@
-//! The `throughline` binary. Only this crate reads the environment and prints.
+//! The `throughline` binary. No other crate reads the environment or prints.
 
 mod agent;
 mod amount;

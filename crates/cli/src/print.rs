@@ -1,4 +1,4 @@
-//! Everything that the program prints: text, tables, excerpts, progress, errors.
+//! Terminal output: text, tables, excerpts, progress and errors.
 
 pub(crate) mod excerpt;
 pub(crate) mod failure;

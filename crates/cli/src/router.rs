@@ -1,4 +1,4 @@
-//! Resolves model names with the configuration, and builds the endpoints.
+//! Resolves model names and builds the provider endpoints, according to the configuration.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use throughline_server::{ModelRouter, RouteTarget};
 
 use crate::config::{Config, Credential, Endpoint, Routes, shown_variable};
 
-/// The most common simulated models.
+/// The most common simulated models, for model lists.
 const SIMULATED: &[&str] =
     &["sim/claude-sonnet-5-5", "sim/gpt-5.6-sol", "sim/gemini-3.8-flash", "sim/deepseek-v4-pro"];
 
@@ -50,7 +50,7 @@ impl ModelRouter for ConfigRouter {
     }
 
     fn of_wire(&self, wire: &Wire) -> Option<RouteTarget> {
-        // OpenAI uses the same paths for both of its wires.
+        // OpenAI serves both of its wires under the same paths.
         let wires: &[Wire] = match wire.as_str() {
             "openai-chat" | "openai-responses" => &[Wire::OPENAI_RESPONSES, Wire::OPENAI_CHAT],
             _ => std::slice::from_ref(wire),
@@ -66,7 +66,7 @@ impl ModelRouter for ConfigRouter {
 
     fn models(&self) -> Vec<Name> {
         let aliases = self.routes.routes().iter().map(|route| Arc::clone(&route.model));
-        // Patterns are not model names.
+        // Patterns are not model names, so they are not listed.
         let own = self.routes.providers().iter().flat_map(|provider| &provider.models);
         let own = own.filter(|model| !model.contains('*')).cloned();
         let simulated = SIMULATED.iter().map(|model| Name::from(*model));
@@ -74,12 +74,12 @@ impl ModelRouter for ConfigRouter {
     }
 }
 
-/// Returns the endpoint name of a simulated row.
+/// Returns the endpoint name under which the simulators serve a catalog entry.
 fn simulated(row: &Provider) -> Name {
     Name::from(format!("sim {}", row.name))
 }
 
-/// Builds the configured endpoints and the simulated ones at that address.
+/// Builds the configured endpoints, and those of the simulators at the URL `simulators`.
 pub(crate) fn endpoints(
     config: &Config,
     simulators: &str,
@@ -115,7 +115,7 @@ pub(crate) fn endpoints(
     Ok(endpoints)
 }
 
-/// Converts a credential for an endpoint.
+/// Converts a configured credential to the form that the HTTP client uses.
 fn source(credential: &Credential) -> CredentialSource {
     match credential {
         Credential::Callers => CredentialSource::Caller,

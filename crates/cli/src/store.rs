@@ -1,4 +1,4 @@
-//! Opens a store: its location, its keys, and the mapping of its errors to failures.
+//! Opens the store that a command uses: its location, its keys, and its errors.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,15 @@ use crate::print::failure::{Failure, Result};
 use crate::print::progress::Progress;
 use crate::print::text::{self, plain, push_line};
 
-/// Grace period for threads at shutdown.
+/// Grace period for blocking threads at shutdown.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Behaviour if the store does not exist.
+/// What to do if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfMissing {
-    /// Fail.
     Fails,
-    /// Create the store.
     IsMade,
-    /// Fail, and open the store read-only: it may be a read-only copy.
+    /// Fail; an existing store is opened read-only, because it may be a read-only copy.
     FailsReadOnly,
 }
 
@@ -54,34 +52,33 @@ pub(crate) fn with<T>(
     let store = OpenStore { runtime, journal, tenant: Tenant::from(at.tenant.as_str()) };
     let result = work(&store);
     let closed = store.run(store.journal.close());
-    // A thread that still runs after an interruption rolls back its work.
+    // A thread that is still running after an interrupt rolls back its transaction.
     store.runtime.shutdown_timeout(SHUTDOWN_LIMIT);
     result.and_then(|value| closed.map(|()| value))
 }
 
-/// Creates the runtime of a command.
 pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime> {
     Ok(builder.enable_all().build().context("the async runtime cannot be started")?)
 }
 
 impl OpenStore {
-    /// Waits for a future. Ctrl-C ends the program at once, so use this only for work that leaves
-    /// nothing half done.
+    /// Waits for a future. Ctrl-C ends the process at once, so use this only for work that can be
+    /// aborted safely.
     pub(crate) fn wait_for<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// Waits for a result of the store.
+    /// Waits for a store operation and converts its error to a failure.
     pub(crate) fn run<T>(&self, work: impl Future<Output = Result<T, StoreError>>) -> Result<T> {
         self.wait_for(work).map_err(self.to_failure())
     }
 
-    /// Installs signal handlers, so that started work can be rolled back.
+    /// Installs signal handlers, so that interrupted work can be rolled back.
     pub(crate) fn signals(&self) -> Result<Signals> {
         self.wait_for(async { Signals::new() })
     }
 
-    /// Waits for work that must not stop half-way; only a second signal interrupts it.
+    /// Waits for work that must not stop half-way; only a second signal aborts it.
     pub(crate) fn run_uninterrupted<T>(
         &self,
         what: &str,
@@ -105,8 +102,7 @@ impl OpenStore {
         })
     }
 
-    /// Waits for a result unless a signal arrives; the work is then dropped, if it is not almost
-    /// done.
+    /// Waits for work that a signal aborts, unless only its final step is outstanding.
     pub(crate) fn run_until_interrupted<T>(
         &self,
         mut signals: Signals,
@@ -128,12 +124,12 @@ impl OpenStore {
         })
     }
 
-    /// Returns a log that must exist.
+    /// Returns the head of a log, or fails if there is none with this id.
     pub(crate) fn log(&self, log: &LogId) -> Result<LogHead> {
         self.existing_log(log, "log")
     }
 
-    /// Returns a thread that must exist.
+    /// Returns the head of a thread, or fails if there is none with this id.
     pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead> {
         let head = self.existing_log(thread, "thread")?;
         if head.kind == LogKind::Thread {
@@ -149,8 +145,8 @@ impl OpenStore {
         head.ok_or_else(|| store_failure(missing(), &self.tenant))
     }
 
-    /// Returns the runs of a tenant or thread. Other logs of a thread, such as run commands and
-    /// stored responses, have no status and are skipped.
+    /// Returns the runs of a thread, or of the tenant. Other logs of a thread, such as run commands
+    /// and stored responses, have no status and are skipped.
     pub(crate) fn runs(&self, thread: Option<&LogId>, mut page: Page) -> Result<Vec<LogHead>> {
         const LOOKED_AT: u32 = 256;
         let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
@@ -167,7 +163,8 @@ impl OpenStore {
         }
     }
 
-    /// Returns the message for an empty list.
+    /// Returns the message that is printed instead of an empty table; it names the store's other
+    /// tenants.
     pub(crate) fn empty_message(&self, what: &str) -> Result<String> {
         let tenant = &self.tenant;
         let mut others = self.run(self.journal.tenants())?;
@@ -181,13 +178,13 @@ impl OpenStore {
         Ok(message)
     }
 
-    /// Returns the mapping of errors of the open store to failures.
+    /// Returns a function that converts store errors to failures.
     pub(crate) fn to_failure(&self) -> impl Fn(StoreError) -> Failure {
         move |error| store_failure(error, &self.tenant)
     }
 }
 
-/// Maps a store error to the failure and exit code of this program.
+/// Converts a store error to a failure, which determines the exit code.
 pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
     let message = error.to_string();
     match error {
@@ -211,12 +208,13 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
         | StoreError::Held { .. }
         | StoreError::Taken { .. }
         | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
-        // All other errors are about the store as a whole: it is full, locked or unreachable.
+        // All other errors affect the store as a whole, for example if it is full, locked or
+        // unreachable.
         _ => Failure::NoStore(message),
     }
 }
 
-/// Returns the URL of the store and the options to open it.
+/// Returns the store URL and the options for opening the store.
 pub(crate) fn open_options(at: &StoreArgs, missing: IfMissing) -> Result<(String, Options)> {
     let (url, master_key_env) = locate_store(at)?;
     let retired_keys = at.retired_key_file.iter().map(|file| key(file));
@@ -230,7 +228,7 @@ pub(crate) fn open_options(at: &StoreArgs, missing: IfMissing) -> Result<(String
     Ok((url, options))
 }
 
-/// Maps an error of opening a store to a failure.
+/// Converts an error from opening a store to a failure.
 pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
     let shown = without_password(url);
     match error {
@@ -255,8 +253,8 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
     }
 }
 
-/// Locates the store: the option, the environment, the configuration, or the user's data directory.
-/// Also returns the variable with its master key, if the configuration names the store.
+/// Returns the store URL from the option, the environment, the configuration, or the user's data
+/// directory. If the configuration names the store, also returns the variable with its master key.
 fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
     let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
     let (url, master_key_env) = match given? {
@@ -275,13 +273,13 @@ fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
     Ok((url, master_key_env))
 }
 
-/// Returns the file of an SQLite store.
+/// Returns the path of an SQLite store; `None` for PostgreSQL or an unknown location.
 pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
     let (url, _) = locate_store(at).ok()?;
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 
-/// Returns the master key: from the option, the environment, or the variable in the configuration.
+/// Returns the master key from the option, `THROUGHLINE_MASTER_KEY` or the configured variable.
 fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> {
     const DEFAULT: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {
@@ -301,7 +299,6 @@ fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> 
     }
 }
 
-/// Reads the master key from a file.
 pub(crate) fn key(file: &Path) -> Result<MasterKey> {
     let name = file.display();
     let text = std::fs::read_to_string(file);
@@ -320,14 +317,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers; requires a runtime.
+    /// Installs the handlers; must be called within a Tokio runtime.
     pub(crate) fn new() -> Result<Self> {
         let install = |kind| signal(kind).context("signal handlers cannot be installed");
         let interrupted = install(SignalKind::interrupt())?;
         Ok(Self { interrupted, terminated: install(SignalKind::terminate())? })
     }
 
-    /// Waits for a signal, or returns at once if one was received.
+    /// Waits for a signal, or returns at once if a signal was already received.
     pub(crate) async fn wait_for_stop(&mut self) {
         tokio::select! {
             _ = self.interrupted.recv() => {}

@@ -1,4 +1,4 @@
-//! Traces of this process: the configured tracer and its event source.
+//! Sends traces of this process to the configured sinks, and provides traces to the console.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,13 +34,13 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
     open.collect()
 }
 
-/// The content of traces: `policy` redacts it, unless `[tracing] redact = false`.
+/// Returns what traces contain. `policy` redacts them, unless `[tracing] redact = false` is set.
 pub(crate) fn trace_options(settings: &TracingSettings, policy: RedactionPolicy) -> TraceOptions {
     let redaction = if settings.redact { policy } else { RedactionPolicy::nothing() };
     TraceOptions { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }
 }
 
-/// Traces of the runs and calls of this process.
+/// Traces the runs and calls of this process.
 pub(crate) struct ProcessTraces {
     tracer: Tracer,
     calls: CallTracer,
@@ -48,7 +48,7 @@ pub(crate) struct ProcessTraces {
 }
 
 impl ProcessTraces {
-    /// Creates the configured tracer; `None` if tracing is off.
+    /// Creates the configured tracer; `None` if tracing is disabled.
     pub(crate) fn new(
         settings: &TracingSettings,
         policy: RedactionPolicy,
@@ -70,7 +70,7 @@ impl ProcessTraces {
         Ok(Some(Arc::new(Self { tracer, calls, patience: settings.patience })))
     }
 
-    /// Waits until all traces are sent, and prints what was lost.
+    /// Waits until all traces are sent, and prints notes about lost traces.
     pub(crate) async fn finish(&self) {
         let reports = self.tracer.finish().await.into_iter();
         for report in reports.filter(|report| report.status == Status::Partial) {
@@ -98,7 +98,7 @@ impl CallTraces for ProcessTraces {
     }
 }
 
-/// Traces for the console: with contents, and with common secrets redacted.
+/// Provides the console with traces that contain redacted messages.
 pub(crate) struct ConsoleTraces(pub(crate) Journal);
 
 impl RunTraces for ConsoleTraces {

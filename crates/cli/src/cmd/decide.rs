@@ -1,4 +1,5 @@
-//! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, in any process.
+//! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, which any
+//! process may own.
 
 use throughline_agent::{RunCommand, State, sentence};
 use throughline_core::{LogId, PendingStatus, Store as _};
@@ -60,7 +61,7 @@ pub(crate) fn cancel(options: &Cancel) -> Result<()> {
     })
 }
 
-/// Finds a pending request and sends a command for it to its run.
+/// Finds a pending request by id and sends a command about it to its run.
 fn send_decision(
     at: &StoreArgs,
     id: &str,
@@ -102,7 +103,7 @@ async fn run_of_pending(context: &AgentContext, id: &str, kind: &str) -> Result<
     }))
 }
 
-/// Describes the decision on a closed request. Request ids start with the id of their run.
+/// Describes how a closed request was decided. A request id starts with the id of its run.
 async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
     let Some((run, _)) = id.rsplit_once('.') else { return Ok(None) };
     let run = LogId::from(run);

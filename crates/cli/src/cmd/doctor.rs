@@ -1,5 +1,5 @@
-//! `throughline doctor`: environment details for bug reports. Contains no secret, address or path,
-//! not even in part.
+//! `throughline doctor`: prints environment details for bug reports. The output contains no secret,
+//! address or path, not even in part.
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value};
@@ -54,7 +54,7 @@ fn configuration(read: &Result<Config>) -> String {
     }
 }
 
-/// Describes the kind and size of the store.
+/// Returns the type of the store and, for SQLite, the file size.
 fn store(options: &CommonArgs) -> String {
     match sqlite_file(&options.at).map(std::fs::metadata) {
         None => "PostgreSQL, or unknown".to_owned(),
@@ -63,7 +63,7 @@ fn store(options: &CommonArgs) -> String {
     }
 }
 
-/// Lists the providers that work without a caller's key, and the sources of their keys.
+/// Lists the providers that work without a caller's key, and where their keys come from.
 fn providers(config: &Config) -> String {
     let ready = config.routes.providers().iter().filter_map(|provider| {
         let is_known = Catalog::builtin().provider(&provider.name).is_some();

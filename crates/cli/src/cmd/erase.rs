@@ -46,7 +46,7 @@ pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
     })
 }
 
-/// Asks the user to confirm.
+/// Prompts the user to confirm an erasure.
 fn confirm_forget(opened: &OpenStore, options: &Forget, head: &LogHead) -> Result<bool> {
     let thread = plain(&options.thread);
     let what = match &options.item {
@@ -89,7 +89,7 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
         };
         let erased = erased.as_ref();
         if let Some(erased) = erased {
-            // Threads that were written to meanwhile are kept.
+            // Threads that received new records in the meantime are not erased.
             threads.retain(|(head, _)| erased.logs.contains(&head.log));
         }
         let (text, json) =
@@ -137,7 +137,7 @@ fn json_of(options: &Prune, threads: &[(LogHead, u64)], erased: Option<&ErasureR
     })
 }
 
-/// Asks the user to type `yes`.
+/// Prompts the user to type `yes`; any other input means no.
 fn confirm(question: &str) -> Result<bool> {
     let prompt = format!("{} Type {} to continue: ", question.bold(), "yes".bold());
     Ok(text::prompt(&prompt)?.is_some_and(|answer| answer.eq_ignore_ascii_case("yes")))
@@ -148,7 +148,8 @@ fn sentence(erased: &ErasureReport) -> String {
     format!("{records} in {logs}, {}", stored_size(erased.bytes))
 }
 
-/// Reports key files and records that may still hold the content; the exit code is then 1.
+/// Reports backup key files and records that may still hold erased content; the exit code is then
+/// 1.
 fn report_unreached(erased: &ErasureReport) -> ExitCode {
     for backup in &erased.unreached {
         let message = format!(

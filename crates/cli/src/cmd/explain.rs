@@ -88,7 +88,7 @@ fn explanation(rule: &Rule, width: usize) -> String {
     page.out
 }
 
-/// Output that is being written.
+/// Output buffer that is printed at the end.
 struct ExplainPage {
     out: String,
     width: usize,
@@ -118,7 +118,7 @@ impl ExplainPage {
         }
     }
 
-    /// Prints a request that breaks the rule, with the place marked, and its fix.
+    /// Prints a request that breaks the rule, with the violation marked, and its fix.
     fn example(&mut self, rule: &Rule) {
         let example = &rule.example;
         for document in example.prior {
@@ -157,7 +157,7 @@ impl ExplainPage {
         }
     }
 
-    /// Prints the changed lines with some context.
+    /// Prints a diff of the failing and the fixed request, with two lines of context.
     fn difference(&mut self, failing: &str, fixed: &str) {
         let (failing, fixed) = (masked(failing), masked(fixed));
         let diff = TextDiff::from_lines(&failing, &fixed);
@@ -180,7 +180,7 @@ impl ExplainPage {
     }
 }
 
-/// Audits the example of a rule.
+/// Audits the example request of a rule.
 fn audit_example(rule: &Rule) -> Option<Audit> {
     let example = &rule.example;
     let codec = codec(&rule.wire)?;

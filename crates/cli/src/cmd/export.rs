@@ -1,4 +1,5 @@
-//! `throughline export`: writes threads as verifiable JSON lines, redacted, or exact with `--full`.
+//! `throughline export`: writes threads as verifiable JSON lines. Content is redacted, unless
+//! `--full` is given.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,7 +34,7 @@ pub(crate) fn run(options: &Export) -> Result<()> {
             let mut out = ExportWriter { to: io::BufWriter::new(io::stdout()), failed: None };
             let done = write(opened, options, policy.as_ref(), &mut out, None)?;
             let summary = sentence(&done, &options.output, options.full);
-            // Standard output carries the export.
+            // Standard output carries the export, so the summary goes to standard error.
             match options.common.format {
                 Format::Text => text::note(&summary),
                 Format::Json => anstream::eprintln!("{}", json_of(&done, &options.output)),
@@ -60,8 +61,8 @@ fn cannot_write(file: &Path) -> String {
     }
 }
 
-/// Writes a file under a temporary name and renames it, so that readers find either the whole file
-/// or the previous one. Links are resolved; devices and pipes are refused.
+/// Writes a temporary file and renames it, so that readers see either the previous or the complete
+/// file. Symbolic links are followed; devices and pipes are refused.
 pub(crate) fn replace_file<T>(
     file: &Path,
     write: impl FnOnce(&mut NamedTempFile) -> Result<T>,
@@ -108,7 +109,8 @@ fn write<W: Write + Send>(
     let export = opened.journal.export(&opened.tenant, &threads, policy, out, &share);
     let done = match signals {
         Some(signals) => opened.run_until_interrupted(signals, &progress, export)?,
-        // The reader of a pipe may be slow. Interrupting the program leaves no partial file.
+        // An interrupt ends the process at once, because the reader of a pipe may be slow and no
+        // partial file is left.
         None => opened.wait_for(export),
     };
     drop(progress);
@@ -124,7 +126,7 @@ fn write<W: Write + Send>(
     }
 }
 
-/// The output of an export; keeps the first write error.
+/// Writes an export and keeps the first write error.
 struct ExportWriter<W> {
     to: W,
     failed: Option<io::Error>,

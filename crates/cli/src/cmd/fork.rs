@@ -1,4 +1,4 @@
-//! `throughline fork`: creates a thread that shares the history of another one.
+//! `throughline fork`: creates a thread that shares the history of another thread.
 
 use serde_json::json;
 use throughline_core::{LogId, Store as _, StoreError};
@@ -33,7 +33,7 @@ pub(crate) fn run(options: &Fork) -> Result<()> {
     })
 }
 
-/// Returns the first free id derived from the thread.
+/// Returns the first unused id derived from the thread's id.
 fn free_name(opened: &OpenStore, thread: &LogId) -> Result<LogId> {
     let mut number = 1;
     loop {

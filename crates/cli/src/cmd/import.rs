@@ -25,7 +25,7 @@ pub(crate) fn run(options: &Import) -> Result<()> {
     }
     store::with(&options.common.at, IfMissing::IsMade, |opened| {
         let progress = Progress::new("importing", options.common.format);
-        // The export is read twice: once to verify it and once to import it.
+        // The export is read twice: once for verification and once for import.
         let meter = Meter::new(&progress, source.bytes.saturating_mul(2));
         let open = || {
             let cannot = |error| StoreError::invalid(format!("line 1 cannot be read: {error}"));
@@ -71,7 +71,7 @@ impl ExportSource {
         Ok(Self { name, file, bytes })
     }
 
-    /// Returns a reader from the start.
+    /// Returns a reader that starts at the beginning of the export.
     fn reader<'m>(&self, meter: &'m Meter<'m>) -> io::Result<BufReader<MeteredFile<'m>>> {
         let mut file = self.file.try_clone()?;
         file.rewind()?;
@@ -87,7 +87,6 @@ impl ExportSource {
         Ok(verify_export(&mut reader))
     }
 
-    /// Builds the error for an invalid export.
     pub(crate) fn invalid(&self, problem: &str) -> Failure {
         Failure::BadData(format!("{}: {problem}", self.name))
     }
@@ -100,7 +99,7 @@ fn copy_to_temp_file(from: &mut dyn Read, name: &str) -> Result<File> {
     Ok(file)
 }
 
-/// A file that reports its progress.
+/// A file that reports read bytes to a progress meter.
 struct MeteredFile<'m> {
     file: File,
     meter: &'m Meter<'m>,

@@ -33,12 +33,12 @@ pub(crate) fn run(options: &Inbox) -> Result<()> {
     })
 }
 
-/// A pending request with its details.
+/// A pending approval or question, with details from its run.
 struct InboxEntry {
     pending: PendingEntry,
-    /// The tool and its arguments.
+    /// Name and arguments of the tool that needs approval; `None` for questions.
     call: Option<(Name, Json)>,
-    /// Whether the call was started before and its outcome is unknown.
+    /// Whether the tool call was started before, so that its outcome is unknown.
     is_lost: bool,
     questions: Vec<Json>,
 }
@@ -52,7 +52,7 @@ async fn entries(context: &AgentContext, run: Option<&LogId>) -> Result<Vec<Inbo
     let mut entries = Vec::new();
     for pending in pending.into_iter().filter(|pending| pending.status == PendingStatus::Open) {
         if !states.contains_key(&pending.log) {
-            // A log that is not a run is listed by name only.
+            // A log that is not a run has no state, so its request is listed without details.
             states.insert(pending.log.clone(), context.state(&pending.log).await.ok());
         }
         let state = states.get(&pending.log).and_then(Option::as_ref);
@@ -96,7 +96,7 @@ impl InboxEntry {
         }
     }
 
-    /// Describes the request for people.
+    /// Describes the request in plain text.
     fn describe(&self) -> String {
         if let Some((tool, args)) = &self.call {
             return format!("{tool} {}", args.as_str());

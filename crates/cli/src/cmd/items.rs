@@ -1,4 +1,4 @@
-//! `throughline items`: shows the records of a thread or run.
+//! `throughline items`: prints the records of a thread or run.
 
 use owo_colors::OwoColorize as _;
 use throughline_core::{Content, LogId, Record, Store as _, kind};
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Items) -> Result<()> {
         let read = opened.journal.read(&opened.tenant, &log, options.after, limit);
         let mut records = opened.run(read)?;
         let next = listing::cut(&mut records, options.limit).map(|record| record.seq);
-        // Later history may have continued from an earlier record.
+        // Records after a rewind point are no longer part of the history.
         let valid = head.valid_ranges(head.last);
         let is_rewound = |record: &Record| !valid.iter().any(|span| span.contains(&record.seq));
         let page = RecordPage { records: &records, next, is_rewound: &is_rewound, policy: &policy };
@@ -62,7 +62,7 @@ impl RecordPage<'_> {
             let kind = format!("{:kinds$}", plain(&record.kind));
             words.push(if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() });
             let mut taken = digits + kinds + 4;
-            // Ids are never truncated, because `forget` takes them.
+            // Ids are never truncated, because they are arguments of `throughline forget`.
             if ids > 0 {
                 words.push(format!("{:ids$}", plain(&summary.id)).dimmed().to_string());
                 taken += ids + 2;
@@ -111,7 +111,7 @@ impl RecordPage<'_> {
     }
 }
 
-/// Describes a record in one line of at most `room` columns.
+/// Formats a record as one line of at most `room` columns.
 fn one_record(record: &Record, summary: &RecordSummary, room: usize) -> String {
     let content = match &record.content {
         Content::Gone(why) => return format!("{}", why.red()),
@@ -122,7 +122,7 @@ fn one_record(record: &Record, summary: &RecordSummary, room: usize) -> String {
     let what = one_line(&plain(&summary.what), room / 2);
     let is_plain = summary.text.is_empty() && sealed.is_none();
     let measured = is_plain.then(|| size(content.len()));
-    // The text gets the columns that the other parts leave.
+    // The text gets the columns that the other fields leave.
     let others = [Some(&what), sealed.as_ref(), measured.as_ref()].into_iter().flatten();
     let taken: usize = others.filter(|word| !word.is_empty()).map(|word| word.width() + 2).sum();
     let text = one_line(&plain(&summary.text), room.saturating_sub(taken).max(12));

@@ -1,5 +1,5 @@
-//! `throughline keys`: API keys of the gateway. A key is printed once; the store contains a keyed
-//! hash.
+//! `throughline keys`: manages the gateway's API keys. A key is printed only once; the store
+//! contains its keyed hash.
 
 use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing};
 
-/// Reserved prefixes of tenant names: the usage log, and callers with their own provider key.
+/// Prefixes that tenant names must not have: they denote the usage log, and callers with their own
+/// provider key.
 const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
 
 pub(crate) fn run(keys: &Keys) -> Result<()> {
@@ -102,7 +103,7 @@ fn json_of(keys: &[ApiKey]) -> Value {
     json!({ "keys": keys.collect::<Vec<_>>() })
 }
 
-/// Describes limits for people; empty if there are none.
+/// Describes the limits of a key in plain text; empty if there are none.
 fn describe_limits(limits: &KeyLimits) -> String {
     let mut parts = Vec::new();
     parts.extend((!limits.models.is_empty()).then(|| limits.models.join(" ")));

@@ -13,12 +13,12 @@ use crate::store::{self, IfMissing};
 
 /// A page of threads or runs.
 struct LogPage {
-    /// Member of the JSON document.
+    /// JSON member that holds the listed threads or runs.
     name: &'static str,
     heads: Vec<LogHead>,
-    /// Id that --after takes for the next page.
+    /// Value of `--after` for the next page; `None` on the last page.
     next: Option<String>,
-    /// Text instead of an empty table.
+    /// Message that is printed instead of an empty table.
     empty: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn runs(options: &Runs) -> Result<()> {
 }
 
 impl LogPage {
-    /// Prints the page: its own columns and members, followed by those of every log.
+    /// Prints the given columns or JSON rows, and adds the size, status and times of each log.
     fn print(self, format: Format, mut columns: Vec<Column>, mut rows: Vec<Value>) -> Result<()> {
         let Self { name, heads, next, empty } = self;
         let text = || {

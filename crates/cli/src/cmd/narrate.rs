@@ -1,4 +1,4 @@
-//! `throughline narrate`: prints the timeline of a run.
+//! `throughline narrate`: prints the events of a run as sentences with timestamps.
 
 use throughline_agent::Narrator;
 use throughline_core::{LogId, LogKind, Store as _};
@@ -11,7 +11,7 @@ use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, plain, push_line};
 use crate::store::{self, IfMissing};
 
-/// Number of records per read.
+/// Number of records that are read from the store at a time.
 const PAGE: u32 = 512;
 
 pub(crate) fn run(options: &Narrate) -> Result<()> {
@@ -37,7 +37,7 @@ pub(crate) fn run(options: &Narrate) -> Result<()> {
             after = last.seq;
             let mut out = String::new();
             for record in &records {
-                // Commit time in UTC, to the second.
+                // The time when the record was committed, in UTC.
                 let at = record.at.strftime("%Y-%m-%d %H:%M:%SZ");
                 for sentence in events_of(record).iter().filter_map(|event| narrator.push(event)) {
                     push_line(&mut out, &format!("{at}  {}", plain(&sentence)));

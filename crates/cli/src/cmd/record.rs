@@ -1,4 +1,4 @@
-//! Formats log records for display: seals by size, secrets redacted.
+//! Formats log records for display: Seals are replaced by their size, and secrets are redacted.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ use crate::print::text::{compact, size};
 const READABLE: [&str; 8] =
     ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
 
-/// Maximum nesting of JSON documents inside strings; deeper ones are shown by size.
+/// Maximum nesting of JSON documents inside strings; deeper documents are shown by size.
 const DEEPEST: usize = 4;
 
-/// Maximum length of the text that is collected for an excerpt.
+/// Number of bytes after which the text for an excerpt is long enough.
 const ENOUGH: usize = 1000;
 
-/// Description of a record for people.
+/// Summary of a record for text output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordSummary {
-    /// Item id, which `forget` takes; empty if there is none.
+    /// Item id, which is an argument of `throughline forget`; empty if there is none.
     pub(crate) id: String,
     /// Role and kind, such as `assistant thought`; empty if unknown.
     pub(crate) what: String,
@@ -38,11 +38,9 @@ pub(crate) struct RecordSummary {
 }
 
 enum DisplayContent {
-    /// JSON.
     Json(Json),
-    /// Other text.
+    /// Text that is not JSON.
     Text(String),
-    /// Binary data.
     Binary,
 }
 
@@ -56,7 +54,8 @@ impl DisplayContent {
     }
 }
 
-/// Describes a record that still has its content. JSON is described by its well-known members.
+/// Describes a record. The summary of erased content is empty; JSON is described by its well-known
+/// members.
 pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSummary {
     if *record.kind == *kind::EVENTS {
         let what = record.events.map(|(first, last)| match last - first {
@@ -121,14 +120,14 @@ fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
     RecordSummary { id: item.id.to_string(), what, text, seals }
 }
 
-/// Returns the displayable content of a record and the sizes of its seals. Redaction runs before
-/// masking, so that it sees the whole text.
+/// Returns the displayable content of a record and the sizes of its Seals. Redaction runs before
+/// masking, so that patterns see the whole text.
 fn shown(kind: &str, content: &Bytes, policy: &RedactionPolicy) -> (DisplayContent, Vec<usize>) {
     let content = policy.redact_record(kind, content).unwrap_or_else(|| content.clone());
     masked(&content)
 }
 
-/// Masks the seals of a redacted content and returns their sizes.
+/// Masks the Seals in redacted content and returns their sizes.
 fn masked(content: &Bytes) -> (DisplayContent, Vec<usize>) {
     let mut seals = Vec::new();
     if let Ok(document) = Json::parse(content.clone()) {
@@ -141,7 +140,7 @@ fn masked(content: &Bytes) -> (DisplayContent, Vec<usize>) {
     }
 }
 
-/// Writes the content of a record as the member `content`.
+/// Writes the content of a record as the JSON member `content`.
 pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &RedactionPolicy) {
     let Some(content) = record.content.bytes() else { return };
     if *record.kind == *kind::EVENTS {
@@ -159,7 +158,7 @@ pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &Re
     o.raw("content", &shown(&record.kind, content, policy).0.into_json());
 }
 
-/// Masks seals and unreadable values in a document, also in JSON documents inside strings.
+/// Masks Seals and unreadable values in a document, including JSON documents inside strings.
 fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Json {
     let tree = document.tree();
     let masks = masks(&tree);
@@ -183,7 +182,7 @@ fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Jso
         return document.clone();
     }
     edits.sort_by_key(|(place, _)| place.start);
-    // Each edit replaces a string by a string, so the result is still JSON.
+    // Each edit replaces a string with a string, so the result is still JSON.
     Json::parse(replace_ranges(document.as_str(), edits)).unwrap_or_else(|_| Json::null())
 }
 
@@ -202,7 +201,7 @@ fn mask_text(text: &str, deepest: usize, seals: &mut Vec<usize>) -> Option<Strin
     (shown != text).then_some(shown)
 }
 
-/// Collects the readable text of a document in order.
+/// Collects the values of readable members, such as texts, in document order.
 fn readable(root: Node<'_>) -> String {
     let mut text = String::new();
     let mut waiting: Vec<(Node<'_>, bool)> = vec![(root, false)];
@@ -223,7 +222,7 @@ fn readable(root: Node<'_>) -> String {
     text
 }
 
-/// Lists the members of an Item without text, except those that are already described.
+/// Lists the member values of an Item that has no text, except members that are already described.
 fn remaining_members(root: Node<'_>) -> String {
     const DESCRIBED: [&str; 4] = ["id", "role", "kind", "type"];
     let others = root.members().filter(|(name, _)| !DESCRIBED.iter().any(|known| name.is(known)));
@@ -234,7 +233,7 @@ fn remaining_members(root: Node<'_>) -> String {
     values.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the policy of a file, or else of the configuration.
+/// Returns the redaction policy in `file`, or else the configured policy.
 pub(crate) fn policy(file: Option<&PathBuf>, config: Option<&Path>) -> Result<RedactionPolicy> {
     let Some(file) = file else {
         return Ok(config::load(config)?.redaction.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! `throughline repair`: makes the smallest change after which a provider accepts a request.
+//! `throughline repair`: makes the smallest change that gets a request accepted.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
     Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Prints the changes and the remaining problems.
+/// Prints the changes and the problems that no change fixes.
 fn print_changes(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<()> {
     let width = text::width(std::io::stderr());
     let changes = &repaired.fixes;

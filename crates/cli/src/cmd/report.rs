@@ -1,4 +1,4 @@
-//! Prints audit findings: place, provider error and fix.
+//! Prints audit findings: the position, the provider's error and the fix.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::input::subject::Subject;
 use crate::print::excerpt::{Annotation, SourceText};
 use crate::print::text::{count, plain, push_line, wrapped};
 
-/// Formats the findings of an audit of `tree` in `width` columns.
+/// Formats audit findings about `tree`, at most `width` columns wide.
 pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: usize) -> String {
     let source = SourceText::new(tree);
     let mut explained = HashSet::new();
@@ -22,7 +22,7 @@ pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: us
     findings.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats the verdict in one line.
+/// Formats the verdict as one line.
 pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
     let verdict = audit.verdict();
     let (mark, style) = match verdict {
@@ -56,7 +56,6 @@ pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
     line
 }
 
-/// Returns the colour of a severity.
 pub(crate) fn style_of(severity: Severity) -> Style {
     match severity {
         Severity::Refuse => Style::new().red(),
@@ -92,7 +91,7 @@ fn one(
     push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
     let mut footer = |word: &str, text: &str| {
         let indent = digits + word.width() + 5;
-        // A bare address is not wrapped, so that it can be copied. Inside a sentence it is wrapped
+        // A bare URL is not wrapped, so that it can be copied. A URL inside a sentence is wrapped
         // as a word.
         let is_address = text.contains("://") && text.split_whitespace().count() <= 2;
         let room = if is_address { usize::MAX } else { width.saturating_sub(indent) };
@@ -106,7 +105,7 @@ fn one(
     if !finding.fix.is_empty() {
         footer("help", &finding.fix);
     }
-    // The reference and the evidence are printed once per rule.
+    // The reference and the evidence are printed once per rule, not once per finding.
     if is_new {
         footer("see", &format!("throughline explain {}", rule.id));
         for source in rule.evidence {
@@ -118,16 +117,17 @@ fn one(
     out
 }
 
-/// Wraps a text after its head, with continuation lines indented by four columns.
+/// Wraps text that follows a heading, with continuation lines indented by four columns.
 fn behind(head: &str, text: &str, width: usize) -> Vec<String> {
-    // The head is replaced by a placeholder of equal width, because colour codes have no width.
+    // The heading contains colour codes, so a placeholder of the same visible width is wrapped
+    // instead.
     let stand_in = "x".repeat(head.width());
     let lines = wrapped(&format!("{stand_in} {}", plain(text)), width.saturating_sub(4));
     let lines = lines.iter().map(|line| line.strip_prefix(&*stand_in).unwrap_or(line).trim_start());
     lines.map(str::to_owned).collect()
 }
 
-/// Removes the full stop of a sentence.
+/// Removes trailing white space and a final full stop.
 pub(crate) fn sentence(text: &str) -> String {
     text.trim_end().strip_suffix('.').unwrap_or(text.trim_end()).to_owned()
 }

@@ -31,12 +31,11 @@ pub(crate) fn run(options: &Rules) -> Result<()> {
     options.format.print(|| tables(&wires), || json_of(&wires))
 }
 
-/// Returns all rules of all wires.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> + Clone {
     CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
 }
 
-/// Models and providers that a rule applies to.
+/// Model families and providers that a rule applies to.
 pub(crate) struct Scope {
     pub(crate) profiles: BTreeSet<Name>,
     pub(crate) providers: BTreeSet<Name>,
@@ -45,7 +44,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// Evaluates the rule for each family at each endpoint of its wire.
+    /// Evaluates the rule for each model family at each endpoint that uses the rule's wire.
     pub(crate) fn for_rule(rule: &Rule) -> Self {
         let catalog = Catalog::builtin();
         let rows = catalog.providers().iter().filter(|row| row.wire == rule.wire);
@@ -66,8 +65,8 @@ impl Scope {
         }
     }
 
-    /// Describes the scope: `claude* (not claude-3)`, `every model at deepseek`. If families of
-    /// many vendors match, only those of the rule's example are named.
+    /// Describes the scope, as in `claude* (not claude-3)` or `every model at deepseek`. If more
+    /// than two vendors match, only the families of the example's vendor are named.
     pub(crate) fn phrase(&self, rule: &Rule) -> String {
         let example = Catalog::builtin().profile(rule.example.model);
         let own = stem(&example.name);
@@ -91,7 +90,7 @@ impl Scope {
     }
 }
 
-/// Returns the target for a family at an endpoint.
+/// Returns the target for a model family at a provider's endpoint.
 fn target(catalog: &Catalog, row: &Arc<Provider>, profile: &Arc<Profile>) -> Target {
     let model = profile.models.first().map_or(&*profile.name, String::as_str).replace('*', "");
     let target = catalog.target(row, &model, "default");
@@ -100,7 +99,7 @@ fn target(catalog: &Catalog, row: &Arc<Provider>, profile: &Arc<Profile>) -> Tar
     Target { origin, profile: Arc::clone(profile), ..target }
 }
 
-/// Lists family names and groups those of one vendor if most of them match.
+/// Lists family names, and abbreviates a vendor's families as `vendor*` if most of them are chosen.
 fn families(chosen: &BTreeSet<Name>) -> String {
     let known: Vec<&str> = Catalog::builtin().profiles().iter().map(|row| &*row.name).collect();
     let stems: BTreeSet<&str> = chosen.iter().map(|name| stem(name)).collect();
@@ -119,7 +118,7 @@ fn families(chosen: &BTreeSet<Name>) -> String {
     phrases.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the vendor part of a family name.
+/// Returns the vendor part of a family name: the letters at its start.
 fn stem(name: &str) -> &str {
     let end = name.find(|c: char| !c.is_alphabetic()).unwrap_or(name.len());
     name.get(..end).unwrap_or(name)

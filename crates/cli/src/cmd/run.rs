@@ -99,12 +99,11 @@ async fn print_finished_run(
     Ok(())
 }
 
-/// Applies the `--lease` option.
 fn apply_lease(context: &mut AgentContext, using: &AgentArgs) {
     context.runner.lease = using.lease.map_or(context.runner.lease, Duration::from_secs);
 }
 
-/// Returns the message for the agent.
+/// Returns the message for the agent; `-` reads it from standard input.
 fn message(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Err(Failure::Usage("the message for the agent is empty".to_owned()));
@@ -121,8 +120,8 @@ fn message(text: &str) -> Result<String> {
     Ok(input.trim_end().to_owned())
 }
 
-/// Fails if the run uses tools that were not passed: the model would be informed that they are
-/// gone.
+/// Fails if a tool of the run was not passed to this command, because the model would be informed
+/// that the tool is gone.
 fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
     if matches!(state.progress.phase, Phase::Ended { .. }) {
         return Ok(());
@@ -141,7 +140,7 @@ fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
     )))
 }
 
-/// Continues the run in a background process without prompts.
+/// Continues the run in a background process, without prompts.
 fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<()> {
     let program = std::env::current_exe().context("this program cannot be found")?;
     let mut command = Command::new(program);
@@ -162,7 +161,7 @@ fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<()> {
     spawned.map(drop).context("the background process cannot be started").map_err(Failure::from)
 }
 
-/// A followed run with prompts for decisions.
+/// A run that is driven at a terminal, with prompts for approvals and questions.
 struct InteractiveRun<'h> {
     followed: FollowedRun<'h>,
     using: &'h AgentArgs,
@@ -170,7 +169,8 @@ struct InteractiveRun<'h> {
 }
 
 impl InteractiveRun<'_> {
-    /// Drives the run until it ends, waits for a decision elsewhere, or is interrupted.
+    /// Drives the run until it ends, needs a decision that is not prompted for here, or is
+    /// interrupted.
     async fn drive(mut self) -> Result<()> {
         loop {
             let Some(status) = self.followed.follow().await? else { return Err(self.paused()) };
@@ -197,13 +197,13 @@ impl InteractiveRun<'_> {
         }
     }
 
-    /// Returns whether questions are prompted for here.
+    /// Returns whether this command prompts for decisions.
     fn prompts(&self) -> bool {
         let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         self.using.ask || (is_terminal && !self.using.no_ask)
     }
 
-    /// Prompts for pending decisions and sends them to the run; returns false at end of input.
+    /// Prompts for pending decisions and sends them to the run; returns `false` at end of input.
     async fn decide(&mut self, state: &State) -> Result<bool> {
         let FollowedRun { context, run, .. } = &self.followed;
         let mut signals = Signals::new()?;
@@ -214,7 +214,7 @@ impl InteractiveRun<'_> {
         let has_decided = !commands.is_empty();
         for command in commands {
             match context.send(run, command).await {
-                // The prompt is repeated.
+                // An invalid answer is reported, and the prompt appears again.
                 Err(Failure::Usage(problem)) => text::note(&problem),
                 sent => sent?,
             }
@@ -222,7 +222,7 @@ impl InteractiveRun<'_> {
         Ok(has_decided)
     }
 
-    /// Prints how to answer the pending requests.
+    /// Prints the commands that decide the pending requests.
     fn print_pending(&self, state: &State) {
         for approval in approvals(state) {
             let command = |verb: &str| self.hint.command(verb, &approval.id);

@@ -1,4 +1,4 @@
-//! `throughline serve`: the gateway, in the foreground.
+//! `throughline serve`: runs the gateway in the foreground.
 
 mod keyring;
 mod lines;
@@ -128,7 +128,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     let url = format!("http://{address}");
     text::write_styled(&welcome::welcome(config, &url, store, open))?;
     let (mut signals, mut again) = (Signals::new()?, Signals::new()?);
-    // Open streams are drained; a second signal stops at once.
+    // The first signal drains open streams; a second signal stops the gateway at once.
     let hurry = async {
         again.wait_for_stop().await;
         again.wait_for_stop().await;

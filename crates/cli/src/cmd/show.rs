@@ -1,4 +1,4 @@
-//! `throughline show`: prints the messages, thoughts and seals of a document.
+//! `throughline show`: prints the messages, thoughts and Seals in a document.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,13 +16,13 @@ use crate::input::{self, DocumentKind, Input};
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, compact, count, plain, size, wrapped, write_styled};
 
-/// Maximum length of a displayed text without `--full`.
+/// Maximum length at which a text is printed without `--full`.
 const SHORT: usize = 600;
 
 enum Shown {
     Call(Box<Call>),
     Reply(Box<Reply>),
-    /// A provider error, with the partial reply before it.
+    /// A provider error, with the partial reply that preceded it.
     Failure(ProviderFailure, Option<Box<Reply>>),
 }
 
@@ -125,7 +125,7 @@ fn timeline(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown, is_full: 
     page.out
 }
 
-/// Output that is being written.
+/// Output buffer that is printed at the end.
 struct Page {
     out: String,
     is_full: bool,
@@ -167,7 +167,7 @@ impl Page {
         }
     }
 
-    /// Prints the Items, with a heading for each change of role.
+    /// Prints the Items, with a heading whenever the role changes.
     fn items<'i>(&mut self, items: &'i [Item]) {
         let name = |item: &'i Item| match &item.body {
             Body::Call(call) => Some((&call.id, &*call.name)),
@@ -202,7 +202,7 @@ impl Page {
         self.line(&format!("\n{role}{}", flag.unwrap_or_default()));
     }
 
-    /// Prints one Item: plain text, or a label with its content indented below.
+    /// Prints one Item as plain text, or as a label with its content indented below.
     fn item(&mut self, item: &Item, names: &HashMap<&CallId, &str>) {
         let (mark, label, text) = describe(item, names);
         if !label.is_empty() {
@@ -305,7 +305,7 @@ pub(crate) fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// Returns the mark, the label and the text of an Item.
+/// Returns the mark, label and text that represent an Item.
 fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, String) {
     match &item.body {
         Body::Text(text) => (String::new(), String::new(), text.to_string()),
@@ -348,7 +348,7 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
     }
 }
 
-/// Returns the type of a part, or else its first member name.
+/// Returns the `type` of an Item's original JSON, or else its first member name.
 fn kind_of(item: &Item) -> Option<String> {
     let tree = item.native.as_ref()?.json.tree();
     let kind = tree.root().get("type").and_then(Node::text);

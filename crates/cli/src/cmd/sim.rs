@@ -45,7 +45,7 @@ async fn serve(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Formats the startup message: address, an example request per wire, and settings of official
+/// Formats the startup message: the address, an example request per wire, and settings for official
 /// clients.
 fn welcome(simulator: &Simulator, seed: u64) -> String {
     let url = simulator.url();
@@ -61,7 +61,7 @@ fn welcome(simulator: &Simulator, seed: u64) -> String {
         let Some((&(_, model, body), row)) = example.zip(catalog.default_provider(&wire)) else {
             continue;
         };
-        // Some base URLs include the version, as in the official clients.
+        // Some base URLs include the version, as in the vendors' official clients.
         let version = if row.base_url.ends_with("/v1") { "/v1" } else { "" };
         let path = codec.path(&catalog.target(&row, model, "default"), false);
         lines.push(format!("  {}", wire.as_str().dimmed()));
@@ -82,7 +82,7 @@ fn welcome(simulator: &Simulator, seed: u64) -> String {
     lines.join("\n")
 }
 
-/// A model of each wire, and a request with reasoning.
+/// For each wire: a model and a request that enables reasoning.
 const EXAMPLES: [(&str, &str, &str); 5] = [
     (
         "anthropic-messages",

@@ -1,4 +1,4 @@
-//! `throughline stats`: prints counts and sizes of a store.
+//! `throughline stats`: prints how many threads, runs and records a store holds, and their size.
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `throughline traces export`: exports the trace of a run, which is derived from its log.
+//! `throughline traces export`: exports the trace of a run, which is derived from the run's log.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) fn export(options: &TracesExport) -> Result<()> {
     content.log_data &= !options.no_data;
     agent::with(&options.common.at, ModelAccess::NoModels, async |context| {
         let run = LogId::from(options.run.as_str());
-        // Threads and other logs have no trace.
+        // Fails for logs that are not runs, because only runs have traces.
         let AgentContext { runner, journal, tenant, .. } = &*context;
         context.run(runner.status(tenant, &run)).await?;
         let batch = load_session(journal, tenant, &run, content, &SystemClock);
@@ -42,7 +42,7 @@ pub(crate) fn export(options: &TracesExport) -> Result<()> {
     })
 }
 
-/// Writes the trace to the requested output.
+/// Writes the trace to a file or to standard output.
 fn write(options: &TracesExport, batch: &TraceBatch) -> Result<()> {
     let bytes = match options.trace_format {
         TraceFormat::Session => format!("{}\n", batch.to_json().as_str()).into_bytes(),
@@ -54,7 +54,7 @@ fn write(options: &TracesExport, batch: &TraceBatch) -> Result<()> {
     }
 }
 
-/// Prints the result of sending a trace.
+/// Prints whether the sinks accepted a trace.
 fn print_delivery(format: Format, report: &DeliveryReport) -> Result<()> {
     let DeliveryReport { session, status, errors, .. } = report;
     if matches!(format, Format::Json) {

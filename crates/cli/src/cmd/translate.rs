@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Translate) -> Result<()> {
     Ok(())
 }
 
-/// Prints the fate of each part and of its seals.
+/// Prints the Fate of each Item and its Seals.
 fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     let origin = &call.target.origin;
     let items = || call.system.iter().chain(&call.items).zip(&encoded.fates);
@@ -87,7 +87,7 @@ fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     }
 }
 
-/// Describes the fate of an Item and of its seals. A seal with the same fate as its Item is not
+/// Describes the Fates of an Item and its Seals. A Seal with the same Fate as its Item is not
 /// described separately.
 fn describe_fate(item: &Item, fate: &Fate) -> String {
     let mut fates: Vec<(&Disposition, usize, usize)> = Vec::new();
@@ -113,7 +113,7 @@ fn describe_fate(item: &Item, fate: &Fate) -> String {
     format!("{word}{with}{why}{apart}")
 }
 
-/// Counts the fates, as `= 5 kept · × 1 elided`.
+/// Counts Items or Seals by Fate, as `= 5 kept · × 1 elided`.
 fn count_fates<'d>(dids: impl Iterator<Item = &'d Disposition>) -> String {
     let mut counts: Vec<(&Disposition, usize)> = Vec::new();
     for did in dids {
@@ -129,7 +129,7 @@ fn count_fates<'d>(dids: impl Iterator<Item = &'d Disposition>) -> String {
     counts.collect::<Vec<_>>().join(" · ")
 }
 
-/// Returns the severity, the mark and the colour of a fate.
+/// Returns the severity, mark and colour for a Fate.
 fn display(fate: &Disposition) -> (u8, &'static str, Style) {
     match fate {
         Disposition::Kept => (0, "=", Style::new().green()),

@@ -1,4 +1,4 @@
-//! `throughline usage`: reports usage and cost of calls through the gateway.
+//! `throughline usage`: reports the usage and cost of calls through the gateway.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::print::listing::{Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
-/// Number of records per read.
+/// Number of records that are read from the store at a time.
 const PAGE: u32 = 1000;
 
-/// Values of the grouping fields; `None` for calls without a key.
+/// Values of the `--by` fields; `None` for calls without an API key.
 type GroupKey = Vec<Option<String>>;
 
 pub(crate) fn run(options: &Usage) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `throughline verify`: verifies that a store or an export is unchanged.
+//! `throughline verify`: verifies that a store or an export was not modified.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -48,17 +48,17 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode> {
 #[derive(Default)]
 struct Verdict {
     subject: String,
-    /// Public key of the store, if a signature was verified.
+    /// The store's public key, if a signature was verified.
     store: Option<String>,
     records: u64,
     without_content: u64,
-    /// Number of chain segments and manifests of a store.
+    /// Number of verified chain segments and manifests; `None` for an export.
     chains: Option<(u64, u64)>,
     broken: Option<VerifyFailure>,
-    /// Verified tables of a store.
+    /// Verified tables; empty for an export.
     tables: Vec<&'static str>,
     warnings: Vec<Warning>,
-    /// Whether the store was compared with a manifest from elsewhere.
+    /// Whether the store was compared with a manifest that was saved elsewhere.
     has_witness: bool,
 }
 
@@ -146,7 +146,6 @@ impl Verdict {
     }
 }
 
-/// Verifies an export without a store.
 fn export(file: &Path, format: Format) -> Result<ExitCode> {
     let source = ExportSource::open(file)?;
     let subject = source.name.clone();
@@ -168,14 +167,14 @@ fn export(file: &Path, format: Format) -> Result<ExitCode> {
     verdict.print(format, None)
 }
 
-/// Splits a problem into its place, such as `line 7`, and its description.
+/// Splits a problem into its position, such as `line 7`, and its description.
 fn split(problem: &str) -> (&str, &str) {
     let end = problem.match_indices(' ').nth(1).map_or(0, |(at, _)| at);
     let (place, what) = problem.split_at(end);
     if place.starts_with("line ") { (place, what.trim_start()) } else { ("the export", problem) }
 }
 
-/// Reads a manifest from its own file or from the end of an export.
+/// Reads a manifest from a manifest file or from the end of an export.
 fn manifest(file: &Path) -> Result<Manifest> {
     let name = file.display();
     let bytes = std::fs::read(file);

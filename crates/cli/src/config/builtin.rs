@@ -1,9 +1,9 @@
-//! Providers that need no configuration: every catalog row with a known address, and the
+//! Providers that need no configuration: every catalog entry with a known address, and the
 //! simulators.
 //!
-//! The usual environment variables provide keys and some addresses, as defined in
-//! `throughline_provider`. A row without a key is still available to callers that send their own
-//! key, or to all callers if the endpoint needs none.
+//! The vendors' usual environment variables provide keys and some addresses, as defined in
+//! `throughline_provider`. A provider without a key is still available to callers that send their
+//! own key, or to all callers if the endpoint needs none.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use super::routes::{Credential, Endpoint, ProviderSettings};
 /// Provider name of the simulators.
 pub(crate) const SIMULATORS: &str = "sim";
 
-/// Bare model names that rows claim by default. No name matches the patterns of two rows.
+/// Patterns of bare model names that each catalog entry claims by default. No name matches two
+/// entries.
 const CLAIMS: &[(&str, &[&str])] = &[
     ("anthropic", &["claude-*"]),
     ("openai", &["gpt-*", "chatgpt-*", "codex-*", "o1*", "o3*", "o4*"]),
@@ -34,7 +35,7 @@ const CLAIMS: &[(&str, &[&str])] = &[
     ("bedrock", &["anthropic.*", "*.anthropic.*", "amazon.*", "*.amazon.*"]),
 ];
 
-/// Returns the bare model names that a row claims.
+/// Returns the patterns of bare model names that a catalog entry claims.
 pub(crate) fn claims(row: &str) -> Vec<Name> {
     let claims = CLAIMS.iter().find(|(name, _)| *name == row);
     claims
@@ -42,14 +43,15 @@ pub(crate) fn claims(row: &str) -> Vec<Name> {
         .unwrap_or_default()
 }
 
-/// Returns the row under which the simulators serve a model: the one of its vendor.
+/// Returns the catalog entry under which the simulators serve a model: the entry of the model's
+/// vendor.
 pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     let has = |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(pattern, model));
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)
 }
 
-/// Returns the built-in providers in catalog order, with keys and addresses from the variables, and
-/// the invalid variables, each once.
+/// Returns the built-in providers in catalog order, with keys and addresses from environment
+/// variables. Also returns each variable that is invalid, once.
 pub(crate) fn providers(
     catalog: &Catalog,
     variable: EnvLookup<'_>,
@@ -88,10 +90,10 @@ pub(crate) fn providers(
     ([simulators].into_iter().chain(rows).collect(), warnings)
 }
 
-/// Adjusts a built-in row to the providers of the file. Some vendors have one row per wire at the
-/// same address, such as `openai` and `openai-chat`. If the file redefines the address or key of
-/// the first row, the other rows follow, so that no request for a redefined provider reaches the
-/// vendor.
+/// Applies the providers of the configuration file to a built-in provider. Some vendors have one
+/// catalog entry per wire at the same address, such as `openai` and `openai-chat`. If the file
+/// redefines the address or key of the first entry, the other entries follow. Otherwise requests
+/// for a redefined provider could still reach the vendor.
 pub(crate) fn apply_overrides(
     row: ProviderSettings,
     declared: &[ProviderSettings],
@@ -111,9 +113,9 @@ pub(crate) fn apply_overrides(
     ProviderSettings { endpoint: Endpoint::Remote(moved), credential, ..row }
 }
 
-/// Returns the default credential of a row.
+/// Returns the credential that a provider uses if none is configured.
 pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<'_>) -> Credential {
-    // A self-hosted server needs no key at another address either.
+    // A self-hosted server needs no key, even if its address is configured.
     let is_open =
         !needs_key(row) || catalog.provider(&row.name).is_some_and(|row| !needs_key(&row));
     match key_from_env(row, variable) {
@@ -124,7 +126,8 @@ pub(crate) fn credential(row: &Provider, catalog: &Catalog, variable: EnvLookup<
     }
 }
 
-/// Returns whether an address is usable: some rows have a part in braces that the user must set.
+/// Returns whether an address is usable: some catalog addresses have a part in braces that the user
+/// must replace.
 pub(crate) fn is_complete(base_url: &str) -> bool {
     !base_url.is_empty() && !base_url.contains('{')
 }

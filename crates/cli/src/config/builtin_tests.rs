@@ -1,4 +1,4 @@
-//! Tests of built-in providers: their keys, and addresses from the usual variables.
+//! Tests of built-in providers: keys and addresses from the usual environment variables.
 
 use throughline_codec::Catalog;
 use throughline_core::Credential as Key;
@@ -31,7 +31,7 @@ fn credential(text: &str, variables: &[(&str, &str)], name: &str) -> Credential 
     provider(text, variables, name).credential
 }
 
-/// Returns the address and the variable that sets it.
+/// Returns the base URL and the variable that sets it.
 fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
     let Endpoint::Remote(row) = &provider.endpoint else { panic!("{} is here", provider.name) };
     (&row.base_url, provider.variable.as_deref())
@@ -91,7 +91,7 @@ fn bedrock_uses_the_aws_keys() {
     let key = [&ACCOUNT[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
     assert_eq!(credential("", &key, "bedrock"), own("key", "AWS_BEARER_TOKEN_BEDROCK"));
 
-    // The file takes precedence over the variable.
+    // The configuration file takes precedence over the variable.
     let text = "[providers.a]\nkind = \"bedrock\"\naws_region = \"us-west-2\"\n";
     let own_region = provider(text, &ACCOUNT, "a");
     assert_eq!(own_region.credential, account("us-west-2"));

@@ -1,4 +1,4 @@
-//! Tests of parsing and of the reported problems.
+//! Tests of parsing the configuration and of the problems that are reported.
 
 use std::time::Duration;
 
@@ -139,12 +139,12 @@ fn provider_sections_override_catalog_rows() {
     let claude = ("anthropic", "anthropic-messages", "https://api.anthropic.com");
     let work = own("sk-work", Some("WORK_KEY"));
     assert_eq!(found("work-claude"), (claude, work, vec!["claude-*"], Some(29)));
-    // On another wire, the row of that kind on that wire is used.
+    // If another wire is configured, the catalog entry of the same kind on that wire is used.
     let chat = ("openai-chat", "openai-chat", "https://proxy.example/v1");
     assert_eq!(found("proxy"), (chat, own("sk-proxy", None), vec![], Some(33)));
     let gemini = ("own", "gemini", "http://localhost:9000");
     assert_eq!(found("own"), (gemini, Credential::Open, vec![], Some(38)));
-    // A provider named like a row uses that row.
+    // A provider with the name of a catalog entry uses that entry.
     let deep = ("deepseek", "openai-chat", "https://api.deepseek.com");
     let key = own("sk-deep", Some("DEEPSEEK_API_KEY"));
     assert_eq!(found("deepseek"), (deep, key, vec!["deepseek-*"], Some(41)));
@@ -344,7 +344,7 @@ fn unset_variables_are_warnings() {
         [
             "2:18: $NO_KEY is not set; the store cannot be opened without it".to_owned(),
             format!("5:15: $NO_KEY {not_set}"),
-            // The name may be the key itself.
+            // A value that does not look like a variable name may be the key itself.
             format!("8:15: a variable whose name looks like a secret {not_set}"),
         ]
     );
@@ -393,7 +393,7 @@ fn invalid_routes_are_reported() {
     ] {
         assert_eq!(errors(&text), [said], "{text}");
     }
-    // An invalid provider is reported once, not again by every route to it.
+    // An invalid provider is reported once, and not again for each route that uses it.
     let text = "[providers.b]\nkind = \"azure\"\n[[routes]]\nmodel = \"a\"\ntargets = [\"b/x\"]";
     assert_eq!(errors(text).len(), 1);
 }

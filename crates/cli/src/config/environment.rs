@@ -1,10 +1,10 @@
-//! Environment variables, the folders that they name, and the default store.
+//! Environment variables, the directories that they name, and the default store.
 
 use std::path::PathBuf;
 
 use crate::print::failure::{Failure, Result};
 
-/// Reads an environment variable; an empty one counts as unset.
+/// Reads an environment variable; an empty value counts as unset.
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the environment")]
 pub(crate) fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
@@ -16,23 +16,23 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Reads a variable that names a folder by absolute path.
+/// Reads a variable that holds an absolute directory path; a relative path counts as unset.
 pub(crate) fn folder(name: &str) -> Result<Option<PathBuf>> {
     let folder = variable(name)?.map(PathBuf::from);
     Ok(folder.filter(|folder| folder.is_absolute()))
 }
 
-/// Reads a variable; one that is not valid UTF-8 counts as unset.
+/// Reads a variable; a value that is not valid UTF-8 counts as unset.
 pub(crate) fn readable_variable(name: &str) -> Option<String> {
     variable(name).ok().flatten()
 }
 
-/// Returns whether a URL has a supported scheme.
+/// Returns whether a store URL has a supported scheme.
 pub(crate) fn is_address(url: &str) -> bool {
     ["sqlite:", "postgres://", "postgresql://"].iter().any(|kind| url.starts_with(kind))
 }
 
-/// Returns the default store URL.
+/// Returns the URL of the SQLite store in the user's data directory.
 pub(crate) fn default_url() -> Result<String> {
     let file = data_folder()?.join("throughline").join("throughline.db");
     Ok(format!("sqlite://{}", file.display()))

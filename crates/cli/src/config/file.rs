@@ -1,4 +1,4 @@
-//! Parses `throughline.toml`. The text and the variables are passed in; this module does no I/O.
+//! Parses `throughline.toml`. The text and the variables are parameters; this module does no I/O.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use super::tracing;
 use crate::amount;
 use crate::args::LOG_LEVELS;
 
-/// Phrases of messages about the configuration.
+/// Wording of messages about the configuration file.
 const PHRASES: Phrases = Phrases {
     unknown_key: "unknown key",
     root: "at the top of the file",
@@ -37,7 +37,7 @@ const PHRASES: Phrases = Phrases {
     largest_size: u64::MAX,
 };
 
-/// Tables that this module parses.
+/// Top-level tables that this module parses.
 const OWN: [&str; 9] = [
     "server",
     "store",
@@ -49,22 +49,22 @@ const OWN: [&str; 9] = [
     "prices",
     "tracing",
 ];
-/// Tables that declare tools, which `throughline_tools` parses.
+/// Top-level tables that declare tools and are parsed by `throughline_tools`.
 const TOOLS: [&str; 2] = ["mcp", "http"];
 
 /// A parsed configuration with its problems.
 pub(crate) struct ParsedConfig {
     /// Valid only if `errors` is empty.
     pub(crate) config: Config,
-    /// Errors in the order of the text.
+    /// Errors, ordered by their position in the text.
     pub(crate) errors: Vec<Problem>,
-    /// Warnings in the order of the text.
+    /// Warnings, ordered by their position in the text.
     pub(crate) warnings: Vec<Problem>,
-    /// Variables whose address or region is invalid.
+    /// Environment variables that hold an invalid address or region.
     pub(crate) env_warnings: Vec<EnvWarning>,
 }
 
-/// Parses a configuration. An empty text gives the defaults with the keys of the variables.
+/// Parses a configuration. An empty text yields the defaults, with keys from the variables.
 pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> ParsedConfig {
     let mut notes = Diagnostics::new(text, &PHRASES, variable);
     let mut config = Config::default();
@@ -87,7 +87,7 @@ pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> Pa
     ParsedConfig { config, errors, warnings, env_warnings }
 }
 
-/// Parses a price table: its version and its prices.
+/// Parses a price table; returns its version and prices.
 pub(crate) fn price_table(text: &str) -> (String, Prices) {
     let mut notes = Diagnostics::new(text, &PHRASES, &|_| None);
     let Ok(value) = Value::from_toml(text) else { return Default::default() };
@@ -97,7 +97,7 @@ pub(crate) fn price_table(text: &str) -> (String, Prices) {
     (version, prices.map(|section| prices_of(&section, &mut notes)).unwrap_or_default())
 }
 
-/// Reads all tables except those of tools, and returns invalid variables.
+/// Parses all tables except those that declare tools, and returns the invalid variables.
 fn fill(
     config: &mut Config,
     root: &Section<'_>,
@@ -205,7 +205,7 @@ fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
     }
 }
 
-/// Reads the policy by its documented names.
+/// Parses the `[redaction]` table.
 fn redaction(root: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<RedactionPolicy> {
     let policy = root.json("redaction", "a table: write [redaction]", notes)?;
     let policy = RedactionPolicy::parse(&policy);
@@ -340,7 +340,7 @@ fn target(
                 "the simulators have no model `{model}`: use a name such as sim/claude-sonnet-5"
             )
         }
-        // Problems of a provider in this file were reported at its own position.
+        // Problems of this provider were already reported at its own section.
         Some((name, _)) if is_declared(name) => return None,
         Some((name, _)) => {
             let names = routes.providers().iter().map(|provider| &*provider.name);
@@ -355,7 +355,8 @@ fn target(
     None
 }
 
-/// Reports patterns that two providers of the file claim, and patterns that can never match.
+/// Reports patterns that the file claims twice, and patterns that can never match because they
+/// start with the provider's name.
 fn note_claims(
     provider: &ProviderSettings,
     section: &Section<'_>,

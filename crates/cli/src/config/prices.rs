@@ -1,4 +1,4 @@
-//! Prices of models: the built-in table, overridden by the configuration.
+//! Model prices: the built-in table, overridden by the configuration.
 
 use throughline_server::Price as Known;
 
@@ -13,7 +13,7 @@ pub(crate) struct PriceTable {
 }
 
 impl PriceTable {
-    /// Combines the built-in prices with overrides.
+    /// Combines the built-in prices with the configured prices.
     pub(crate) fn with(own: Prices) -> Self {
         let (version, builtin) = price_table(BUILTIN);
         let version =
@@ -21,7 +21,7 @@ impl PriceTable {
         Self { version, builtin, own }
     }
 
-    /// Returns the known prices of a model.
+    /// Returns the prices of a model; prices that are not known are `None`.
     pub(crate) fn known_price(&self, provider: &str, model: &str) -> Price {
         let own = self.own.price_for(provider, model).unwrap_or_default();
         let usual = self.builtin.price_for(provider, model).unwrap_or_default();
@@ -85,7 +85,7 @@ mod tests {
     fn call_cost_is_the_sum_of_its_tokens() {
         let price = PriceTable::with(Prices::default()).price("anthropic", "claude-sonnet-4-5");
         let usage = Usage { input: 1000, cached: 500, written: 100, output: 10, thought: 5 };
-        // 400 at $3, 500 at $0.30, 100 at $3.75, 10 at $15, for a million of each.
+        // 400 tokens at $3 per million, 500 at $0.30, 100 at $3.75 and 10 at $15.
         assert_eq!(
             price.unwrap().of(&usage),
             1_200_000_000 + 150_000_000 + 375_000_000 + 150_000_000

@@ -12,10 +12,10 @@ use throughline_tools::suggest::{closest, did_you_mean};
 use super::builtin::{self, SIMULATORS};
 use super::routes::{Credential, Endpoint, ProviderSettings};
 
-/// Row for endpoints that implement a known wire but are not in the catalog.
+/// Catalog entry for endpoints that implement a known wire but are not in the catalog.
 const PLAIN: &str = "compatible";
 
-/// Keys that the section may have.
+/// Keys that a `[providers.NAME]` section may have.
 const KEYS: &[&str] =
     &["kind", "wire", "base_url", "aws_region", "api_key_env", "api_key", "models"];
 
@@ -29,7 +29,7 @@ pub(super) fn read(
     ProviderReader { name, section, catalog, notes }.read()
 }
 
-/// A section that is being parsed.
+/// Parses a section and reports its problems.
 struct ProviderReader<'r, 's, 'n> {
     name: &'r str,
     section: &'r Section<'s>,
@@ -75,8 +75,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
         }
     }
 
-    /// Returns the claimed patterns; by default a provider named like its row claims the row's
-    /// patterns.
+    /// Returns the patterns of the model names that the provider claims. By default, a provider
+    /// with the name of a catalog entry claims the patterns of that entry.
     fn models(&mut self, row: Option<&Provider>) -> Vec<Name> {
         let (name, section) = (self.name, self.section);
         if !section.has("models") {
@@ -95,7 +95,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
         patterns.map(|(_, pattern)| Name::from(pattern)).collect()
     }
 
-    /// Returns the catalog row, on the configured wire.
+    /// Returns the catalog entry for the provider, on the configured wire.
     fn row(&mut self) -> Option<Provider> {
         let Self { name, section, catalog, notes } = self;
         let wires: Vec<Wire> = CODECS.iter().map(|codec| codec.wire()).collect();
@@ -135,8 +135,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
         Some(row)
     }
 
-    /// Returns the address and the variable it came from, if any. The file takes precedence over
-    /// the variable, the variable over the catalog.
+    /// Returns the base URL, and the variable that set it, if any. The file takes precedence over
+    /// the variable, and the variable over the catalog.
     fn address(&mut self, row: &Provider, region: Option<&str>) -> Option<(Name, Option<Name>)> {
         let Self { name, section, notes, .. } = self;
         if section.has("base_url") {
@@ -150,7 +150,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
         if let Some(base_url) = region.and_then(|region| in_region(row, region)) {
             return Some((base_url, None));
         }
-        // The list of built-in providers reports invalid variables.
+        // Invalid variables are reported when the built-in providers are listed.
         if let Ok(Some(EnvAddress { base_url, variable })) = address_from_env(row, notes.variables)
         {
             return Some((base_url, Some(variable)));
@@ -166,7 +166,6 @@ impl<'s> ProviderReader<'_, 's, '_> {
         None
     }
 
-    /// Returns the configured AWS region.
     fn region(&mut self, row: &Provider) -> Option<&'s str> {
         const EXAMPLE: &str = "eu-west-1";
         let region = self.section.text("aws_region", EXAMPLE, self.notes)?;
@@ -182,7 +181,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
     }
 }
 
-/// Builds a row for an endpoint of which only the wire is known.
+/// Builds a catalog entry for an endpoint whose wire is known but whose vendor is not.
 fn generic_row(name: &str, wire: Wire, catalog: &Catalog) -> Provider {
     let like = catalog.provider_on_wire(PLAIN, &wire);
     Provider {
@@ -203,7 +202,7 @@ fn is_address(text: &str) -> bool {
     !host.is_empty() && !host.starts_with(':') && rest.chars().all(is_good)
 }
 
-/// Returns the key that the section configures, if any.
+/// Returns the credential that the section configures; `None` if it configures none.
 fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credential> {
     if section.has("api_key") && section.has("api_key_env") {
         let message = "both `api_key` and `api_key_env` are set: keep only one, \
@@ -232,7 +231,8 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
     Some(Credential::Own { key: Key::new(key), variable })
 }
 
-/// Returns the name of a variable. If the value looks like a secret, the error does not repeat it.
+/// Reads a setting that names a variable. If the value looks like a secret, the error does not
+/// repeat it.
 pub(super) fn variable_name<'s>(
     key: &str,
     section: &Section<'s>,
@@ -247,8 +247,8 @@ pub(super) fn variable_name<'s>(
     section.parse(key, |_| is_name.then_some(name), expected, notes)
 }
 
-/// Formats a variable for display; a value that does not look like a name may be a misplaced
-/// secret.
+/// Formats a variable name for display. A value that does not look like a name is hidden, because
+/// it may be a misplaced secret.
 pub(crate) fn shown_variable(name: &str) -> String {
     let is_usual = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let is_word = name.contains('_') || !name.contains(|c: char| c.is_ascii_digit());

@@ -15,56 +15,58 @@ use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
 use super::builtin;
 
-/// Maximum length of a name that an error repeats.
+/// Maximum length at which an error repeats a model name.
 const SHOWN: usize = 100;
 
 /// A provider that requests can be sent to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderSettings {
-    /// The part of a model name before the slash, and the account label of its seals.
+    /// The part of a model name before the slash; also the account label of the provider's Seals.
     pub(crate) name: Name,
     pub(crate) endpoint: Endpoint,
     pub(crate) credential: Credential,
-    /// Patterns of the bare model names that the provider claims.
+    /// Patterns of bare model names that the provider claims.
     pub(crate) models: Vec<Name>,
-    /// Line of the configuration; `None` if the provider is built in.
+    /// Line in the configuration file; `None` if the provider is built in.
     pub(crate) line: Option<usize>,
-    /// The variable that sets the address; `None` if the row or the configuration does.
+    /// The variable that sets the address; `None` if the catalog or the configuration sets it.
     pub(crate) variable: Option<Name>,
 }
 
 /// Address and wire of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Endpoint {
-    /// A remote endpoint: the catalog row with the configured address and wire. The row name
-    /// identifies the owner of seals.
+    /// A remote endpoint: the catalog entry with the configured address and wire. The name of the
+    /// entry identifies the owner of Seals.
     Remote(Arc<Provider>),
-    /// The simulators in this process; each model is served under the row of its vendor.
+    /// The simulators in this process, which serve each model under the catalog entry of its
+    /// vendor.
     Simulators,
 }
 
-/// The key that is sent to a provider.
+/// Which key is sent to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// The caller's key, which is required.
     Callers,
-    /// The caller's key if there is one; the endpoint requires none.
+    /// The caller's key, if the request has one; the endpoint requires none.
     Open,
-    /// The gateway's key.
+    /// The operator's key.
     Own {
         key: Key,
-        /// The variable that held the key; `None` if the configuration contains the key.
+        /// The variable that held the key; `None` if the key is in the configuration file.
         variable: Option<Name>,
     },
-    /// A signature with AWS keys of the gateway.
+    /// The operator's AWS keys, which sign each request.
     Aws(AwsKeys),
-    /// The variable for the gateway's key is not set, so the provider cannot be used.
+    /// The operator's key is missing because its variable is not set, so the provider cannot be
+    /// used.
     Missing { variable: Name },
 }
 
 impl Credential {
-    /// Returns whether the caller's key may be forwarded. The account and its conversations then
-    /// belong to the caller.
+    /// Returns whether the caller's key may be forwarded. In that case, the provider account and
+    /// its conversations belong to the caller.
     pub(crate) fn may_be_callers(&self) -> bool {
         match self {
             Credential::Callers | Credential::Open => true,
@@ -77,16 +79,15 @@ impl Credential {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) model: Name,
-    /// Targets in the order they are tried.
+    /// Targets in the order in which they are tried.
     pub(crate) targets: Vec<Destination>,
     pub(crate) line: usize,
 }
 
-/// A model at a provider.
+/// A model name at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) provider: Name,
-    /// Model name at the provider.
     pub(crate) model: Name,
 }
 
@@ -114,12 +115,11 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Combines providers, configured ones first, with routes to them.
+    /// Creates routes. `providers` must list configured providers before built-in ones.
     pub(crate) fn new(providers: Vec<ProviderSettings>, routes: Vec<Route>) -> Self {
         Self { providers, routes }
     }
 
-    /// Returns the provider with that name.
     pub(crate) fn provider(&self, name: &str) -> Option<&ProviderSettings> {
         self.providers.iter().find(|provider| *provider.name == *name)
     }
@@ -134,7 +134,7 @@ impl Routes {
         &self.routes
     }
 
-    /// Resolves a model name to at least one destination, in the order they are tried.
+    /// Resolves a model name to one or more destinations, in the order in which they are tried.
     pub(crate) fn resolve(&self, model: &str) -> Result<Vec<Destination>, UnknownModelError> {
         if let Some(route) = self.routes.iter().find(|route| *route.model == *model) {
             return Ok(route.targets.clone());
@@ -143,21 +143,21 @@ impl Routes {
         found.map(|destination| vec![destination]).ok_or_else(|| self.unknown_model(model))
     }
 
-    /// Parses `PROVIDER/model`.
+    /// Parses `PROVIDER/model`; `None` if the provider is unknown or does not serve the model.
     pub(crate) fn parse_destination(&self, text: &str) -> Option<Destination> {
         let (provider, model) = text.split_once('/')?;
         let provider = self.provider(provider).filter(|provider| provider.serves(model))?;
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
     }
 
-    /// Finds the provider that claims a bare name.
+    /// Finds the provider that claims a bare model name.
     fn find_claim(&self, model: &str) -> Option<Destination> {
         let rank = |provider: &&ProviderSettings| {
             let patterns = provider.models.iter().filter(|pattern| matches_pattern(pattern, model));
             let length = patterns.map(|pattern| pattern.len()).max();
             length.map(|length| (provider.line.is_some(), length))
         };
-        // `max_by_key` returns the last of equal ranks, so the order is reversed: the first wins.
+        // `max_by_key` returns the last maximum, so the order is reversed to select the first.
         let best = self.providers.iter().rev().max_by_key(rank);
         let provider = best.filter(|best| !model.is_empty() && rank(best).is_some())?;
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
@@ -173,7 +173,7 @@ impl Routes {
         UnknownModelError { asked, close, providers }
     }
 
-    /// Returns resolvable names with their edit distance from the requested one.
+    /// Returns resolvable model names, each with its edit distance from the requested name.
     fn names_like<'a>(&'a self, asked: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
         let prefixed = asked.split_once('/').into_iter().flat_map(|(name, model)| {
             let close = self.providers.iter().filter(|provider| is_close(name, &provider.name));
@@ -195,13 +195,13 @@ impl Routes {
 }
 
 impl ProviderSettings {
-    /// Returns whether the configuration or a variable enables this provider.
+    /// Returns whether the configuration file or an environment variable sets up this provider.
     pub(crate) fn is_configured(&self) -> bool {
         self.line.is_some() || self.variable.is_some()
     }
 
-    /// Returns the row for a model. The row of a simulated model has no address, which is set at
-    /// start.
+    /// Returns the catalog entry that serves a model. The entry of a simulated model has no address
+    /// yet, because the simulators get theirs at startup.
     pub(crate) fn row_for(&self, model: &str, catalog: &Catalog) -> Option<Arc<Provider>> {
         match &self.endpoint {
             Endpoint::Remote(row) => Some(Arc::clone(row)),
@@ -212,7 +212,8 @@ impl ProviderSettings {
         }
     }
 
-    /// Returns whether the provider may serve the model. Only the simulators have a complete list.
+    /// Returns whether the provider may serve a model. Only the simulators have a complete model
+    /// list.
     fn serves(&self, model: &str) -> bool {
         match self.endpoint {
             Endpoint::Simulators => builtin::row_of(model).is_some(),

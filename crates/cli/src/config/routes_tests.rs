@@ -1,4 +1,4 @@
-//! Tests of the resolution of model names.
+//! Tests of resolving model names to providers.
 
 use proptest::prelude::*;
 use throughline_codec::Catalog;
@@ -65,7 +65,7 @@ fn names_resolve_by_alias_provider_or_claim() {
     }
 }
 
-/// A vendor's rows for its other wires follow the row that the file redefines.
+/// If the file redefines a vendor's first catalog entry, the entries for its other wires follow.
 #[test]
 fn redefined_provider_moves_all_its_rows() {
     let routes = routes(

@@ -1,4 +1,4 @@
-//! Settings of the gateway with their defaults, without I/O.
+//! The gateway's settings and their defaults, without I/O.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::args::LogLevel;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
-    /// Whether other machines may connect without API keys.
+    /// Whether other machines may connect although there are no API keys.
     pub(crate) allow_open: bool,
     /// Host names under which other machines may connect without a key.
     pub(crate) hosts: Vec<Name>,
@@ -29,7 +29,7 @@ impl Default for ServerSettings {
     }
 }
 
-/// `[store]`: location of the store.
+/// `[store]`: where the store is and how it is encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreSettings {
     /// Store URL, which may contain a password; `None` for the default location.
@@ -55,14 +55,14 @@ impl Default for AgentSettings {
     }
 }
 
-/// `[gateway]`: handling of requests.
+/// `[gateway]`: how requests are handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GatewaySettings {
-    /// Handling of requests that the provider would refuse.
+    /// What to do with requests that the provider would refuse.
     pub(crate) replay: ReplayMode,
-    /// When a reply counts as captured.
+    /// Whether a captured reply must survive a power loss or only a process crash.
     pub(crate) capture: Durability,
-    /// Handling of changed prefixes for prefix-bound models.
+    /// What to do if the messages before prefix-bound Seals change.
     pub(crate) prefix: PrefixPolicy,
     /// Maximum size of a request in bytes.
     pub(crate) body_limit: u64,
@@ -76,11 +76,11 @@ pub(crate) struct GatewaySettings {
     pub(crate) tool_limit: u32,
     /// Maximum number of concurrent responses.
     pub(crate) max_streams: u32,
-    /// Memory limit in bytes for the estimated use of all concurrent requests.
+    /// Memory limit in bytes for all concurrent requests, based on estimates.
     pub(crate) max_request_memory: u64,
-    /// Patterns of unknown paths that are forwarded with the operator's keys.
+    /// Patterns of unknown paths that are forwarded with the operator's key.
     pub(crate) passthrough: Vec<Name>,
-    /// Handling of requests while the store fails, and how long cached API keys stay valid.
+    /// What to do with requests while the store fails, and how long cached API keys stay valid.
     pub(crate) store: StorePolicy,
     pub(crate) timeouts: Timeouts,
 }
@@ -105,7 +105,7 @@ impl Default for GatewaySettings {
     }
 }
 
-/// Values of `replay` by their names in the configuration.
+/// Values of `replay`, with their names in the configuration file.
 pub(crate) const REPLAY_MODES: &[(&str, ReplayMode)] = &[
     ("observe", ReplayMode::Observe),
     ("repair", ReplayMode::Repair),
@@ -113,15 +113,15 @@ pub(crate) const REPLAY_MODES: &[(&str, ReplayMode)] = &[
     ("off", ReplayMode::Off),
 ];
 
-/// Values of `capture` by their names in the configuration.
+/// Values of `capture`, with their names in the configuration file.
 pub(crate) const CAPTURE_MODES: &[(&str, Durability)] =
     &[("durable", Durability::Durable), ("relaxed", Durability::Relaxed)];
 
-/// Values of `on_store_failure` by their names in the configuration.
+/// Values of `on_store_failure`, with their names in the configuration file.
 pub(crate) const STORE_FAILURES: &[(&str, OnStoreFailure)] =
     &[("pass", OnStoreFailure::Pass), ("refuse", OnStoreFailure::Refuse)];
 
-/// Values of `prefix` by their names in the configuration.
+/// Values of `prefix`, with their names in the configuration file.
 pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
     ("freeze", PrefixPolicy::Freeze),
     ("freeze_or_error", PrefixPolicy::FreezeOrError),
@@ -131,20 +131,20 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
-    /// Headers of a request, and the next request on a kept-alive connection.
+    /// Limit for request headers, and for the next request on a kept-alive connection.
     pub(crate) client_headers: Duration,
     pub(crate) client_body: Duration,
-    /// A client that does not read its response.
+    /// Limit for a client that does not read its response.
     pub(crate) slow_reader: Duration,
     pub(crate) connect: Duration,
-    /// First byte of a provider's response.
+    /// Limit for the first byte of a provider's response.
     pub(crate) first_byte: Duration,
-    /// Each further byte of a provider's response.
+    /// Limit between two reads of a provider's response.
     pub(crate) idle: Duration,
-    /// Store write before the last frame of a response is sent.
+    /// Limit for the store write that precedes the last frame of a response.
     pub(crate) capture: Duration,
     pub(crate) shutdown: Duration,
-    /// Waiting for capacity when the gateway is full.
+    /// Limit for requests that wait because the gateway is at capacity.
     pub(crate) queue: Duration,
 }
 
@@ -165,7 +165,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// All timeouts by their names in the configuration.
+    /// Returns all timeouts with their names in the configuration file.
     pub(crate) fn by_name(&mut self) -> [(&'static str, &mut Duration); 9] {
         [
             ("client_headers", &mut self.client_headers),
@@ -181,18 +181,18 @@ impl Timeouts {
     }
 }
 
-/// Price overrides for a model, in millionths of a dollar per million tokens.
+/// Prices for a model, in millionths of a dollar per million tokens; `None` if not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Price {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
-    /// Input tokens read from the provider's cache.
+    /// Price for input tokens that the provider reads from its cache.
     pub(crate) cached: Option<u64>,
-    /// Input tokens written to the provider's cache.
+    /// Price for input tokens that the provider writes to its cache.
     pub(crate) written: Option<u64>,
 }
 
-/// Configured prices by model name pattern.
+/// Prices by model name pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prices(pub(crate) Vec<(Name, Price)>);
 
@@ -211,7 +211,7 @@ impl Prices {
     }
 }
 
-/// Returns the name of a value in the configuration.
+/// Returns the name that a value has in the configuration file.
 pub(crate) fn config_name<T: PartialEq>(all: &[(&'static str, T)], value: &T) -> &'static str {
     all.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word)
 }

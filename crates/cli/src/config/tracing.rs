@@ -1,4 +1,4 @@
-//! `[tracing]`: sinks and contents of traces.
+//! `[tracing]`: where traces are sent and what they contain.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use throughline_trace::{Mode, SinkKind};
 
 use super::shown_variable;
 
-/// Sinks and contents of traces.
+/// Where traces are sent and what they contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TracingSettings {
     pub(crate) enabled: bool,
     pub(crate) mode: Mode,
-    /// Conversation id that is set on all traces.
+    /// Conversation id for all traces; `None` to use the id of the thread.
     pub(crate) thread_id: Option<Name>,
     /// Whether traces contain messages, thoughts and tool data.
     pub(crate) log_data: bool,
     /// Whether common secrets are redacted.
     pub(crate) redact: bool,
-    /// Time limit for one batch to a sink, including retries.
+    /// Time limit for sending one batch to a sink, including retries.
     pub(crate) patience: Duration,
     pub(crate) sinks: Vec<SinkSettings>,
 }
@@ -48,7 +48,6 @@ impl Default for TracingSettings {
 }
 
 impl TracingSettings {
-    /// Returns whether any trace is sent.
     pub(crate) fn is_on(&self) -> bool {
         self.enabled && !self.sinks.is_empty()
     }
@@ -100,7 +99,7 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
     Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
 }
 
-/// Returns the additional header, whose value is given directly or by a variable.
+/// Returns the additional HTTP header of a sink. Its value is configured directly or by a variable.
 fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Credential)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);

@@ -1,4 +1,5 @@
-//! Parses request headers given as options, and rejects credentials before anything can print them.
+//! Parses request headers from command-line options. Credentials are rejected, so that no output
+//! can contain them.
 
 use throughline_json::Name;
 
@@ -18,7 +19,7 @@ pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>> {
 }
 
 fn one(number: usize, header: &str) -> Result<(Name, Name)> {
-    // Messages never repeat the value: a malformed header may still be a key.
+    // Messages never repeat the value, because a malformed header may still be a key.
     let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
     let Some((name, value)) = named else {

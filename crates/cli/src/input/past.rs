@@ -14,16 +14,16 @@ use crate::input::{DocumentKind, Input};
 use crate::print::failure::Result;
 use crate::print::text;
 
-/// The exchanges before a request.
+/// Collects the exchanges that precede a request.
 pub(crate) struct PriorBuilder<'o> {
-    /// Target of the present request, and the default for documents that do not name one.
+    /// Target of the audited request, and the default for documents that do not name a target.
     present: &'o Target,
     rows: &'o RequestCatalog,
     account: &'o str,
     pub(crate) prior: PriorExchanges,
 }
 
-/// One response, whole or streamed.
+/// A response, whole or streamed.
 struct PriorResponse<'a> {
     input: &'a Input,
     codec: &'static dyn Codec,
@@ -33,12 +33,12 @@ struct PriorResponse<'a> {
 }
 
 impl<'o> PriorBuilder<'o> {
-    /// Starts an empty history of a request to `present`, in that account.
+    /// Starts an empty history for a request to `present`, within `account`.
     pub(crate) fn new(present: &'o Target, rows: &'o RequestCatalog, account: &'o str) -> Self {
         Self { present, rows, account, prior: PriorExchanges::new() }
     }
 
-    /// Adds the content of a document.
+    /// Adds a request, response, stream or recording.
     pub(crate) fn add(&mut self, input: &Input) -> Result<()> {
         if let Some(exchanges) = recording::read(input)? {
             return exchanges.iter().try_for_each(|exchange| self.add_recorded(input, exchange));
@@ -56,7 +56,8 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Adds a recorded exchange, unless the provider refused it and so issued nothing.
+    /// Adds a recorded exchange. Refused exchanges are skipped, because the provider issued nothing
+    /// in them.
     pub(crate) fn add_recorded(&mut self, from: &Input, exchange: &RecordedExchange) -> Result<()> {
         if !exchange.was_taken {
             return Ok(());
@@ -99,7 +100,7 @@ impl<'o> PriorBuilder<'o> {
         added.map_err(|error| input.bad_data(error))
     }
 
-    /// Adds a response to the last request, or one without a known request.
+    /// Adds a response to the last request, or as an exchange of its own if it does not match.
     fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<()> {
         let open = self.prior.exchanges().last().filter(|exchange| exchange.reply.is_none());
         let wire = answer.codec.wire();
@@ -117,20 +118,20 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Determines which provider and model an answer came from, from the answer itself.
+    /// Infers the provider and model of a response from its content.
     fn infer_context(&self, answer: &PriorResponse<'_>) -> DecodeContext {
         let context = |model: Option<&str>| DecodeContext::of(self.target(&answer.row, model));
         let model = answer.model.as_deref();
         let mut alone = PriorExchanges::new();
-        // Read errors are reported by the later full read.
+        // Errors are reported later, when the response is decoded in full.
         let read = push(&mut alone, answer, context(model.or(Some(UNKNOWN)))).ok();
         let reply = read.and_then(|()| alone.exchanges().last()?.reply.as_ref());
         let answered = reply.map(|reply| &*reply.origin.answered);
         context(answered.filter(|model| *model != UNKNOWN).or(model))
     }
 
-    /// Detects the kind of a document: on the specified wire, else on that of the present request,
-    /// else on the most likely one.
+    /// Detects the type of a document on `wire`, by default the wire of the audited request. If
+    /// that fails, the most likely wire is used.
     fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind> {
         let here = wire.unwrap_or(&self.present.origin.wire);
         input.kind_or_request(Some(here)).or_else(|_| input.kind(None))
@@ -144,8 +145,8 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Returns the target for a model; defaults to the present model if the document names none and
-    /// has the same row.
+    /// Returns the target for a model. If the document names no model, it defaults to the audited
+    /// request's model, provided that the catalog entries are the same.
     fn target(&self, row: &Arc<Provider>, model: Option<&str>) -> Target {
         let is_same = row.name == self.present.provider.name;
         let fallback = if is_same { self.present.model() } else { UNKNOWN };

@@ -1,7 +1,7 @@
 //! Recorded conversations: `{"exchanges": [{"path", "request", "response", "status", …}]}`.
 //!
-//! A body is a string with the sent text, or the JSON itself. Members missing from an exchange are
-//! taken from the recording.
+//! A body is a string with the transmitted text, or a JSON value. Members that an exchange lacks
+//! are taken from the top level of the recording.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +19,7 @@ pub(crate) struct RecordedExchange {
     pub(crate) model: Option<Name>,
     pub(crate) request: Option<Bytes>,
     pub(crate) response: Option<Bytes>,
-    /// Whether the provider accepted the request, according to the status.
+    /// Whether the provider accepted the request, according to the HTTP status.
     pub(crate) was_taken: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>> {
     exchanges.iter().enumerate().map(read).collect::<Result<Vec<_>>>().map(Some)
 }
 
-/// Returns a body that is given as text or as JSON.
+/// Returns a body that is recorded as a string or as JSON; `None` if it is empty.
 fn body(node: Node<'_>) -> Option<Bytes> {
     let bytes = if node.is_string() { node.text_bytes()? } else { node.json().bytes().clone() };
     (!bytes.trim_ascii().is_empty()).then_some(bytes)

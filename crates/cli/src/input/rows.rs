@@ -1,4 +1,4 @@
-//! Catalog rows that a request is audited with: the built-in ones and those of the user.
+//! The catalog that a request is audited with: built-in entries and the user's entries.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,13 +12,13 @@ use crate::input::Input;
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// Model name if none is given.
+/// Placeholder for a model name that is not given.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 pub(crate) struct RequestCatalog(Cow<'static, Catalog>);
 
 impl RequestCatalog {
-    /// Loads the built-in rows and those of a file.
+    /// Loads the built-in catalog, extended by the profiles in a file.
     pub(crate) fn read(profiles: Option<&Path>) -> Result<Self> {
         let builtin = Catalog::builtin();
         let Some(file) = profiles else { return Ok(Self(Cow::Borrowed(builtin))) };
@@ -36,7 +36,7 @@ impl RequestCatalog {
         &self.0
     }
 
-    /// Returns the row of that name on that wire.
+    /// Returns the provider entry with this name and wire.
     pub(crate) fn named(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>> {
         self.0.provider_on_wire(name, wire).ok_or_else(|| {
             let rows = self.0.providers().iter().filter(|row| row.wire == *wire);
@@ -45,13 +45,14 @@ impl RequestCatalog {
         })
     }
 
-    /// Returns the first row of that wire.
+    /// Returns the first provider entry that uses the wire.
     pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>> {
         let row = self.0.default_provider(wire);
         row.ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))
     }
 
-    /// Returns the row that most likely serves a model, and prints a note if the wire has several.
+    /// Returns the provider entry most likely to serve the model, and prints a note if that entry
+    /// is not the wire's default.
     pub(crate) fn likely_row(&self, wire: &Wire, model: &str) -> Result<Arc<Provider>> {
         let Some(row) = self.0.provider_for_model(wire, model) else { return self.default(wire) };
         if self.0.default_provider(wire).is_some_and(|first| first.name != row.name) {
@@ -60,8 +61,8 @@ impl RequestCatalog {
         Ok(row)
     }
 
-    /// Returns the row of that name, or else the generic row of the wire: recordings may come from
-    /// any provider.
+    /// Returns the provider entry with this name, or else a generic entry for the wire, because
+    /// recordings may come from any provider.
     pub(crate) fn row_or_generic(&self, wire: &Wire, name: &str) -> Result<Arc<Provider>> {
         if let Some(row) = self.0.provider_on_wire(name, wire) {
             return Ok(row);
@@ -71,7 +72,8 @@ impl RequestCatalog {
         Ok(Arc::new(Provider { name: Name::from(name), ..Provider::clone(&plain) }))
     }
 
-    /// Returns the wire of a named provider, if the document can be on that wire.
+    /// Returns the provider's wire if the detected wire does not fit the provider and the document
+    /// can be a request on the provider's wire.
     pub(crate) fn wire_of(&self, provider: &str, input: &Input) -> Option<Wire> {
         let guessed = throughline_codec::detect(&input.bytes)?;
         if self.0.provider_on_wire(provider, &guessed.wire).is_some() {

@@ -1,6 +1,6 @@
-//! A conversation stored as one message or item per line, and converted to a request of its wire.
+//! Converts a conversation with one message or item per line to a request on its wire.
 //!
-//! The request has each message on the same line number as the file, so findings refer to both.
+//! Each message keeps its line number in the request, so findings apply to the file as well.
 
 use bytes::Bytes;
 use throughline_codec::{Codec, codec};
@@ -11,7 +11,7 @@ use crate::input::{Input, conversation_of};
 use crate::print::failure::{Failure, Result};
 use crate::print::text::compact;
 
-/// Returns the codec of the lines: the specified wire, or the one that the lines identify.
+/// Returns the codec for the specified wire, or else for the wire that the lines identify.
 pub(crate) fn detect_codec(lines: &Input, wire: Option<&Wire>) -> Result<&'static dyn Codec> {
     let messages = messages(lines)?;
     let detect = || messages.iter().find_map(|(_, message)| wire_of_message(message.tree().root()));
@@ -22,7 +22,7 @@ pub(crate) fn detect_codec(lines: &Input, wire: Option<&Wire>) -> Result<&'stati
     })
 }
 
-/// Returns the only wire that a message or item can belong to, if there is one.
+/// Returns the wire that a message or item identifies; `None` if several wires are possible.
 fn wire_of_message(message: Node<'_>) -> Option<Wire> {
     if message.get("parts").is_some() {
         return Some(Wire::GEMINI);
@@ -47,7 +47,7 @@ fn wire_of_message(message: Node<'_>) -> Option<Wire> {
     })
 }
 
-/// Builds a request with the lines, with the settings of an earlier request if there is one.
+/// Builds a request from the lines, with the settings of the `earlier` request if there is one.
 pub(crate) fn wrap(
     lines: &Input,
     codec: &dyn Codec,
@@ -78,7 +78,7 @@ pub(crate) fn wrap(
             body.extend_from_slice(value.raw());
         }
     }
-    // A model that is part of the path is not repeated in the body.
+    // On these wires the model is part of the path, so the body does not repeat it.
     let is_in_path = [Wire::GEMINI, Wire::BEDROCK_CONVERSE].contains(&codec.wire());
     if let Some(model) = model.filter(|_| !is_in_path) {
         body.extend_from_slice(b",\"model\":");
@@ -88,8 +88,8 @@ pub(crate) fn wrap(
     Ok(Bytes::from(body))
 }
 
-/// Extracts the lines from a request that was built from `lines`; unchanged lines keep their exact
-/// bytes.
+/// Extracts the lines from a repaired request that was built from `lines`. Unchanged messages keep
+/// their exact bytes.
 pub(crate) fn unwrap(lines: &Input, codec: &dyn Codec, body: &Bytes) -> Result<Vec<u8>> {
     let was = messages(lines)?;
     let texts: Vec<&[u8]> = lines.bytes.split_inclusive(|byte| *byte == b'\n').collect();
@@ -109,14 +109,14 @@ pub(crate) fn unwrap(lines: &Input, codec: &dyn Codec, body: &Bytes) -> Result<V
             out.push(b'\n');
         }
     }
-    // Keep a missing final line feed.
+    // If the file has no final line feed, omit it.
     if !lines.bytes.ends_with(b"\n") && out.ends_with(b"\n") {
         out.pop();
     }
     Ok(out)
 }
 
-/// Returns each message with its line number, counted from one.
+/// Returns each message with its line number, starting at 1.
 fn messages(lines: &Input) -> Result<Vec<(usize, Json)>> {
     let mut start = 0;
     let mut messages = Vec::new();

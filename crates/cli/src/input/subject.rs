@@ -1,4 +1,5 @@
-//! Input of the doctor: a request, its target, and the conversation before it.
+//! Input of `audit`, `repair` and related commands: a request, its target, and the conversation
+//! before it.
 
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use crate::input::{self, DocumentKind, Input, model_in};
 use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
-/// A request with its target and history.
+/// A request with its target and the earlier exchanges.
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
@@ -32,21 +33,20 @@ pub(crate) struct Subject {
 struct UnresolvedRequest {
     input: Input,
     codec: &'static dyn Codec,
-    /// The recorded exchange of the request, if it comes from a recording.
+    /// The recorded exchange that contains the request; `None` if the input is not a recording.
     recorded: Option<RecordedExchange>,
-    /// Exchanges recorded before the request.
+    /// Exchanges that were recorded before the request.
     earlier: Vec<RecordedExchange>,
 }
 
 impl UnresolvedRequest {
-    /// A request that does not come from a recording.
     fn new(input: Input, codec: &'static dyn Codec) -> Self {
         Self { input, codec, recorded: None, earlier: Vec::new() }
     }
 }
 
 impl Subject {
-    /// Reads a request, or the last one of a recording.
+    /// Reads a request, or the last request of a recording.
     pub(crate) fn read(about: &RequestArgs, file: &Path) -> Result<Self> {
         let rows = RequestCatalog::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;
@@ -58,7 +58,7 @@ impl Subject {
         Self::new(about, &rows, headers, found)
     }
 
-    /// Reads a conversation with one message or item per line; also returns the lines.
+    /// Reads a conversation with one message or item per line; also returns the original lines.
     pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
         let rows = RequestCatalog::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;
@@ -66,8 +66,8 @@ impl Subject {
         let named = about.provider.as_deref().and_then(|name| rows.catalog().provider(name));
         let wire = about.wire.clone().or_else(|| named.map(|row| row.wire.clone()));
         let codec = session::detect_codec(&lines, wire.as_ref())?;
-        // Reasoning settings are part of the request, not of its messages, so the last request
-        // provides them.
+        // Reasoning settings are part of a request and not of its messages, so take them from the
+        // last earlier request.
         let mut earlier = None;
         for file in &about.prior {
             let input = Input::read(file)?;
@@ -129,7 +129,7 @@ impl Subject {
         })
     }
 
-    /// Returns the conversation as a transcript for the audit.
+    /// Returns the input of the audit: the request and the exchanges before it.
     pub(crate) fn transcript(&self) -> Transcript<'_> {
         Transcript {
             knows_headers: self.knows_headers,
@@ -138,7 +138,7 @@ impl Subject {
         }
     }
 
-    /// Converts a codec error to a failure about this request.
+    /// Converts a codec error to a failure that names this request.
     pub(crate) fn bad_data(&self, error: CodecError) -> Failure {
         let input = Input { name: self.name.clone(), bytes: self.request.body.clone() };
         input.bad_data(error)

@@ -1,8 +1,8 @@
 //! Source excerpts with carets, in the style of compiler diagnostics.
 //!
-//! Requests are either pretty-printed or a single line of a hundred kilobytes. Of a long line only
-//! a window around the place is shown, with `…` for the rest. Control characters are replaced,
-//! seals are masked, and carets align with characters of any width.
+//! Requests are either pretty-printed or a single line of up to a hundred kilobytes. A long line is
+//! cut to a window around the marked range, with `…` for the rest. Control characters are replaced,
+//! Seals are masked, and carets align with characters of any width.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,31 +14,33 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::print::mask::{Mask, masks};
 use crate::print::text::{continued, plain, push_line, wrapped};
 
-/// A place with more lines than this is shown by its first few lines and its last.
+/// A marked range with more lines than this is abbreviated to its first few lines and its last
+/// line.
 const MOST_LINES: usize = 10;
 
-/// Minimum width of a label that is printed next to its carets.
+/// Minimum number of columns for a label that is printed next to its carets.
 const LABEL: usize = 36;
 
-/// A text that excerpts are drawn from.
+/// Text that excerpts are taken from, indexed by line.
 pub(crate) struct SourceText<'s> {
     text: &'s str,
     masks: Vec<Mask>,
-    /// Line starts, and in long lines further positions with the number of characters before them.
+    /// Byte offset, line number and column of each line start, and of further positions in long
+    /// lines.
     marks: Vec<(usize, usize, usize)>,
 }
 
-/// Distance in bytes between two positions that are recorded in a long line.
+/// Distance in bytes between two indexed positions in a long line.
 const STRIDE: usize = 4096;
 
-/// A place to draw, with its label and style.
+/// A byte range to mark, with a label and a style.
 pub(crate) struct Annotation<'m> {
     pub(crate) place: Range<usize>,
     pub(crate) label: &'m str,
     pub(crate) style: Style,
 }
 
-/// The visible part of a line, and the columns of the place in it.
+/// The visible part of a line, and the columns of the marked range in it.
 #[derive(Debug, PartialEq, Eq)]
 struct VisibleLine {
     text: String,
@@ -59,7 +61,7 @@ impl TextCell<'_> {
     }
 }
 
-/// Returns the longest prefix of the cells that fits into `columns`.
+/// Returns the longest prefix of the cells that fits into `columns` columns.
 fn fitting_prefix<'c, 's>(cells: &'c [TextCell<'s>], columns: usize) -> &'c [TextCell<'s>] {
     let mut width = 0;
     let count = cells.iter().take_while(|cell| {
@@ -86,7 +88,7 @@ fn total_width(cells: &[TextCell<'_>]) -> usize {
 }
 
 impl<'s> SourceText<'s> {
-    /// Indexes the text of a tree.
+    /// Indexes the lines of a document.
     pub(crate) fn new(tree: &'s Tree) -> Self {
         let text = std::str::from_utf8(tree.bytes()).unwrap_or_default();
         let mut marks = vec![(0, 1, 1)];
@@ -105,7 +107,7 @@ impl<'s> SourceText<'s> {
         Self { text, masks: masks(tree), marks }
     }
 
-    /// Returns the line and column of a place, both from one; the column counts characters.
+    /// Returns the line and column of a byte offset, both starting at 1. Columns count characters.
     pub(crate) fn position(&self, at: usize) -> (usize, usize) {
         let known = self.marks.partition_point(|(start, ..)| *start <= at);
         let known = known.checked_sub(1).and_then(|known| self.marks.get(known));
@@ -114,13 +116,14 @@ impl<'s> SourceText<'s> {
         (line, column + before.chars().count())
     }
 
-    /// Returns the width of the line numbers of a place.
+    /// Returns the number of digits in the last line number of a range.
     pub(crate) fn digits(&self, place: &Range<usize>) -> usize {
         self.position(self.last_byte(place)).0.to_string().len()
     }
 
-    /// Draws the place with line numbers, carets and its label. Line numbers take `digits` columns,
-    /// whole lines at most `width`; each line ends with a line feed.
+    /// Renders a source excerpt with line numbers, carets and a label. Line numbers are padded to
+    /// `digits` columns, lines are at most `width` columns wide, and each line ends with a line
+    /// feed.
     pub(crate) fn draw(&self, mark: &Annotation<'_>, digits: usize, width: usize) -> String {
         let mut page = ExcerptWriter { out: String::new(), digits, width };
         page.gutter(None, "");
@@ -128,7 +131,7 @@ impl<'s> SourceText<'s> {
         page.out
     }
 
-    /// Draws the whole text with line numbers, with the mark at its place.
+    /// Renders the whole text with line numbers, and marks the annotated range.
     pub(crate) fn draw_whole(&self, mark: Option<&Annotation<'_>>, width: usize) -> String {
         let mut page =
             ExcerptWriter { out: String::new(), digits: self.digits(&(0..self.text.len())), width };
@@ -145,7 +148,7 @@ impl<'s> SourceText<'s> {
                 self.draw_mark(mark, usize::MAX, &mut page);
                 line = last.clone();
             } else {
-                // The whole text is wanted, so long lines are wrapped instead of cut.
+                // The whole text is requested, so long lines are wrapped instead of cut.
                 let strip = self.visible_line(&line, &(line.start..line.start), usize::MAX / 4);
                 let mut number = Some(self.position(line.start).0);
                 for text in continued(&strip.text, page.room() - lead.len()) {
@@ -159,7 +162,7 @@ impl<'s> SourceText<'s> {
         }
     }
 
-    /// Draws one line with carets below, or several lines joined by a bar on the left.
+    /// Renders one line with carets below, or several lines joined by a bar on the left.
     fn draw_mark(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
         let (first, last) = self.lines_of(&mark.place);
         let (top, bottom) = (self.position(first.start).0, self.position(last.start).0);
@@ -172,7 +175,7 @@ impl<'s> SourceText<'s> {
         let room = page.room().saturating_sub(2);
         let head = self.visible_line(&first, &(mark.place.start..first.end), room);
         let bar = "|".style(mark.style).to_string();
-        // A place that starts its line needs no carets to show its start.
+        // A range that starts at the beginning of its line needs no carets to show its start.
         let lead = self.text.get(first.start..mark.place.start).unwrap_or_default();
         if lead.trim().is_empty() {
             page.gutter(Some(top), &format!("{} {}", "/".style(mark.style), head.text));
@@ -198,15 +201,15 @@ impl<'s> SourceText<'s> {
         page.label("", &format!("|_{}^", "_".repeat(tail.start)), mark);
     }
 
-    /// Cuts a line to `room` columns around the start of the place.
+    /// Cuts a line to `room` columns around the start of the marked range.
     fn visible_line(&self, line: &Range<usize>, place: &Range<usize>, room: usize) -> VisibleLine {
         let start = self.mask_over(place.start).map_or(place.start, |mask| mask.place.start);
         let before = self.cells_before(start, line.start, room);
         let after = self.cells_from(start, line.end, room);
         let after_width = total_width(&after);
         let is_whole = total_width(&before) + after_width <= room;
-        // Two columns are reserved for the dots. Up to a third is used for the text before the
-        // place, plus the columns that the text after it does not need.
+        // Two columns are reserved for the ellipses. The text before the range gets up to a third
+        // of the columns, plus those that the text after the start of the range does not need.
         let space = if is_whole { room } else { room.saturating_sub(2) };
         let lead = fitting_prefix(&before, (space / 3).max(space.saturating_sub(after_width)));
         let rest = fitting_prefix(&after, space.saturating_sub(total_width(lead)));
@@ -224,8 +227,8 @@ impl<'s> SourceText<'s> {
         VisibleLine { text, start: start_column, end: end_column }
     }
 
-    /// Returns the cells before a place on its line, nearest first, until they fill more than
-    /// `room` columns.
+    /// Returns the cells between the start of the line and a byte offset, nearest first, until they
+    /// fill more than `room` columns.
     fn cells_before(&self, mut at: usize, line_start: usize, room: usize) -> Vec<TextCell<'_>> {
         fill(room, || {
             let line = self.text.get(line_start..at).filter(|line| !line.is_empty())?;
@@ -238,8 +241,8 @@ impl<'s> SourceText<'s> {
         })
     }
 
-    /// Returns the cells from a place to the end of its line, until they fill more than `room`
-    /// columns.
+    /// Returns the cells from a byte offset to the end of the line, until they fill more than
+    /// `room` columns.
     fn cells_from(&self, mut at: usize, line_end: usize, room: usize) -> Vec<TextCell<'_>> {
         fill(room, || {
             let cell = (at < line_end).then(|| self.cell_at(at))?;
@@ -248,7 +251,7 @@ impl<'s> SourceText<'s> {
         })
     }
 
-    /// Returns the cell for the character or masked value that starts at a place.
+    /// Returns the cell for the character or masked value that starts at a byte offset.
     fn cell_at(&self, at: usize) -> TextCell<'_> {
         if let Some(mask) = self.mask_over(at) {
             return TextCell { at, end: mask.place.end, shown: Cow::Borrowed(&mask.shown) };
@@ -264,7 +267,7 @@ impl<'s> SourceText<'s> {
         self.masks.get(after.checked_sub(1)?).filter(|mask| at < mask.place.end)
     }
 
-    /// Returns the line that contains a place, without its line ending.
+    /// Returns the range of the line that contains a byte offset, without its line ending.
     fn line_around(&self, at: usize) -> Range<usize> {
         let (before, behind) = self.text.split_at_checked(at).unwrap_or((self.text, ""));
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -273,7 +276,7 @@ impl<'s> SourceText<'s> {
         start..start + line.trim_end_matches('\r').len()
     }
 
-    /// Returns the first and the last line of a place.
+    /// Returns the first and last line that a range touches.
     fn lines_of(&self, place: &Range<usize>) -> (Range<usize>, Range<usize>) {
         (self.line_around(place.start), self.line_around(self.last_byte(place)))
     }
@@ -283,14 +286,14 @@ impl<'s> SourceText<'s> {
         self.line_around(rest.find('\n').map_or(self.text.len(), |end| line.end + end + 1))
     }
 
-    /// Returns the start of the last character of a place.
+    /// Returns the byte offset of the last character in a range.
     fn last_byte(&self, place: &Range<usize>) -> usize {
         let inside = self.text.get(place.clone()).unwrap_or_default();
         inside.char_indices().next_back().map_or(place.start, |(at, _)| place.start + at)
     }
 }
 
-/// Returns whether a character combines with the previous one and takes no column.
+/// Returns whether a character combines with the previous character and so takes no column.
 fn is_combining(character: char) -> bool {
     character.width() == Some(0)
 }
@@ -306,7 +309,7 @@ fn shown(character: &str) -> Cow<'_, str> {
     }
 }
 
-/// Output that is being drawn.
+/// Output buffer with the layout of line numbers.
 struct ExcerptWriter {
     out: String,
     digits: usize,
@@ -314,7 +317,7 @@ struct ExcerptWriter {
 }
 
 impl ExcerptWriter {
-    /// Returns the number of columns after the line number.
+    /// Returns the number of columns to the right of the line numbers.
     fn room(&self) -> usize {
         self.width.saturating_sub(self.digits + 3).max(20)
     }
@@ -326,7 +329,7 @@ impl ExcerptWriter {
         push_line(&mut self.out, &format!("{}{text}", gutter.blue().bold()));
     }
 
-    /// Draws carets with their label, to the right if there is room, else below.
+    /// Writes carets with their label to the right, or below them if there is no room.
     fn label(&mut self, lead: &str, carets: &str, mark: &Annotation<'_>) {
         let drawn = format!("{lead}{}", carets.style(mark.style));
         if mark.label.is_empty() {
@@ -336,7 +339,7 @@ impl ExcerptWriter {
         let column = lead.width() + carets.width() + 1;
         let beside = self.room().saturating_sub(column);
         let lines = wrapped(&label, beside);
-        // A column that is too narrow for whole words is not used for the label.
+        // If whole words do not fit next to the carets, the label goes below them.
         if beside >= label.width().min(LABEL) && lines.join(" ") == label {
             let mut lines = lines.into_iter();
             self.gutter(None, &format!("{drawn} {}", lines.next().unwrap_or_default()));

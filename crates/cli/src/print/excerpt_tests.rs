@@ -1,10 +1,10 @@
-//! Tests of excerpts: caret columns, windows on long lines, bars for several lines.
+//! Tests of excerpts: caret columns, windows on long lines, and bars over several lines.
 
 use throughline_json::Tree;
 
 use super::{Annotation, SourceText};
 
-/// Draws the first occurrence of `needle`, without colours.
+/// Renders the first occurrence of `needle`, without colours.
 fn drawn(text: &str, needle: &str, label: &str, width: usize) -> String {
     let tree = Tree::parse(text.to_owned()).unwrap();
     let start = text.find(needle).unwrap();

@@ -8,19 +8,19 @@ use owo_colors::Style;
 
 use crate::print::text;
 
-/// Result of a command, or of a part of one.
+/// Result of a command or of one of its steps.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// The reason why a command failed.
+/// Reason for a command's failure, which determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An external failure, such as a missing file or a full disk.
     #[error("{0:#}")]
     Outside(#[from] anyhow::Error),
-    /// The command line is wrong.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
-    /// The input is invalid.
+    /// The input data is invalid.
     #[error("{0}")]
     BadData(String),
     /// The store cannot be opened or reached.
@@ -29,13 +29,13 @@ pub(crate) enum Failure {
     /// The user interrupted the command or did not confirm it.
     #[error("{0}")]
     Interrupted(String),
-    /// The reader of the output has closed the pipe.
+    /// The reader of standard output closed the pipe.
     #[error("the reader of the output closed the pipe")]
     ReaderGone,
 }
 
 impl Failure {
-    /// Explains why the program cannot listen on an address.
+    /// Creates the failure for an address that the process cannot listen on.
     pub(crate) fn from_listen(address: SocketAddr, error: io::Error) -> Self {
         Self::Outside(match error.kind() {
             io::ErrorKind::AddrInUse => anyhow::anyhow!(
@@ -45,7 +45,7 @@ impl Failure {
         })
     }
 
-    /// Maps failures with exit code 1 to code 2, for commands whose exit code 1 is a verdict.
+    /// Changes exit code 1 to 2, for commands whose exit code 1 is a verdict.
     pub(crate) fn into_usage(self) -> Self {
         match self {
             Self::Outside(error) => Self::Usage(format!("{error:#}")),

@@ -1,4 +1,4 @@
-//! Lists of threads and runs as tables that fit the terminal.
+//! Tables that fit the terminal.
 
 use owo_colors::{OwoColorize as _, Style};
 use throughline_core::LogId;
@@ -8,19 +8,19 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::args::PageArgs;
 use crate::print::text::{self, plain, push_line, wrapped};
 
-/// Number of columns between two columns of a table.
+/// Number of spaces between two table columns.
 const GAP: usize = 2;
 
-/// Minimum width of a column whose cells are broken into several lines.
+/// Minimum width of a column whose cells are wrapped.
 const NARROWEST: usize = 8;
 
-/// Returns the requested page plus one row, which shows whether there are more.
+/// Returns a page request for one row more than the limit, which reveals whether more rows exist.
 pub(crate) fn page(paging: &PageArgs) -> Page {
     let after = paging.after.as_deref().map(LogId::from);
     Page { after, limit: paging.limit.saturating_add(1), order: Order::Newest }
 }
 
-/// Removes the extra row; returns the last row of the page if there was one.
+/// Removes the extra row. Returns the last row of the page if there was an extra one, else `None`.
 pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if rows.len() <= limit {
@@ -30,7 +30,6 @@ pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     rows.last()
 }
 
-/// A cell of a table.
 pub(crate) struct Cell {
     text: String,
     style: Style,
@@ -48,20 +47,19 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A column of a table.
 pub(crate) struct Column {
     head: &'static str,
     cells: Vec<Cell>,
     /// Whether the column is right-aligned, as for numbers.
     is_right: bool,
-    /// Whether the column is dropped first on a narrow terminal.
+    /// Whether the column may be dropped on a narrow terminal.
     can_go: bool,
-    /// Whether cells are never broken, so that names can be copied.
+    /// Whether cells are never wrapped, so that names can be copied.
     is_whole: bool,
 }
 
 impl Column {
-    /// Creates a column of texts.
+    /// Creates a left-aligned column.
     pub(crate) fn new(head: &'static str, cells: impl Iterator<Item: Into<Cell>>) -> Self {
         let cells = cells.map(Into::into).collect();
         Self { head, cells, is_right: false, can_go: false, is_whole: false }
@@ -72,12 +70,12 @@ impl Column {
         Self { is_right: true, ..Self::new(head, cells) }
     }
 
-    /// Marks the column as one that is dropped first.
+    /// Allows the column to be dropped on a narrow terminal.
     pub(crate) fn droppable(self) -> Self {
         Self { can_go: true, ..self }
     }
 
-    /// Marks the column as one whose cells are never broken.
+    /// Prevents wrapping of the cells.
     pub(crate) fn whole(self) -> Self {
         Self { is_whole: true, ..self }
     }
@@ -97,13 +95,13 @@ impl Column {
     }
 }
 
-/// Formats the columns for standard output. The first one holds names and is never broken.
+/// Formats a table for standard output. The first column holds names and is never wrapped.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
     columns.iter_mut().take(1).for_each(|first| first.is_whole = true);
     table_in(columns, text::width(std::io::stdout()))
 }
 
-/// Formats the columns in at most `room` columns of the terminal, without borders.
+/// Formats a table without borders, at most `room` terminal columns wide.
 pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
     let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
@@ -113,7 +111,7 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
         columns.remove(place);
         widths.remove(place);
     }
-    // The widest column is narrowed until the table fits.
+    // Narrow the widest column until the table fits.
     while total(&widths) > room + GAP {
         let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_whole);
         match breakable.map(|(width, _)| width).max() {
@@ -135,7 +133,7 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
                 let (before, after) =
                     if column.is_right { (&*padding, "") } else { ("", &*padding) };
                 let text = format!("{before}{text}{after}");
-                // An empty cell has no style, so that the end of the line can be trimmed.
+                // An empty cell has no style, so that trailing spaces can be trimmed.
                 let style = if text.trim().is_empty() { Style::new() } else { *style };
                 line.push_str(&text.style(style).to_string());
                 line.push_str(&" ".repeat(GAP));
@@ -153,7 +151,7 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     out
 }
 
-/// Returns the hint for the next page.
+/// Formats the hint that shows how to request the next page.
 pub(crate) fn next_page_hint(after: &str) -> String {
     let option = format!("--after {}", plain(after));
     format!("\n{} {}\n", "more rows: add".dimmed(), option.bold())

@@ -1,7 +1,7 @@
-//! Masks values of a request that must not be printed: seals and other long unreadable values.
+//! Masks values in a request that must not be printed: Seals and other long unreadable values.
 //!
-//! An excerpt shows a seal by its length: `"‹seal 344 B›"`. Seals are recognised by member name on
-//! every wire; long base64 values are masked under any name.
+//! An excerpt shows only the length of a Seal: `"‹seal 344 B›"`. Seals are recognised by member
+//! name on every wire; long base64 values are masked under any name.
 
 use std::ops::Range;
 
@@ -10,19 +10,19 @@ use throughline_json::{Node, Tree};
 
 use crate::print::text::{plain, size};
 
-/// Minimum length of a base64 value that is masked.
+/// Length in bytes above which a base64 value is masked.
 const LONG: usize = 80;
 
-/// A value that is replaced in the output.
+/// A value to hide, with its replacement text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mask {
     pub(crate) place: Range<usize>,
     pub(crate) shown: String,
-    /// Size in bytes if the value is a seal.
+    /// Size in bytes if the value is a Seal, else `None`.
     pub(crate) sealed: Option<usize>,
 }
 
-/// Returns the values of a document that must not be printed, in text order.
+/// Finds the values in a document that must not be printed, in document order.
 pub(crate) fn masks(tree: &Tree) -> Vec<Mask> {
     let mut found = Vec::new();
     let mut waiting = vec![tree.root()];
@@ -50,7 +50,7 @@ pub(crate) fn masked(text: &str) -> String {
     replace_ranges(text, masks(&tree).into_iter().map(|mask| (mask.place, mask.shown)))
 }
 
-/// Replaces ranges of a text, given in text order.
+/// Replaces byte ranges of a text, which must be given in text order.
 pub(crate) fn replace_ranges(
     text: &str,
     edits: impl IntoIterator<Item = (Range<usize>, String)>,
@@ -65,8 +65,8 @@ pub(crate) fn replace_ranges(
     shown
 }
 
-/// Returns the mask for the string `value` of member `name` in an object of that `kind`, if it
-/// needs one.
+/// Returns the mask for string member `name` in an object of type `kind`; `None` if the value may
+/// be printed.
 fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let text = value.text().filter(|text| !text.is_empty())?;
     let bytes = size(text.len());
@@ -93,7 +93,7 @@ fn is_sealed(name: &str, kind: Option<&str>) -> bool {
         || name == "content" && kind == Some("compaction")
 }
 
-/// Returns whether a value is a documented placeholder for a signature, which is public.
+/// Returns whether a value is a documented placeholder for a signature, which is not secret.
 fn is_documented_placeholder(text: &str) -> bool {
     let rows = Catalog::builtin().profiles();
     rows.iter().any(|row| row.stand_in.as_deref() == Some(text))

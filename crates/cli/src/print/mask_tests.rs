@@ -1,4 +1,4 @@
-//! Tests of masks: hidden values per wire, and values that stay readable.
+//! Tests of masks: values that each wire hides, and values that stay readable.
 
 use super::masked;
 

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use crate::args::Format;
 use crate::clock::instant;
 
-/// Delay before the bar appears.
+/// Delay before the progress bar appears.
 const DELAY: Duration = Duration::from_millis(300);
 
-/// Interval between two states of the spinner.
+/// Interval between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
 const STEPS: u64 = 1000;
 
-/// A bar that is cleared when the work ends. It is shown only with text output.
+/// A progress bar that is cleared when the work ends. It is shown only with text output.
 pub(crate) struct Progress {
     label: &'static str,
     started: Instant,
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether all steps are done and only the final answer is missing.
+    /// Returns whether all steps are done and only the final result is outstanding.
     pub(crate) fn is_full(&self) -> bool {
         self.steps.load(Ordering::Relaxed) >= STEPS
     }
@@ -60,12 +60,13 @@ impl Drop for Progress {
     }
 }
 
-/// Replaces the current line of the terminal. A failure to draw does not stop the work.
+/// Replaces the current terminal line. Errors are ignored, because the work must not fail with
+/// them.
 fn draw(line: &str) {
     drop(std::io::stderr().write_all(format!("\r\x1b[2K{line}").as_bytes()));
 }
 
-/// Runs `work` and shows a spinner meanwhile.
+/// Runs `work` and shows a spinner until it returns.
 pub(crate) fn with_spinner<T>(label: &str, work: impl FnOnce() -> T) -> T {
     if !std::io::stderr().is_terminal() {
         return work();
@@ -95,12 +96,12 @@ pub(crate) struct Meter<'p> {
 }
 
 impl<'p> Meter<'p> {
-    /// Creates a meter for `total` bytes.
+    /// Creates a meter that is full after `total` bytes.
     pub(crate) fn new(progress: &'p Progress, total: u64) -> Self {
         Self { progress, read: AtomicU64::new(0), total: total.max(1) }
     }
 
-    /// Adds bytes that were read.
+    /// Records that `bytes` more bytes were read.
     pub(crate) fn add(&self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(0);
         let read = self.read.fetch_add(bytes, Ordering::Relaxed) + bytes;

@@ -1,4 +1,4 @@
-//! Terminal output. Text from models and files cannot control the terminal.
+//! Terminal output. Text from models and files is escaped, so that it cannot control the terminal.
 //!
 //! Only marks and single words are coloured; sentences keep the terminal's default colour, which is
 //! readable on any background. Cyan marks the model, magenta tools, green seals and kept values,
@@ -30,13 +30,13 @@ pub(crate) fn write_out(bytes: &[u8]) -> Result<()> {
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Writes text to standard output, with colours if the terminal supports them.
+/// Writes text to standard output; colours are removed if the terminal does not support them.
 pub(crate) fn write_styled(text: &str) -> Result<()> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
-/// Writes a line of JSON to standard output.
+/// Writes a value as one line of JSON to standard output.
 pub(crate) fn write_json(value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(value).context("the output is not valid JSON")?;
     line.push(b'\n');
@@ -44,7 +44,7 @@ pub(crate) fn write_json(value: &impl Serialize) -> Result<()> {
 }
 
 impl Format {
-    /// Prints text for people or JSON for programs.
+    /// Prints text or JSON, depending on the output format.
     pub(crate) fn print<J: Serialize>(
         self,
         text: impl FnOnce() -> String,
@@ -57,13 +57,13 @@ impl Format {
     }
 }
 
-/// Writes a document to standard output unchanged, with a line feed on a terminal.
+/// Writes a document to standard output unchanged, and adds a line feed on a terminal.
 pub(crate) fn write_document(bytes: &[u8]) -> Result<()> {
     write_out(bytes)?;
     if std::io::stdout().is_terminal() { write_out(b"\n") } else { Ok(()) }
 }
 
-/// A report that an option directs to a file, or to standard error for `-`.
+/// A report that an option writes to a file, or to standard error for `-`.
 pub(crate) struct Report<'r> {
     pub(crate) option: &'static str,
     pub(crate) file: Option<&'r Path>,
@@ -71,7 +71,7 @@ pub(crate) struct Report<'r> {
 }
 
 impl Report<'_> {
-    /// Writes the file if the option names one, but never over an input file.
+    /// Writes the report if the option names a file, but never overwrites an input file.
     pub(crate) fn write_file<'p>(
         &self,
         inputs: impl IntoIterator<Item = &'p PathBuf>,
@@ -85,7 +85,7 @@ impl Report<'_> {
         write_file(file, format!("{}\n", self.json.as_str()).as_bytes())
     }
 
-    /// Prints the report if the option is `-`; returns false if the option is not set.
+    /// Prints the report if the option is `-`; returns `false` if the option is not set.
     pub(crate) fn print(&self) -> bool {
         if self.file.is_some_and(|file| file.as_os_str() == "-") {
             anstream::eprintln!("{}", self.json.as_str());
@@ -104,7 +104,6 @@ pub(crate) fn read_file(file: &Path) -> Result<String> {
     Ok(text.with_context(|| format!("{} cannot be read", file.display()))?)
 }
 
-/// Appends a line to the output.
 pub(crate) fn push_line(page: &mut String, line: &str) {
     page.push_str(line);
     page.push('\n');
@@ -117,7 +116,7 @@ fn written(result: std::io::Result<()>) -> Result<()> {
     }
 }
 
-/// Prints a labelled message on standard error. On a terminal, continuation lines are aligned.
+/// Prints a message with a label on standard error. On a terminal, continuation lines are aligned.
 pub(crate) fn notice(word: &str, style: Style, message: &str) {
     let indent = word.chars().count() + 1;
     let terminal = std::io::stderr();
@@ -126,12 +125,11 @@ pub(crate) fn notice(word: &str, style: Style, message: &str) {
     anstream::eprintln!("{} {lines}", word.style(style.bold()));
 }
 
-/// Prints a note on standard error.
 pub(crate) fn note(message: &str) {
     notice("note:", Style::new().cyan(), message);
 }
 
-/// Writes to standard error, with colours if the terminal supports them.
+/// Writes to standard error; colours are removed if the terminal does not support them.
 pub(crate) fn write_stderr(text: &str) -> Result<()> {
     let mut out = anstream::stderr();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -146,7 +144,7 @@ pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
     Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 
-/// Returns the width of the terminal, or a default width.
+/// Returns the terminal width in columns, between 40 and 160; 100 if the output is not a terminal.
 pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
     let size = terminal_size::terminal_size_of(terminal);
     size.map_or(100, |(width, _)| usize::from(width.0).clamp(40, 160))
@@ -160,7 +158,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
         let mut rest: &str = &line;
         while let Some(limit) = overflow(rest, width) {
             let fitting = rest.get(..limit).unwrap_or(rest);
-            // A word that fits on one line is never broken.
+            // A word that fits on one line is not broken.
             let is_border = |end: &usize| {
                 let next = rest.get(end + 1..).unwrap_or_default();
                 *end > limit / 2 || (*end > 0 && next.find(' ').unwrap_or(next.len()) <= limit)
@@ -175,11 +173,11 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Finds a break position in a word that is too long, such as an address or JSON: after a separator
-/// if possible.
+/// Finds a break position in a word that is too long, such as a URL or JSON: after a separator if
+/// possible.
 fn break_position(word: &str) -> usize {
     let after = |marks: &[char]| {
-        // Not between the slashes of `//`, nor directly after them.
+        // Do not break between the slashes of `//` or directly after them.
         let is_joint = |(at, _): &(usize, &str)| {
             *at >= word.len() / 2 && !word.get(..*at).is_some_and(|head| head.ends_with(['/', ':']))
         };
@@ -188,8 +186,7 @@ fn break_position(word: &str) -> usize {
     after(&[',', '/', '&', ';']).or_else(|| after(&['_', '-', '.'])).unwrap_or(word.len())
 }
 
-/// Splits one line into several of at most `width` columns, with an indentation for continuation
-/// lines.
+/// Splits a line into lines of at most `width` columns, with continuation lines indented.
 pub(crate) fn continued(line: &str, width: usize) -> Vec<String> {
     let indent = line.len() - line.trim_start().len() + 4;
     let mut lines = wrapped(line, width);
@@ -200,7 +197,7 @@ pub(crate) fn continued(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the position where a line exceeds the width, if it does; wide characters take two
+/// Returns the byte offset where a line exceeds the width, if it does. Wide characters take two
 /// columns.
 fn overflow(line: &str, width: usize) -> Option<usize> {
     let mut columns = 0;
@@ -211,7 +208,7 @@ fn overflow(line: &str, width: usize) -> Option<usize> {
     ends.find(|(at, columns)| *columns > width && *at > 0).map(|(at, _)| at)
 }
 
-/// Makes control, bidirectional and invisible characters visible. Joiners between characters stay,
+/// Escapes control, bidirectional and invisible characters. Joiners between characters are kept,
 /// because many scripts need them.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -230,8 +227,8 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns whether a character is invisible or changes the text direction. The console has the same
-/// list.
+/// Returns whether a character is invisible or changes the text direction. The console uses the
+/// same set.
 fn is_hidden(c: char) -> bool {
     matches!(
         c,
@@ -257,13 +254,13 @@ pub(crate) fn compact(json: &str) -> String {
     out
 }
 
-/// Formats a count: `1 seal`, `2 seals`.
+/// Formats a number with a noun: `1 seal`, `2 seals`.
 pub(crate) fn count<N: Copy + Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
     let end = if number == N::from(1) { "" } else { "s" };
     format!("{number} {noun}{end}")
 }
 
-/// Formats a size that a store reports.
+/// Formats a number of bytes that a store reports.
 pub(crate) fn stored_size(bytes: u64) -> String {
     size(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
@@ -273,17 +270,17 @@ pub(crate) fn minute(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// Formats a date: `2026-08-31`.
+/// Formats a date in the local time zone: `2026-08-31`.
 pub(crate) fn day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d").to_string()
 }
 
-/// Returns the mark for success or failure.
+/// Returns a coloured tick for success or a cross for failure.
 pub(crate) fn mark(is_good: bool) -> String {
     if is_good { "✓".green().bold().to_string() } else { "✗".red().bold().to_string() }
 }
 
-/// Truncates a text to one line of at most `width` columns.
+/// Collapses white space and truncates a text to `width` columns.
 pub(crate) fn one_line(text: &str, width: usize) -> String {
     let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some(end) = overflow(&line, width).and(overflow(&line, width.saturating_sub(1))) {

@@ -1,4 +1,4 @@
-//! Tests of wrapping and of visible escapes.
+//! Tests of wrapping text and of escaping invisible characters.
 
 use crate::print::text::{plain, wrapped};
 
@@ -24,12 +24,12 @@ fn invisible_characters_are_escaped() {
         plain("a\u{202e}b\u{200b}c\u{feff}\r\n\td\u{1b}[2J"),
         r"a\u{202e}b\u{200b}c\u{feff}".to_owned() + "\n\td" + r"\u{1b}[2J"
     );
-    // Characters that are used to smuggle invisible text.
+    // These characters are used to hide text from readers.
     assert_eq!(
         plain("rm\u{e0041}\u{e007f} pass\u{200d}word"),
         r"rm\u{e0041}\u{e007f} pass\u{200d}word"
     );
-    // Characters that belong to words and emoji stay.
+    // Characters that are part of words and emoji are kept.
     for words in ["می\u{200c}خواهم", "👩\u{200d}🚀", "❤\u{fe0f}", "天気", "é"] {
         assert_eq!(plain(words), words);
     }

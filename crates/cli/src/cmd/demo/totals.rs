@@ -1,4 +1,4 @@
-//! Counts the fates of all thoughts and seals, from the store and from the simulators' ledger.
+//! Counts the Fates of all thoughts and Seals, from the store and from the simulators' ledger.
 
 use anyhow::Context as _;
 use throughline_agent::is_inbox;
@@ -15,7 +15,7 @@ use crate::print::failure::Result;
 pub(super) struct Totals {
     pub(super) thoughts: Counts,
     pub(super) seals: Counts,
-    /// Reasons for elisions, with their number.
+    /// Elision reasons, each with the number of elided values.
     pub(super) reasons: Vec<(String, usize)>,
     pub(super) calls: usize,
     pub(super) refused: usize,
@@ -23,13 +23,13 @@ pub(super) struct Totals {
     pub(super) issued: usize,
     /// Seals that came back unchanged and were accepted.
     pub(super) accepted: usize,
-    /// Seals that the simulators missed.
+    /// Seals whose absence from a request the simulators noticed.
     pub(super) lost: usize,
-    /// Requests made by the lossy client.
+    /// Requests that the lossy client sent.
     pub(super) lossy_calls: usize,
-    /// Refused requests of the lossy client.
+    /// Requests from the lossy client that the simulators refused.
     pub(super) lossy_refused: usize,
-    /// Accepted requests of the lossy client in which the model had lost its thoughts.
+    /// Requests from the lossy client that were accepted although reasoning was missing.
     pub(super) lossy_degraded: usize,
 }
 
@@ -43,8 +43,9 @@ pub(super) struct Counts {
 }
 
 impl Totals {
-    /// Returns whether the demo succeeded: no request of Throughline was refused or lacked a seal,
-    /// something was restored, and every request of the lossy client failed or lost reasoning.
+    /// Returns whether the demo succeeded. No Throughline request may be refused or lack a Seal, at
+    /// least one value must be restored, and every request from the lossy client must fail or lose
+    /// reasoning.
     pub(super) fn is_success(&self) -> bool {
         self.refused == 0
             && self.lost == 0
@@ -74,14 +75,13 @@ pub(super) async fn count(
     Ok(totals)
 }
 
-/// Returns the runs of a thread, newest first.
+/// Returns the ids of the runs on a thread, newest first.
 pub(super) async fn runs_of(context: &AgentContext, thread: &LogId) -> Result<Vec<LogId>> {
     let runs = context.journal.runs_of(&context.tenant, thread, None, 512);
     let runs = context.run(runs).await?.into_iter();
     Ok(runs.map(|run| run.log).filter(|run| !is_inbox(run)).collect())
 }
 
-/// Returns all Items of a thread.
 pub(super) async fn items_of(context: &AgentContext, thread: &LogId) -> Result<Vec<Item>> {
     let records = context.records(thread).await?;
     let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
@@ -90,7 +90,6 @@ pub(super) async fn items_of(context: &AgentContext, thread: &LogId) -> Result<V
 }
 
 impl Totals {
-    /// Counts the thoughts and seals in the thread.
     fn count_captured(&mut self, items: &[Item]) {
         let is_thought = |item: &&Item| matches!(item.body, Body::Thought(_));
         self.thoughts.captured = items.iter().filter(is_thought).count();
@@ -122,7 +121,7 @@ impl Totals {
         }
     }
 
-    /// Adds the figures of the simulators' ledger.
+    /// Adds the simulators' counts; requests from the lossy client are counted separately.
     fn count_ledger(&mut self, ledger: &Ledger, lossy: &LossyClient) {
         let is_lossy = |entry: &&LedgerEntry| lossy.requests.contains(&entry.request);
         for entry in ledger.entries.iter().filter(|entry| !is_lossy(entry)) {

@@ -1,14 +1,14 @@
-//! Generates the documentation pages of the rules: each provider error, its meaning and its fix.
+//! Generates the documentation pages about rules: each provider error, its meaning and its fix.
 
 use throughline_codec::{Catalog, Rule, Severity};
 
 use super::Scope;
 use crate::print::text::push_line;
 
-/// Folder of the pages for single wires.
+/// Folder of the pages that cover a single wire.
 const PAGES: &str = "providers";
 
-/// Generates the page of error messages with all rules of all wires.
+/// Generates the page of error messages, which covers the rules of all wires.
 pub(super) fn questions(wires: &[&[&'static Rule]]) -> String {
     let mut page = String::from(
         "# Error messages\n\n\
@@ -47,7 +47,7 @@ fn question(rule: &Rule) -> String {
     )
 }
 
-/// Generates the page of one wire with its providers and rules.
+/// Generates the page about one wire, with its providers and rules.
 pub(super) fn wire(rules: &[&'static Rule]) -> String {
     let Some(first) = rules.first() else { return String::new() };
     let wire = &first.wire;
@@ -78,7 +78,7 @@ pub(super) fn wire(rules: &[&'static Rule]) -> String {
     page
 }
 
-/// Returns the id, the severity and the scope of a rule.
+/// Formats the id, severity and scope of a rule.
 fn about(rule: &Rule) -> String {
     let grave = match rule.severity {
         Severity::Refuse => "refused",
@@ -88,7 +88,7 @@ fn about(rule: &Rule) -> String {
     format!("`{}` · {grave} · {}", rule.id, escaped(&Scope::for_rule(rule).phrase(rule)))
 }
 
-/// Lists the evidence of a rule.
+/// Formats the evidence for a rule, as links where a URL is known.
 fn evidence(rule: &Rule) -> String {
     let known = rule.evidence.iter().map(|source| match source.url() {
         Some(url) => format!("[{}]({url})", source.kind.as_str()),

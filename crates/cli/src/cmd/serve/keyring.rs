@@ -1,4 +1,4 @@
-//! API keys of the store, for the gateway.
+//! Authenticates gateway requests with the API keys in the store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,14 +10,13 @@ use throughline_store::{Journal, KeyCheck};
 
 use crate::clock::instant;
 
-/// Interval for checking whether a first key was created.
+/// Interval between checks whether a first key was created.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// The API keys of a store.
 pub(super) struct StoreKeys {
     journal: Journal,
     known: Mutex<KeyPresence>,
-    /// Receives a line for each key that is refused because its row was changed.
+    /// Receives a line for each key that is refused because its stored entry was modified.
     log: Arc<dyn Log>,
 }
 
@@ -27,7 +26,7 @@ enum KeyPresence {
     #[default]
     Unchecked,
     AbsentAt(Instant),
-    /// There are keys. This never reverts, because revoked keys count.
+    /// The store has keys. It never returns to having none, because revoked keys count.
     Present,
 }
 
@@ -51,7 +50,8 @@ impl StoreKeys {
         Ok(!has_keys)
     }
 
-    /// Maps a checked key to an admission. A key whose row was changed is refused and logged.
+    /// Converts a checked key to an admission. A key whose stored entry was modified is refused and
+    /// logged.
     fn admission_of(&self, check: KeyCheck) -> Admission {
         match check {
             KeyCheck::Valid(key) => Admission::Key {

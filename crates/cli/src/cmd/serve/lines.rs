@@ -1,5 +1,5 @@
-//! The log: JSON lines on standard error. Writing never blocks a request; dropped lines are
-//! counted.
+//! The gateway's log: JSON lines on standard error. Writing never blocks a request; if the queue is
+//! full, lines are dropped and counted.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use std::time::Duration;
 use throughline_json::{self as json, Json};
 use throughline_server::{Level, Log};
 
-/// Capacity of the queue of lines.
+/// Maximum number of queued lines.
 const CAPACITY: usize = 4096;
-/// Time limit for writing the last lines at shutdown.
+/// Time limit for writing the remaining lines at shutdown.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
-/// JSON lines on standard error.
+/// Writes JSON lines to standard error from a background thread.
 pub(super) struct JsonLog {
     /// Minimum level; `None` disables the log.
     level: Option<Level>,
@@ -26,28 +26,28 @@ pub(super) struct JsonLog {
 
 enum LogMessage {
     Line(Vec<u8>),
-    /// Replied to when all earlier lines are written.
+    /// The writer replies on this channel when all earlier lines are written.
     End(SyncSender<()>),
 }
 
 impl JsonLog {
-    /// Starts a log with that minimum level.
+    /// Starts the writer thread. Lines below `level` are discarded.
     pub(super) fn new(level: Option<Level>) -> Self {
         let (queue, messages) = sync_channel(CAPACITY);
         thread::spawn(move || write(&messages));
         Self { level, queue, dropped: AtomicU64::new(0) }
     }
 
-    /// Waits until all queued lines are written.
+    /// Waits until all queued lines are written, at most `SHUTDOWN_LIMIT`.
     pub(super) fn end(&self) {
         let (done, waiting) = sync_channel(1);
         if self.queue.try_send(LogMessage::End(done)).is_ok() {
-            // This is the last wait at shutdown, and it is limited.
+            // A timeout is ignored, because the process exits anyway.
             waiting.recv_timeout(SHUTDOWN_LIMIT).ok();
         }
     }
 
-    /// Queues a line; returns false if the queue is full.
+    /// Queues a line; returns `false` if the queue is full.
     fn enqueue(&self, level: Level, line: &Json) -> bool {
         let head = json::object(|o| {
             o.string("time", &crate::clock::now().to_string()).string("level", level.as_str());

@@ -1,10 +1,10 @@
-//! The startup message: addresses, an example request, and the settings of official clients.
+//! The startup message: addresses, an example request, and settings for official clients.
 
 use owo_colors::OwoColorize as _;
 
 use crate::config::{Config, Credential, Endpoint};
 
-/// Callers that the gateway accepts.
+/// Which callers the gateway accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessMode {
     Keys,
@@ -12,7 +12,7 @@ pub(super) enum AccessMode {
     AnyMachine,
 }
 
-/// Examples for clients. Lines that are not indented are headings.
+/// Client settings. Lines that are not indented are headings.
 const EXAMPLES: &str = include_str!("welcome.txt");
 
 pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMode) -> String {
@@ -51,7 +51,7 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
     lines.join("\n")
 }
 
-/// Lists the providers that are ready to use.
+/// Lists the providers that can be used without a caller's key.
 fn providers(config: &Config) -> String {
     let providers = config.routes.providers().iter();
     let ready = providers.filter(|provider| match provider.credential {
