@@ -10,7 +10,7 @@ use crate::support::{CommandOutput, throughline_with, without_keys};
 
 const MODEL: [&str; 2] = ["--model", "sim/claude-sonnet-4-5"];
 
-/// Creates a folder without a store, with an agent that does not plan.
+/// Creates a directory without a store, and an agent declaration whose agent does not plan.
 fn place(name: &str) -> TestStore {
     let kept = TestStore::nothing(&format!("agents-{name}"));
     std::fs::write(
@@ -27,13 +27,13 @@ fn said(kept: &TestStore, arguments: &[&str], input: &str) -> CommandOutput {
     throughline_with(&[("NO_COLOR", "1")], &kept.folder, &with, input.as_bytes())
 }
 
-/// Starts a run with the agent and a tool.
+/// Starts a run of the declared agent with a shell tool.
 fn begun(kept: &TestStore, more: &[&str], input: &str) -> CommandOutput {
     let agent = ["--agent", "agent.toml", "--tool", "now=echo noon"];
     said(kept, &[&["run", "What is the time?"][..], &MODEL, &agent, more].concat(), input)
 }
 
-/// Returns the first word that starts with a prefix.
+/// Returns the first identifier in a text that starts with `prefix`.
 fn named(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
@@ -69,7 +69,7 @@ fn run_thinks_calls_its_tool_and_answers() {
     );
     let first = narrated.out.split_once("  ").unwrap().0;
     assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
-    // Another model continues the thread with its earlier messages.
+    // Another model continues the thread and sees its earlier messages.
     let thread = named(&ran.err, "thread_");
     let more = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
     let again = said(&kept, &more, "");
@@ -110,7 +110,7 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
     assert!(ran.err.contains(&format!("throughline resume {run} --agent agent.toml")));
     let shown = said(&kept, &["inbox"], "");
     assert!(shown.out.contains(id) && shown.out.contains("now {"), "{}", shown.out);
-    // Wrong id, wrong kind, invalid arguments, other tenant.
+    // Wrong id, wrong kind of request, invalid arguments, and another tenant.
     for (arguments, problem) in [
         (vec!["approve", "nothing"], "there is no pending request nothing"),
         (vec!["answer", id, "yes"], "is an approval; it needs `throughline approve`"),
@@ -212,7 +212,7 @@ fn question_is_answered_by_another_command() {
 #[test]
 fn interrupted_run_is_resumed_and_cancelled() {
     let kept = place("left");
-    // The tool blocks, so the run is interrupted while the tool is running.
+    // The tool blocks, so that the interrupt arrives while the tool is running.
     let (began, store) = (kept.file("began"), kept.url());
     let tool = format!("slow=touch {}; cat; exec sleep 60", began.display());
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
@@ -237,7 +237,7 @@ fn interrupted_run_is_resumed_and_cancelled() {
     assert_eq!(ended.status.code(), Some(130), "{err}");
     let run = named(&err, "run_");
     assert!(err.contains(&format!("`throughline resume {run} --agent")), "{err}");
-    // The effect of the tool is unknown, so the run asks for a decision and does not repeat the
+    // The outcome of the tool is unknown, so the run asks for a decision and does not repeat the
     // call.
     std::fs::remove_file(&began).unwrap();
     let resumed = said(&kept, &["resume", &run, "--agent", "agent.toml", "--tool", &tool], "");
@@ -277,7 +277,7 @@ fn detached_run_completes_in_the_background() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let run = ran.out.trim().to_owned();
     assert!(run.starts_with("run_") && ran.err.contains(&format!("throughline resume {run}")));
-    // A follower sees the end of the run, in whichever process it runs.
+    // A follower sees the end of the run, whichever process drives it.
     let watched = said(&kept, &["resume", &run, "--tool", "now=echo noon"], "");
     assert_eq!(watched.code, 0, "{}", watched.err);
     let narrated = said(&kept, &["narrate", &run], "");

@@ -15,7 +15,7 @@ const ADA: &str = "x-api-key: sk-adas-own\r\n";
 const BOB: &str = "x-api-key: sk-bobs-own\r\n";
 const NO_KEY: &str = "";
 
-/// A provider, and a gateway that has it under several names.
+/// A simulated provider, and a gateway that configures it under several names.
 struct CallerSetup {
     serving: GatewayProcess,
     simulator: Simulator,
@@ -65,12 +65,12 @@ impl CallerSetup {
         Self { serving, simulator, _runtime: runtime, _kept: kept }
     }
 
-    /// Sends a request as Anthropic's clients do, and returns the whole response.
+    /// Sends a request with Anthropic's headers and returns the whole HTTP response.
     fn ask(&self, model: &str, key: &str, messages: &[Value]) -> String {
         self.serving.said("POST", "/v1/messages", key, &request(model, messages))
     }
 
-    /// Sends a request that must succeed, and returns the text of the answer.
+    /// Sends a request that must succeed, and returns the text of the reply.
     fn answered(&self, model: &str, key: &str, messages: &[Value]) -> String {
         let said = self.ask(model, key, messages);
         assert!(said.starts_with("HTTP/1.1 200"), "{said}");
@@ -79,12 +79,12 @@ impl CallerSetup {
         texts.filter_map(|part| part["text"].as_str()).collect()
     }
 
-    /// Returns the provider's ledger entry of the last request.
+    /// Returns the ledger entry that the provider recorded for the last request.
     fn noted(&self) -> LedgerEntry {
         self.simulator.last_entry().unwrap()
     }
 
-    /// Returns the provider's account for a header.
+    /// Returns the account that the provider assigns to a request with this header.
     fn account(&self, header: &str) -> String {
         let address = self.simulator.address().to_string();
         let body = request("claude-sonnet-4-5", &[user("Who am I?")]);
@@ -108,7 +108,8 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// Builds a conversation of which the client kept only the visible part.
+/// Builds a conversation without the reasoning, as sent by a client that kept only the visible
+/// text.
 fn visible_conversation(question: &str, answer: &str) -> [Value; 3] {
     [user(question), json!({"role": "assistant", "content": answer}), user("Go on.")]
 }
@@ -123,7 +124,8 @@ fn caller_key_reaches_the_provider_and_isolates_conversations() {
         assert_eq!(house.noted().issued.len(), 1, "the model thinks, and the thought is signed");
         assert_eq!(house.noted().account, house.account(ADA));
         let messages = visible_conversation(&question, &answer);
-        // The same visible conversation of another caller is a different one.
+        // The same visible conversation from another caller must not restore this caller's
+        // reasoning.
         for (other, header) in [(BOB, BOB), (NO_KEY, NO_KEY)] {
             house.answered(&model, other, &messages);
             assert_eq!(house.noted().returned, [], "{provider} {other}");
@@ -143,10 +145,10 @@ fn gateway_key_replaces_caller_keys() {
     let ours = house.account("x-api-key: sk-the-gateways-own\r\n");
     let answer = house.answered(model, ADA, &[user("Whose key is it?")]);
     assert_eq!(house.noted().account, ours);
-    // The account and the tenant are the same, so every caller can continue.
+    // All callers share the account and the tenant, so each of them can continue the conversation.
     house.answered(model, BOB, &visible_conversation("Whose key is it?", &answer));
     assert_eq!((house.noted().account, house.noted().returned.len()), (ours, 1));
-    // A request signature also uses the gateway's keys.
+    // AWS request signatures use the gateway's keys too.
     house.answered("signed/anthropic.claude-sonnet-4-5-20250929-v1:0", ADA, &[user("And here?")]);
     let signed = "authorization: AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/x\r\n";
     assert_eq!(house.noted().account, house.account(signed));
@@ -177,8 +179,8 @@ fn local_server_is_found_by_its_variable_without_a_key() {
     assert!(house.serving.welcome.contains(ready), "{}", house.serving.welcome);
 }
 
-/// `[providers.openai]` with a `base_url` replaces the vendor for every OpenAI path, with the key
-/// of that section.
+/// If `[providers.openai]` has a `base_url`, every OpenAI path goes to that URL with the section's
+/// key.
 #[test]
 fn every_openai_path_reaches_the_configured_base_url() {
     let kept = TestStore::nothing("callers-redefined");
@@ -206,7 +208,7 @@ fn every_openai_path_reaches_the_configured_base_url() {
     for (method, path, body) in requests {
         let answer = serving.said(method, path, "", body);
         let last = house.sent().pop().unwrap_or_else(|| panic!("{path} went elsewhere: {answer}"));
-        // A chat completion is sent as a response request, which this provider prefers.
+        // A chat completion is sent as a Responses request, which this provider prefers.
         let expected = path.replace("/v1/chat/completions", "/v1/responses");
         assert_eq!(last.path, format!("/house{expected}"), "{answer}");
         assert!(last.headers.to_ascii_lowercase().contains("bearer sk-house"), "{}", last.headers);

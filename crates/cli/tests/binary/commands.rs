@@ -1,4 +1,4 @@
-//! Tests of the binary with valid and invalid input, and of its output.
+//! Tests of the binary's output and exit codes for valid and invalid input.
 
 use throughline_testkit::workspace_root;
 

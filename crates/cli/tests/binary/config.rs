@@ -1,4 +1,5 @@
-//! Tests of the gateway configuration: its location, its problems, and that no secret is printed.
+//! Tests of the gateway configuration: where it is found, which problems are reported, and that no
+//! secret is printed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use throughline_testkit::workspace_root;
 
 use crate::support::{CommandOutput, scratch, throughline_with};
 
-/// Must not appear in any output, whole or in part.
+/// A secret that must not appear in any output, not even in part.
 const CANARY: &str = "c4n4ryKey0123456789";
 
 const FILE: &str = r#"[server]
@@ -31,7 +32,7 @@ input = 1.25
 output = 10
 "#;
 
-/// A folder without any configuration.
+/// A home and working directory without any configuration.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -68,7 +69,7 @@ impl Folder {
     }
 }
 
-/// Returns the value of a key in `config show`, and its source.
+/// Returns the value and the source that `config show` prints for a key.
 fn value(shown: &Value, key: &str) -> (String, String) {
     let all = shown["values"].as_array().unwrap();
     let found = all.iter().find(|entry| entry["key"] == key).unwrap();
@@ -76,7 +77,7 @@ fn value(shown: &Value, key: &str) -> (String, String) {
     (text("value"), text("from"))
 }
 
-/// Returns the path of the user's file on this operating system.
+/// Returns the path of a file in the user's configuration directory on this operating system.
 fn own(name: &str) -> String {
     let folder = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
     format!("{folder}/throughline/{name}")
@@ -148,7 +149,7 @@ fn errors_have_a_position_and_exit_code() {
     assert_eq!(told["verdict"], "wrong");
     assert_eq!(told["errors"][1]["line"], 4);
     assert_eq!(told["errors"][1]["column"], 10);
-    // Other commands report the same errors.
+    // Other commands report the same errors as `config check`.
     for arguments in [&["config", "show"][..], &["threads"], &["keys", "list"]] {
         let ran = folder.run(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{arguments:?}");
@@ -217,7 +218,7 @@ fn invalid_flags_are_usage_errors() {
 fn secrets_are_never_printed_even_in_part() {
     let folder = Folder::new("secrets");
     folder.write("here/throughline.toml", FILE);
-    // A misplaced secret is not printed either.
+    // A secret in the wrong setting is not printed either.
     let misplaced = [
         format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"{CANARY}\"\n"),
         format!("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-{CANARY}\"\n"),
@@ -401,7 +402,7 @@ fn store_commands_use_the_config_file() {
     assert!(Path::new(&folder.0.join("here/mine.db")).exists());
     let ran = folder.run_with(&environment, &["stats"]);
     assert!(ran.out.starts_with("sqlite://mine.db"), "{}{}", ran.out, ran.err);
-    // Another store has another key, or none.
+    // The configured master key applies only to the configured store.
     let ran = folder.run_with(&environment, &["keys", "create", "--store", "sqlite://plain.db"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(folder.run(&["keys", "list", "--store", "sqlite://plain.db"]).code, 0);

@@ -30,7 +30,7 @@ use self::stage::{ConsoleFixture, ScenarioIds, named};
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 
-/// Starts the browser and loads axe; `None` if they are not installed.
+/// Starts the browser and loads the axe script; `None` if they are not installed.
 fn browser() -> Option<(Browser, String)> {
     let axe = std::fs::read_to_string(workspace_root().join("ui/node_modules/axe-core/axe.min.js"));
     let found = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
@@ -40,7 +40,7 @@ fn browser() -> Option<(Browser, String)> {
     found
 }
 
-/// Asserts that the browser logged no other complaint.
+/// Asserts that the browser logged only messages that contain `allowed`.
 fn assert_only_complaint(browser: &Browser, allowed: &str) {
     let others: Vec<String> =
         browser.complaints().into_iter().filter(|line| !line.contains(allowed)).collect();
@@ -82,7 +82,7 @@ fn console_counts_of_the_killed_run_agree() {
     assert_no_complaints(&browser);
 }
 
-/// A client uses GPT, Gemini and GPT again: the map shows that GPT's seal was sent back.
+/// If a client switches from GPT to Gemini and back, the map shows that GPT's Seal was sent back.
 #[test]
 fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     let kept = TestStore::nothing("map-switch");
@@ -129,7 +129,7 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     }
 }
 
-/// Returns the pages by the names of their screenshots.
+/// Returns each page's screenshot name and path.
 fn pages(played: &ScenarioIds) -> Vec<(&'static str, String)> {
     vec![
         ("runs", "runs".to_owned()),
@@ -163,7 +163,7 @@ fn screens(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds, axe:
     assert_no_complaints(browser);
 }
 
-/// Checks the current page in both themes.
+/// Checks the accessibility of the current page in both themes, and takes screenshots.
 fn shown(browser: &Browser, name: &str, axe: &str) {
     browser.run(&format!("{axe}; return true"));
     for theme in ["light", "dark"] {
@@ -181,7 +181,7 @@ fn save_screenshot(browser: &Browser, name: &str) {
     }
 }
 
-/// Waits until a page has loaded its content.
+/// Waits until the named page has loaded its content.
 fn settle(browser: &Browser, name: &str) {
     browser.wait("document.querySelector('h1') && !document.querySelector('.loading')");
     match name {
@@ -210,7 +210,7 @@ fn settle(browser: &Browser, name: &str) {
     }
 }
 
-/// Asserts that axe finds no serious violation.
+/// Asserts that axe finds no serious accessibility violation.
 fn seriously(browser: &Browser, place: &str) {
     let found = browser.wait(
         "axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)",
@@ -226,8 +226,8 @@ fn seriously(browser: &Browser, place: &str) {
     assert!(grave.is_empty(), "{place}: {grave:#?}");
 }
 
-/// Opens a run while it streams, cuts the connection, and checks that it catches up without a gap
-/// or a duplicate.
+/// Opens a run while it streams, cuts the connection, and checks that the page catches up without
+/// gaps or duplicates.
 fn watches(browser: &Browser, stage: &ConsoleFixture) {
     let agent = json!({"name": "Slow", "model": "slow/deepseek-chat"});
     let agent = stage.said("POST", "/v1/agents/", &agent);
@@ -328,7 +328,7 @@ fn decides(browser: &Browser, stage: &ConsoleFixture) {
     assert_no_complaints(browser);
 }
 
-/// Reads a replay view, verifies the journal, audits a request, and switches the theme.
+/// Opens a replay view, verifies the Journal, audits a request, and switches the theme.
 fn looks(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     browser.open(&stage.page(&format!("call/{}", played.call)));
     browser.reads("Fate of each part");
@@ -360,7 +360,7 @@ fn looks(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     assert_no_complaints(browser);
 }
 
-/// Opens a trace from its run and from an exported file; rejects another file.
+/// Opens a trace from its run and from an exported file, and rejects a file that is not a trace.
 fn traces(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     let spans = "document.querySelectorAll('.span').length";
     browser.open(&stage.page(&format!("run/{}", played.trip)));
@@ -383,7 +383,7 @@ fn traces(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     assert_no_complaints(browser);
 }
 
-/// Forgotten content is shown as forgotten on every page.
+/// Checks that forgotten content is marked as forgotten on every page.
 fn forgets(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     stage.does(&["forget", "--thread", &played.gate_thread, "--yes"]);
     let ScenarioIds { gate, gate_thread, .. } = played;
@@ -440,7 +440,7 @@ fn types(browser: &Browser, stage: &ConsoleFixture) {
     assert_no_complaints(browser);
 }
 
-/// Checks that every page fits into 360 pixels.
+/// Checks that every page fits into a window of 360 pixels.
 fn fits(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     browser.size(360, 740);
     for (name, place) in pages(played) {
@@ -463,7 +463,7 @@ fn fits(browser: &Browser, stage: &ConsoleFixture, played: &ScenarioIds) {
     assert_no_complaints(browser);
 }
 
-/// Loads older rows after the first page of a list.
+/// Loads older entries after the first page of a table.
 fn check_paging(browser: &Browser, stage: &ConsoleFixture) {
     let calls =
         |query: &str| stage.said("GET", &format!("/v1/throughline/calls?{query}"), &json!(null));
@@ -493,7 +493,7 @@ fn check_paging(browser: &Browser, stage: &ConsoleFixture) {
     browser.reads("Where is it warmer on Saturday");
 }
 
-/// Once there is a key, requests without one are refused.
+/// Checks that the console requires a key once the store has one.
 fn check_sign_in(browser: &Browser, stage: &ConsoleFixture, axe: &str) {
     let key = |label: &str, limits: &[&str]| {
         let made = stage.kept.json(&[&["keys", "create", "--label", label], limits].concat());
@@ -502,7 +502,7 @@ fn check_sign_in(browser: &Browser, stage: &ConsoleFixture, axe: &str) {
     let own = key("console", &["--budget-usd", "20"]);
     let tests = key("continuous integration", &["--budget-tokens", "2000", "--models", "sim/*"]);
     browser.open("about:blank");
-    // The gateway notices the key within a second.
+    // The gateway notices the new key within a second.
     browser.open(&stage.page("runs"));
     browser.wait("document.querySelector('input[name=key]')");
     shown(browser, "signin", axe);

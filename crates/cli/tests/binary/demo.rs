@@ -1,4 +1,4 @@
-//! Tests of `throughline demo`, also without a network.
+//! Tests of `throughline demo`, with and without a network.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::support::{CommandOutput, throughline_in, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// Brings up the loopback device of an otherwise empty network namespace, and runs the demo.
+/// Shell command that enables the loopback device of an empty network namespace and runs the demo.
 const CUT_OFF: &str = "ip link set lo up && exec \"$0\" \"$@\"";
 
-/// Returns whether this machine allows network namespaces.
+/// Returns whether this machine allows unprivileged network namespaces.
 fn can_isolate_network() -> bool {
     let tried = Command::new("unshare").args(["-rn", "sh", "-c", CUT_OFF, "true"]).output();
     tried.is_ok_and(|tried| tried.status.success())
 }
 
-/// Runs the demo to its end, in a folder of that name.
+/// Runs the demo to its end in a directory called `name`.
 fn played(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf) {
     let kept = TestStore::nothing(name);
     let home = kept.file("home");
@@ -30,7 +30,7 @@ fn played(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf)
     (throughline_in(&kept.folder, &arguments, input.as_bytes()), home)
 }
 
-/// Returns the numbers after a label in the final table.
+/// Returns the numbers in the row of the final table that starts with `what`.
 fn counts(out: &str, what: &str) -> Vec<u64> {
     let line = out.lines().find(|line| line.trim_start().starts_with(what));
     let line = line.unwrap_or_else(|| panic!("{what} is not in {out}"));
@@ -66,11 +66,11 @@ fn demo_succeeds_with_the_network_cut() {
     for chapter in 1..=9 {
         assert!(out.contains(&format!("{chapter}/9 ")), "{chapter}: {out}");
     }
-    // A process was killed, and another one continued after its incomplete thought.
+    // A process was killed, and another process continued after its incomplete thought.
     assert!(out.contains("was killed"), "{out}");
     assert!(out.contains("half a thought has no signature"), "{out}");
     assert!(out.contains("deploy ran once"), "{out}");
-    // The providers' real errors for the lossy client.
+    // The lossy client received the providers' real error messages.
     for refusal in ["Expected `thinking`", "Invalid `signature`", "could not be verified"] {
         assert!(out.contains(refusal), "{refusal}: {out}");
     }

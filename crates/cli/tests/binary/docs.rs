@@ -1,7 +1,8 @@
 //! Tests of the README and the book: every command and snippet runs, every link resolves, and
 //! generated pages are up to date.
 //!
-//! The tag of a block determines its check: see [`Tag`]. A block without a tag fails the test.
+//! The tag of a code block determines its check (see [`Tag`]). A block without a tag fails the
+//! test.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -17,15 +18,15 @@ use crate::support::{throughline, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
 
-/// Gateway addresses in the documentation.
+/// Gateway addresses that the documentation uses.
 const GATEWAYS: [&str; 2] = ["127.0.0.1:4400", "localhost:4400"];
 
-/// How a block is checked.
+/// How a code block is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     /// `sh`: runs to its end without a failing command.
     Shell,
-    /// `sh,serve`: the same, but the last command runs until it is stopped.
+    /// `sh,serve`: like `sh`, but the last command runs until it is stopped.
     Serve,
     /// `sh,clone`: commands in a clone of the repository: see [`Place::clone_line`].
     Clone,
@@ -34,13 +35,13 @@ enum Tag {
     /// `python` and `js`: run with the official clients.
     Python,
     JavaScript,
-    /// `rust`: lines of an example that is compiled.
+    /// `rust`: lines that must occur in a compiled example.
     Rust,
     /// `toml,config`: a valid configuration.
     Config,
     /// `toml,agent`: a valid agent declaration.
     Agent,
-    /// `toml`: part of a file, which is parsed.
+    /// `toml`: part of a file, which must be valid TOML.
     Toml,
     /// `text` and `json`: not run.
     Text,
@@ -65,14 +66,14 @@ impl Tag {
     }
 }
 
-/// A code block of a page.
+/// A fenced code block in a page.
 struct Block {
     line: usize,
     tag: Tag,
     text: String,
 }
 
-/// Returns the README and the pages of the book.
+/// Returns the paths of the README and of all pages in the book.
 fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = vec![root.join("README.md")];
@@ -110,7 +111,7 @@ fn blocks(page: &Path) -> Vec<Block> {
                 block.text.push_str(line);
                 block.text.push('\n');
             }
-            // An indented block has no tag.
+            // An indented block cannot have a tag.
             None => assert!(
                 !line.starts_with("    ") || line.trim_start().starts_with(['-', '*', '|', '[']),
                 "{}:{number}: use a fenced block with a tag: {line}",
@@ -122,21 +123,21 @@ fn blocks(page: &Path) -> Vec<Block> {
     blocks
 }
 
-/// A folder in which the snippets of a page run, with the files of a clone and the binary on the
-/// path.
+/// A directory in which the snippets of a page run. It contains the files of a clone, and `PATH`
+/// contains the binary.
 struct SnippetFolder {
     kept: TestStore,
     gateway: Option<GatewayProcess>,
-    /// Must run for as long as the gateway does.
+    /// Must outlive the gateway.
     _simulators: Option<Simulators>,
 }
 
-/// The simulators as a separate process. The gateway sends requests for real model names to it, so
-/// snippets for readers with a provider key run unchanged.
+/// The simulators as a separate process. The gateway sends requests for real model names to them,
+/// so snippets for readers with a provider key run unchanged.
 struct Simulators {
     child: Child,
     address: String,
-    /// Printing to a closed pipe would end the process.
+    /// Kept open, because the simulators fail to print if their standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,
 }
 
@@ -154,7 +155,7 @@ impl Simulators {
         Self { child, address, _out: lines }
     }
 
-    /// A configuration whose providers are the simulators.
+    /// Returns a configuration whose providers are the simulators.
     fn config(&self) -> String {
         let rows = [("anthropic", ""), ("openai", "/v1"), ("gemini", "")];
         let rows = rows.map(|(name, path)| {
@@ -193,7 +194,7 @@ impl SnippetFolder {
         Self { kept, gateway, _simulators: simulators }
     }
 
-    /// Replaces the gateway address by that of this page's gateway.
+    /// Replaces the documented gateway address with the address of this page's gateway.
     fn own(&self, text: &str) -> String {
         let Some(gateway) = &self.gateway else { return text.to_owned() };
         GATEWAYS.iter().fold(text.to_owned(), |text, known| text.replace(known, &gateway.address))
@@ -213,7 +214,7 @@ impl SnippetFolder {
         command
     }
 
-    /// Runs a block and panics if it fails.
+    /// Checks a block and panics if it fails.
     fn run(&self, page: &str, block: &Block) {
         let place = format!("{page}:{}", block.line);
         let text = self.own(&block.text);
@@ -251,8 +252,9 @@ impl SnippetFolder {
         }
     }
 
-    /// Runs a line for a clone. `cargo run` uses the existing binary, workspace tests run in this
-    /// build, and slow release commands must appear unchanged in `scripts/soak`.
+    /// Runs a command that the documentation runs in a clone. `cargo run` uses the existing binary,
+    /// workspace tests run in this build, and slow release commands must appear unchanged in
+    /// `scripts/soak`.
     fn clone_line(&self, place: &str, line: &str) {
         let root = workspace_root();
         match (line.strip_prefix("cargo run --release -- "), line.split_whitespace().next()) {
@@ -263,7 +265,7 @@ impl SnippetFolder {
             (None, Some("cargo")) => {
                 let is_ours = line.starts_with("cargo test --workspace ");
                 assert!(is_ours, "{place}: a separate build: {line}");
-                // Cargo needs the home directory of the user.
+                // Cargo needs the user's home directory.
                 let ran = Command::new("bash").args(["-c", line]).current_dir(root).output();
                 succeeded(place, &ran.unwrap());
             }
@@ -285,7 +287,7 @@ impl SnippetFolder {
         succeeded(&format!("{place}: {text}"), &ran);
     }
 
-    /// Runs a command that does not end; it has started when it prints its address.
+    /// Runs a command that does not end. The command has started once it prints its address.
     fn serve(&self, place: &str, text: &str) {
         let text = without_remark(text.trim());
         let is_gateway = text.ends_with("throughline serve");
@@ -302,7 +304,7 @@ impl SnippetFolder {
         let began = lines.any(|line| line.contains("http://"));
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        // Read the remaining output, so that the process can exit.
+        // Read the remaining output, because the process blocks on a full pipe.
         assert!(began, "{place}: {text} never listened");
         lines.for_each(drop);
         child.wait().unwrap();
@@ -316,13 +318,13 @@ impl SnippetFolder {
             skip(&format!("{place}: run scripts/sdks to install the official clients"));
             return;
         }
-        // Node resolves modules relative to the script.
+        // Node.js resolves modules relative to the script.
         let modules = self.kept.file("node_modules");
         if language == "node" && !modules.exists() {
             std::os::unix::fs::symlink(sdks.join("node/node_modules"), modules).unwrap();
         }
         let file = self.kept.file(&format!("snippet.{end}"));
-        // The key placeholder is replaced; without configured keys, any value is accepted.
+        // Without configured API keys the gateway accepts any key, so the placeholder is replaced.
         std::fs::write(&file, text.replace("tl_…", "any")).unwrap();
         let ran = self.command(program).arg(&file).output().unwrap();
         succeeded(place, &ran);
@@ -334,7 +336,7 @@ fn succeeded(place: &str, ran: &Output) {
     assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
 }
 
-/// Asserts that each line is part of a compiled example or test.
+/// Asserts that each line occurs in a compiled example or test.
 fn assert_compiled(place: &str, text: &str) {
     let folders =
         ["crates/throughline/examples", "crates/throughline/tests", "crates/throughline/src"];
@@ -354,7 +356,7 @@ fn without_comment(line: &str) -> &str {
     line.split_once(" // ").map_or(line, |(code, _)| code).trim_end()
 }
 
-/// Removes a trailing comment from a command.
+/// Removes a trailing `#` comment from a shell command.
 fn without_remark(line: &str) -> &str {
     line.split_once(" #").map_or(line, |(command, _)| command).trim_end()
 }
@@ -412,7 +414,7 @@ fn every_link_resolves() {
     figure("links of the documentation that lead somewhere", followed);
 }
 
-/// Returns the anchor of a heading.
+/// Returns the link anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let words = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));

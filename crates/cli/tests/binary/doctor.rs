@@ -1,6 +1,6 @@
 //! Tests of `audit`, `repair`, `rules` and `explain`.
 //!
-//! The tests iterate over all rules: each one is listed, explained, found in its example and
+//! The tests iterate over all rules: each rule must be listed, explained, found in its example and
 //! repaired.
 
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     CODECS.iter().flat_map(|codec| codec.rules().iter().copied())
 }
 
-/// Runs a command on the example of a rule.
+/// Runs a command on a request, with the target of a rule's example.
 fn on_example(command: &[&str], rule: &Rule, request: &str) -> CommandOutput {
     let example = &rule.example;
     let name = rule.id.replace('/', "-");
@@ -308,7 +308,7 @@ fn unknown_rule_gets_suggestions() {
     let ran = throughline(&["explain", "qqqqqqqqqqqqqqqq"], b"");
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("`throughline rules` lists all rules"), "{}", ran.err);
-    // The part before the slash is optional if the rest is unambiguous.
+    // The part before the slash is optional if the rest identifies one rule.
     let short = |rule: &Rule| rule.id.split_once('/').unwrap().1.to_owned();
     let alone =
         rules().find(|rule| rules().filter(|other| short(other) == short(rule)).count() == 1);
@@ -372,7 +372,7 @@ fn prior_is_read_in_every_format() {
     arguments.push(&next_file);
     let ran = throughline(&arguments, b"");
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    // The last request of a recording is audited.
+    // If the input is a recording, its last request is audited.
     let recorded = recording(vec![exchange(request, response, 200), exchange(next, response, 200)]);
     let recorded = file("recorded.json", recorded);
     let ran = throughline(&["audit", "--format", "json", &recorded], b"");
@@ -399,7 +399,7 @@ fn custom_profiles_are_used_and_errors_have_a_line() {
     assert!(ran.err.contains("unknown model `mine-1`"), "{}", ran.err);
     let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    // The vendor makes a model a Claude, whatever its name.
+    // The vendor makes the model a Claude model, whatever its name.
     let claude = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
     let claude = file("claude.toml", claude);
     let unsigned = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"Hello."}]},{"role":"user","content":"Well?"}]}"#;

@@ -1,4 +1,4 @@
-//! Tests of API keys: created, printed once, listed and revoked.
+//! Tests of creating, printing, listing and revoking API keys.
 
 use serde_json::{Value, json};
 use throughline_store::Options;
@@ -54,7 +54,7 @@ fn key_is_shown_once_and_valid_until_revoked() {
     assert!(row.starts_with(id), "{row}");
     assert!(row.ends_with("claude-* fast, $20.50, 5000000 tokens, 60/min"), "{row}");
 
-    // Another tenant does not see the key.
+    // Another tenant cannot revoke the key.
     let ran = kept.run(&["keys", "revoke", id]);
     assert_eq!(ran.code, 2);
     let said = "error: the tenant default has no valid key with that id; `throughline keys list` \

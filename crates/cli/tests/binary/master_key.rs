@@ -1,4 +1,4 @@
-//! Tests of a store with a master key, and of its rotation during writes.
+//! Tests of a store with a master key, and of key rotation during writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -60,7 +60,7 @@ fn rotation_reports_concurrent_writes_under_the_old_key() {
     let first = ["rotate", "--master-key-file", "old.key", "--new-key-file", "new.key"];
     let again = ["rotate", "--master-key-file", "new.key", "--retired-key-file", "old.key"];
     let again = [&again[..], &["--new-key-file", "new.key", "--format", "json"]].concat();
-    // Another process with only the old key writes during the rotation.
+    // Another process, which has only the old key, writes during the rotation.
     let (wrote, written) = mpsc::channel();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ fn rotation_reports_concurrent_writes_under_the_old_key() {
     let ran = kept.run(&again);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     assert!(ran.out.contains("\"behind\":false"), "{}", ran.out);
-    // The new key is now sufficient.
+    // The new key alone is now sufficient.
     let ran = kept.run(&["verify", "--master-key-file", "new.key"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
 }

@@ -1,5 +1,6 @@
-//! Several gateways on one PostgreSQL store. The gateway that runs an agent is killed; another one
-//! finishes the run, with or without a follower, and followers see every message once.
+//! Tests of several gateways on one PostgreSQL store. If the gateway that runs an agent is killed,
+//! another gateway finishes the run. This works with and without a follower, and followers see
+//! every message once.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,13 +13,13 @@ use throughline_testkit::{Cluster, TestRng, cases, figure, postgres_database};
 use crate::support::kept::TestStore;
 use crate::support::serving::{GatewayProcess, said_at};
 
-/// Each simulated model calls each of its tools once.
+/// Number of tool calls per run, because a simulated model calls each of its tools once.
 const TOOLS: usize = 6;
 
-/// Tools over HTTP. The owner of a run is killed while it waits for one of them.
+/// Tools over HTTP. The gateway that owns a run is killed while it waits for one of these tools.
 struct HttpTools {
     address: String,
-    /// Number of calls until the next notification.
+    /// Number of calls until the next notification is sent.
     next: Arc<Mutex<usize>>,
     called: Receiver<()>,
 }
@@ -46,7 +47,7 @@ impl HttpTools {
     }
 }
 
-/// Answers a request and sends a notification for the awaited call.
+/// Answers a tool call, and sends a notification if it is the awaited call.
 fn answer(mut stream: TcpStream, next: &Mutex<usize>, tell: &Sender<()>) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
@@ -69,7 +70,7 @@ fn json_of(said: &str) -> Value {
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// Returns the messages of a run from a node's stream, up to its end.
+/// Follows a run on a gateway and returns its messages, up to the end of the stream.
 fn followed(address: &str, run: &str) -> Vec<Value> {
     let path = format!("/v1/runs/{run}/stream?include_pings=false");
     let said = said_at(address, "GET", &path, "", "");
@@ -77,7 +78,7 @@ fn followed(address: &str, run: &str) -> Vec<Value> {
     frames.map(|frame| serde_json::from_str(&format!("{{{frame}")).unwrap()).collect()
 }
 
-/// Waits until a run is over, without following it.
+/// Polls a run until it is over, without following it.
 fn is_over(node: &GatewayProcess, run: &str) -> Value {
     loop {
         let told = json_of(&node.said("GET", &format!("/v1/runs/{run}"), "", ""));
@@ -112,7 +113,7 @@ fn another_node_finishes_the_run_when_a_node_is_killed() {
         let path = format!("/v1/agents/{agent}/messages/async");
         let begun = json_of(&owner.said("POST", &path, "", r#"{"input":"Look around."}"#));
         let run = begun["id"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
-        // Half of the runs are followed; the others have no follower.
+        // Every second run has a follower.
         let follower = (kill % 2 == 0).then(|| {
             let (address, run) = (other.address.clone(), run.clone());
             std::thread::spawn(move || followed(&address, &run))
@@ -146,7 +147,7 @@ fn another_node_finishes_the_run_when_a_node_is_killed() {
     figure("gateways killed", format!("{kills}, {messages} messages followed without a gap"));
 }
 
-/// The database stops under a gateway and comes back. Meanwhile requests that need no stored state
+/// The database stops under a gateway and restarts. Meanwhile, requests that need no stored state
 /// succeed, and the gateway reports that it is not ready.
 #[test]
 fn gateway_passes_requests_while_postgres_is_stopped() {
@@ -155,7 +156,7 @@ fn gateway_passes_requests_while_postgres_is_stopped() {
     let folder = kept.file("node");
     std::fs::create_dir_all(&folder).unwrap();
     let node = GatewayProcess::start(&folder, &[("THROUGHLINE_STORE", &*cluster.url)], &[]);
-    // Each conversation is new, so its turns are not cached.
+    // Each conversation is new, so that none of its turns are cached.
     let turn = std::cell::Cell::new(0);
     let ask = || {
         turn.set(turn.get() + 1);

@@ -1,5 +1,5 @@
-//! Thoughts that match a pattern of the policy are redacted in every GET route, command, sink and
-//! export.
+//! Tests that thoughts matching a pattern of the policy are redacted in every GET route, command,
+//! sink and export.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 use crate::traces::Receiver;
 
-/// Every simulated thought ends in a note that no other text contains.
+/// Pattern for the note at the end of every simulated thought; no other text contains such a note.
 const NOTE: &str = "note [0-9a-f]{6}";
 
 type Views = Vec<(String, String)>;
@@ -22,13 +22,13 @@ fn body(answer: &str) -> Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// Returns the first string of a response that starts with a prefix, such as `run_`.
+/// Returns the first string in a response that starts with `prefix`, such as `run_`.
 fn id(answer: &str, prefix: &str) -> String {
     let found = answer.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {answer}"));
     answer[found..].split('"').next().unwrap().to_owned()
 }
 
-/// Runs an agent with both endpoints of its API. Returns the ids of the agent, run and
+/// Runs an agent through both endpoints of its API. Returns the ids of the agent, run and
 /// conversation.
 fn run_agent(serving: &GatewayProcess, views: &mut Views) -> BTreeMap<&'static str, String> {
     let mut ask = |method: &str, path: &str, body: &str| {
@@ -58,8 +58,8 @@ fn run_agent(serving: &GatewayProcess, views: &mut Views) -> BTreeMap<&'static s
     BTreeMap::from([("agent", agent), ("run", run), ("conversation", conversation)])
 }
 
-/// Holds a conversation over the gateway. The client receives unredacted thoughts, because it must
-/// send them back. Returns the id of the last call.
+/// Runs a conversation through the gateway and returns the id of the last call. The client receives
+/// unredacted thoughts, because it must send them back.
 fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
     let mut request = json!({"model": "sim/claude-sonnet-4-5", "max_tokens": 4096,
         "thinking": {"type": "enabled", "budget_tokens": 2048},
@@ -76,8 +76,9 @@ fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
     answer[found..].lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
 }
 
-/// Reads every GET route of the agent API in `/openapi.json`, for each thread if the path names
-/// one. The routes of the dialects return content unredacted to the client that owns it.
+/// Requests every GET route of the agent API in `/openapi.json`, once per thread if the path names
+/// a thread. Routes of the provider dialects are excluded, because they return unredacted content
+/// to the client that owns it.
 fn read_routes(
     serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,
@@ -104,8 +105,8 @@ fn read_routes(
             let is_found = answer.starts_with("HTTP/1.1 200");
             assert!(is_found || path.ends_with("/blocks/none"), "GET {path}: {answer}");
             if path.ends_with("/snapshot") {
-                // Another store resumes from a snapshot, so the snapshot contains the issued
-                // thoughts.
+                // Another store can resume from a snapshot, so a snapshot contains the thoughts
+                // unredacted.
                 assert!(note.is_match(&answer), "{answer}");
             } else {
                 views.push((format!("GET {path}"), answer));

@@ -1,5 +1,5 @@
-//! Snapshots of the text report of every rule, one file per wire: place, excerpt, carets, provider
-//! error and fix.
+//! Snapshots of the text report for every rule, one file per wire: position, excerpt, carets,
+//! provider error and fix.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Keys and seals planted everywhere appear in no log, metric, error or panic.
+//! Tests that planted keys and Seals appear in no log, metric, error or panic message.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -12,7 +12,7 @@ fn canary(number: u32) -> String {
     format!("cAnArY{number:02}xQ7Zp9Lw3Vt5Rk8Jm2Nb6Hd4Gf")
 }
 
-/// Returns headers with secrets of every kind.
+/// Returns request headers that contain every kind of secret.
 fn headers(first: u32) -> String {
     let names = [
         "authorization: Bearer",
@@ -30,8 +30,8 @@ fn headers(first: u32) -> String {
     lines.collect()
 }
 
-/// Starts a provider that sends this answer to each request and closes; an empty answer is never
-/// sent.
+/// Starts a provider that sends `answer` to each request and closes the connection. If `answer` is
+/// empty, it never responds.
 fn provider(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -58,12 +58,11 @@ fn provider(answer: String) -> String {
     address
 }
 
-/// A provider whose responses contain secrets.
+/// A provider whose responses may contain secrets.
 struct Provider {
     name: &'static str,
     address: String,
-    /// The parts of its response that callers may receive verbatim; they receive nothing else from
-    /// it.
+    /// The only parts of the provider's responses that callers receive verbatim.
     said: Vec<String>,
 }
 
@@ -77,16 +76,17 @@ impl Provider {
         Self { name, address: provider(answer), said }
     }
 
-    /// A provider at that address whose response contains no secret.
+    /// Creates a provider whose responses contain no secret.
     fn without_secrets(name: &'static str, address: String) -> Self {
         Self { name, address, said: Vec::new() }
     }
 }
 
-/// Providers that refuse, return garbage, fail, redirect, are unreachable, or never answer.
+/// Returns providers that refuse, return garbage, fail, redirect, are unreachable, or never
+/// respond.
 fn providers() -> Vec<Provider> {
     let (word, header) = (canary(17), format!("x-secret: {}", canary(18)));
-    // The cookie must not reach the caller.
+    // The gateway must not forward the cookie to the caller.
     let head = format!("set-cookie: a={}\r\n{header}\r\n", canary(18));
     let message = format!(r#""message":"{word}""#);
     let refusal = format!(r#"{{"type":"error","error":{{"type":"x",{message}}}}}"#);
@@ -105,7 +105,7 @@ fn providers() -> Vec<Provider> {
     ]
 }
 
-/// Writes a configuration with secrets.
+/// Writes a configuration that contains secrets.
 fn configure(kept: &TestStore, providers: &[Provider]) {
     let rows = providers.iter().map(|Provider { name, address, .. }| {
         let key = match *name {
@@ -119,11 +119,11 @@ fn configure(kept: &TestStore, providers: &[Provider]) {
     std::fs::write(kept.file("throughline.toml"), config).unwrap();
 }
 
-/// Responses to callers, without the texts that a provider sent to them.
+/// Responses to callers, without the texts that came from a provider.
 #[derive(Default)]
 struct CallerResponses {
     text: String,
-    /// Texts that were removed because a provider had sent them.
+    /// Texts that were removed because they came from a provider.
     theirs: BTreeSet<String>,
 }
 
@@ -138,7 +138,7 @@ impl CallerResponses {
     }
 }
 
-/// Builds a conversation in which every part is a secret.
+/// Builds a request in which every part of the conversation contains a secret.
 fn conversation(model: &str, stream: bool) -> String {
     let seals = format!(
         r#"{{"type":"thinking","thinking":"{}","signature":"{}"}},{{"type":"redacted_thinking","data":"{}"}}"#,
@@ -154,12 +154,13 @@ fn conversation(model: &str, stream: bool) -> String {
     )
 }
 
-/// Error of the Gemini simulator for an invalid signature; like Google, it quotes the signature.
+/// Returns the Gemini simulator's error for an invalid signature. Like Google, it quotes the
+/// signature.
 fn gemini_signature_error() -> String {
     format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
 }
 
-/// Sends valid and invalid requests in every dialect, with secrets everywhere.
+/// Sends valid and invalid requests in every dialect, with secrets in every part.
 fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
     let query = format!("?key={}&secret={}", canary(10), canary(10));
     let mut heard = CallerResponses::default();
@@ -206,7 +207,7 @@ fn planted_secrets_appear_nowhere() {
     let environment = [("WORK_KEY", work.as_str()), ("OPENAI_API_KEY", openai.as_str())];
     let mut serving = GatewayProcess::start(&kept.folder, &environment, &["--log", "debug"]);
     let mut heard = ask(&serving, &providers);
-    // With an invalid key, once there are keys.
+    // Send an invalid key after the first key was created.
     let key = kept.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
     let wrong = format!("authorization: Bearer tl_{}\r\n", canary(1));
     let said = serving.said("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));

@@ -33,7 +33,7 @@ fn gateway_answers_records_usage_and_stops() {
     assert!(serving.said("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
     let said = serving.said("POST", "/v1/messages", &with, QUESTION);
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    // One cent is spent quickly at these prices.
+    // The first request has exceeded the budget of one cent.
     let said = serving.said("POST", "/v1/messages", &with, QUESTION);
     assert!(said.starts_with("HTTP/1.1 429") && said.contains("$0.01"), "{said}");
     let used = json_of(&serving.said("GET", "/v1/throughline/usage", &with, ""));
@@ -82,7 +82,8 @@ fn gateway_answers_records_usage_and_stops() {
     assert!(ran.out.contains("the tenant unknown has no calls"), "{}", ran.out);
 }
 
-/// Agents survive a restart, and the usage of their runs is charged to the key that started them.
+/// Agents survive a restart, and the usage of their runs is charged to the key that started the
+/// runs.
 #[test]
 fn agents_survive_a_restart_and_runs_are_charged() {
     let kept = TestStore::nothing("serve-agents");
@@ -130,7 +131,7 @@ fn used_port_and_unwritable_store_are_reported() {
     }
 }
 
-/// A body of one gigabyte uses no more memory than the largest allowed one.
+/// A body of one gigabyte uses no more memory than the largest allowed body.
 #[test]
 fn gigabyte_body_is_refused_without_buffering() {
     const CHUNK: usize = 1 << 20;

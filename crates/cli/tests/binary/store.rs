@@ -226,13 +226,13 @@ fn redacted_export_verifies_but_is_not_imported() {
     assert!(full.err.contains("(full)"), "{}", full.err);
     let header: Value = serde_json::from_str(full.out.lines().next().unwrap()).unwrap();
     assert_eq!((&header["redacted"], &header["full"]), (&json!(false), &json!(true)));
-    // A truncated export is refused, wherever it ends.
+    // A truncated export is refused.
     let half = &full.out[..full.out.len() / 2];
     let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], half.as_bytes());
     assert_eq!(ran.code, 65, "{}", ran.err);
 }
 
-/// Parses an export without the members that depend on its store and chain.
+/// Parses an export and removes the members that depend on its store and hash chain.
 fn said(export: &str) -> Vec<Value> {
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
@@ -285,7 +285,7 @@ fn verify_locates_a_broken_record() {
     let ran = kept.run(&["items", "trip"]);
     assert_eq!((ran.code, ran.out.as_str()), (65, ""));
     assert!(ran.err.contains("`throughline verify` locates the problem"), "{}", ran.err);
-    // Unreadable content is not exported in part.
+    // Nothing is exported if any content is unreadable.
     let ran = kept.run(&["export", "--output", "all.jsonl"]);
     assert_eq!(ran.code, 65, "{}", ran.err);
     assert_eq!(files_in(&kept.folder).iter().filter(|name| !name.starts_with("a.db")).count(), 0);
@@ -316,7 +316,7 @@ fn modified_export_is_refused_with_its_line() {
     let ran = kept.run_with(&[], &["verify", "-"], cut.as_bytes());
     assert_eq!(ran.code, 1);
     assert!(ran.out.contains("truncated before its signature"), "{}", ran.out);
-    // A manifest that was kept elsewhere detects a truncated store.
+    // A manifest that was saved elsewhere detects a truncated store.
     assert_eq!(kept.run(&["verify", "--write-manifest", "kept.json"]).code, 0);
     let older = TestStore::small("older");
     std::fs::copy(kept.file("kept.json"), older.file("kept.json")).unwrap();
@@ -340,7 +340,7 @@ fn unreachable_key_file_sets_the_exit_code() {
     );
     assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
     assert!(ran.err.contains("throughline backup --unregister"), "{}", ran.err);
-    // The fixes for a deleted backup, and for a moved key file.
+    // The error suggests commands for a deleted backup and for a moved key file.
     let ran = kept.run(&["backup", "--unregister", "b.db.keys"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("unregistered b.db.keys"), "{}", ran.out);
@@ -353,8 +353,8 @@ fn unreachable_key_file_sets_the_exit_code() {
     assert_eq!(kept.run(&["verify"]).code, 0);
 }
 
-/// A store is restored from a backup and its key file; a copy of the backup alone cannot be read,
-/// and content forgotten since is missing from the copy too.
+/// A backup and its key file restore the store. The backup alone cannot be read, and content that
+/// was forgotten after the backup is missing from the restored store.
 #[test]
 fn backup_and_key_file_restore_a_store() {
     let kept = TestStore::small("restored");
@@ -436,7 +436,7 @@ fn open_errors_state_the_remedy() {
     told(&kept, &["threads"], 65, "is a database of another program");
     told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "has an unknown scheme");
     told(&kept, &["threads", "--store", "sqlite://"], 65, "no file name");
-    // A path that not even root can write to.
+    // Not even root can write to this path.
     told(
         &kept,
         &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
@@ -553,7 +553,7 @@ fn closed_output_pipe_is_not_an_error() {
 fn unwritable_targets_are_reported() {
     let kept = TestStore::small("read-only");
     let export = kept.run(&["export", "--full"]).out;
-    // Root may write anywhere but here.
+    // Not even root can write to this path.
     let ran = kept.run(&["export", "--output", "/proc/export.jsonl"]);
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("/proc/export.jsonl cannot be written"), "{}", ran.err);
@@ -609,7 +609,7 @@ fn interrupted_commands_leave_no_partial_file() {
         let left: Vec<String> =
             files_in(&kept.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
         let told = String::from_utf8_lossy(&ran.stderr);
-        // The command may have finished before the signal; then its file is complete.
+        // If the command finished before the signal arrived, its file is complete.
         match ran.status.code() {
             Some(130) => {
                 assert!(told.contains("interrupted: nothing was written"), "{told}");

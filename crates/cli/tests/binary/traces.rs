@@ -1,4 +1,4 @@
-//! Tests of traces: every kind of sink receives them; a failing, slow or absent sink affects no run
+//! Tests of traces. Every kind of sink receives them; a failing, slow or absent sink affects no run
 //! and makes the trace partial.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use crate::support::CommandOutput;
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 
-/// A request that a receiver got.
+/// A request that a trace receiver got.
 #[derive(Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) path: String,
@@ -24,15 +24,15 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: Vec<u8>,
 }
 
-/// A receiver of traces with scripted responses.
+/// An HTTP server that receives traces and sends scripted responses.
 pub(crate) struct Receiver {
     pub(crate) address: String,
     sent: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Receiver {
-    /// Answers each request with the next response, and with the last one at the end. An empty
-    /// response is never sent.
+    /// Starts a receiver that answers each request with the next response, and repeats the last
+    /// response at the end. An empty response means that the receiver never responds.
     pub(crate) fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -70,7 +70,8 @@ impl Receiver {
         self.sent().iter().map(|sent| serde_json::from_slice(&sent.body).unwrap()).collect()
     }
 
-    /// Decodes the received spans with the OpenTelemetry classes; `None` if they are not installed.
+    /// Decodes the received spans with the OpenTelemetry Python package; `None` if it is not
+    /// installed.
     fn spans(&self, folder: &Path) -> Option<Vec<Value>> {
         let python = workspace_root().join("target/sdks/python/bin/python");
         if !python.exists() {
@@ -111,7 +112,7 @@ fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
 
 const AGENT: &str = "kind = \"minimal\"\nmodel = \"sim/claude-sonnet-4-5\"\nreasoning = { level = \"medium\", reflection = false }\n";
 
-/// Creates a folder with a store and that tracing configuration.
+/// Creates a directory with the given tracing configuration.
 fn place(name: &str, tracing: &str) -> TestStore {
     let kept = TestStore::nothing(name);
     std::fs::write(kept.file("agent.toml"), AGENT).unwrap();
@@ -173,7 +174,7 @@ fn a_collector_gets_the_spans() {
     }
     let ids: BTreeSet<&str> = spans.iter().map(|span| span["id"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), spans.len());
-    // Usage, thoughts and fates.
+    // The spans contain usage, thoughts and Fates.
     for turn in &turns {
         let attributes = &turn["attributes"];
         assert_eq!(
@@ -186,7 +187,7 @@ fn a_collector_gets_the_spans() {
     }
     assert_eq!(turns[1]["attributes"]["throughline.fates.kept"], 1);
     assert_eq!(tools[0]["attributes"]["gen_ai.tool.name"], "now");
-    // Secrets are not sent.
+    // Secrets are redacted.
     let all = serde_json::to_string(&spans).unwrap();
     assert!(all.contains("What is the time?") && !all.contains("sk-proj"), "{all}");
     figure("traces: spans that a collector decoded", spans.len());
@@ -210,13 +211,13 @@ fn file_sink_session_can_be_exported_again() {
         assert_eq!(event["sequence"], sequence);
         assert!(event["id"].as_str().unwrap().starts_with(&format!("evt_{sequence:04}_")));
     }
-    // Exported again from the run's log.
+    // The trace can be exported again from the run's log.
     let run = named(&ran.err, "run_");
     let again = kept.run(&["traces", "export", &run]);
     assert_eq!(again.code, 0, "{}", again.err);
     let again: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((&again["events"], &again["traceId"]), (&session["events"], &session["traceId"]));
-    // The same from the console's endpoint.
+    // The console's endpoint returns the same trace.
     let serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let path = format!("/v1/throughline/runs/{run}/trace");
     let said = serving.said("GET", &path, "", "");
@@ -242,7 +243,7 @@ fn disabled_tracing_writes_nothing() {
 
 #[test]
 fn failing_sink_makes_the_trace_partial() {
-    // A sink that refuses, one that is slow, and one that is absent.
+    // Three sinks: one refuses, one is slow, and one is absent.
     let refuses = Receiver::start(&["400 Bad Request"]);
     let slow = Receiver::start(&[""]);
     let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -254,21 +255,21 @@ fn failing_sink_makes_the_trace_partial() {
         ("otlp", absent.as_str(), "refused"),
         ("otlp", slow.address.as_str(), "too long"),
     ] {
-        // A slow sink is abandoned after a second; the others have time for their retries.
+        // A slow sink is abandoned after a second; the other sinks have time for retries.
         let patience = if address == slow.address { "1s" } else { "20s" };
         let tracing = format!(
             "patience = \"{patience}\"\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n\n[tracing.sinks.bad]\nkind = \"{kind}\"\nurl = \"http://{address}\"\n"
         );
         let kept = place(&format!("traces-{kind}-{}", address.replace(':', "-")), &tracing);
         let ran = ran(&kept);
-        // Both the output and the trace report the failure.
+        // Both the standard error output and the trace report the failure.
         assert!(ran.err.contains("is partial") && ran.err.contains(problem), "{kind}: {}", ran.err);
         let session = session(&kept, &ran);
         assert_eq!(session["status"], "partial", "{kind} {problem}: {session}");
         let error = session["errors"][0]["message"].as_str().unwrap();
         assert!(error.starts_with("bad: ") && error.contains(problem), "{error}");
     }
-    // A folder that cannot be written counts as a failing sink, too.
+    // A directory that cannot be written counts as a failing sink, too.
     let tracing = "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"agent.toml\"\n";
     let kept = place("traces-no-folder", tracing);
     assert!(ran(&kept).err.contains("is partial"));
@@ -289,7 +290,7 @@ fn streaming_trace_is_retried_without_gaps() {
     let key = |sent: &ReceivedRequest| {
         sent.headers.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
     };
-    // The same batch is repeated with the same key until it is accepted.
+    // The sink receives the same batch with the same key until it accepts it.
     assert_eq!((key(&sent[0]), key(&sent[1])), (key(&sent[1]), key(&sent[2])));
     let taken = &receiver.documents()[2..];
     let phases: Vec<&str> = taken.iter().map(|one| one["phase"].as_str().unwrap()).collect();
@@ -321,7 +322,7 @@ fn gateway_calls_join_the_callers_trace() {
         serving.said("POST", "/v1/chat/completions", &header, &body);
     }
     assert_eq!(serving.stop(), 0, "{}", serving.errors());
-    // The provider receives the gateway's span as the parent in the caller's trace.
+    // In the provider's headers, the parent is the gateway's span, within the caller's trace.
     let passed = provider.sent()[0].headers.clone();
     let passed = passed.lines().find(|line| line.starts_with("traceparent")).unwrap().to_owned();
     assert!(passed.contains(trace) && !passed.contains(parent), "{passed}");
@@ -341,7 +342,7 @@ fn gateway_calls_join_the_callers_trace() {
     assert_eq!(spans[1]["status"], 2);
 }
 
-/// A tenant's key, and the gateway that uses it.
+/// A caller with the API key of a tenant.
 struct Caller<'s> {
     serving: &'s GatewayProcess,
     header: String,
@@ -358,7 +359,7 @@ impl<'s> Caller<'s> {
         answer.split_whitespace().nth(1).unwrap().to_owned()
     }
 
-    /// Returns the JSON of a successful response.
+    /// Sends a request that must succeed and returns its JSON response.
     fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let answer = self.serving.said(method, path, &self.header, &body);
@@ -366,7 +367,7 @@ impl<'s> Caller<'s> {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    /// Decides on the only pending approval of a run.
+    /// Decides the only pending approval of a run.
     fn decide(&self, run: &str, is_approved: bool) {
         let path = format!("/v1/throughline/runs/{run}/state");
         let state = self.json("GET", &path, &Value::Null);
@@ -377,7 +378,7 @@ impl<'s> Caller<'s> {
     }
 }
 
-/// Returns the files below a folder, without those of the store and the log.
+/// Returns all files below a directory, except those of the store and the log.
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -414,7 +415,7 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
     let keys = ["alpha", "beta"].map(|tenant| kept.json(&["keys", "create", "--tenant", tenant]));
     let serving = GatewayProcess::start(&kept.folder, &[], &[]);
     let [alpha, beta] = keys.map(|key| Caller::new(&serving, &key));
-    // A run of alpha waits for an approval, gets it, and ends with a trace.
+    // Alpha's run waits for an approval, receives it, and ends with a trace.
     let agent =
         serde_json::json!({"name": "Ada", "model": "sim/claude-sonnet-4-5", "tools": ["ticket"]});
     let agent = alpha.json("POST", "/v1/agents/", &agent);
@@ -429,7 +430,7 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
     let before = written(&trace);
     assert_eq!(service.sent().len(), 1, "the approved tool ran once");
     let others = files_below(&kept.folder);
-    // Beta posts the snapshot under names that it must not get, and claims that the call needs no
+    // Beta imports the snapshot under names that it must not get, and claims that the call needs no
     // approval.
     let absolute = kept.file("absolute/run").display().to_string();
     let outside = "../../traces-forged-outside";
@@ -445,7 +446,7 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
         assert!(new.starts_with("run_") && new != name && new != run, "{told}");
         assert_eq!(told["stop_reason"], "requires_approval", "{told}");
         assert_eq!(alpha.status(&format!("/v1/runs/{new}")), "404", "{new} is beta's");
-        // The run continues without the tool and ends with its own trace.
+        // Beta's run continues without the tool and ends with its own trace.
         beta.decide(new, false);
         let own = kept.file(&format!("traces/beta.sess_{new}/trace.session.json"));
         let session: Value = serde_json::from_slice(&written(&own)).unwrap();

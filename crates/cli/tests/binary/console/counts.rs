@@ -1,4 +1,4 @@
-//! The demo run whose process was killed has the same counts on every page and in every export.
+//! Checks that every page and export has the same counts for the demo run whose process was killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use crate::support::kept::TestStore;
 use crate::support::serving::said_at;
 use crate::support::{throughline_in, without_keys};
 
-/// Counts of a run, by their names on the pages.
+/// Counts of a run, keyed by their names on the pages.
 type Counts = BTreeMap<String, u64>;
 
 const NAMES: [&str; 6] = ["turns", "attempts", "had", "kept", "restored", "elided"];
@@ -27,7 +27,7 @@ const SPANS: [&str; 6] = [
     "throughline.fates.elided",
 ];
 
-/// A demo whose gateway stays open.
+/// A demo process whose gateway stays open.
 struct Demo {
     child: Child,
     address: String,
@@ -78,7 +78,8 @@ fn of_trace(trace: &Value) -> Counts {
     NAMES.iter().zip(SPANS).map(|(name, key)| ((*name).to_owned(), value(key))).collect()
 }
 
-/// Reads the attributes of the last span in the OpenTelemetry protobuf, which is the run's span.
+/// Reads the attributes of the last span in an OpenTelemetry protobuf message, which is the run's
+/// span.
 fn of_otlp(bytes: &[u8]) -> Counts {
     let value = |key: &str| {
         // A KeyValue: the key, then field 2 with an AnyValue, whose field 3 is a varint.
@@ -113,13 +114,13 @@ fn number(browser: &Browser, selector: &str) -> u64 {
     browser.run(&number).as_u64().unwrap()
 }
 
-/// Returns whether a turn of the timeline is a reflection or a summary.
+/// Returns whether a turn in the timeline is a reflection or a summary.
 fn is_aside(turn: &Value) -> bool {
     let turn = turn.as_str().unwrap();
     turn.contains("reflection") || turn.contains("summary")
 }
 
-/// Asserts that the legend of a map counts the drawn cells.
+/// Asserts that the counts in a map's legend match the drawn cells.
 fn legend_agrees(browser: &Browser) -> Value {
     let legend = browser.run(
         "return Object.fromEntries([...document.querySelectorAll('[data-legend]')].map((one) => \
@@ -132,7 +133,8 @@ fn legend_agrees(browser: &Browser) -> Value {
     legend
 }
 
-/// Opens a page in a window large enough to draw every row, and takes screenshots in both themes.
+/// Opens a page in a window that is large enough for every row, and takes screenshots in both
+/// themes.
 fn open(browser: &Browser, demo: &Demo, place: &str) {
     browser.open("about:blank");
     browser.open(&format!("http://{}/#/{place}", demo.address));
@@ -156,7 +158,7 @@ pub(crate) fn agree(browser: &Browser) {
     let (run, thread) = (row["id"].as_str().unwrap(), row["thread"].as_str().unwrap());
     let counts = of_row(row);
     assert!(counts["kept"] > 0 && counts["attempts"] > counts["turns"], "{counts:?}");
-    // The API, the trace and its exports.
+    // Compare the counts in the API, the trace and its exports.
     assert_eq!(of_row(&demo.get(&format!("runs/{run}"))), counts, "one run");
     assert_eq!(of_trace(&demo.get(&format!("runs/{run}/trace"))), counts, "trace");
     let map = demo.get(&format!("threads/{thread}/map"));
@@ -171,7 +173,7 @@ pub(crate) fn agree(browser: &Browser) {
     let otlp = [&export[..], &["--as", "otlp", "--output", file.to_str().unwrap()]].concat();
     assert_eq!(throughline_in(&kept.folder, &otlp, b"").code, 0);
     assert_eq!(of_otlp(&std::fs::read(file).unwrap()), counts, "OTLP");
-    // The pages.
+    // Compare the counts on the pages.
     browser.size(1280, 8000);
     open(browser, &demo, &format!("run/{run}"));
     browser.wait("document.querySelector('.connection.ended')");
@@ -202,7 +204,7 @@ pub(crate) fn agree(browser: &Browser) {
     assert_eq!(nodes, counts["attempts"], "a node for each attempt");
     let legend = legend_agrees(browser);
     pictures(browser, "counts-map");
-    // Also the maps of the gateway's clients.
+    // Check the maps of gateway clients too.
     let threads = demo.get("threads")["threads"].as_array().unwrap().clone();
     let of_clients = threads.iter().filter(|thread| thread["kind"] == "gateway");
     for thread in of_clients.filter_map(|thread| thread["id"].as_str()).take(3) {

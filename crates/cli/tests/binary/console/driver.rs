@@ -9,13 +9,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use throughline_testkit::Folder;
 
-/// Maximum time in milliseconds until an expected state appears.
+/// Maximum time in milliseconds to wait for an expected state.
 const PATIENCE: u64 = 30_000;
 
-/// How often the driver is started: it exits if its port is taken on one of the two IP versions.
+/// Number of attempts to start the driver, which exits if its port is in use on either IP version.
 const DRIVER_STARTS: u32 = 5;
 
-/// Starts chromedriver and returns it with its output and its port; `None` if it is not installed.
+/// Starts chromedriver and returns its process, output and port; `None` if it is not installed.
 fn start_driver(temporary: &Path) -> Option<(Child, Lines<BufReader<ChildStdout>>, String)> {
     for _ in 0..DRIVER_STARTS {
         let mut driver = Command::new("chromedriver")
@@ -41,16 +41,16 @@ fn start_driver(temporary: &Path) -> Option<(Child, Lines<BufReader<ChildStdout>
 /// A browser with one window.
 pub(crate) struct Browser {
     driver: Child,
-    /// Kept open: the driver fails to print if its standard output is closed.
+    /// Kept open, because the driver fails to print if its standard output is closed.
     _output: Lines<BufReader<ChildStdout>>,
     address: String,
     session: String,
-    /// Temporary files of the browser, deleted on drop.
+    /// Directory for the browser's temporary files, deleted on drop.
     _folder: Folder,
 }
 
 impl Browser {
-    /// Starts a browser; `None` if there is no driver.
+    /// Starts a browser; `None` if chromedriver is not installed.
     pub(crate) fn start() -> Option<Self> {
         let folder = Folder::new("chromium");
         let (driver, output, port) = start_driver(&folder)?;
@@ -102,7 +102,8 @@ impl Browser {
         self.command("POST", "/goog/cdp/execute", &body);
     }
 
-    /// Runs a script in every page opened from now on, before the page's scripts.
+    /// Registers a script that runs in every page opened from now on, before the page's own
+    /// scripts.
     pub(crate) fn prepare(&self, script: &str) {
         self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
@@ -111,12 +112,12 @@ impl Browser {
         self.command("POST", "/url", &json!({ "url": url }));
     }
 
-    /// Runs a script and returns its result.
+    /// Runs a script in the page and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.command("POST", "/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Waits until an expression is true, and returns its value.
+    /// Waits until a JavaScript expression is truthy, and returns its value.
     pub(crate) fn wait(&self, expression: &str) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1];
@@ -150,14 +151,14 @@ impl Browser {
         self.on(&found, "click", &json!({}));
     }
 
-    /// Types into the field that an expression finds.
+    /// Replaces the text of the field that an expression returns.
     pub(crate) fn fill(&self, field: &str, text: &str) {
         let found = self.wait(field);
         self.on(&found, "clear", &json!({}));
         self.on(&found, "value", &json!({ "text": text }));
     }
 
-    /// Selects a file in the field that an expression finds.
+    /// Selects a file in the upload field that an expression returns.
     pub(crate) fn give(&self, field: &str, file: &Path) {
         let found = self.wait(field);
         self.on(&found, "value", &json!({ "text": file.display().to_string() }));
@@ -169,7 +170,7 @@ impl Browser {
         self.command("POST", &format!("/element/{id}/{act}"), body);
     }
 
-    /// Presses keys one after another at the focused element.
+    /// Sends key presses to the focused element, one after another.
     pub(crate) fn press(&self, keys: &[&str]) {
         let acts = keys.iter().flat_map(|key| {
             [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
@@ -193,11 +194,11 @@ impl Browser {
     }
 }
 
-/// Sends a request and returns the response body. The driver keeps connections open, so the length
-/// marks the end.
+/// Sends a request and returns the response body. The driver keeps connections open, so the content
+/// length marks the end.
 fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect(address)?;
-    // A hanging driver fails the test instead of blocking it.
+    // Without a timeout, a hanging driver would block the test.
     stream.set_read_timeout(Some(Duration::from_millis(3 * PATIENCE)))?;
     let length = body.len();
     write!(
@@ -217,7 +218,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
     Ok(answer)
 }
 
-/// Returns a script that finds an element by accessible name.
+/// Returns an expression that finds an element by its accessible name.
 fn named(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('button, a, label, summary')].find((one) => \
@@ -228,7 +229,7 @@ fn named(name: &str) -> String {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Ends the browser session, also after a failed test, so errors are ignored.
+        // End the browser session even after a failed test; errors are ignored.
         drop(exchange(&self.address, "DELETE", &format!("/session/{}", self.session), ""));
         drop(self.driver.kill());
         drop(self.driver.wait());

@@ -9,7 +9,7 @@ use throughline_store::{Options, about_item};
 use crate::console::driver::Browser;
 use crate::console::stage::{ConsoleFixture, named};
 
-/// Returns a hundred hostile texts. Each sets a flag if it runs.
+/// Returns a hundred hostile texts. Each sets a flag if it runs as a script.
 fn texts() -> Vec<String> {
     let ran = "window.__ran=1";
     let seeds = [
@@ -58,7 +58,8 @@ fn texts() -> Vec<String> {
     all.take(100).collect()
 }
 
-/// Uses the texts as thought, tool result, message and title, and checks pages and terminal output.
+/// Uses the texts as thoughts, tool results, messages and titles, and checks pages and terminal
+/// output.
 pub(crate) fn assert_texts_stay_inert(browser: &Browser, stage: &ConsoleFixture) {
     let texts = texts();
     assert_eq!(texts.len(), 100);
@@ -97,7 +98,7 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, stage: &ConsoleFixture)
     }
 }
 
-/// Scrolls through a long list to its end and expands everything.
+/// Scrolls a long page to its end and expands every element.
 fn scroll_through(browser: &Browser) {
     let mut at = -1;
     loop {
@@ -113,7 +114,7 @@ fn scroll_through(browser: &Browser) {
     }
 }
 
-/// Asserts that no script ran and the page has no foreign element.
+/// Asserts that no script ran and that the page contains no injected element.
 fn untouched(browser: &Browser) {
     let found = browser.run(
         "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
@@ -122,7 +123,7 @@ fn untouched(browser: &Browser) {
     assert_eq!(found, json!({"ran": null, "odd": [], "hidden": false}));
 }
 
-/// Asserts that the output has no control characters.
+/// Asserts that terminal output has no control characters.
 fn is_plain(said: &str) {
     let odd = said.chars().find(|letter| {
         (letter.is_control() && !matches!(letter, '\n' | '\t'))
@@ -131,8 +132,8 @@ fn is_plain(said: &str) {
     assert_eq!(odd, None, "{:?}", said.chars().take(400).collect::<String>());
 }
 
-/// Writes the texts as thoughts, results and messages of the run, and as titles of a hundred
-/// others.
+/// Writes the texts as thoughts, tool results and messages of a run, and as titles of a hundred
+/// other runs.
 fn write(stage: &ConsoleFixture, run: &str, texts: &[String]) {
     let thread = LogId::from("thread_hostile");
     let mut events: Vec<Value> = Vec::new();

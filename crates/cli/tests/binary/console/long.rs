@@ -8,17 +8,17 @@ use throughline_testkit::figure;
 use crate::console::driver::Browser;
 use crate::console::stage::{ConsoleFixture, named};
 
-/// Number of measurements; the median counts.
+/// Number of measurements, of which the median is used.
 const TIMES: usize = 5;
 /// Maximum number of elements on a page.
 const NODES: u64 = 2_000;
 
-/// Opens both runs and compares the times.
+/// Opens a short and a long run alternately, and compares the times.
 pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
     let short = run_of(stage, 100);
     let long = run_of(stage, 10_000);
     browser.prepare(READABLE);
-    // Measurements alternate, so that other load affects both.
+    // Measurements alternate, so that other load affects both runs equally.
     let (mut shorts, mut longs) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
         shorts.push(opened(browser, stage, &short));
@@ -53,7 +53,7 @@ pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
     assert!(weight(browser) <= 80_000);
 }
 
-/// Starts a real run and appends further events up to that number.
+/// Starts a real run and appends events to its log until it has `events` events.
 fn run_of(stage: &ConsoleFixture, events: u64) -> String {
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
     let ran = stage.run(
@@ -74,7 +74,7 @@ fn run_of(stage: &ConsoleFixture, events: u64) -> String {
     run
 }
 
-/// Returns an event that adds or changes a row.
+/// Returns an event that adds or changes a row of the timeline.
 fn event(number: u64) -> String {
     let turn = number / 8;
     let said: Value = match number % 8 {
@@ -105,27 +105,27 @@ fn event(number: u64) -> String {
     said.to_string()
 }
 
-/// Records when a page is readable, at the frame that shows it, because polling from outside is too
-/// late.
+/// Records the time when a page becomes readable, in the frame that shows it. Polling from outside
+/// the page would be too late.
 const READABLE: &str = "new MutationObserver((_, observer) => {
     if (document.querySelectorAll('.row').length < 8 || !document.querySelector('.facts')) return;
     observer.disconnect();
     requestAnimationFrame(() => setTimeout(() => window.__readable = performance.now()));
 }).observe(document, { childList: true, subtree: true });";
 
-/// Returns the milliseconds from entering the address of a run until it is readable.
+/// Returns the milliseconds from entering a run's address until the page is readable.
 fn opened(browser: &Browser, stage: &ConsoleFixture, run: &str) -> f64 {
     browser.open("about:blank");
     browser.open(&stage.page(&format!("run/{run}")));
     let at = browser.wait("window.__readable");
-    // The rest loads later and moves nothing.
+    // The rest of the run loads later and must not move the visible rows.
     browser.wait("document.querySelector('.connection.ended')");
     let place = browser.run("return document.querySelector('.virtual').scrollTop");
     assert_eq!(place.as_f64(), Some(0.0));
     at.as_f64().unwrap()
 }
 
-/// Scrolls through the whole page; returns frame times and the maximum number of elements.
+/// Scrolls through the whole page; returns the frame times and the maximum number of elements.
 fn scrolled(browser: &Browser) -> Value {
     browser.wait(
         "(window.__scrolled ??= (() => {

@@ -1,4 +1,5 @@
-//! A proxy in front of the gateway that can be cut, and a model that streams on command.
+//! A proxy in front of the gateway whose connections can be cut, and a model that streams on
+//! command.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use std::thread;
 
 use serde_json::json;
 
-/// Forwards connections until it is cut.
+/// Forwards connections to the gateway until it is cut.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     is_cut: Arc<AtomicBool>,
@@ -42,7 +43,7 @@ impl Proxy {
         Self { address, is_cut, open }
     }
 
-    /// Closes every connection and rejects new ones.
+    /// Closes every connection and refuses new ones.
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         for stream in self.open.lock().unwrap().drain(..) {
@@ -60,13 +61,13 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
     drop(to.shutdown(Shutdown::Both));
 }
 
-/// A model with the `openai-chat` wire that sends each piece on command.
+/// A model on the `openai-chat` wire that sends each piece on command.
 pub(crate) struct ManualModel {
     pub(crate) url: String,
     words: Sender<ModelPiece>,
 }
 
-/// The next piece of the stream.
+/// The next piece that the model streams.
 pub(crate) enum ModelPiece {
     Thought(String),
     Text(String),
@@ -91,7 +92,7 @@ impl ManualModel {
     }
 }
 
-/// Answers one request piece by piece.
+/// Streams the response to one request, piece by piece.
 fn answer(mut stream: TcpStream, said: &Receiver<ModelPiece>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);

@@ -1,5 +1,5 @@
-//! The store that the console shows: agents with runs and pending requests, and clients of the
-//! gateway.
+//! Creates the data that the console shows: agents with runs and pending requests, and gateway
+//! clients.
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -13,19 +13,19 @@ use crate::support::{CommandOutput, throughline_with, without_keys};
 
 const STORY: &str = include_str!("story.toml");
 
-/// A gateway with its store, its models, and a proxy in front.
+/// A gateway with its store, its models, and a proxy in front of the gateway.
 pub(crate) struct ConsoleFixture {
     pub(crate) kept: TestStore,
     pub(crate) serving: GatewayProcess,
     pub(crate) proxy: Proxy,
     pub(crate) slow: ManualModel,
-    /// Simulators that follow the script.
+    /// Simulators that play the script in `story.toml`.
     simulator: Child,
-    /// Kept open: the simulators fail to print if their standard output is closed.
+    /// Kept open, because the simulators fail to print if their standard output is closed.
     _told: Lines<BufReader<ChildStdout>>,
 }
 
-/// Returns the first word that starts with a prefix.
+/// Returns the first identifier in a text that starts with `prefix`.
 pub(crate) fn named(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
@@ -55,12 +55,12 @@ impl ConsoleFixture {
         Self { kept, serving, proxy, slow, simulator, _told: told }
     }
 
-    /// Returns the URL of a page.
+    /// Returns the URL of a console page, through the proxy.
     pub(crate) fn page(&self, place: &str) -> String {
         format!("http://{}/#/{place}", self.proxy.address)
     }
 
-    /// Runs a command that must succeed.
+    /// Runs a `throughline` command on the store; it must succeed.
     pub(crate) fn does(&self, arguments: &[&str]) -> CommandOutput {
         let store = self.kept.url();
         let with = [arguments, &["--store", &store]].concat();
@@ -75,7 +75,7 @@ impl ConsoleFixture {
         self.does(&[&["run", "--agent", "agent.toml", "--no-ask"], arguments].concat())
     }
 
-    /// Sends a request to the gateway and returns its JSON.
+    /// Sends a request to the gateway and returns the JSON body of the response.
     pub(crate) fn said(&self, method: &str, path: &str, body: &Value) -> Value {
         let headers = "content-type: application/json\r\n";
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -84,7 +84,7 @@ impl ConsoleFixture {
         serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 
-    /// Runs all scenarios; returns the ids that the pages need.
+    /// Plays all scenarios and returns the ids that the pages need.
     pub(crate) fn play(&self) -> ScenarioIds {
         const MINIMAL: &str = "kind = \"minimal\"\ninstructions = \"Be brief.\"\n";
         const THINKS: &str = "reasoning = { level = \"high\", reflection = false }\n";
@@ -131,7 +131,7 @@ impl ConsoleFixture {
         }
     }
 
-    /// Runs a client that drops the model's thoughts and switches models.
+    /// Plays a gateway client that drops the model's thoughts and switches models.
     fn converse(&self) -> Value {
         let tool = json!({"name": "get_weather", "description": "The weather of a city.",
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}});
@@ -163,7 +163,7 @@ impl ConsoleFixture {
     }
 }
 
-/// Ids of the runs, threads and calls.
+/// Ids of the runs, threads and calls that the scenarios created.
 pub(crate) struct ScenarioIds {
     pub(crate) trip: String,
     pub(crate) thread: String,
@@ -175,7 +175,7 @@ pub(crate) struct ScenarioIds {
     pub(crate) conversation: String,
 }
 
-/// Starts the simulators with the script.
+/// Starts the scripted simulators; returns the process, its output and its address.
 fn simulator(kept: &TestStore) -> (Child, Lines<BufReader<ChildStdout>>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
     let mut child = without_keys(&mut command)

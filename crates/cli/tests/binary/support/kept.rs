@@ -1,4 +1,4 @@
-//! A temporary folder with a store, for tests.
+//! A temporary directory with a store, for tests.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::support::{CommandOutput, scratch, throughline_with};
 pub(crate) const SEAL: &str = "RXhhbXBsZVNlYWxUaGF0Tm9ib2R5U2hvdWxkRXZlclNlZQ==";
 pub(crate) const SECRET: &str = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
 
-/// A folder for one test, with a store in it.
+/// A directory for one test, with a store in it.
 pub(crate) struct TestStore {
     pub(crate) folder: PathBuf,
 }
@@ -69,7 +69,7 @@ impl TestStore {
         format!("sqlite://{}", self.file("a.db").display())
     }
 
-    /// Runs a command on the store, which the environment names.
+    /// Runs a command on the store; an environment variable names the store.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with(&[], arguments, b"")
     }
@@ -85,7 +85,7 @@ impl TestStore {
         throughline_with(&all, &self.folder, arguments, input)
     }
 
-    /// Runs a command that must succeed, and parses its JSON.
+    /// Runs a command that must succeed, and parses its JSON output.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.run(&[arguments, &["--format", "json"]].concat());
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
@@ -96,14 +96,14 @@ impl TestStore {
         rusqlite::Connection::open(self.file("a.db")).unwrap()
     }
 
-    /// Replaces values that differ between runs.
+    /// Replaces values that differ between test runs with placeholders.
     pub(crate) fn normal(&self, text: &str) -> String {
         let mut text = text.replace(&*self.folder.to_string_lossy(), "FOLDER");
         for (pattern, shown) in [
             (r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-01-01 00:00"),
             (r"\d{4}-\d\d-\d\d", "2026-01-01"),
             (r"[0-9a-f]{64}", "KEY"),
-            // A manifest is signed at least every second, so a slow machine has more of them.
+            // A manifest is signed at least every second, so slow machines write more manifests.
             (r"\d+ signed manifests?", "N signed manifests"),
             (r"(signed manifests +)\d+", "${1}N"),
             (r"(on disk +)\S+ \S+", "${1}SIZE"),
@@ -114,7 +114,7 @@ impl TestStore {
         text
     }
 
-    /// Returns the transcript of a terminal session.
+    /// Runs commands and returns a transcript, as in a terminal session.
     pub(crate) fn transcript(&self, commands: &[&[&str]]) -> String {
         let told = commands.iter().map(|arguments| {
             let ran = self.run(arguments);
@@ -168,7 +168,7 @@ fn batches() -> Vec<Batch> {
     ]
 }
 
-/// Waits until the database clock has advanced, so that the order of logs is deterministic.
+/// Waits until the database clock has advanced, so that the logs have a deterministic order.
 async fn wait_for_clock_tick(journal: &Journal) {
     let (tenant, log) = (Tenant::from("default"), LogId::from("clock"));
     let now = async || {

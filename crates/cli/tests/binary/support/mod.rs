@@ -1,4 +1,4 @@
-//! Runs the binary.
+//! Runs the `throughline` binary and prepares its input.
 
 pub(crate) mod kept;
 pub(crate) mod serving;
@@ -18,18 +18,18 @@ pub(crate) struct CommandOutput {
     pub(crate) err: String,
 }
 
-/// Runs the binary in the workspace.
+/// Runs the binary in the workspace directory.
 pub(crate) fn throughline(arguments: &[&str], input: &[u8]) -> CommandOutput {
     throughline_in(&workspace_root(), arguments, input)
 }
 
-/// Runs the binary in a folder.
+/// Runs the binary in a directory.
 pub(crate) fn throughline_in(folder: &Path, arguments: &[&str], input: &[u8]) -> CommandOutput {
     throughline_with(&[], folder, arguments, input)
 }
 
-/// Runs the binary in a folder with additional variables, and without the provider variables of the
-/// user.
+/// Runs the binary in a directory with additional environment variables, and without the user's
+/// provider variables.
 pub(crate) fn throughline_with(
     environment: &[(&str, &str)],
     folder: &Path,
@@ -49,7 +49,7 @@ pub(crate) fn throughline_with(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments does not read its input, so a closed pipe is fine.
+    // A command that rejects its arguments does not read its input, so a closed pipe is ignored.
     child.stdin.take().unwrap().write_all(input).ok();
     let ran = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -60,7 +60,7 @@ pub(crate) fn throughline_with(
     }
 }
 
-/// Provider variables in addition to those of the catalog rows.
+/// Provider variables that are not key variables of the catalog.
 const ADDRESSES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -76,7 +76,7 @@ const ADDRESSES: [&str; 12] = [
     "GPUSTACK_BASE_URL",
 ];
 
-/// Removes the user's provider variables from a command.
+/// Removes the user's provider variables from the environment of a command.
 pub(crate) fn without_keys(command: &mut Command) -> &mut Command {
     let rows = Catalog::builtin().providers().iter();
     for name in rows.filter_map(|row| row.key_env.as_deref()).chain(ADDRESSES) {
@@ -96,7 +96,7 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
 pub(crate) fn file(name: &str, text: impl AsRef<[u8]>) -> String {
     static DRAFTS: AtomicU32 = AtomicU32::new(0);
     let path = scratch(name);
-    // Other tests may read the same file concurrently, so it is created atomically.
+    // Other tests may read the same file concurrently, so the file is replaced atomically.
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     let draft = scratch(&format!("{name}.{}.{number}", std::process::id()));
     std::fs::write(&draft, text).unwrap();

@@ -1,4 +1,4 @@
-//! A gateway process and a plain HTTP client for it.
+//! A gateway process, and a plain HTTP client for requests to it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
@@ -11,15 +11,15 @@ use crate::support::without_keys;
 pub(crate) struct GatewayProcess {
     child: Child,
     pub(crate) address: String,
-    /// Standard output up to the end of the startup message.
+    /// Standard output, up to the end of the startup message.
     pub(crate) welcome: String,
-    /// Kept open: the gateway fails to print if its standard output is closed.
+    /// Kept open, because the gateway fails to print if its standard output is closed.
     _out: Lines<BufReader<ChildStdout>>,
     errors: PathBuf,
 }
 
 impl GatewayProcess {
-    /// Starts a gateway on a free port, in a folder with its store and configuration.
+    /// Starts a gateway on a free port, in a directory with its store and configuration.
     pub(crate) fn start(folder: &Path, environment: &[(&str, &str)], options: &[&str]) -> Self {
         let errors = folder.join("errors");
         let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
@@ -40,7 +40,7 @@ impl GatewayProcess {
         while let Some(Ok(line)) = lines.next() {
             welcome.push_str(&line);
             welcome.push('\n');
-            // The last line of the snippets.
+            // The startup message ends with this client snippet.
             if line.contains("generateContent") {
                 break;
             }
@@ -50,17 +50,17 @@ impl GatewayProcess {
         Self { child, address, welcome, _out: lines, errors }
     }
 
-    /// Returns the standard error output so far.
+    /// Returns the standard error output of the gateway so far.
     pub(crate) fn errors(&self) -> String {
         std::fs::read_to_string(&self.errors).unwrap()
     }
 
-    /// Sends a request and returns the whole response.
+    /// Sends a request to the gateway and returns the whole HTTP response.
     pub(crate) fn said(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
         said_at(&self.address, method, target, headers, body)
     }
 
-    /// Returns the current and the peak memory in kilobytes.
+    /// Returns the current and peak memory use in kilobytes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let number = |name: &str| {
@@ -70,7 +70,7 @@ impl GatewayProcess {
         (number("VmRSS:"), number("VmHWM:"))
     }
 
-    /// Kills the gateway, like a crash.
+    /// Kills the gateway with SIGKILL, to simulate a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -84,7 +84,7 @@ impl GatewayProcess {
     }
 }
 
-/// Sends a request to an address and returns the whole response.
+/// Sends a request to an address and returns the whole HTTP response.
 pub(crate) fn said_at(
     address: &str,
     method: &str,
