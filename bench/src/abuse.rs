@@ -1,4 +1,5 @@
-//! Measures the p99 latency of a probe before and during each kind of client or provider abuse.
+//! Measures the p99 latency of a probe before and during each kind of abuse by clients or
+//! providers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,14 +19,14 @@ use crate::load::{self, Connection, LoadResult, LoadSpec};
 use crate::process::Server;
 use crate::reply::Model;
 
-/// Maximum slowdown of the probe.
+/// Maximum factor by which abuse may slow down the probe.
 const MOST: f64 = 3.0;
-/// Number of abusers if each needs only a connection.
+/// Number of concurrent abusers if each needs only a connection.
 const CROWD: usize = 1000;
-/// Number of abusers if each keeps the gateway busy.
+/// Number of concurrent abusers if each keeps the gateway busy.
 const FEW: usize = 2;
 
-/// A kind of abuse.
+/// A way in which clients or the provider misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Abuse {
     DeepJson,
@@ -80,7 +81,7 @@ impl Abuse {
         std::future::pending().await
     }
 
-    /// Starts the abuse in another process, so that it does not disturb the measurement.
+    /// Starts the abuse in another process, so that its CPU time does not disturb the measurement.
     fn spawn(self, address: SocketAddr) -> anyhow::Result<Child> {
         let value = self.to_possible_value().context("the abuse has no name")?;
         let mut command = Command::new(std::env::current_exe()?);
@@ -88,7 +89,7 @@ impl Abuse {
         Ok(command.kill_on_drop(true).spawn()?)
     }
 
-    /// Abuses the server once and ignores the outcome.
+    /// Performs the abuse once. Errors are expected, for example if the gateway refuses the request.
     async fn perform_once(self, address: SocketAddr) -> anyhow::Result<()> {
         match self {
             Abuse::DeepJson => {
@@ -142,7 +143,6 @@ fn head(length: &str) -> String {
     )
 }
 
-/// Reads a stream to its end.
 async fn read_stream(address: SocketAddr, model: Model) -> anyhow::Result<()> {
     let mut line = Connection::open(address).await?;
     let response = line.post("/v1/messages", conversation(model).request(true)).await?;
@@ -173,7 +173,7 @@ pub(crate) async fn run(only: Option<&str>) -> anyhow::Result<()> {
         probe(address).await?;
         let before = probe(address).await?.quantile(0.99);
         let mut abusers = abuse.spawn(address)?;
-        // Warm up, so that the abusers are connected and the disk is full before the measurement.
+        // Warm up, so that all abusers are connected and the disk is full before the measurement.
         probe(address).await?;
         while abuse == Abuse::FullDisk && !gateway.has_lost_replies().await? {
             probe(address).await?;

@@ -1,4 +1,4 @@
-//! Measures a bare commit to the same disk: one row of the size of a reply.
+//! Measures a bare SQLite commit of a row as large as a reply, on the disk that the gateway uses.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::process;
 
 const COMMITS: usize = 200;
 
-/// Returns the median time of separate commits.
+/// Returns the median duration of a commit.
 pub(crate) fn median_commit() -> anyhow::Result<Duration> {
     let folder = process::temporary_folder()?;
     let database = Connection::open(folder.path().join("bare.db"))?;

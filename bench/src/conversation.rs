@@ -1,5 +1,5 @@
-//! A conversation as an agent sends it: each request extends the previous one by the reply and its
-//! tool result.
+//! A conversation as an agent sends it: each request extends the previous request by the reply and
+//! a tool result.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use crate::reply::Model;
 
-/// API dialect of the client.
+/// API dialect that the client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Messages,
@@ -24,17 +24,17 @@ impl Dialect {
     }
 }
 
-/// Typical size of the requests of a conversation.
+/// Typical request size in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// 2 KB, in three turns.
+    /// 2 KB, reached after three turns.
     Small,
-    /// 200 KB, in fifty turns.
+    /// 200 KB, reached after fifty turns.
     Large,
 }
 
 impl Size {
-    /// Returns the number of turns of a conversation.
+    /// Returns the number of turns per conversation.
     pub(crate) fn turns(self) -> usize {
         match self {
             Size::Small => 3,
@@ -61,9 +61,9 @@ pub(crate) struct Conversation {
     dialect: Dialect,
     model: Model,
     size: Size,
-    /// Whether the client drops reasoning.
+    /// Whether the client drops the model's reasoning.
     lossy: bool,
-    /// The messages so far, as they are sent.
+    /// The messages so far, as encoded JSON.
     history: Vec<u8>,
 }
 
@@ -91,7 +91,8 @@ impl Conversation {
         body.into()
     }
 
-    /// Adds a whole reply and its tool result.
+    /// Appends a complete reply and a result for its tool call; `None` if the reply cannot be
+    /// parsed.
     pub(crate) fn add_reply(&mut self, reply: &[u8]) -> Option<()> {
         let result = LINE.repeat(self.size.result() / LINE.len() + 1);
         let pieces: Vec<&[u8]> = match self.dialect {
@@ -130,7 +131,7 @@ impl Conversation {
     }
 }
 
-/// Returns the array or object of a key.
+/// Returns the JSON array or object that follows the first occurrence of `key`.
 fn value_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let rest = text.get(memmem::find(text, key)? + key.len()..)?;
     let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
@@ -152,7 +153,7 @@ fn value_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// Returns the string of a key.
+/// Returns the JSON string that follows the first occurrence of `key`.
 fn text_of<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let rest = text.get(memmem::find(text, key)? + key.len()..)?;
     let rest = rest.strip_prefix(b"\"")?;

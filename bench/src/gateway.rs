@@ -1,4 +1,5 @@
-//! Starts the release binary of Throughline next to this program, with a temporary store.
+//! Starts the release build of Throughline, which is next to this executable, with a temporary
+//! store.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -10,17 +11,17 @@ use tokio::process::Command;
 use crate::load::Connection;
 use crate::process::{self, Server};
 
-/// When a reply counts as captured.
+/// When the gateway considers a reply captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     Durable,
     Relaxed,
-    /// Never: requests are parsed and forwarded, without restore, audit or storage.
+    /// Never: requests are only parsed and forwarded, without restoring, auditing or storing.
     Off,
 }
 
 impl Capture {
-    /// Returns the configuration.
+    /// Returns the lines of the gateway's configuration file.
     fn settings(self) -> &'static str {
         match self {
             Capture::Durable => "replay = \"repair\"\ncapture = \"durable\"",
@@ -30,15 +31,15 @@ impl Capture {
     }
 }
 
-/// The disk that the gateway writes to.
+/// Size of the disk that the gateway writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Whole,
-    /// Files are limited to 24 MiB.
+    /// A disk that is soon full: file sizes are limited to 24 MiB.
     Small,
 }
 
-/// A gateway process and its folder.
+/// A gateway process and its temporary directory.
 pub(crate) struct Gateway {
     pub(crate) server: Server,
     _folder: TempDir,
@@ -55,7 +56,8 @@ impl Gateway {
     }
 }
 
-/// Starts a gateway in front of that provider. Its folder is next to the binary, on the build disk.
+/// Starts a gateway in front of a provider. Its files are on the build disk, next to the
+/// executable.
 pub(crate) async fn start(
     upstream: SocketAddr,
     capture: Capture,
@@ -76,12 +78,13 @@ pub(crate) async fn start(
         Disk::Whole => Command::new(program),
         Disk::Small => {
             let mut shell = Command::new("sh");
-            // In blocks of 512 bytes. A larger write fails, and the process continues.
+            // `ulimit` counts blocks of 512 bytes. A write beyond the limit fails, and the process
+            // continues.
             shell.args(["-c", "trap '' XFSZ; ulimit -f 49152; exec \"$0\" \"$@\""]).arg(program);
             shell
         }
     };
-    // The log goes to a file with warnings only, so that the table stays readable.
+    // The log goes to a file and contains only warnings, so that the results stay readable.
     command.stderr(File::create(folder.path().join("log"))?);
     command.arg("serve").args(["--log", "warn"]).arg("--config").arg(&config);
     command.args(["--listen", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! Load generator: persistent connections, growing conversations, and latencies.
+//! Load generator: persistent connections with growing conversations, and their latencies.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ use crate::reply::Model;
 pub(crate) struct LoadSpec {
     pub(crate) dialect: Dialect,
     pub(crate) size: Size,
-    /// Whether the clients drop reasoning.
+    /// Whether the clients drop the model's reasoning.
     pub(crate) lossy: bool,
     pub(crate) connections: usize,
     /// Number of consecutive conversations per connection.
     pub(crate) conversations: usize,
-    /// Address of the provider, for gateways that need it in each request.
+    /// The provider's address, for gateways that expect it in each request.
     pub(crate) provider: Option<SocketAddr>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct LoadSpec {
 pub(crate) struct LoadResult {
     pub(crate) requests: usize,
     pub(crate) elapsed: Duration,
-    /// Latencies in ascending order.
+    /// Request latencies in ascending order.
     times: Vec<Duration>,
 }
 
@@ -48,7 +48,7 @@ impl LoadResult {
         self.requests as f64 / self.elapsed.as_secs_f64().max(f64::EPSILON)
     }
 
-    /// Returns the latency at this quantile.
+    /// Returns the latency at a quantile between 0 and 1.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         let last = self.times.len().saturating_sub(1);
         self.times.get((last as f64 * share) as usize).copied().unwrap_or_default()
@@ -58,7 +58,7 @@ impl LoadResult {
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
-    /// Address of the provider, for gateways that need it in each request.
+    /// The provider's address, for gateways that expect it in each request.
     provider: Option<SocketAddr>,
 }
 
@@ -91,7 +91,7 @@ impl Connection {
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// Sends a GET request and returns the whole body.
+    /// Sends a GET request and returns the response body.
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
         self.sender.ready().await?;
         let request = Request::get(path).header("host", &self.host).body(Full::default())?;
@@ -99,7 +99,7 @@ impl Connection {
         Ok(response.into_body().collect().await?.to_bytes())
     }
 
-    /// Sends a POST request and returns the whole body.
+    /// Sends a POST request and returns the complete response body.
     pub(crate) async fn post_whole(&mut self, path: &str, body: Bytes) -> anyhow::Result<Bytes> {
         let response = self.post(path, body).await?;
         let status = response.status();
@@ -142,7 +142,7 @@ async fn run_conversations(mut line: Connection, work: LoadSpec) -> anyhow::Resu
     Ok(times)
 }
 
-/// Measures the time to the first piece of a streamed reply, one stream after another.
+/// Measures the time to the first chunk of a streamed reply, one stream after another.
 pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<LoadResult> {
     let mut line = Connection::open(address).await?;
     let (mut times, all) = (Vec::with_capacity(count), Instant::now());

@@ -1,5 +1,5 @@
-//! Benchmark of the gateway: the same load goes directly to a mock provider, through a bare reverse
-//! proxy that parses nothing, and through Throughline, in one run. Every server is a separate
+//! Benchmark of the gateway. In one run, the same load goes directly to a mock provider, through a
+//! bare reverse proxy that parses nothing, and through Throughline. Every server is a separate
 //! process, so that its CPU time and memory can be measured.
 //!
 //! | file | content |

@@ -1,4 +1,4 @@
-//! Other gateways, if `scripts/peers` has installed them under `target/peers`.
+//! Other gateways, which `scripts/peers` installs under `target/peers`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use crate::process::{self, Server};
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
-    /// Whether each request must contain the provider's address.
+    /// Whether each request must carry the provider's address.
     pub(crate) needs_provider: bool,
 }
 
-/// Starts the installed gateways and prints why others are skipped.
+/// Starts the installed gateways, and prints why the others are skipped.
 pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
     let both = [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];

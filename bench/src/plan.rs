@@ -11,44 +11,43 @@ use crate::streams::{self, StreamResult};
 use crate::table;
 use crate::{Options, commit, peers};
 
-/// Number of rounds, conversations and streams of one benchmark run.
+/// Amount of load in one benchmark run.
 #[derive(Clone, Copy, Debug)]
 struct LoadAmount {
-    /// Number of measurements per row; the best one counts.
+    /// Number of measurements per target, of which the best is reported.
     rounds: usize,
-    /// Conversations per connection for small requests, with one and with many connections, and for
-    /// large ones.
+    /// Conversations per connection for small requests, with one connection and with many.
     small: (usize, usize),
     large: (usize, usize),
-    /// Number of streams for the time to the first piece.
+    /// Number of streams in the measurement of the time to the first chunk.
     first: usize,
 }
 
 const QUICK: LoadAmount = LoadAmount { rounds: 2, small: (250, 60), large: (3, 1), first: 300 };
 const FULL: LoadAmount = LoadAmount { rounds: 3, small: (1000, 300), large: (8, 3), first: 1000 };
-/// Peers are about a hundred times slower, so less load is sufficient.
+/// Load for other gateways, which are about a hundred times slower.
 const OTHERS: LoadAmount = LoadAmount { rounds: 1, small: (50, 5), large: (1, 1), first: 0 };
 
-/// Number of connections in the parallel measurement.
+/// Number of connections in the parallel measurements.
 pub(crate) const MANY: usize = 32;
 
-/// A row of the table.
+/// Results for one target, printed as a row of the table.
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) small: Pair,
     pub(crate) large: Pair,
-    /// Time to the first piece of a stream.
+    /// Time to the first chunk of a stream.
     pub(crate) first: Option<LoadResult>,
     pub(crate) memory: Option<Memory>,
     pub(crate) streams: Option<StreamResult>,
 }
 
-/// The same work with one connection and with many.
+/// Results of the same work with one connection and with many.
 #[derive(Default)]
 pub(crate) struct Pair {
     pub(crate) one: LoadResult,
     pub(crate) many: LoadResult,
-    /// CPU time of the server per request.
+    /// CPU time that the server spends per request.
     pub(crate) time: Option<Duration>,
 }
 
@@ -61,13 +60,13 @@ pub(crate) struct Memory {
 struct BenchTarget<'s> {
     name: String,
     address: SocketAddr,
-    /// The process; `None` for the provider, whose cost does not count.
+    /// The server process; `None` for the provider itself, whose CPU time is not reported.
     server: Option<&'s Server>,
     dialect: Dialect,
     lossy: bool,
-    /// Whether its streams are measured too.
+    /// Whether concurrent streams are measured too.
     streams: bool,
-    /// Address of the provider, if each request must contain it.
+    /// The provider's address, if each request must carry it.
     provider: Option<SocketAddr>,
 }
 
@@ -117,7 +116,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
             ..target(peer.name, Some(&peer.server))
         });
     }
-    // A fresh gateway has no memory to reuse.
+    // Streams are measured on a fresh gateway, which has no freed memory to reuse.
     let begun = match options.only {
         None => {
             let begun = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
@@ -170,7 +169,7 @@ impl BenchTarget<'_> {
             conversations,
             provider: self.provider,
         };
-        // Warm up: connections are opened before the measurement.
+        // Warm up, so that the connections are open before the measurement.
         load::run(self.address, work(MANY, usize::from(size == Size::Small))).await?;
         let mut best = Pair::default();
         for _ in 0..rounds {

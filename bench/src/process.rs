@@ -1,4 +1,4 @@
-//! Server processes: how they report their address, and their CPU time and memory.
+//! Starts server processes, finds their addresses, and measures their CPU time and memory.
 
 use std::fs;
 use std::future::Future;
@@ -18,10 +18,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// Prefix of a server's first output line; its address follows.
+/// Start of the output line on which a server prints its address.
 const LISTENS: &str = "http://";
 
-/// Serves in this process and prints the address on the first line.
+/// Serves requests in this process; prints the address on the first line of output.
 pub(crate) async fn listen<A, F, B>(answer: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -43,7 +43,7 @@ where
                 async move { answered.await.map_err(std::io::Error::other) }
             });
             let connection = TokioIo::new(connection);
-            // Broken connections are the client's problem.
+            // Connection errors are ignored here, because the client reports them.
             hyper::server::conn::http1::Builder::new()
                 .serve_connection(connection, service)
                 .await
@@ -52,18 +52,18 @@ where
     }
 }
 
-/// Returns the folder of this program, which is on the build disk.
+/// Returns the directory of this executable, which is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.parent().context("the program has no parent folder")?.to_owned())
 }
 
-/// Creates a temporary folder on the build disk.
+/// Creates a temporary directory on the build disk.
 pub(crate) fn temporary_folder() -> anyhow::Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("bench-").tempdir_in(program_folder()?)?)
 }
 
-/// A server process, killed on drop.
+/// A server process that is killed on drop.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     id: u32,
@@ -71,14 +71,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts this program again as one of the servers.
+    /// Starts this executable again as one of the servers.
     pub(crate) async fn start_self(arguments: &[&str]) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(arguments);
         Self::start(command).await
     }
 
-    /// Starts a program that prints its address in its first lines.
+    /// Starts a server that prints its address in its first lines of output.
     pub(crate) async fn start(mut command: Command) -> anyhow::Result<Self> {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
@@ -94,12 +94,12 @@ impl Server {
                 break address.trim_end_matches(|letter: char| !letter.is_ascii_digit()).parse()?;
             }
         };
-        // Read further output, so that the server does not block on it.
+        // Read the remaining output, so that the server does not block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { address, id, _child: child })
     }
 
-    /// Starts a program that prints no address, and waits until it accepts connections.
+    /// Starts a server at a known address, and waits until it accepts connections.
     pub(crate) async fn start_at(
         mut command: Command,
         address: SocketAddr,
@@ -116,7 +116,7 @@ impl Server {
         anyhow::bail!("no server accepts connections at {address} after a minute")
     }
 
-    /// Returns the CPU time so far. The kernel counts in hundredths of a second.
+    /// Returns the CPU time used so far, in steps of 10 milliseconds.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
         let (_, rest) = stat.rsplit_once(')').context("/proc has an unexpected format")?;

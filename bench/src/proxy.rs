@@ -1,4 +1,4 @@
-//! The bare reverse proxy: forwards everything, parses and stores nothing.
+//! The bare reverse proxy, which forwards requests without parsing or storing them.
 
 use anyhow::Context as _;
 use hyper::Uri;

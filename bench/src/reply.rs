@@ -1,17 +1,17 @@
-//! Replies of the mock provider: a signed thought, a text and a tool call. Ids are unique.
+//! Replies of the mock provider: a signed thought, a text and a tool call, with unique ids.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// Behaviours of the mock provider's models.
+/// The mock provider's models, which differ in their behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
     /// Replies with 2 KB.
     Short,
     /// Replies with 16 KB.
     Long,
-    /// Replies with 16 KB and pauses after the beginning until `/release` is called.
+    /// Replies with 16 KB, but pauses each stream after its beginning until `/release` is called.
     Held,
     /// Breaks each stream one byte later than the previous one.
     Broken,
@@ -24,7 +24,7 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// The models with their names in requests.
+    /// The models with the names that requests use.
     pub(crate) const ALL: [(Model, &str); 7] = [
         (Model::Short, "claude-sonnet-4-5"),
         (Model::Long, "claude-opus-4-5"),
@@ -46,19 +46,19 @@ impl Model {
 
 pub(crate) struct Reply {
     model: Model,
-    /// Makes the reply unique.
+    /// Number from which the ids of the reply are derived.
     number: u64,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 const SENTENCE: &str = "The file holds what was asked for, so the next step is to read on. ";
-/// Approximate size of a whole reply without thought and text.
+/// Approximate size in bytes of a complete reply without its thought and text.
 const FRAME: usize = 900;
 
 impl Reply {
     pub(crate) fn new(model: Model) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Sequential ids would look like counters.
+        // Sequential ids would look like counters, so spread the numbers.
         Self { model, number: number.wrapping_mul(0x9E37_79B9_7F4A_7C15) }
     }
 
@@ -70,7 +70,7 @@ impl Reply {
         self.id().repeat(20)
     }
 
-    /// Returns the number of sentences in the thought and in the text.
+    /// Returns the number of sentences in the thought and in the text of the reply.
     fn sentences(&self) -> (usize, usize) {
         let all = self.model.size().saturating_sub(FRAME) / SENTENCE.len();
         (all / 2, all - all / 2)
@@ -95,7 +95,7 @@ impl Reply {
         reply.into()
     }
 
-    /// Encodes the reply as a stream with one event per piece.
+    /// Encodes the reply as server-sent events.
     pub(crate) fn events(&self) -> Vec<Bytes> {
         let (start, id, signature) = (self.start(), self.id(), self.signature());
         let (thought, text) = self.sentences();

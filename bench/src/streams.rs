@@ -1,4 +1,4 @@
-//! A thousand concurrent streams: all have started, none has ended.
+//! Measures a thousand concurrent streams, all of which have started before any of them ends.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::reply::Model;
 
 pub(crate) const STREAMS: usize = 1000;
 
-/// Resources and times of the streams.
+/// Memory and durations of the concurrent streams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamResult {
-    /// Memory per started stream in bytes.
+    /// Memory in bytes per open stream.
     pub(crate) each: u64,
-    /// Time until all streams had started.
+    /// Time until all streams have started.
     pub(crate) begun: Duration,
-    /// Time from the release until all streams had ended.
+    /// Time from the release until all streams have ended.
     pub(crate) ended: Duration,
 }
 
-/// Opens the streams at the server and releases them at the provider.
+/// Opens the streams at `server`, and releases them at the mock provider.
 pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<StreamResult> {
     let before = server.memory()?;
     let start = Instant::now();
@@ -41,7 +41,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
             anyhow::ensure!(response.status().is_success(), "{}", response.status());
             let mut body = response.into_body();
             body.frame().await.context("the stream is empty")??;
-            // The connection is closed when its line is dropped.
+            // Dropping `line` would close the connection, so return it with the body.
             Ok((line, body))
         });
     }
@@ -71,7 +71,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     Ok(StreamResult { each, begun, ended: release.elapsed() })
 }
 
-/// The end of a stream read so far; the last event may arrive in pieces.
+/// The last bytes of a stream, because the last event may arrive in several chunks.
 #[derive(Default)]
 struct StreamTail(Vec<u8>);
 

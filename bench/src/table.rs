@@ -1,4 +1,4 @@
-//! Prints the results and their targets.
+//! Prints the results and whether they meet the targets.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -18,8 +18,8 @@ const HEADINGS: [[&str; 14]; 2] = [
     ],
 ];
 
-/// Prints the table and whether the targets are met. `begun` is the stream measurement of a fresh
-/// gateway.
+/// Prints the results and whether they meet the targets. `begun` holds the stream measurement on a
+/// fresh gateway.
 pub(crate) fn print(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
     println!("\nrequests of a growing conversation; replies of 2 KB, streams of 16 KB");
     for headings in HEADINGS {
@@ -76,7 +76,7 @@ fn line(row: &Row, direct: Option<&Row>) -> String {
     ])
 }
 
-/// Aligns the cells of a line of the table.
+/// Aligns the cells of a table row.
 fn columns(cells: &[impl Display; 14]) -> String {
     let [name, cells @ .., idle, loaded] = cells;
     let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>8}")).collect();

@@ -1,6 +1,6 @@
-//! The mock provider: implements Anthropic's API, whole and streamed, with fixed content.
+//! The mock provider, which implements Anthropic's API with fixed content, streamed or not.
 //!
-//! `POST /release` continues the streams that pause after their beginning.
+//! `POST /release` continues all streams that are paused after their beginning.
 
 use std::io;
 use std::pin::Pin;
@@ -22,14 +22,14 @@ use crate::reply::{Model, Reply};
 type Pieces = Pin<Box<dyn Stream<Item = io::Result<Frame<Bytes>>> + Send>>;
 type Body = StreamBody<Pieces>;
 
-/// Content type of a stream.
+/// Content type of a streamed reply.
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
 struct Mock {
     streamed: Finder<'static>,
     models: [(Model, Finder<'static>); Model::ALL.len()],
     release: watch::Sender<u64>,
-    /// Number of broken streams.
+    /// Number of streams that were broken so far.
     broken: AtomicUsize,
 }
 
@@ -87,7 +87,7 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
     let rest = events.split_off(events.len() / 2);
     let mut release = mock.release.subscribe();
     let held = stream::once(async move {
-        // The sender lives as long as the server.
+        // The sender lives as long as the server, so this cannot fail.
         release.changed().await.ok();
         stream::iter(rest)
     });

@@ -1,6 +1,6 @@
 //! Resolves host names and drops addresses that must never be contacted.
 //!
-//! The check applies to the address that is actually connected to, so names are resolved here.
+//! The check applies to the address of the actual connection, so host names are resolved here.
 //! Literal addresses skip DNS and are checked separately. Loopback and private networks are
 //! allowed, because Ollama and vLLM run there.
 
@@ -17,7 +17,7 @@ use throughline_core::{BlockedAddress, allowed_addresses, check_host};
 use tower_service::Service;
 use url::Url;
 
-/// Checks a literal address in a URL.
+/// Fails if the host of a URL is a literal address that is blocked.
 pub(crate) fn check(url: &Url) -> Result<(), BlockedAddress> {
     check_host(url.host_str().unwrap_or_default())
 }
@@ -25,10 +25,10 @@ pub(crate) fn check(url: &Url) -> Result<(), BlockedAddress> {
 /// Future of a DNS lookup.
 type LookupFuture<A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send>>;
 
-/// Function that resolves a name.
+/// Function that resolves a host name.
 type ResolveFn = fn(Name) -> LookupFuture<Vec<SocketAddr>, io::Error>;
 
-/// Resolver that drops blocked addresses.
+/// A DNS resolver that drops blocked addresses.
 #[derive(Clone, Copy)]
 pub(crate) struct FilteredResolver {
     lookup: ResolveFn,
@@ -43,7 +43,7 @@ impl FilteredResolver {
         })
     }
 
-    /// Uses a custom lookup function.
+    /// Creates a resolver with a custom lookup function, for tests.
     pub(crate) fn with_lookup(lookup: ResolveFn) -> Self {
         Self { lookup }
     }

@@ -1,4 +1,4 @@
-//! Tests of blocked addresses in every spelling.
+//! Tests that blocked addresses are detected in every spelling.
 
 use url::Url;
 

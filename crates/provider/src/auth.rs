@@ -3,7 +3,7 @@
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use throughline_core::{Credential, Provider, Wire};
 
-/// Header in which an endpoint expects its key.
+/// The header in which an endpoint expects its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `x-api-key`, or `authorization` for an OAuth token.
@@ -17,7 +17,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Returns the scheme of a provider row at this host.
+    /// Returns the scheme for a catalog entry whose base URL has this host.
     pub fn for_row(row: &Provider, host: &str) -> Self {
         if row.wire == Wire::ANTHROPIC_MESSAGES {
             Scheme::Anthropic
@@ -37,7 +37,7 @@ impl Scheme {
         key: &Credential,
     ) -> Result<(), InvalidHeaderValue> {
         let key = key.reveal();
-        // Login tokens use another header than keys; a known prefix distinguishes them.
+        // Login tokens use another header than API keys, and are recognised by their prefix.
         let (own_header, token) = match self {
             Scheme::Bearer => (AUTHORIZATION, true),
             Scheme::Anthropic => (X_API_KEY, key.starts_with("sk-ant-oat")),
@@ -68,7 +68,7 @@ pub(crate) fn insert_secret(
     Ok(())
 }
 
-/// Headers that carry client credentials for any provider. They are never forwarded.
+/// Headers that carry client credentials for any provider. Incoming ones are never forwarded.
 const CREDENTIALS: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -86,8 +86,8 @@ pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }
 
-/// Headers that select an account of the client's key. With another key they would select among
-/// that key's accounts.
+/// Headers that select one of the accounts that a client's key can use. With the operator's key,
+/// they would select one of the operator's accounts.
 const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
 
 /// Returns whether a header selects the account that is charged.

@@ -1,11 +1,11 @@
-//! Circuit breakers: an endpoint or model that keeps failing gets no requests for a while.
+//! Circuit breakers: an endpoint or model that keeps failing gets no requests for some time.
 //!
 //! After a number of consecutive failures the breaker opens, and requests are rejected until the
-//! pause ends. One request then probes the endpoint. If it succeeds, the breaker closes; if it
-//! fails, the pause starts again.
+//! pause ends. Then one request probes the endpoint. If the probe succeeds, the breaker closes; if
+//! it fails, the pause starts again.
 //!
-//! Each model of an endpoint has its own breaker, so a failing model does not block the others.
-//! Connection failures are independent of the model and count for the endpoint.
+//! Each model at an endpoint has its own breaker, so a failing model does not block the others.
+//! Connection failures do not depend on the model, so they count for the endpoint.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use std::time::Duration;
 use throughline_json::Name;
 use tokio::time::Instant;
 
-/// Threshold and pause of a circuit breaker.
+/// When a circuit breaker opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerPolicy {
-    /// Consecutive failures that open the breaker; 0 disables it.
+    /// Number of consecutive failures that opens the breaker; 0 disables the breaker.
     pub failures: u32,
     /// Time until an open breaker allows a probe.
     pub pause: Duration,
@@ -29,13 +29,13 @@ impl Default for BreakerPolicy {
     }
 }
 
-/// Retry delay reported to other requests while a probe is in flight.
+/// Retry delay that is reported to other requests while a probe is in flight.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum number of per-model breakers. Clients choose model names, so the number must be bounded.
 const MOST_MODELS: usize = 256;
 
-/// Circuit breakers of one endpoint and its models.
+/// Circuit breakers for one endpoint and its models.
 #[derive(Debug)]
 pub(crate) struct Breakers {
     policy: BreakerPolicy,
@@ -53,7 +53,7 @@ impl Breakers {
         &self.endpoint
     }
 
-    /// Returns the breaker of a model; models above the maximum share one.
+    /// Returns the breaker of a model. Models beyond `MOST_MODELS` share one breaker.
     pub(crate) fn model(&self, model: Option<&Name>) -> Arc<Breaker> {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let mut name = model.cloned().unwrap_or_default();
@@ -88,7 +88,7 @@ impl Breaker {
         Self { policy, state: Mutex::new(BreakerState::Closed { failures: 0 }) }
     }
 
-    /// Returns a permit for one request, or the time to wait.
+    /// Returns a permit for one request, or the time to wait until the next attempt.
     pub(crate) fn admit(&self, now: Instant) -> Result<Permit<'_>, Duration> {
         let mut state = self.state();
         match *state {
@@ -102,12 +102,11 @@ impl Breaker {
         }
     }
 
-    /// Returns whether requests are rejected.
     pub(crate) fn is_open(&self) -> bool {
         !matches!(*self.state(), BreakerState::Closed { .. })
     }
 
-    /// Returns whether requests are rejected or the last one failed.
+    /// Returns whether requests are rejected or the last request failed.
     fn has_failures(&self) -> bool {
         !matches!(*self.state(), BreakerState::Closed { failures: 0 })
     }
@@ -127,7 +126,7 @@ impl Breaker {
                 }
             }
             BreakerState::Probing if probes => *state = open,
-            // A request from before the pause adds no information.
+            // The request started before the pause, so its failure adds no information.
             BreakerState::Probing | BreakerState::Open { .. } => {}
         }
     }
@@ -141,7 +140,7 @@ impl Breaker {
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     breaker: &'a Breaker,
-    /// Start of the probe, if this request is one.
+    /// Start of the probe; `None` if this request is not a probe.
     probe: Option<Instant>,
 }
 

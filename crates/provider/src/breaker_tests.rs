@@ -1,4 +1,4 @@
-//! Tests of the breaker states with a manual clock.
+//! Tests of circuit breaker states with a manual clock.
 
 use std::time::Duration;
 

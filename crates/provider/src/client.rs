@@ -1,4 +1,4 @@
-//! Connection pool of one endpoint. This layer follows no redirects, modifies nothing, and never
+//! Connection pool for one endpoint. The pool follows no redirects, modifies no messages, and never
 //! repeats a request that the server may have received.
 
 use std::error::Error;
@@ -22,18 +22,19 @@ use tower_service::Service;
 
 use crate::address::FilteredResolver;
 
-/// Idle timeout of a connection; below the 60 seconds after which load balancers close theirs.
+/// Idle timeout of a connection. It is shorter than the 60 seconds after which load balancers close
+/// idle connections.
 const IDLE: Duration = Duration::from_secs(50);
 
-/// Interval and timeout of HTTP/2 pings. Without them, a dead connection would be detected only by
-/// a response timeout.
+/// Interval and timeout of HTTP/2 pings. Without pings, only a response timeout would detect a dead
+/// connection.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
 /// TCP keep-alive interval of the sockets.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_TRIES: u32 = 3;
 
-/// HTTP client with the connection pool of one endpoint.
+/// HTTP client with a connection pool for one endpoint.
 pub(crate) struct Client(Pool<Connector, Full<Bytes>>);
 
 impl Client {
@@ -70,8 +71,8 @@ impl Client {
 #[error("the connection was not opened in time")]
 pub(crate) struct ConnectTimeout;
 
-/// Returns whether the server reports that it did not process the request: graceful GOAWAY or a
-/// refused stream.
+/// Returns whether the server reports that it did not process the request, by a graceful GOAWAY or
+/// a refused stream.
 pub(crate) fn is_unprocessed(error: &legacy::Error) -> bool {
     let Some(error) = cause::<h2::Error>(error).filter(|error| error.is_remote()) else {
         return false;
@@ -93,7 +94,7 @@ pub(crate) fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) ->
     None
 }
 
-/// Opens connections; DNS, TCP and TLS share one timeout.
+/// Opens connections. One timeout covers DNS, TCP and TLS.
 #[derive(Clone)]
 struct Connector {
     connector: HttpsConnector<HttpConnector<FilteredResolver>>,

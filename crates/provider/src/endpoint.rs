@@ -17,48 +17,48 @@ use crate::sigv4::AwsKeys;
 pub struct Endpoint {
     /// Name by which requests select the endpoint.
     pub name: Name,
-    /// Catalog row of the provider.
+    /// Catalog entry of the provider.
     pub row: Arc<Provider>,
-    /// Source of the key.
+    /// Which key is sent with requests.
     pub credential: CredentialSource,
-    /// Header that carries the key.
+    /// Header in which the key is sent.
     pub scheme: Scheme,
     /// Timeouts, limits, retries and circuit breaker.
     pub options: EndpointOptions,
     pub(crate) base: Url,
 }
 
-/// Source of an endpoint's credentials.
+/// Where the credentials for requests to an endpoint come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialSource {
-    /// This key, regardless of the client's.
+    /// The operator's key, even if the client sends a key.
     Key(Credential),
     /// AWS keys that sign requests to Bedrock.
     Aws(AwsKeys),
-    /// The client's key; a request without one is rejected.
+    /// The client's key; a request without a key is rejected.
     Caller,
-    /// The client's key if present, otherwise none: for servers that need no key.
+    /// The client's key if the request has one, otherwise none. For servers that need no key.
     Open,
-    /// A configured key that is missing, with the reason. All requests are rejected, even with a
-    /// client key.
+    /// A configured key is missing, for the given reason. All requests are rejected, even those
+    /// with a client's key.
     Missing(Name),
 }
 
 /// Timeouts, limits, retries and circuit breaker of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointOptions {
-    /// Connect timeout.
+    /// Timeout for DNS, TCP and TLS together.
     pub connect: Duration,
-    /// Timeout until the first byte of the response. Without streaming it includes all of the
-    /// model's reasoning.
+    /// Timeout until the first byte of the response. Without streaming, this time includes all of
+    /// the model's reasoning.
     pub first_byte: Duration,
-    /// Timeout between two chunks of the body.
+    /// Timeout between two chunks of the response body.
     pub between_bytes: Duration,
     /// Maximum size of a response in bytes.
     pub largest_answer: u64,
-    /// Retry policy.
+    /// When and how often failed requests are retried.
     pub retry: RetryPolicy,
-    /// Circuit breaker policy.
+    /// When requests to a failing endpoint are rejected.
     pub breaker: BreakerPolicy,
 }
 
@@ -75,18 +75,19 @@ impl Default for EndpointOptions {
     }
 }
 
-/// Reason why an endpoint cannot be used. It omits the address, which may contain a password.
+/// Reason why an endpoint cannot be used. The address is omitted, because it may contain a
+/// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint {name} cannot be used: {problem}")]
 pub struct InvalidEndpoint {
-    /// Name of the endpoint.
+    /// Name of the invalid endpoint.
     pub name: Name,
-    /// Description of the problem.
+    /// What is wrong with the base URL.
     pub problem: Name,
 }
 
 impl Endpoint {
-    /// Creates an endpoint of a provider row at this address.
+    /// Creates an endpoint at `base_url` for a catalog entry, with default options.
     pub fn new(
         name: impl Into<Name>,
         row: Arc<Provider>,
@@ -101,20 +102,20 @@ impl Endpoint {
         Ok(Self { name, row, credential, scheme, options: EndpointOptions::default(), base })
     }
 
-    /// Replaces the options.
+    /// Sets the timeouts, limits, retries and circuit breaker.
     #[must_use]
     pub fn with_options(mut self, options: EndpointOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Returns the base URL, up to the path of the wire.
+    /// Returns the base URL, to which the wire's paths are appended.
     pub fn base_url(&self) -> &str {
         self.base.as_str()
     }
 
-    /// Resolves a path at the endpoint. The result never leaves the endpoint, whatever the path
-    /// contains.
+    /// Resolves a path against the base URL. Fails if the result is outside the endpoint, for
+    /// example because of `..` segments.
     pub(crate) fn url(&self, path: &str) -> Result<Url, UpstreamError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let is_google = self.scheme == Scheme::Google;
@@ -132,12 +133,12 @@ impl Endpoint {
         url.ok_or_else(|| self.invalid_request("its path leads outside the endpoint"))
     }
 
-    /// Returns whether the client's key is forwarded, if it sends one.
+    /// Returns whether a client's key is forwarded to the endpoint.
     pub(crate) fn accepts_client_key(&self) -> bool {
         matches!(self.credential, CredentialSource::Caller | CredentialSource::Open)
     }
 
-    /// Selects the credentials of a request.
+    /// Selects the credentials for a request; `callers` is the client's key.
     pub(crate) fn credentials(
         &self,
         callers: Option<Credential>,
@@ -159,7 +160,7 @@ impl Endpoint {
     }
 }
 
-/// Parses a base URL to which paths are appended.
+/// Parses and checks a base URL; the error describes the problem.
 pub(crate) fn parse_base_url(address: &str) -> Result<Url, &'static str> {
     if address.is_empty() {
         return Err("its address is empty");

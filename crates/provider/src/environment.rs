@@ -1,13 +1,15 @@
-//! Addresses and keys of provider rows from the conventional environment variables.
+//! Addresses and keys of providers from the conventional environment variables.
 //!
-//! A lookup function is passed in, because only the binary reads the environment.
+//! The lookup function is a parameter, because only the binary reads the environment.
 //!
-//! - The key of a row is in its `key-env`; for `gemini` also in `GOOGLE_API_KEY`.
+//! - The `key-env` member of a catalog entry names the variable that contains the key. `gemini` also
+//!   uses `GOOGLE_API_KEY`.
 //! - `bedrock` also accepts AWS keys: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and optionally
 //!   `AWS_SESSION_TOKEN`. `AWS_REGION` or `AWS_DEFAULT_REGION` replaces the region in its address.
-//! - `AZURE_OPENAI_ENDPOINT` is the address of an Azure resource, `SNOWFLAKE_ACCOUNT` the account.
-//! - Self-hosted servers use `OLLAMA_BASE_URL`, `VLLM_BASE_URL` and similar variables; Ollama also
-//!   `OLLAMA_HOST`, in Ollama's own syntax.
+//! - `AZURE_OPENAI_ENDPOINT` contains the address of an Azure resource, and `SNOWFLAKE_ACCOUNT` a
+//!   Snowflake account.
+//! - Self-hosted servers use `OLLAMA_BASE_URL`, `VLLM_BASE_URL` and similar variables. Ollama
+//!   also uses `OLLAMA_HOST`, in its own syntax.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,39 +24,39 @@ use crate::sigv4::{AwsKeys, region_from_host};
 /// Looks up an environment variable.
 pub type EnvLookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
-/// Credentials found in the environment.
+/// Credentials from environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvKey {
-    /// A key and the variable that contains it.
+    /// A key, and the name of the variable that contains it.
     Key(Credential, Name),
-    /// Keys of an AWS account.
+    /// AWS keys from several variables.
     Aws(AwsKeys),
 }
 
-/// Variable that represents the AWS keys in messages.
+/// Name of the variable that stands for all AWS keys in messages.
 pub const AWS_ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 
-/// Address of a provider row found in the environment.
+/// A provider's address from an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvAddress {
-    /// Base URL, up to the path of the wire.
+    /// Base URL, to which the wire's paths are appended.
     pub base_url: Name,
-    /// Variable that contains the address.
+    /// Name of the variable that contains the address.
     pub variable: Name,
 }
 
-/// Warning for an address variable with an unusable value. It omits the value, which may contain a
-/// password.
+/// Warning about an address variable with an unusable value. The value is omitted, because it may
+/// contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable} is ignored: {problem}")]
 pub struct EnvWarning {
-    /// Name of the variable.
+    /// Name of the variable that is ignored.
     pub variable: Name,
-    /// Description of the problem.
+    /// What is wrong with the value, to follow the name.
     pub problem: &'static str,
 }
 
-/// Returns the credentials of a row from its variables.
+/// Returns the credentials for a catalog entry; `None` if its variables are not set.
 pub fn key_from_env(row: &Provider, lookup: EnvLookup<'_>) -> Option<EnvKey> {
     let also = (*row.name == *"gemini").then_some("GOOGLE_API_KEY");
     let names: Vec<&str> = row.key_env.as_deref().into_iter().chain(also).collect();
@@ -72,8 +74,9 @@ pub fn key_from_env(row: &Provider, lookup: EnvLookup<'_>) -> Option<EnvKey> {
     }))
 }
 
-/// Returns the address of a row from its variables. Rows of vendors have no such variable, because
-/// the variables of vendor clients may point to this gateway.
+/// Returns the address of a self-hosted server, an Azure resource, a Snowflake account or an AWS
+/// region. Other vendors have no address variable, because the variables of their clients may point
+/// to this gateway.
 pub fn address_from_env(
     row: &Provider,
     lookup: EnvLookup<'_>,
@@ -85,28 +88,28 @@ pub fn address_from_env(
     Ok(Some(EnvAddress { base_url: Name::from(address), variable }))
 }
 
-/// Returns the address of a row in another AWS region; `None` if the row has no region or `region`
-/// is invalid.
+/// Returns the base URL of a catalog entry in another AWS region. Returns `None` if the URL
+/// contains no region or `region` is invalid.
 pub fn in_region(row: &Provider, region: &str) -> Option<Name> {
     let is_there = row.base_url.contains(REGION) && region_from_host(region) == Some(region);
     is_there.then(|| Name::from(row.base_url.replace(REGION, region)))
 }
 
-/// Returns whether requests to the row need a key. Servers on the local machine usually do not.
+/// Returns whether requests need a key. Servers on the local machine usually need none.
 pub fn needs_key(row: &Provider) -> bool {
     row.key_env.is_some() && !is_self_hosted(row)
 }
 
-/// Region in the catalog addresses of AWS rows.
+/// Region in the base URLs of AWS catalog entries.
 const REGION: &str = "us-east-1";
 
-/// Returns the value of a non-empty variable.
+/// Returns the trimmed value of a variable; `None` if it is unset or empty.
 fn non_empty(name: &str, lookup: EnvLookup<'_>) -> Option<String> {
     let value = lookup(name)?.trim().to_owned();
     (!value.is_empty()).then_some(value)
 }
 
-/// Returns the first non-empty variable and its name.
+/// Returns the first value that is not empty, and the name of its variable.
 fn first_non_empty<'n>(names: &[&'n str], lookup: EnvLookup<'_>) -> Option<(String, &'n str)> {
     names.iter().find_map(|name| Some((non_empty(name, lookup)?, *name)))
 }
@@ -115,7 +118,8 @@ fn region(lookup: EnvLookup<'_>) -> Option<(String, &'static str)> {
     first_non_empty(&["AWS_REGION", "AWS_DEFAULT_REGION"], lookup)
 }
 
-/// Returns the address and its variable; the address is `None` if the value cannot be part of one.
+/// Returns the address and the name of its variable. The address is `None` if the region is
+/// invalid.
 fn find_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(Option<String>, Name)> {
     let address = &*row.base_url;
     let (address, variable) = if is_self_hosted(row) {
@@ -138,7 +142,7 @@ fn find_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(Option<String>
     Some((address, Name::from(variable)))
 }
 
-/// Returns whether the row is a self-hosted server.
+/// Returns whether the base URL points to the local machine.
 fn is_self_hosted(row: &Provider) -> bool {
     let url = Url::parse(&row.base_url).ok();
     url.as_ref().and_then(Url::host_str).is_some_and(|host| {
@@ -147,8 +151,8 @@ fn is_self_hosted(row: &Provider) -> bool {
     })
 }
 
-/// Returns the address of a self-hosted server. The variable contains the server; the row adds
-/// `/v1` or `/api`.
+/// Returns the address of a self-hosted server. The variable names the server, and the catalog
+/// entry adds `/v1` or `/api`.
 fn self_hosted_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(String, Name)> {
     let server = row.key_env.as_deref()?.strip_suffix("_API_KEY")?;
     let path = row.base_url.rsplit('/').next()?;
@@ -165,7 +169,7 @@ fn self_hosted_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(String,
     Some(([host, "/", path].concat(), variable))
 }
 
-/// Parses `OLLAMA_HOST` like Ollama does: scheme, host and port are optional. An unspecified
+/// Parses `OLLAMA_HOST` like Ollama does. Scheme, host and port are optional, and an unspecified
 /// address such as `0.0.0.0` becomes loopback.
 fn ollama_host(text: &str) -> String {
     let (scheme, rest, port) = match text.split_once("://") {
@@ -173,7 +177,7 @@ fn ollama_host(text: &str) -> String {
         None => ("http", text, Some("11434")),
     };
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
-    // Colons of a bare IPv6 address do not introduce a port; they do after brackets.
+    // In a bare IPv6 address, a colon does not introduce a port; after brackets, it does.
     let is_bare = host.parse::<IpAddr>().is_ok();
     let (name, port) = match host.rsplit_once(':') {
         Some((name, own)) if !is_bare && !own.ends_with(']') => (name, Some(own)),

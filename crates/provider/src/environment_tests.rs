@@ -23,7 +23,7 @@ fn key(name: &str, variables: &[(&str, &str)]) -> Option<EnvKey> {
     key_from_env(&row(name), &lookup(variables))
 }
 
-/// Returns the address and its variable.
+/// Returns the base URL and the name of its variable.
 fn address(name: &str, variables: &[(&str, &str)]) -> Option<(String, String)> {
     let found = address_from_env(&row(name), &lookup(variables)).unwrap();
     found.map(|EnvAddress { base_url, variable }| (base_url.to_string(), variable.to_string()))

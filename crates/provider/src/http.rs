@@ -1,4 +1,4 @@
-//! HTTP implementation of the port `Upstream`: requests, responses and network errors.
+//! HTTP implementation of the `Upstream` port: requests, responses and network errors.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -39,7 +39,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Http {
     lines: HashMap<Name, EndpointConn>,
     clock: Clock,
-    /// Number of retried requests.
+    /// Number of requests that were sent again.
     retries: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ struct EndpointConn {
     endpoint: Endpoint,
     client: Client,
     breakers: Breakers,
-    /// Cache of the last path and its URL; most requests use the same path.
+    /// The last path and its resolved URL, because most requests use the same path.
     place: Mutex<Option<(Name, EndpointUrl)>>,
 }
 
@@ -59,7 +59,7 @@ struct EndpointUrl {
     uri: Uri,
 }
 
-/// A request that can be sent repeatedly.
+/// A request that can be sent several times.
 struct PreparedRequest {
     model: Option<Name>,
     method: Method,
@@ -70,7 +70,7 @@ struct PreparedRequest {
 }
 
 impl Http {
-    /// Creates a client for these endpoints.
+    /// Creates a client for the given endpoints; `clock` is used for signatures and date headers.
     pub fn new(
         endpoints: impl IntoIterator<Item = Endpoint>,
         clock: Clock,
@@ -99,7 +99,7 @@ impl Http {
         Ok(Self { lines, clock, retries: AtomicU64::new(0) })
     }
 
-    /// Returns the endpoint with this name.
+    /// Returns the endpoint that requests select by `name`; `None` if it is not configured.
     pub fn endpoint(&self, name: &str) -> Option<&Endpoint> {
         self.lines.get(name).map(|line| &line.endpoint)
     }
@@ -161,7 +161,7 @@ impl EndpointConn {
             let added = endpoint.scheme.add(&mut headers, key);
             added.map_err(|_| endpoint.invalid_request(problem))?;
         }
-        // Requests without `accept` accept any type.
+        // A request without an `accept` header accepts any type.
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         if !outgoing.body.is_empty() {
             // Bodies written by a codec are JSON.
@@ -171,7 +171,7 @@ impl EndpointConn {
         Ok(PreparedRequest { model, method, place, headers, body, proof })
     }
 
-    /// Resolves and checks a path of the endpoint.
+    /// Resolves a path to a URL at the endpoint, and checks its host.
     fn resolve_path(&self, path: &Name) -> Result<EndpointUrl, UpstreamError> {
         let mut last = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == path) {
@@ -202,7 +202,7 @@ impl EndpointConn {
             let connects = endpoint.admit(Instant::now()).map_err(resting)?;
             let answers = model.admit(Instant::now()).map_err(resting)?;
             let outcome = self.attempt(prepared, clock()).await;
-            // Dropping an unsettled permit records no outcome.
+            // Dropping a permit without settling it records no outcome.
             match failure_of(&outcome) {
                 Some(FailedPart::Connecting) => connects.settle(true, Instant::now()),
                 Some(part) => {
@@ -271,7 +271,8 @@ impl EndpointConn {
         }
     }
 
-    /// Classifies a network error. The message contains the causes but no addresses.
+    /// Classifies a network error. The message contains causes but no addresses, which may contain
+    /// keys.
     fn network_error(&self, error: &legacy::Error) -> UpstreamError {
         let endpoint = Arc::clone(&self.endpoint.name);
         if let Some(refused) = client::cause::<BlockedAddress>(error) {
@@ -297,7 +298,7 @@ impl EndpointConn {
     }
 }
 
-/// Reads the body of a response.
+/// Reads the body of a response within its size limit and timeout.
 struct BodyReader {
     endpoint: Name,
     body: Incoming,
@@ -342,7 +343,7 @@ async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
     Ok(None)
 }
 
-/// Converts the body to a stream that ends after the first error. Dropping the stream cancels the
+/// Converts a body to a stream that ends after the first error. Dropping the stream cancels the
 /// request at the provider.
 fn chunks(reading: BodyReader) -> BodyStream {
     Box::pin(stream::unfold(Some(reading), |reading| async {
@@ -358,10 +359,11 @@ fn chunks(reading: BodyReader) -> BodyStream {
 /// Service name in AWS signatures for Bedrock.
 const SERVICE: &str = "bedrock";
 
-/// Region if neither the host nor the keys specify one.
+/// Region for signatures if neither the host nor the keys specify a region.
 const REGION: &str = "us-east-1";
 
-/// Signs a request for each attempt, because a signature is valid for minutes only.
+/// Signs one attempt of a request. Retries are signed again, because a signature is valid for only
+/// a few minutes.
 fn sign(
     headers: &mut HeaderMap,
     keys: &AwsKeys,
@@ -388,17 +390,18 @@ fn sign(
     Ok(())
 }
 
-/// Part of a request that failed.
+/// The part of a request that failed.
 #[derive(PartialEq)]
 enum FailedPart {
     /// The connection to the endpoint.
     Connecting,
-    /// The response of the model.
+    /// The model's response.
     Answering,
     Nothing,
 }
 
-/// Classifies an outcome for the circuit breakers; `None` carries no information.
+/// Classifies an outcome for the circuit breakers; `None` if the outcome shows nothing about the
+/// endpoint.
 fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<FailedPart> {
     match outcome {
         Ok(answer) if answer.status >= 500 => Some(FailedPart::Answering),

@@ -1,4 +1,4 @@
-//! Tests of HTTP/2 over TLS with a self-signed server, and of names that resolve to blocked
+//! Tests of HTTP/2 over TLS with a self-signed certificate, and of names that resolve to blocked
 //! addresses.
 
 use std::future::poll_fn;
@@ -126,7 +126,7 @@ async fn unknown_certificate_is_rejected() {
 
 #[tokio::test]
 async fn name_resolving_to_metadata_service_is_blocked() {
-    // Simulates a name server under an attacker's control.
+    // Simulates a name server that an attacker controls.
     let names = FilteredResolver::with_lookup(|_| {
         let found = vec!["169.254.169.254:0".parse().unwrap()];
         Box::pin(async move { Ok(found) })

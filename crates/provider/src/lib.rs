@@ -1,12 +1,12 @@
-//! Provider endpoints that implement the port [`Upstream`](throughline_core::Upstream):
+//! Provider endpoints that implement the [`Upstream`](throughline_core::Upstream) port:
 //! credentials, retries and the HTTP client.
 //!
 //! [`Http`] sends a request to the named [`Endpoint`] with that endpoint's key, and returns the
-//! response byte for byte. It retries only requests that are safe to repeat, and uses circuit
-//! breakers for failing endpoints. It never connects to link-local addresses or cloud metadata
-//! services. This crate does not read the environment: [`key_from_env`] and [`address_from_env`]
-//! take a lookup function. [`EndpointModel`] combines an endpoint with the codec of its wire to
-//! implement the port [`Model`](throughline_core::Model).
+//! response byte for byte. It retries only requests that are safe to repeat, and circuit breakers
+//! reject requests to failing endpoints. It never connects to link-local addresses or cloud
+//! metadata services. This crate does not read the environment: [`key_from_env`] and
+//! [`address_from_env`] take a lookup function. [`EndpointModel`] combines an endpoint with the
+//! codec of its wire and implements the [`Model`](throughline_core::Model) port.
 
 mod address;
 mod auth;

@@ -28,7 +28,7 @@ pub use crate::model::models::{EndpointModels, ModelResolver};
 /// Maximum size of a complete response in bytes.
 const LARGEST_ANSWER: usize = 256 << 20;
 
-/// A model at an endpoint.
+/// A model at an endpoint, which implements the `Model` port.
 #[derive(Clone)]
 pub struct EndpointModel {
     upstream: Arc<dyn Upstream>,
@@ -38,7 +38,8 @@ pub struct EndpointModel {
 }
 
 impl EndpointModel {
-    /// Creates the model that `target` names, at the endpoint with this name.
+    /// Creates the model that `target` names, at the named endpoint. Fails if its wire has no
+    /// codec.
     pub fn new(
         upstream: Arc<dyn Upstream>,
         endpoint: impl Into<Name>,
@@ -50,7 +51,7 @@ impl EndpointModel {
         Ok(Self { upstream, endpoint: endpoint.into(), target, codec })
     }
 
-    /// Replaces the codec.
+    /// Uses a custom codec instead of the built-in codec for the wire.
     #[must_use]
     pub fn with_codec(self, codec: &'static dyn Codec) -> Self {
         Self { codec, ..self }
@@ -58,7 +59,7 @@ impl EndpointModel {
 
     async fn send(&self, call: Call) -> Result<ModelStream, ModelError> {
         let encoded = self.prepare(&call)?;
-        // Compression saves nothing for small chunks.
+        // Compression saves nothing for small chunks, so it is disabled.
         let mut headers = encoded.request.headers.clone();
         headers.push((Name::from("accept-encoding"), Name::from("identity")));
         let outgoing = UpstreamRequest {
@@ -91,7 +92,7 @@ impl EndpointModel {
         Ok(ModelStream { fates: encoded.fates, warnings: encoded.warnings, events })
     }
 
-    /// Encodes a Call and fixes what the provider would reject.
+    /// Encodes a Call and repairs what the provider would reject. Fails if a problem remains.
     fn prepare(&self, call: &Call) -> Result<EncodedRequest, ModelError> {
         let prepared = Preparation::new(self.codec, &self.target).encode(call);
         let prepared = prepared.map_err(|error| from_codec(&error))?;
@@ -165,7 +166,7 @@ async fn body(answer: UpstreamResponse) -> Result<Bytes, ModelError> {
     Ok(body.freeze())
 }
 
-/// Extracts the error message from a response body.
+/// Extracts the provider's error message from a response body.
 fn error_message(body: &Bytes) -> Option<Name> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();

@@ -1,24 +1,24 @@
-//! Retries: their conditions, number and delays.
+//! Retries: when and how often a request is repeated, and after which delay.
 //!
-//! A request is retried only if the provider has not started to answer: the connection failed, or
-//! the status means "later". Provider APIs have no idempotency keys, so a request whose connection
-//! broke may already be charged. It is repeated only if the policy allows it.
+//! A request is retried only if the provider has not started to respond: the connection failed, or
+//! the status means "later". Provider APIs have no idempotency keys, so the provider may charge for
+//! a request whose connection broke. Such a request is repeated only if the policy allows it.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use throughline_core::{TimeoutPhase, UpstreamError, UpstreamResponse};
 
-/// Number of retries and their delays.
+/// When and how often a request is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of retries.
     pub retries: u32,
-    /// Delay before the first retry if the provider specifies none; doubles with each retry.
+    /// Delay before the first retry if the provider requests none; doubles with each retry.
     pub first_wait: Duration,
-    /// Maximum of these delays.
+    /// Maximum delay before a retry if the provider requests none.
     pub longest_wait: Duration,
-    /// Maximum sum of all delays. If the provider requests more, its response is returned instead.
+    /// Maximum sum of all delays. If the provider requests more, its response is returned.
     pub total_wait: Duration,
     /// Whether to repeat a request whose connection broke before any part of a response arrived.
     pub resend_when_cut: bool,
@@ -36,7 +36,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Retryable statuses. 529 is Anthropic's status for overload.
+/// Statuses that allow a retry. 529 is Anthropic's status for overload.
 const RETRYABLE: [u16; 7] = [408, 429, 500, 502, 503, 504, 529];
 
 /// Retries of one request so far.
@@ -63,7 +63,7 @@ impl RetryState {
         }
         let asked = outcome.as_ref().ok().and_then(|answer| requested_wait(answer, now));
         let wait = match asked {
-            // Add jitter to the requested delay, so that clients do not return simultaneously.
+            // Add jitter to the requested delay, so that clients do not retry simultaneously.
             Some(asked) => asked + asked.mul_f64(0.1 * random_fraction()),
             None => self.backoff(),
         };
@@ -89,14 +89,14 @@ impl RetryState {
         }
     }
 
-    /// Exponential backoff, with jitter between half and the whole delay.
+    /// Returns an exponentially growing delay, with jitter between half and the whole delay.
     fn backoff(&self) -> Duration {
         let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.made));
         doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * random_fraction())
     }
 }
 
-/// Parses the delay that the provider requests: milliseconds, seconds or a date.
+/// Parses the delay that a response requests in milliseconds, in seconds or as a date.
 fn requested_wait(answer: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;
@@ -107,7 +107,7 @@ fn requested_wait(answer: &UpstreamResponse, now: Timestamp) -> Option<Duration>
     }
     let asked = answer.header("retry-after")?;
     seconds(asked, 1.0).or_else(|| {
-        // Compare the date with the provider's clock if the response contains it.
+        // Compare the date with the provider's clock if the response includes its time.
         let now = answer.header("date").and_then(parse_http_date).unwrap_or(now);
         Some(Duration::try_from(parse_http_date(asked)?.duration_since(now)).unwrap_or_default())
     })

@@ -1,7 +1,7 @@
 //! AWS Signature Version 4 for Bedrock.
 //!
-//! Each segment of the sent path is escaped once more before signing, as every service except S3
-//! requires.
+//! Before signing, each segment of the request path is escaped once more, as every service except
+//! S3 requires.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,25 +12,25 @@ use sha2::{Digest, Sha256};
 use throughline_core::Credential;
 use throughline_json::Name;
 
-/// Keys of an AWS account or role.
+/// Access keys of an AWS account or role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
-    /// Id of the access key.
+    /// Access key id, which is not secret.
     pub id: Name,
     /// Secret access key.
     pub secret: Credential,
-    /// Session token of a role's temporary keys.
+    /// Session token, which temporary keys of a role need.
     pub session_token: Option<Credential>,
     /// Region for signatures if the host does not contain one.
     pub region: Option<Name>,
 }
 
-/// The signed parts of a request.
+/// The parts of a request that the signature covers.
 pub(crate) struct SignedParts<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
-    /// Additional signed headers, with lower-case names.
+    /// Additional headers to sign, with lower-case names.
     pub(crate) headers: Vec<(&'a str, &'a str)>,
     pub(crate) body: &'a [u8],
 }
@@ -47,7 +47,7 @@ pub(crate) fn region_from_host(host: &str) -> Option<&str> {
     })
 }
 
-/// Returns the headers that sign a request.
+/// Returns the headers that authenticate a request.
 pub(crate) fn sign(
     keys: &AwsKeys,
     region: &str,
@@ -115,7 +115,7 @@ fn escaped(segment: &str) -> String {
 }
 
 fn hmac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    // HMAC keys may have any length, so this cannot fail.
+    // HMAC accepts keys of any length, so this cannot fail.
     let mac = Hmac::<Sha256>::new_from_slice(key);
     mac.map(|mac| mac.chain_update(text).finalize().into_bytes().to_vec()).unwrap_or_default()
 }
@@ -129,7 +129,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn append(text: &mut String, more: std::fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     text.write_fmt(more).unwrap_or_default();
 }
 

@@ -1,4 +1,4 @@
-//! AWS's published test suite for Signature Version 4, with its credentials and expected
+//! Tests against AWS's published suite for Signature Version 4, with its credentials and
 //! signatures.
 
 use jiff::Timestamp;
@@ -22,7 +22,7 @@ fn request<'a>(method: &'a str, path: &'a str, query: &'a str) -> SignedParts<'a
     SignedParts { method, path, query, headers, body: b"" }
 }
 
-/// Returns the signed header names and the signature.
+/// Signs a request; returns the signed header names and the signature.
 fn signed(request: &SignedParts<'_>, session_token: Option<&str>) -> (String, String) {
     let at: Timestamp = "2015-08-30T12:36:00Z".parse().unwrap();
     let added = sign(&keys(session_token), "us-east-1", "service", at, request);

@@ -1,15 +1,15 @@
-//! TLS configuration: the system's certificate authorities, or Mozilla's if the system has none.
+//! TLS configuration with the system's root certificates, or Mozilla's if the system has none.
 
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 
-/// Returns the default TLS configuration.
+/// Returns the configuration for connections to real endpoints.
 pub(crate) fn config() -> Result<ClientConfig, rustls::Error> {
     config_with_roots(roots())
 }
 
-/// Configures TLS with ring and prefers HTTP/2.
+/// Configures TLS with the ring library, and prefers HTTP/2.
 pub(crate) fn config_with_roots(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(ring)
@@ -20,7 +20,8 @@ pub(crate) fn config_with_roots(roots: RootCertStore) -> Result<ClientConfig, ru
     Ok(config)
 }
 
-/// Minimal containers often have no certificates, so Mozilla's list is the fallback.
+/// Returns the trusted root certificates. Minimal containers often have none, so Mozilla's are the
+/// fallback.
 fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -1,4 +1,4 @@
-//! A tool that needs a person's approval, with a restart before the decision. The run waits in the
+//! A tool that needs a user's approval, with a restart before the decision. The run waits in the
 //! store, and any process that opens the store can resume it.
 //!
 //! `cargo run --example approval` needs no key.
@@ -35,7 +35,7 @@ fn runner(store: &Journal, models: EndpointModels) -> Runner {
     agent::runner(store, models).with_tool(mail)
 }
 
-/// The first process starts the run and ends while the run waits.
+/// In the first process: starts the run and returns while it waits for approval.
 async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
     let store = place.store().await?;
     let runner = runner(&store, place.models()?);
@@ -47,7 +47,7 @@ async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>>
     Ok(begun.run)
 }
 
-/// The second process receives the decision and resumes the run.
+/// In the second process: approves the tool call and resumes the run.
 async fn resume_run(place: &support::ExampleEnv, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
     let store = place.store().await?;
     let (runner, us) = (runner(&store, place.models()?), Tenant::from("us"));

@@ -1,4 +1,4 @@
-//! The snippets of the README and the book in one program: `cargo run --example book`.
+//! The Rust snippets from the README and the book in one program: `cargo run --example book`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 #![expect(
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Replays a Thought unchanged.
+/// Decodes a response and encodes the next request, which contains the same Thought.
 fn replay_thought(body: &Bytes) -> Result<String, Box<dyn Error>> {
     let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-5-5", "work")?;
     let wire = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;
@@ -37,7 +37,7 @@ fn replay_thought(body: &Bytes) -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8(request.request.body.to_vec())?)
 }
 
-/// Adds the tools of an MCP server and those declared in a TOML text.
+/// Adds the tools of an MCP server, and tools that are declared in TOML.
 #[expect(dead_code, reason = "it needs a server")]
 async fn with_tools(runner: Runner, path: &str, text: &str) -> Result<Runner, Box<dyn Error>> {
     let server =

@@ -1,5 +1,5 @@
-//! A client-side tool: the run stops at the tool call, the program that started the run executes
-//! the tool, and the run continues with the result.
+//! A client-side tool: the run stops at the tool call, the calling program executes the tool, and
+//! the run continues with the result.
 //!
 //! `cargo run --example client_tool` needs no key.
 

@@ -1,4 +1,4 @@
-//! A tracer with a custom sink, and the progress of a run while it is driven.
+//! A tracer with a custom sink, and the progress of a run that is being driven.
 //!
 //! `cargo run --example custom_sink` needs no key.
 
@@ -20,7 +20,7 @@ use throughline::{LogId, Tenant};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Prints each span. A real sink returns a `SinkError` if its delivery fails: the tracer then tries
+/// Prints each span. A real sink returns a `SinkError` if delivery fails; the tracer then tries
 /// again, and the run is not affected.
 struct PrintSink;
 
@@ -45,7 +45,7 @@ struct Survey {
     area: String,
 }
 
-/// Waits until a tool runs, and prints the progress of the run.
+/// Waits until the run executes a tool, and prints the progress of the run.
 async fn print_progress(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result<(), RunError> {
     loop {
         let (_, progress) = runner.progress(tenant, run).await?;
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let place = support::ExampleEnv::new("custom-sink").await?;
     let store = place.store().await?;
 
-    // A tool that runs until the progress was printed.
+    // This tool runs until the progress was printed.
     let printed = Arc::new(Notify::new());
     let until = Arc::clone(&printed);
     let survey = ToolSpec::new("survey").description("Surveys an area.").idempotent();

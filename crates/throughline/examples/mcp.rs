@@ -28,7 +28,7 @@ const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOO
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let line = words.next().ok_or(USAGE)?;
-    // A server receives the common variables and those that its declaration names; this closure
+    // An MCP server receives common variables and those that its declaration names. This closure
     // looks them up.
     let variables = |name: &str| std::env::var(name).ok();
     let tools = ToolDeclarations::line(&line, &variables)?.open().await?;

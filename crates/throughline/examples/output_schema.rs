@@ -1,5 +1,5 @@
-//! An answer that must match a schema. The model receives the error of an invalid answer and is
-//! called again; the Thread stores only the last answer.
+//! An answer that must match a schema. If an answer is invalid, the model is called again with the
+//! error. The Thread stores only the last answer.
 //!
 //! `cargo run --example output_schema` needs no key.
 
@@ -14,7 +14,7 @@ use throughline::agent::{self, AgentConfig, OutputContract, RunRequest};
 use throughline::json::Json;
 use throughline::spec::RunEvent;
 
-/// A model that answers first in prose, then with an invalid number, then correctly.
+/// Script for a model that answers in prose, then with an invalid number, then correctly.
 const SCRIPT: &str = r#"
 [[turn]]
 texts = ["It is warm."]

@@ -1,7 +1,7 @@
-//! A custom codec: an implementation of the trait in another crate works like the built-in codecs.
+//! A custom codec, which works like a built-in codec although it is defined in another crate.
 //!
-//! `cargo run --example own_codec` decodes a response with a sealed Thought and encodes it again:
-//! with the Seal for its owner, and without it for every other provider.
+//! `cargo run --example own_codec` decodes a response with a sealed Thought and encodes it again.
+//! The request to the Seal's owner contains the Seal; requests to other providers do not.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -186,7 +186,7 @@ impl Encoder for LedgerEncoder {
     }
 }
 
-/// Builds the context of a model that uses this wire; a catalog entry defines its endpoint.
+/// Returns the decode context for a model on this wire, whose endpoint is a catalog entry.
 pub(crate) fn decode_context() -> Result<DecodeContext, CatalogError> {
     let rows = "[[provider]]\nname = \"ledger\"\nwire = \"ledger\"\nbase-url = \"https://ledger.example\"\n";
     let catalog = Catalog::builtin().with_providers(rows)?;

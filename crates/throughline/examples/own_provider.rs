@@ -1,5 +1,5 @@
-//! A custom provider: one catalog entry specifies its wire and address, another the requirements of
-//! its models.
+//! A custom provider: one catalog entry specifies its wire and address, and another entry specifies
+//! the requirements of its models.
 //!
 //! `cargo run --example own_provider` needs no key.
 
@@ -14,7 +14,7 @@ use throughline::agent::{self, AgentConfig, RunRequest};
 use throughline::codec::Catalog;
 use throughline::models::{self, Credential, CredentialSource, Endpoint};
 
-/// An endpoint that uses a supported wire.
+/// Catalog entry for an endpoint that uses a supported wire.
 const ROW: &str = r#"
 [[provider]]
 name = "basement"

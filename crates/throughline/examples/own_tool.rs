@@ -1,4 +1,5 @@
-//! Custom tools: a function with typed arguments, and a type that reports progress.
+//! Custom tools: a function with typed arguments, and a type that implements `Tool` and reports
+//! progress.
 //!
 //! `cargo run --example own_tool` prints the schemas that a model would receive and runs each tool
 //! once. An agent gets the tools with `runner.with_tools(tools)`. The runner then validates the

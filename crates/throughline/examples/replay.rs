@@ -1,5 +1,5 @@
-//! Replay around your own HTTP client: the program drops the model's signed reasoning, and the
-//! engine restores it before the next request is sent.
+//! Replay around a custom HTTP client: the program drops the model's signed reasoning, and the
+//! engine restores the reasoning before the next request is sent.
 //!
 //! `cargo run --example replay` needs no key.
 
@@ -18,7 +18,7 @@ use throughline::codec::Catalog;
 use throughline::replay::{self, Replay};
 use throughline::{Request, Target, Tenant};
 
-/// The program's own HTTP client, and the engine that it calls around each request.
+/// The program's own HTTP client, and the replay engine that it calls around each request.
 struct Chat {
     client: Client<HttpConnector, Full<Bytes>>,
     base_url: String,
@@ -27,12 +27,12 @@ struct Chat {
 }
 
 impl Chat {
-    /// Sends a request and returns its body as it was sent, and the response.
+    /// Sends a request. Returns the body that was actually sent, and the response.
     async fn send(&self, body: &Value) -> Result<(Value, Value), Box<dyn Error>> {
         let body = Bytes::from(body.to_string());
         let request = Request { path: "/v1/messages".into(), headers: Vec::new(), body };
 
-        // Before sending: restore what the request has lost.
+        // Before sending, restore the reasoning that the request has lost.
         let us = Tenant::from("us");
         let restored = self.replay.restore_request(&us, None, &self.target, &request).await?;
         let Request { path, headers, body } = &restored.encoded.request;
@@ -51,7 +51,7 @@ impl Chat {
             return Err(String::from_utf8_lossy(&answer).into());
         }
 
-        // After the response: capture its reasoning.
+        // After the response has arrived, capture its reasoning.
         self.replay.capture_response(&restored, &answer).await?;
         Ok((serde_json::from_slice(body)?, serde_json::from_slice(&answer)?))
     }
@@ -88,7 +88,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let thinking = of_kind("thinking").ok_or("the model thinks")?;
     let call = of_kind("tool_use").ok_or("the model calls the tool")?;
 
-    // The program keeps only the tool call. A provider rejects such a request.
+    // The program keeps only the tool call. Without the reasoning, the provider would reject the
+    // request.
     let result = json!({ "type": "tool_result", "tool_use_id": call["id"], "content": "21 °C" });
     messages.push(json!({ "role": "assistant", "content": [call] }));
     messages.push(json!({ "role": "user", "content": [result] }));

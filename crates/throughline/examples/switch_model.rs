@@ -1,5 +1,5 @@
 //! A model switch during a run: Claude calls a tool, and GPT receives the result and continues.
-//! Each model gets back only what it sealed.
+//! Each model gets back only its own Seals.
 //!
 //! `cargo run --example switch_model` needs no key.
 

@@ -1,5 +1,5 @@
-//! One tool loop: the model thinks, calls a tool, gets its signed Thoughts back with the result,
-//! and answers.
+//! A tool loop: the model thinks and calls a tool. It then receives its signed Thoughts together
+//! with the result, and answers.
 //!
 //! `cargo run --example tool_loop` needs no key.
 

@@ -1,7 +1,7 @@
 //! Durable agents: configuration, tools, and the runner that stores each step.
 //!
-//! A [`Listener`] receives the events of a run while it is driven, [`events`] returns all events so
-//! far, and [`Runner::progress`] returns the phase, the open tool calls and the usage.
+//! A [`Listener`] receives the events of a run while the run is driven. [`events`] returns all past
+//! events, and [`Runner::progress`] returns the phase, the open tool calls and the usage.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ pub use throughline_agent::{
 };
 pub use throughline_core::{Clock, CostEstimator, IdGenerator};
 
-/// Creates a runner over a store, using the system clock. Any process that opens the same store can
-/// resume its runs.
+/// Creates a runner that uses the system clock. Any process that opens the same store can resume
+/// its runs.
 pub fn runner(store: &Journal, models: impl ModelRegistry + 'static) -> Runner {
     let ports = Ports::with_system_clock(store.derived_key("agent threads"));
     Runner::new(Arc::new(store.clone()), Arc::new(models), ports)
 }
 
-/// Returns all events of a run so far.
+/// Returns all events of a run so far, oldest first.
 pub async fn events(
     store: &Journal,
     tenant: &Tenant,
@@ -50,8 +50,8 @@ pub async fn events(
     }
 }
 
-/// Returns the calls of [client-side tools](ToolSpec::client) for which a run waits, with the
-/// arguments as approved. Answer them with [`RunCommand::Return`].
+/// Returns the calls to [client-side tools](ToolSpec::client) that a run is waiting for, with the
+/// approved arguments. Send the results with [`RunCommand::Return`].
 pub fn client_calls(state: &State) -> Vec<ToolCall> {
     let open = state.progress.calls.iter();
     let waiting = open.filter(|open| matches!(open.stage, Stage::Client { .. }));

@@ -1,4 +1,4 @@
-//! Models of the providers' endpoints, by name, and the ports that a model of your own implements.
+//! Models at the providers' endpoints, found by name, and the ports that a custom model implements.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ pub use throughline_provider::{
     EndpointOptions, EnvLookup, Http, InvalidEndpoint, ModelResolver, RetryPolicy,
 };
 
-/// Returns the models of all providers whose API keys are set in their usual variables, with names
-/// such as `anthropic/claude-sonnet-5-5`. The caller supplies the lookup: `from_env(&|name|
+/// Returns the models of all providers that need no key or have one in their usual variables, with
+/// names such as `anthropic/claude-sonnet-5-5`. The caller supplies the lookup: `from_env(&|name|
 /// std::env::var(name).ok())`.
 pub fn from_env(variables: EnvLookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
     EndpointModels::from_env(variables, Arc::new(now))
 }
 
-/// Returns the models of these endpoints with the entries of a catalog, with names such as
-/// `anthropic/claude-sonnet-5-5`.
+/// Returns the models at the given endpoints, with names such as `anthropic/claude-sonnet-5-5`. The
+/// catalog supplies the requirements of the models.
 pub fn with_endpoints(
     catalog: Catalog,
     endpoints: impl IntoIterator<Item = Endpoint>,

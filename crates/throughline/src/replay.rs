@@ -1,8 +1,8 @@
 //! Capture and restore around your own HTTP client, without the gateway.
 //!
-//! [`Replay::restore_request`] restores the reasoning that a request has lost, before it is sent.
-//! [`Replay::capture_response`] stores the reasoning of the response. Restored reasoning has the
-//! bytes that the provider issued. `examples/replay.rs` shows both.
+//! [`Replay::restore_request`] restores the reasoning that a request has lost, before the request
+//! is sent. [`Replay::capture_response`] stores the reasoning in the response. Restored reasoning
+//! has exactly the bytes that the provider issued. `examples/replay.rs` uses both functions.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ pub use throughline_replay::{
     Turn, VisibleDigests,
 };
 
-/// Creates a replay engine over a store. A gateway that uses the same store restores what this
-/// engine captured, and the other way round.
+/// Creates a replay engine over a store. A gateway on the same store can restore what this engine
+/// captured, and vice versa.
 pub fn engine(store: &Journal) -> Replay {
     Replay::new(Arc::new(store.clone()), Claims::new(store.derived_key("claims")))
 }

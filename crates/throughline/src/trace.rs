@@ -34,7 +34,7 @@ pub fn attach(
     tracer
 }
 
-/// Follows each run with a tracer.
+/// Starts a tracer for each run that the runner drives.
 struct RunTraces(Tracer);
 
 impl Watcher for RunTraces {

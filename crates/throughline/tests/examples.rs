@@ -1,5 +1,4 @@
-//! The examples run without keys and print the expected output; one of them is the README's
-//! example.
+//! Tests that the examples, including the README's, run without keys and print the expected output.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +7,7 @@ use std::process::Command;
 
 use throughline_testkit::workspace_root;
 
-/// Runs an example, which is built next to the tests, and returns its output.
+/// Runs an example, which is built next to the tests, and returns its standard output.
 fn said(example: &str, arguments: &[&str]) -> String {
     let tests = std::env::current_exe().unwrap();
     let built: PathBuf = tests.ancestors().nth(2).unwrap().join("examples").join(example);

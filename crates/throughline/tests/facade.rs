@@ -1,4 +1,4 @@
-//! The facade names everything explicitly, and nothing twice.
+//! Tests that the facade re-exports every name explicitly and only once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::fs;
 
 use throughline_testkit::workspace_root;
 
-/// Returns the names that a source re-exports, as users of the facade write them.
+/// Returns the names that a source file re-exports, as users of the facade write them.
 fn exported_names(source: &str) -> Vec<String> {
     let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
     let code = code.join("\n");

@@ -1,4 +1,4 @@
-//! A program outside the workspace captures and restores with its own HTTP client.
+//! Tests that a program outside the workspace can capture and restore with its own HTTP client.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use throughline_sim::{Options, start};
 use throughline_testkit::{Folder, workspace_root};
 
-/// Writes a package that depends on the facade by path.
+/// Writes a package that depends on the facade crate by path.
 fn write_package(folder: &Path) {
     let root = workspace_root();
     let files = root.join("crates/throughline/tests/outside");

@@ -1,4 +1,4 @@
-//! A codec from another crate works like the built-in ones.
+//! Tests that a codec from another crate works like a built-in codec.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -1,13 +1,12 @@
-//! Maps failures of model calls to error kinds. Messages contain no keys and no Seals.
+//! Converts failures of model calls to model errors. Messages contain no keys and no Seals.
 
 use throughline_codec::CodecError;
 use throughline_core::{Failure, ModelError, ModelErrorKind, UpstreamError};
 use throughline_json::Name;
 
-/// Minimum length of a token that may be a key or a Seal.
+/// Minimum length at which a word may be a key or a Seal.
 const OPAQUE: usize = 32;
 
-/// Maps an HTTP status to an error kind.
 pub(super) fn kind_from_status(status: u16) -> ModelErrorKind {
     match status {
         429 => ModelErrorKind::RateLimit,
@@ -30,7 +29,7 @@ pub(super) fn from_upstream(error: &UpstreamError) -> ModelError {
 pub(super) fn from_codec(error: &CodecError) -> ModelError {
     match error {
         CodecError::Provider(failure) => from_failure(failure),
-        // A corrupt response may be complete on a retry.
+        // A corrupt response may be intact on a retry.
         CodecError::Syntax(_) | CodecError::Frame(_) => {
             ModelError::new(ModelErrorKind::Transient, error.to_string())
         }
@@ -53,7 +52,7 @@ pub(super) fn from_failure(failure: &Failure) -> ModelError {
     ModelError::new(kind, redact(&failure.message))
 }
 
-/// Replaces tokens that may be keys or Seals, which are long and mix letters and digits.
+/// Replaces words that may be keys or Seals: those that are long and mix letters and digits.
 pub(super) fn redact(text: &str) -> Name {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "+/_=-".contains(c);
     let mut shown = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Models by name. A name may have several targets, which are tried in order.
+//! Models by name. A name may resolve to several targets, which are tried in order.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::environment::{EnvKey, EnvLookup, address_from_env, key_from_env, need
 use crate::http::{Clock, Http};
 use crate::model::EndpointModel;
 
-/// Resolves a model name to its endpoints and targets, in the order in which they are tried.
+/// Resolves a model name to endpoint names and targets, in the order in which they are tried.
 pub type ModelResolver = Arc<dyn Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync>;
 
-/// Models at HTTP endpoints, by name.
+/// Models at HTTP endpoints, found by name.
 #[derive(Clone)]
 pub struct EndpointModels {
     upstream: Arc<dyn Upstream>,
@@ -25,7 +25,7 @@ pub struct EndpointModels {
 }
 
 impl EndpointModels {
-    /// Creates models that `find` resolves at these endpoints.
+    /// Creates a registry that resolves names with `find` and sends requests through `upstream`.
     pub fn new(
         upstream: Arc<dyn Upstream>,
         find: impl Fn(&str) -> Result<Vec<(Name, Target)>, ModelError> + Send + Sync + 'static,
@@ -33,8 +33,8 @@ impl EndpointModels {
         Self { upstream, find: Arc::new(find) }
     }
 
-    /// Creates models with names such as `anthropic/claude-sonnet-4-5`: the endpoint's name and the
-    /// provider's model name.
+    /// Creates a registry whose model names consist of an endpoint name and the provider's model
+    /// name, such as `anthropic/claude-sonnet-4-5`.
     pub fn from_endpoints(
         catalog: Catalog,
         endpoints: impl IntoIterator<Item = Endpoint>,
@@ -59,7 +59,7 @@ impl EndpointModels {
         }))
     }
 
-    /// Creates models for all providers whose keys are in the environment or that need none.
+    /// Creates a registry of all providers that need no key or have one in the environment.
     pub fn from_env(lookup: EnvLookup<'_>, clock: Clock) -> Result<Self, InvalidEndpoint> {
         let catalog = Catalog::builtin().clone();
         let mut endpoints = Vec::new();
@@ -73,7 +73,7 @@ impl EndpointModels {
             let found_address = address_from_env(row, lookup).ok().flatten();
             let address = found_address
                 .map_or_else(|| row.base_url.clone(), |found_address| found_address.base_url);
-            // Skip addresses with an unfilled placeholder, such as an account.
+            // Skip addresses with a placeholder that is not filled in, such as an account.
             if !address.contains('{') {
                 endpoints.push(Endpoint::new(&*row.name, Arc::clone(row), &address, source)?);
             }
@@ -104,8 +104,8 @@ impl std::fmt::Debug for EndpointModels {
     }
 }
 
-/// Several targets of one name. Each request is encoded for its own target, so Seals reach only
-/// their issuer.
+/// Several targets for one model name. Each request is encoded for its own target, so Seals reach
+/// only their issuer.
 struct FallbackModel {
     first: EndpointModel,
     others: Vec<EndpointModel>,
@@ -115,7 +115,7 @@ struct FallbackModel {
 impl FallbackModel {
     fn new(first: EndpointModel, others: Vec<EndpointModel>) -> Self {
         let mut target = first.target().clone();
-        // If any target has prefix-bound Seals, the prefix must stay unchanged for all.
+        // If any target has prefix-bound Seals, the prefix must stay unchanged for all targets.
         if others.iter().any(|other| other.target().profile.bound.prefix) {
             let mut profile = Profile::clone(&target.profile);
             profile.bound.prefix = true;
@@ -131,7 +131,7 @@ impl FallbackModel {
             if outcome.is_ok() {
                 break;
             }
-            // Another target may accept what one rejects, because the Call is encoded again.
+            // Another target may accept the Call, because it is encoded anew.
             outcome = other.send(put(other)).await;
         }
         outcome

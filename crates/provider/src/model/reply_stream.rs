@@ -1,4 +1,4 @@
-//! Decodes a streamed response.
+//! Decodes a streamed response to Events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,15 +10,14 @@ use tokio::time::timeout;
 
 use crate::model::error_map::{from_codec, from_failure, from_upstream};
 
-/// Maximum time to drain the remaining bytes after the last event, so that the connection can be
-/// reused.
+/// Maximum time for draining the body after the last event, so that the connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A streamed response in progress.
+/// A streamed response that is being read.
 pub(super) struct ReplyStream {
     decoder: StreamDecoder,
     chunks: BodyStream,
-    /// Decoded events that were not returned yet.
+    /// Events that were decoded but not returned yet.
     pending: VecDeque<Event>,
     /// Whether the stream has ended.
     is_over: bool,
@@ -30,7 +29,8 @@ impl ReplyStream {
         Self { decoder, chunks, pending: VecDeque::new(), is_over: false }
     }
 
-    /// Returns the Events. The last one is the complete reply or an error.
+    /// Returns the Events. The last Event is the complete reply; otherwise the stream ends with an
+    /// error.
     pub(super) fn events(self) -> EventStream {
         Box::pin(stream::unfold(self, |mut state| async move {
             let event = state.next().await?;
@@ -54,7 +54,7 @@ impl ReplyStream {
             Event::Ended(_) => {
                 if !self.is_over {
                     let rest = async { while let Some(Ok(_)) = self.chunks.next().await {} };
-                    // A body that does not end is dropped.
+                    // If the body does not end in time, it is dropped.
                     drop(timeout(DRAIN_TIMEOUT, rest).await);
                 }
                 self.finish();
@@ -64,7 +64,7 @@ impl ReplyStream {
         }
     }
 
-    /// Reads and decodes the next chunk.
+    /// Reads a chunk of the body and decodes its events.
     async fn read_chunk(&mut self) -> Result<(), ModelError> {
         let decoded = match self.chunks.next().await {
             Some(Ok(bytes)) => self.decoder.push(&bytes),

@@ -1,4 +1,4 @@
-//! Tests of error kinds and of the redaction of messages.
+//! Tests of error kinds and of redacted error messages.
 
 use throughline_core::{Failure, ModelErrorKind};
 

@@ -131,7 +131,7 @@ async fn response_size_limit_is_inclusive() {
 
 #[tokio::test]
 async fn connect_timeout_is_reported() {
-    // The server waits for a request while the client waits for the TLS handshake.
+    // The server waits for a request while the client waits for a TLS handshake.
     let server = Server::start(vec![answer(200, "", "ok")]).await;
     let address = server.address.replace("http://", "https://");
     let limit = Duration::from_millis(30);

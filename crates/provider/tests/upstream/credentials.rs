@@ -1,4 +1,4 @@
-//! Tests of outgoing credentials and of client headers that must not be forwarded.
+//! Tests of the credentials that are sent, and of client headers that must not be forwarded.
 
 use throughline_core::{Credential, Upstream, UpstreamError, UpstreamRequest};
 use throughline_provider::{AwsKeys, CredentialSource};
@@ -23,7 +23,7 @@ const CALLERS: [(&str, &str); 11] = [
 const KEY_HEADERS: [&str; 6] =
     ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"];
 
-/// Sends a request with all client headers and returns what the server received.
+/// Sends a request with all client headers and returns the request that the server received.
 async fn seen(row: &str, credential: CredentialSource, callers: Option<&str>) -> ReceivedRequest {
     let server = Server::start(vec![answer(200, "", "ok")]).await;
     let mut request = outgoing("/path?query=1");
@@ -93,7 +93,7 @@ async fn other_headers_are_forwarded_unchanged() {
 
 #[tokio::test]
 async fn bedrock_requests_are_signed_with_aws_keys() {
-    // The host contains no region, so the region of the keys applies.
+    // The host contains no region, so the keys' region applies.
     for (own, region) in [(None, "us-east-1"), (Some("eu-west-1"), "eu-west-1")] {
         let aws = AwsKeys {
             id: "AKIDEXAMPLE".into(),
@@ -123,7 +123,7 @@ async fn request_without_required_key_is_rejected() {
         .unwrap_err();
     let variable = Some("DEEPSEEK_API_KEY".into());
     assert_eq!(error, UpstreamError::NoCredential { endpoint: "here".into(), variable });
-    // The client's key never replaces a missing key of the endpoint.
+    // A client's key is never used if the endpoint's own key is missing.
     let missing = CredentialSource::Missing("$WORK_KEY is not set".into());
     let mut request = outgoing("/chat/completions");
     request.credential = Some(Credential::new("callers"));

@@ -1,4 +1,4 @@
-//! Tests of models at endpoints, with the simulators as providers, and of corrupt responses.
+//! Tests of models at simulated providers, and of corrupt responses.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use throughline_sim::{Options, Simulator, start};
 
 use crate::server::{Reaction, Server, answer, begun, client, endpoint, key, swift};
 
-/// One model per family, with its provider row.
+/// One model per family, with the name of its provider.
 const FAMILIES: [(&str, &str); 5] = [
     ("anthropic", "claude-sonnet-4-5"),
     ("openai", "gpt-5.2"),
@@ -54,7 +54,7 @@ fn said(message: usize, text: &str) -> Item {
     Item::new(id, ItemPosition::new(message, 0), Role::User, Body::Text(text.into()))
 }
 
-/// Builds a request with reasoning and two tools.
+/// Builds a Call with reasoning and two tools.
 fn question(target: &Target, stream: bool) -> Call {
     let mut call = Call::new(target.clone());
     call.stream = stream;
@@ -106,14 +106,14 @@ fn reply(events: &[Event]) -> Reply {
     }
 }
 
-/// Runs a tool loop to its end and replays every reply unchanged.
+/// Runs a tool loop to its end, sending every reply back unchanged.
 async fn converse(simulator: &Simulator, name: &str, stream: bool) {
     let model = models(simulator).model(name).unwrap();
     let mut call = question(model.target(), stream);
     for _ in 0..4 {
         let events = hear(&*model, call.clone()).await.unwrap();
         let reply = reply(&events);
-        // Some models return readable reasoning, others only Seals.
+        // Some models return readable reasoning, and others only Seals.
         let thinks = |item: &Item| matches!(item.body, Body::Thought(_)) || !item.seals.is_empty();
         assert!(reply.items.iter().any(thinks), "{name}");
         if stream {
@@ -165,7 +165,7 @@ async fn prefix_bound_seals_store_their_prefix_digest() {
 async fn invalid_requests_are_fixed_or_not_sent() {
     let simulator = start(Options::default()).await.unwrap();
     let model = models(&simulator).model("claude-sonnet-4-5").unwrap();
-    // A tool call without a result is invalid, and is left out.
+    // A tool call without a result is invalid, so the repair removes it.
     let mut call = question(model.target(), true);
     let first = reply(&hear(&*model, call.clone()).await.unwrap());
     call.extend(first.items);
@@ -288,7 +288,7 @@ async fn broken_stream_yields_nothing_replayable() {
     }
 }
 
-/// Creates the model `claude-sonnet-4-5` at a server with these responses.
+/// Creates the model `claude-sonnet-4-5` at a server with scripted reactions.
 async fn behind(does: Vec<Reaction>) -> (Server, EndpointModel) {
     let server = Server::start(does).await;
     let line = endpoint("anthropic", &server.address, key("the-key")).with_options(swift());

@@ -1,4 +1,4 @@
-//! Keys never appear in `Debug` output or in errors.
+//! Tests that keys never appear in `Debug` output or in errors.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn sources() -> Vec<CredentialSource> {
     vec![key(CANARY), CredentialSource::Aws(aws), CredentialSource::Caller]
 }
 
-/// Builds a request with keys in every place where clients send them.
+/// Builds a request with keys in every position where clients send them.
 fn request() -> UpstreamRequest {
     let mut request = outgoing(&format!("/v1beta/models/m:generateContent?key={CANARY}"));
     request.headers.push(("authorization".into(), format!("Bearer {CANARY}").into()));

@@ -1,4 +1,4 @@
-//! A raw-socket server that writes scripted bytes and records requests.
+//! A server on raw sockets that writes scripted bytes and records requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// Reaction of the server to a request.
+/// What the server does with a request.
 #[derive(Clone)]
 pub(crate) enum Reaction {
-    /// Writes these bytes and reads the next request on the same connection.
+    /// Writes the bytes and waits for the next request on the same connection.
     Answers(Vec<u8>),
-    /// Writes these bytes and closes the connection.
+    /// Writes the bytes and closes the connection.
     Breaks(Vec<u8>),
-    /// Writes these bytes, then nothing until the client disconnects.
+    /// Writes the bytes, then nothing until the client disconnects.
     Stalls(Vec<u8>),
 }
 
-/// Builds a response with a body of known length. Each header ends with a line break.
+/// Builds a response with a content length. Each line of `headers` must end with a line break.
 pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reaction {
     let body = body.as_ref();
     let length = body.len();
@@ -32,7 +32,7 @@ pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reac
     Reaction::Answers([head.as_bytes(), body].concat())
 }
 
-/// Builds the start of a streamed response with one chunk.
+/// Builds the start of a chunked response, with one chunk.
 pub(crate) fn begun(piece: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     format!("{head}{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
@@ -47,7 +47,7 @@ pub(crate) struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Returns the values of a header.
+    /// Returns all values of a header, which is given in lower case.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let named = self.headers.iter().filter(|(key, _)| key == name);
         named.map(|(_, value)| value.as_str()).collect()
@@ -57,12 +57,12 @@ impl ReceivedRequest {
 pub(crate) struct Server {
     pub(crate) address: String,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
-    /// Receives a message for each stalled connection whose client disconnected.
+    /// Receives a message whenever the client of a stalled connection disconnects.
     pub(crate) gone: mpsc::UnboundedReceiver<()>,
 }
 
 impl Server {
-    /// Starts a server that uses one entry per request; the last entry repeats.
+    /// Starts a server that takes one reaction per request, and repeats the last one at the end.
     pub(crate) async fn start(does: Vec<Reaction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -114,7 +114,7 @@ impl ClientConnection {
                 }
                 Reaction::Stalls(bytes) => {
                     self.socket.write_all(&bytes).await.unwrap();
-                    // Ends when the client closes the connection, cleanly or with a reset.
+                    // The read ends when the client closes the connection, cleanly or with a reset.
                     let left = self.socket.read(&mut [0; 64]).await;
                     assert_eq!(left.unwrap_or(0), 0, "the client sends more");
                     self.gone.send(()).unwrap();
@@ -153,30 +153,30 @@ impl ClientConnection {
     }
 }
 
-/// Creates the credentials of an endpoint.
+/// Creates the credentials of an endpoint that uses a fixed key.
 pub(crate) fn key(text: &str) -> CredentialSource {
     CredentialSource::Key(Credential::new(text))
 }
 
-/// Creates an endpoint named `here`.
+/// Creates an endpoint named `here` for a catalog entry.
 pub(crate) fn endpoint(row: &str, address: &str, credential: CredentialSource) -> Endpoint {
     let row = Catalog::builtin().provider(row).unwrap();
     Endpoint::new("here", row, address, credential).unwrap()
 }
 
-/// Creates a client with only this endpoint and a fixed clock.
+/// Creates a client with a single endpoint and a fixed clock.
 pub(crate) fn client(endpoint: Endpoint) -> Http {
     let now = "2026-11-15T12:00:00Z".parse().unwrap();
     Http::new([endpoint], Arc::new(move || now)).unwrap()
 }
 
-/// Sets delays of one millisecond for fast tests.
+/// Returns options with a retry delay of one millisecond, for fast tests.
 pub(crate) fn swift() -> EndpointOptions {
     let retry = RetryPolicy { first_wait: Duration::from_millis(1), ..RetryPolicy::default() };
     EndpointOptions { retry, ..EndpointOptions::default() }
 }
 
-/// Builds a request to `here`.
+/// Builds a request to the endpoint `here`.
 pub(crate) fn outgoing(path: &str) -> UpstreamRequest {
     UpstreamRequest {
         endpoint: "here".into(),

@@ -1,5 +1,5 @@
-//! Shared setup of the examples: a store in a temporary folder, and simulators that sign, verify
-//! and reject like the providers.
+//! Setup shared by the examples: a store in a temporary directory, and simulators that sign, verify
+//! and reject like the real providers.
 
 #![allow(dead_code, reason = "each example uses a part of it")]
 
@@ -11,7 +11,7 @@ use throughline::store::{self, Journal};
 use throughline_sim::{Options, Simulator};
 use throughline_testkit::Folder;
 
-/// The environment of an example.
+/// The store and the simulators of one example.
 pub(crate) struct ExampleEnv {
     pub(crate) simulator: Simulator,
     folder: Folder,
@@ -23,21 +23,21 @@ impl ExampleEnv {
         Self::scripted(name, "").await
     }
 
-    /// Starts simulators that first follow the script and then answer on their own.
+    /// Starts simulators that first play the script and then generate their own responses.
     pub(crate) async fn scripted(name: &str, script: &str) -> Result<Self, Box<dyn Error>> {
         let options = Options { script: script.parse()?, ..Options::default() };
         let simulator = throughline_sim::start(options).await?;
         Ok(Self { simulator, folder: Folder::new(name) })
     }
 
-    /// Opens the store.
+    /// Opens the store in the temporary directory.
     pub(crate) async fn store(&self) -> Result<Journal, Box<dyn Error>> {
         let url = format!("sqlite://{}", self.folder.join("store.db").display());
         Ok(store::open(&url, &store::Options::default()).await?)
     }
 
-    /// Returns models that call the simulators. With real keys and addresses, these would be the
-    /// providers' models.
+    /// Returns models that call the simulators. With real addresses and keys, they would call the
+    /// providers.
     pub(crate) fn models(&self) -> Result<EndpointModels, Box<dyn Error>> {
         let mut endpoints = Vec::new();
         for name in ["anthropic", "openai", "gemini"] {

@@ -1,5 +1,5 @@
-//! A program of another workspace. It sends two requests with its own HTTP client, drops the
-//! reasoning of the first response, and lets `throughline::replay` capture and restore it.
+//! A program in another workspace. It sends two requests with its own HTTP client and drops the
+//! reasoning in the first response. `throughline::replay` captures the reasoning and restores it.
 
 use std::error::Error;
 use std::io::{self, Read as _, Write as _};
@@ -27,7 +27,7 @@ fn post(address: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(response.split_off(end_of_head + 4))
 }
 
-/// Sends these messages. Returns the request as it was sent, and the response.
+/// Sends the messages. Returns the request as it was sent, and the response.
 async fn send(
     address: &str,
     replay: &Replay,
@@ -46,7 +46,7 @@ async fn send(
     Ok((Tree::parse(sent.body.clone())?, Tree::parse(answer)?))
 }
 
-/// Returns the first block of this type.
+/// Returns the first content block with the type `kind`.
 fn block<'t>(message: Node<'t>, kind: &str) -> Option<Node<'t>> {
     let is_it = |block: &Node<'_>| block.get("type").is_some_and(|found| found.is(kind));
     message.get("content")?.elements().find(is_it)
