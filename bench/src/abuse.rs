@@ -72,7 +72,7 @@ impl Abuse {
         for _ in 0..self.crowd() {
             abusers.spawn(async move {
                 loop {
-                    // Refused abusers try again.
+                    // An abuser that the gateway refuses tries again.
                     self.perform_once(address).await.ok();
                     tokio::task::yield_now().await;
                 }
@@ -89,7 +89,7 @@ impl Abuse {
         Ok(command.kill_on_drop(true).spawn()?)
     }
 
-    /// Performs the abuse once. Errors are expected, for example if the gateway refuses the request.
+    /// Performs the abuse once. Errors are expected, because the gateway may refuse the request.
     async fn perform_once(self, address: SocketAddr) -> anyhow::Result<()> {
         match self {
             Abuse::DeepJson => {

@@ -1,4 +1,4 @@
-//! The measurements and their order.
+//! Defines the measurements and their order.
 
 use std::net::SocketAddr;
 use std::time::Duration;

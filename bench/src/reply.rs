@@ -13,13 +13,13 @@ pub(crate) enum Model {
     Long,
     /// Replies with 16 KB, but pauses each stream after its beginning until `/release` is called.
     Held,
-    /// Breaks each stream one byte later than the previous one.
+    /// Breaks each stream one byte later than the previous stream.
     Broken,
     /// Streams invalid events.
     Babbling,
     /// Replies with an HTML page.
     Mistyped,
-    /// Redirects to another address.
+    /// Redirects requests to another address.
     Elsewhere,
 }
 

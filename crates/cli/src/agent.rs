@@ -200,7 +200,7 @@ pub(crate) fn runner(config: &Config, journal: &Journal, upstream: Arc<dyn Upstr
     runner
 }
 
-/// Estimates costs with the price table.
+/// Estimates the cost of model calls with the price table.
 struct PriceEstimator {
     prices: PriceTable,
     router: ConfigRouter,

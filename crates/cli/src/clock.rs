@@ -1,4 +1,4 @@
-//! The system clock.
+//! Access to the system clock, which other crates receive as a parameter.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The subcommands.
+//! Implementations of the subcommands.
 
 pub(crate) mod audit;
 pub(crate) mod backup;

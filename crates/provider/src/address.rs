@@ -22,7 +22,7 @@ pub(crate) fn check(url: &Url) -> Result<(), BlockedAddress> {
     check_host(url.host_str().unwrap_or_default())
 }
 
-/// Future of a DNS lookup.
+/// Pending result of a DNS lookup.
 type LookupFuture<A, E> = Pin<Box<dyn Future<Output = Result<A, E>> + Send>>;
 
 /// Function that resolves a host name.

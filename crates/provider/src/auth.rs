@@ -68,7 +68,8 @@ pub(crate) fn insert_secret(
     Ok(())
 }
 
-/// Headers that carry client credentials for any provider. Incoming ones are never forwarded.
+/// Headers that carry client credentials for any provider. The client's headers are never
+/// forwarded.
 const CREDENTIALS: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -81,7 +82,6 @@ const CREDENTIALS: [&str; 9] = [
     "cookie",
 ];
 
-/// Returns whether a header carries a credential.
 pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }

@@ -75,7 +75,7 @@ pub(crate) struct Breaker {
 
 #[derive(Debug)]
 enum BreakerState {
-    /// Requests pass; counts consecutive failures.
+    /// Requests pass. `failures` counts consecutive failures.
     Closed { failures: u32 },
     /// Requests are rejected until this time.
     Open { until: Instant },

@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(50);
 /// connection.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// TCP keep-alive interval of the sockets.
+/// Interval of TCP keep-alive probes.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const KEEP_ALIVE_TRIES: u32 = 3;
 

@@ -17,7 +17,7 @@ use crate::sigv4::AwsKeys;
 pub struct Endpoint {
     /// Name by which requests select the endpoint.
     pub name: Name,
-    /// Catalog entry of the provider.
+    /// Catalog entry that describes the provider's wire and dialect.
     pub row: Arc<Provider>,
     /// Which key is sent with requests.
     pub credential: CredentialSource,

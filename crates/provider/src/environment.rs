@@ -2,8 +2,8 @@
 //!
 //! The lookup function is a parameter, because only the binary reads the environment.
 //!
-//! - The `key-env` member of a catalog entry names the variable that contains the key. `gemini` also
-//!   uses `GOOGLE_API_KEY`.
+//! - The `key-env` member of a catalog entry names the variable that contains the key. `gemini`
+//!   also uses `GOOGLE_API_KEY`.
 //! - `bedrock` also accepts AWS keys: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and optionally
 //!   `AWS_SESSION_TOKEN`. `AWS_REGION` or `AWS_DEFAULT_REGION` replaces the region in its address.
 //! - `AZURE_OPENAI_ENDPOINT` contains the address of an Azure resource, and `SNOWFLAKE_ACCOUNT` a
@@ -21,7 +21,7 @@ use url::Url;
 use crate::endpoint::parse_base_url;
 use crate::sigv4::{AwsKeys, region_from_host};
 
-/// Looks up an environment variable.
+/// Function that returns the value of an environment variable; `None` if the variable is not set.
 pub type EnvLookup<'l> = &'l dyn Fn(&str) -> Option<String>;
 
 /// Credentials from environment variables.
@@ -52,7 +52,7 @@ pub struct EnvAddress {
 pub struct EnvWarning {
     /// Name of the variable that is ignored.
     pub variable: Name,
-    /// What is wrong with the value, to follow the name.
+    /// Description of the problem, without the value.
     pub problem: &'static str,
 }
 

@@ -393,9 +393,9 @@ fn sign(
 /// The part of a request that failed.
 #[derive(PartialEq)]
 enum FailedPart {
-    /// The connection to the endpoint.
+    /// Connecting to the endpoint.
     Connecting,
-    /// The model's response.
+    /// Receiving the model's response.
     Answering,
     Nothing,
 }

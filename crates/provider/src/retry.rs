@@ -12,7 +12,7 @@ use throughline_core::{TimeoutPhase, UpstreamError, UpstreamResponse};
 /// When and how often a request is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Maximum number of retries.
+    /// Maximum number of retries per request.
     pub retries: u32,
     /// Delay before the first retry if the provider requests none; doubles with each retry.
     pub first_wait: Duration,
@@ -39,7 +39,7 @@ impl Default for RetryPolicy {
 /// Statuses that allow a retry. 529 is Anthropic's status for overload.
 const RETRYABLE: [u16; 7] = [408, 429, 500, 502, 503, 504, 529];
 
-/// Retries of one request so far.
+/// Counts the retries and delays of one request.
 #[derive(Debug)]
 pub(crate) struct RetryState {
     policy: RetryPolicy,

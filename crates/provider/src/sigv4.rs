@@ -17,7 +17,7 @@ use throughline_json::Name;
 pub struct AwsKeys {
     /// Access key id, which is not secret.
     pub id: Name,
-    /// Secret access key.
+    /// Secret access key, which signs requests.
     pub secret: Credential,
     /// Session token, which temporary keys of a role need.
     pub session_token: Option<Credential>,

@@ -103,8 +103,8 @@ pub mod json {
     };
 }
 
-/// The documented types: Thoughts, messages, agent states, run events, and the redaction of what
-/// people and sinks see.
+/// The documented types: Thoughts, messages, agent states and run events, and the redaction policy
+/// for views and exports.
 pub mod spec {
     pub use throughline_json::{InvalidDocument, Nullable, Opaque};
     pub use throughline_spec::{
@@ -131,8 +131,8 @@ pub mod spec {
     };
 }
 
-/// The store: durable Threads in one append-only, tamper-evident Journal, and the port
-/// [`store::Store`] through which everything else uses it.
+/// Durable Threads in one append-only, tamper-evident Journal, and the port [`store::Store`],
+/// through which all other modules use the store.
 pub mod store {
     pub use throughline_core::{
         Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint,

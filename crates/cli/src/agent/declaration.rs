@@ -63,7 +63,7 @@ pub(crate) fn run_spec(
 #[derive(Default)]
 pub(crate) struct Tools {
     programs: Vec<Arc<dyn Tool>>,
-    /// MCP servers and HTTP endpoints.
+    /// Tools of MCP servers and HTTP endpoints.
     external: ToolDeclarations,
 }
 

@@ -1,4 +1,5 @@
-//! Drives a run in this process, or follows it in another one, and prints its events.
+//! Drives a run in this process, or follows a run that another process drives, and prints its
+//! events.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -118,7 +119,7 @@ pub(crate) async fn last_event(
     Ok(records.iter().rev().find_map(|record| events_of(record).into_iter().rfind(&matches)))
 }
 
-/// Decodes the events of a record and skips unreadable ones.
+/// Decodes the events in a record, and skips events that cannot be decoded.
 pub(crate) fn events_of(record: &Record) -> Vec<RunEvent> {
     let events = unpack_events(record).unwrap_or_default().into_iter();
     let events = events.filter_map(|(_, event)| Json::parse(event).ok());

@@ -1,4 +1,4 @@
-//! Suggested follow-up commands.
+//! Commands that are suggested to the user as the next step.
 
 use crate::args::{AgentArgs, StoreArgs};
 use crate::store::without_password;

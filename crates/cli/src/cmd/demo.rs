@@ -48,7 +48,7 @@ pub(crate) fn run(options: &Demo) -> Result<()> {
     demo.finish()
 }
 
-/// State of the running demo.
+/// State of the demo while it runs.
 struct DemoRun<'o> {
     processes: DemoProcesses,
     printer: DemoPrinter,
@@ -223,7 +223,8 @@ impl DemoRun<'_> {
         worker.wait()
     }
 
-    /// Prompts until the user picks one of `choices`; without `--interactive` the demo picks one.
+    /// Prompts until the user picks one of `choices`. Without `--interactive`, the first choice is
+    /// taken.
     fn choose(&mut self, prompt: &str, choices: &[&'static str]) -> Result<&'static str> {
         if !self.options.interactive {
             return Ok(choices.first().copied().unwrap_or_default());

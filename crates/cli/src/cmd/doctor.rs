@@ -17,7 +17,7 @@ pub(crate) fn run(options: &CommonArgs) -> Result<()> {
     options.format.print(|| text_of(&facts), || json_of(&facts))
 }
 
-/// Labels and values in output order.
+/// Labels and values of the report, in output order.
 type ReportLines = Vec<(&'static str, String)>;
 
 fn facts(options: &CommonArgs) -> ReportLines {

@@ -1,4 +1,4 @@
-//! `throughline explain`: explains one rule with a request that breaks it.
+//! `throughline explain`: explains a rule with a request that breaks it.
 
 use bytes::Bytes;
 use owo_colors::OwoColorize as _;

@@ -78,7 +78,7 @@ impl ExportSource {
         Ok(BufReader::with_capacity(1 << 16, MeteredFile { file, meter }))
     }
 
-    /// Verifies the export without a store.
+    /// Verifies the export without importing it.
     pub(crate) fn verify(&self, format: Format) -> Result<Result<ImportSummary, StoreError>> {
         let progress = Progress::new("verifying", format);
         let meter = Meter::new(&progress, self.bytes);

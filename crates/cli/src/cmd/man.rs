@@ -1,4 +1,4 @@
-//! `throughline man`: writes man pages, one per command.
+//! `throughline man`: writes a man page for each command.
 
 use std::path::Path;
 

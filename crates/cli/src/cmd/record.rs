@@ -33,7 +33,7 @@ pub(crate) struct RecordSummary {
     /// Role and kind, such as `assistant thought`; empty if unknown.
     pub(crate) what: String,
     pub(crate) text: String,
-    /// Sizes of the seals in bytes.
+    /// Sizes of the Seals in bytes.
     pub(crate) seals: Vec<usize>,
 }
 

@@ -180,7 +180,7 @@ impl Page {
             let is_same = |last: &&Item| last.role == item.role && last.ephemeral == item.ephemeral;
             match last.filter(is_same) {
                 None => self.heading(item),
-                // Separate two adjacent texts.
+                // Print a separator between two adjacent texts.
                 Some(last) if is_text(last) && is_text(item) => {
                     self.line(&format!("  {}", "╌".dimmed()));
                 }

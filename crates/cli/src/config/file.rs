@@ -52,7 +52,7 @@ const OWN: [&str; 9] = [
 /// Top-level tables that declare tools and are parsed by `throughline_tools`.
 const TOOLS: [&str; 2] = ["mcp", "http"];
 
-/// A parsed configuration with its problems.
+/// A parsed configuration, and the problems that were found.
 pub(crate) struct ParsedConfig {
     /// Valid only if `errors` is empty.
     pub(crate) config: Config,

@@ -84,7 +84,7 @@ pub(crate) struct Route {
     pub(crate) line: usize,
 }
 
-/// A model name at a provider.
+/// A model at a provider, by the provider's model name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) provider: Name,
@@ -102,7 +102,7 @@ impl fmt::Display for Destination {
 #[error("there is no model `{asked}`{}", advice(.close, .providers))]
 pub(crate) struct UnknownModelError {
     pub(crate) asked: String,
-    /// Similar names, most similar first.
+    /// Known names similar to the requested one, most similar first.
     pub(crate) close: Vec<String>,
     /// Names of the available providers.
     pub(crate) providers: Vec<Name>,
@@ -115,7 +115,7 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Creates routes. `providers` must list configured providers before built-in ones.
+    /// Creates routes. `providers` must list configured providers before built-in providers.
     pub(crate) fn new(providers: Vec<ProviderSettings>, routes: Vec<Route>) -> Self {
         Self { providers, routes }
     }
@@ -124,7 +124,7 @@ impl Routes {
         self.providers.iter().find(|provider| *provider.name == *name)
     }
 
-    /// Returns all providers, configured ones first.
+    /// Returns all providers, with configured providers first.
     pub(crate) fn providers(&self) -> &[ProviderSettings] {
         &self.providers
     }
@@ -235,7 +235,7 @@ fn like_pattern(asked: &str, pattern: &str) -> Option<String> {
     (edits <= length / 4).then(|| format!("{head}{rest}"))
 }
 
-/// Formats suggestions for the error message.
+/// Formats the hint at the end of the error message: similar names, or the available providers.
 fn advice(close: &[String], providers: &[Name]) -> String {
     if !close.is_empty() {
         return did_you_mean(close);

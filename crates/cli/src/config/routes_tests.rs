@@ -163,7 +163,7 @@ fn usual_variables_provide_keys() {
     assert!(!format!("{routes:?}").contains("canary"));
 }
 
-/// Model names that clients send, and invalid ones.
+/// Generates model names that clients send, and invalid names.
 fn names() -> impl Strategy<Value = String> {
     let parts = prop::sample::select(vec![
         "claude-",

@@ -10,7 +10,7 @@ use throughline_store::Durability;
 
 use crate::args::LogLevel;
 
-/// `[server]`: listener settings.
+/// `[server]`: who may connect, and what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
@@ -18,7 +18,7 @@ pub(crate) struct ServerSettings {
     pub(crate) allow_open: bool,
     /// Host names under which other machines may connect without a key.
     pub(crate) hosts: Vec<Name>,
-    /// Minimum level of log lines.
+    /// Minimum level of the lines that are logged.
     pub(crate) log: LogLevel,
 }
 

@@ -11,7 +11,7 @@ use throughline_json::{Name, Node, Tree};
 use crate::input::Input;
 use crate::print::failure::{Failure, Result};
 
-/// One recorded request and its response.
+/// A recorded request with its response.
 pub(crate) struct RecordedExchange {
     pub(crate) path: Option<Name>,
     pub(crate) wire: Option<Name>,

@@ -208,8 +208,8 @@ impl<'s> SourceText<'s> {
         let after = self.cells_from(start, line.end, room);
         let after_width = total_width(&after);
         let is_whole = total_width(&before) + after_width <= room;
-        // Two columns are reserved for the ellipses. The text before the range gets up to a third
-        // of the columns, plus those that the text after the start of the range does not need.
+        // Two columns are reserved for the ellipses. The text before the range gets a third of the
+        // columns, or more if the rest of the line needs less than two thirds.
         let space = if is_whole { room } else { room.saturating_sub(2) };
         let lead = fitting_prefix(&before, (space / 3).max(space.saturating_sub(after_width)));
         let rest = fitting_prefix(&after, space.saturating_sub(total_width(lead)));

@@ -1,4 +1,4 @@
-//! Tables that fit the terminal.
+//! Formats tables that fit the terminal.
 
 use owo_colors::{OwoColorize as _, Style};
 use throughline_core::LogId;
@@ -20,7 +20,7 @@ pub(crate) fn page(paging: &PageArgs) -> Page {
     Page { after, limit: paging.limit.saturating_add(1), order: Order::Newest }
 }
 
-/// Removes the extra row. Returns the last row of the page if there was an extra one, else `None`.
+/// Removes the extra row. Returns the last row of the page if an extra row existed, else `None`.
 pub(crate) fn cut<T>(rows: &mut Vec<T>, limit: u32) -> Option<&T> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if rows.len() <= limit {

@@ -493,7 +493,7 @@ fn check_paging(browser: &Browser, stage: &ConsoleFixture) {
     browser.reads("Where is it warmer on Saturday");
 }
 
-/// Checks that the console requires a key once the store has one.
+/// Checks that the console requires a key once the store contains a key.
 fn check_sign_in(browser: &Browser, stage: &ConsoleFixture, axe: &str) {
     let key = |label: &str, limits: &[&str]| {
         let made = stage.kept.json(&[&["keys", "create", "--label", label], limits].concat());

@@ -28,7 +28,7 @@ enum Tag {
     Shell,
     /// `sh,serve`: like `sh`, but the last command runs until it is stopped.
     Serve,
-    /// `sh,clone`: commands in a clone of the repository: see [`Place::clone_line`].
+    /// `sh,clone`: commands in a clone of the repository (see [`SnippetFolder::clone_line`]).
     Clone,
     /// `console`: lines that start with `$` are run; the other lines are their expected output.
     Console,
@@ -43,7 +43,7 @@ enum Tag {
     Agent,
     /// `toml`: part of a file, which must be valid TOML.
     Toml,
-    /// `text` and `json`: not run.
+    /// `text` and `json`: not run, and must not contain a `throughline` command.
     Text,
 }
 

@@ -226,7 +226,7 @@ fn redacted_export_verifies_but_is_not_imported() {
     assert!(full.err.contains("(full)"), "{}", full.err);
     let header: Value = serde_json::from_str(full.out.lines().next().unwrap()).unwrap();
     assert_eq!((&header["redacted"], &header["full"]), (&json!(false), &json!(true)));
-    // A truncated export is refused.
+    // An export that is cut in the middle is refused.
     let half = &full.out[..full.out.len() / 2];
     let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], half.as_bytes());
     assert_eq!(ran.code, 65, "{}", ran.err);

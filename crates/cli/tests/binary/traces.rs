@@ -65,7 +65,7 @@ impl Receiver {
         self.sent.lock().unwrap().clone()
     }
 
-    /// Returns the received bodies as JSON.
+    /// Parses the received request bodies as JSON.
     fn documents(&self) -> Vec<Value> {
         self.sent().iter().map(|sent| serde_json::from_slice(&sent.body).unwrap()).collect()
     }

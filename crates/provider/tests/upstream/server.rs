@@ -62,7 +62,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that takes one reaction per request, and repeats the last one at the end.
+    /// Starts a server that takes one reaction per request, and repeats the last reaction at the
+    /// end.
     pub(crate) async fn start(does: Vec<Reaction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

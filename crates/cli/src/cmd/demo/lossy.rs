@@ -123,8 +123,8 @@ async fn conversation(
     Ok((encoded.request.path, body))
 }
 
-/// Sends two requests through the gateway; the second one repeats only the readable parts of the
-/// first response.
+/// Sends two requests through the gateway. The second request repeats only the readable parts of
+/// the first response.
 async fn run_through_gateway(client: &Client) -> Result<GatewayResult> {
     let mut request = json!({
         "model": CLAUDE,

@@ -28,7 +28,7 @@ const SCRIPT: &str = include_str!("script.toml");
 /// Configuration that makes the agent summarise old messages as soon as possible.
 const SHORT: &str = "\n[context]\ntriggerTokens = 100\nkeepTurns = 0\n";
 
-/// Lease duration in seconds, after which the next worker takes over from a killed one.
+/// Lease duration in seconds, after which the next worker takes over from a killed worker.
 const LEASE: &str = "2";
 
 /// Number of the request whose response stalls half-way, so that its worker can be killed there.

@@ -33,7 +33,7 @@ pub(super) struct Totals {
     pub(super) lossy_degraded: usize,
 }
 
-/// Counts of thoughts or of seals by fate.
+/// Number of thoughts or Seals by Fate.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) captured: usize,
@@ -43,9 +43,9 @@ pub(super) struct Counts {
 }
 
 impl Totals {
-    /// Returns whether the demo succeeded. No Throughline request may be refused or lack a Seal, at
-    /// least one value must be restored, and every request from the lossy client must fail or lose
-    /// reasoning.
+    /// Returns whether the demo succeeded. No Throughline request may be refused or lack a Seal,
+    /// and at least one value must be restored. Every request from the lossy client must fail or
+    /// lose reasoning.
     pub(super) fn is_success(&self) -> bool {
         self.refused == 0
             && self.lost == 0
@@ -96,7 +96,7 @@ impl Totals {
         self.seals.captured = items.iter().map(|item| item.seals.len()).sum();
     }
 
-    /// Adds the fates that one replay event reports.
+    /// Adds the Fates that a replay event reports.
     fn count_replayed(&mut self, event: &RunEvent) {
         let RunEvent::Replay(event) = event else { return };
         let number = |count: Option<u64>| usize::try_from(count.unwrap_or(0)).unwrap_or(0);

@@ -5,7 +5,7 @@ use throughline_codec::{Catalog, Rule, Severity};
 use super::Scope;
 use crate::print::text::push_line;
 
-/// Folder of the pages that cover a single wire.
+/// Directory of the pages that cover a single wire.
 const PAGES: &str = "providers";
 
 /// Generates the page of error messages, which covers the rules of all wires.
@@ -97,7 +97,7 @@ fn evidence(rule: &Rule) -> String {
     format!("Evidence: {}.", known.collect::<Vec<_>>().join(", "))
 }
 
-/// Escapes Markdown, except code spans.
+/// Escapes Markdown syntax, except in code spans.
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut is_code = false;

@@ -17,7 +17,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
 /// Writes JSON lines to standard error from a background thread.
 pub(super) struct JsonLog {
-    /// Minimum level; `None` disables the log.
+    /// Minimum level of the lines that are written; `None` disables the log.
     level: Option<Level>,
     queue: SyncSender<LogMessage>,
     /// Number of lines that were dropped because the queue was full.

@@ -1,4 +1,4 @@
-//! Hostile texts: no script runs in the browser, and no escape sequence reaches the terminal.
+//! Tests hostile texts: no script runs in the browser, and no escape sequence reaches the terminal.
 
 use serde_json::{Value, json};
 use throughline_core::{

@@ -1,4 +1,5 @@
-//! A run with ten thousand events opens as fast as one with a hundred, and scrolls smoothly.
+//! Tests that a run with ten thousand events opens as fast as a run with a hundred, and scrolls
+//! smoothly.
 
 use serde_json::{Value, json};
 use throughline_core::{Append, Batch, Store as _, Tenant, pack_events};

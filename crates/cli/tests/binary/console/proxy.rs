@@ -43,7 +43,7 @@ impl Proxy {
         Self { address, is_cut, open }
     }
 
-    /// Closes every connection and refuses new ones.
+    /// Closes all connections and refuses further connections.
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         for stream in self.open.lock().unwrap().drain(..) {
