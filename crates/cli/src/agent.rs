@@ -64,7 +64,7 @@ pub(crate) struct AgentContext {
 pub(crate) enum ModelAccess {
     /// The configured models and the simulators, with these tools.
     Models(Tools),
-    /// None: the command only sends commands to runs.
+    /// No models, for commands that only send commands to runs.
     NoModels,
 }
 

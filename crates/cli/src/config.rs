@@ -48,13 +48,13 @@ const PRINTED: usize = 5;
 pub(crate) struct Config {
     /// The file that was read; `None` if all values are defaults.
     pub(crate) file: Option<PathBuf>,
-    /// `[server]`
+    /// The `[server]` table.
     pub(crate) server: ServerSettings,
-    /// `[store]`
+    /// The `[store]` table.
     pub(crate) store: StoreSettings,
-    /// `[gateway]`
+    /// The `[gateway]` table.
     pub(crate) gateway: GatewaySettings,
-    /// `[agents]`
+    /// The `[agents]` table.
     pub(crate) agents: AgentSettings,
     /// `[mcp.NAME]` and `[http.NAME]`: tools for agents.
     pub(crate) tools: ToolDeclarations,
@@ -62,9 +62,9 @@ pub(crate) struct Config {
     pub(crate) redaction: Option<RedactionPolicy>,
     /// `[providers.NAME]` and `[[routes]]`, with the built-in providers.
     pub(crate) routes: Routes,
-    /// `[prices."model"]`
+    /// The `[prices."MODEL"]` tables.
     pub(crate) prices: Prices,
-    /// `[tracing]`
+    /// The `[tracing]` table.
     pub(crate) tracing: TracingSettings,
     /// Line numbers of the keys in the file, by key path.
     pub(crate) lines: BTreeMap<String, usize>,

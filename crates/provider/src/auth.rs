@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// Adds a key to the headers of a request.
+    /// Adds a key to the request headers, under the name that the scheme prescribes.
     pub(crate) fn add(
         self,
         headers: &mut HeaderMap,

@@ -32,7 +32,7 @@ use crate::retry::RetryState;
 use crate::sigv4::{self, AwsKeys, SignedParts};
 use crate::tls;
 
-/// Returns the current time, for signatures and date headers.
+/// Function that returns the current time, for signatures and date headers.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// HTTP client for a set of endpoints.

@@ -1,4 +1,4 @@
-//! The example of the README. It needs a provider's API key, such as `ANTHROPIC_API_KEY`.
+//! The README's example. It needs a provider's API key, such as `ANTHROPIC_API_KEY`.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "an example")]
 

@@ -4,7 +4,7 @@
 //! reasoning items, part signatures. This crate decodes that state from any provider, stores it in
 //! typed form, and replays it exactly, and only to the endpoint that issued it.
 //!
-//! The nouns of the domain are at the root. Each module is one entry point:
+//! The domain types are at the crate root. Each module is an entry point:
 //!
 //! | module | contents |
 //! |---|---|
@@ -72,8 +72,8 @@ pub use throughline_core::{
 };
 pub use throughline_json::{Label, Name, Number};
 
-/// Translation between provider protocols and Calls, Replies and Events. A codec of your own
-/// implements [`codec::Codec`].
+/// Translation between provider protocols and Calls, Replies and Events. A custom codec implements
+/// [`codec::Codec`].
 pub mod codec {
     pub use throughline_codec::{
         AnthropicMessages, BedrockConverse, CODECS, Catalog, CatalogError, Codec, CodecError,
@@ -94,7 +94,7 @@ pub mod doctor {
     };
 }
 
-/// JSON that keeps its bytes: verbatim values, an index over them, and writers.
+/// JSON values that keep their exact bytes, an index over them, and writers.
 pub mod json {
     pub use throughline_json::{
         Array, Elements, Json, JsonKind, Measure, Members, Node, Object, SizeLimitExceeded,

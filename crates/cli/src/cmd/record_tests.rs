@@ -1,4 +1,4 @@
-//! Tests of displayed records: readable text, and no seals.
+//! Tests that displayed records contain readable text and no Seals.
 
 use bytes::Bytes;
 use jiff::Timestamp;

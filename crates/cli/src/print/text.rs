@@ -1,7 +1,7 @@
 //! Terminal output. Text from models and files is escaped, so that it cannot control the terminal.
 //!
 //! Only marks and single words are coloured; sentences keep the terminal's default colour, which is
-//! readable on any background. Cyan marks the model, magenta tools, green seals and kept values,
+//! readable on any background. Cyan marks the model, magenta tools, green Seals and kept values,
 //! yellow warnings, red failures and elisions.
 
 use std::fmt::Display;

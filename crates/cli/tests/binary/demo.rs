@@ -162,7 +162,7 @@ fn interrupted_demo_leaves_no_files() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The run was killed and resumed, and now waits for an answer.
+    // The first worker was killed; the resumed run now waits for an answer.
     assert!(lines.any(|line| line.contains("3/9")), "the demo prompts");
     let _says_nothing = child.stdin.take();
     let id = child.id().to_string();

@@ -38,7 +38,7 @@ pub(super) struct MistakeResult {
     pub(super) status: u16,
     /// The provider's error message; empty if it accepted the request.
     pub(super) error: String,
-    /// Number of seals that were missing from an accepted request.
+    /// Number of Seals that were missing from an accepted request.
     pub(super) lost: usize,
 }
 
