@@ -8,28 +8,28 @@ use throughline_spec::{RunEvent, StateChange};
 
 use crate::progress::{Purpose, RunStatus};
 
-/// An effect of a step. The runner commits the first group together with the state, in one batch;
-/// it performs the second group after that commit.
+/// An effect requested by a step. The runner commits the variants from `Keep` to `Stand` with the
+/// state in one batch, and performs the later ones after that commit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Append these Items to the Thread.
     Keep(Vec<Item>),
-    /// Change members of the documented state of the Thread.
+    /// Change members of the Thread's documented state.
     Change(StateChange),
     /// Emit an event to listeners.
     Tell(RunEvent),
-    /// Request a decision from a person, or a result from the caller.
+    /// Ask a person for a decision, or the caller for a tool result.
     Ask(HumanRequest),
-    /// Resolve a pending request, so that it cannot be decided again.
+    /// Mark a pending request as resolved, so that it cannot be decided again.
     Take(Name),
-    /// Record the status of the run.
+    /// Store this status as the run's current status.
     Stand(RunStatus),
 
     /// Call a model with the request that [`State::call`](crate::State::call) builds.
     Call(Purpose),
     /// Record that these tools are about to start. The runner commits this before it runs them.
     Begin(Vec<Name>),
-    /// Run a tool.
+    /// Execute a tool call. Its start is already committed.
     Run(ToolRun),
     /// Stop driving until the next command arrives.
     Rest,
@@ -50,7 +50,7 @@ pub struct HumanRequest {
 }
 
 words! {
-    /// Kind of a pending request, with its stored name.
+    /// Kind of a pending request. The string is the stored name.
     HumanRequestKind {
         /// Approval of a tool call.
         Approval = "approval",
@@ -66,13 +66,13 @@ words! {
 pub struct ToolRun {
     /// Id of the tool call.
     pub call: Name,
-    /// Name under which the runner finds the tool.
+    /// Registered name of the tool in the runner.
     pub tool: Name,
     /// Agent that makes the call.
     pub agent: Name,
-    /// Arguments of the model, or those that an approval set instead.
+    /// Arguments from the model, or the edited arguments from an approval.
     pub args: Json,
-    /// Time after which the call is stopped.
+    /// Time after which the runner aborts the call; `None` means no timeout.
     pub timeout: Option<Duration>,
 }
 
@@ -82,12 +82,12 @@ pub struct ToolRun {
 pub struct Refusal {
     /// Category that callers map to a status code.
     pub kind: RefusalKind,
-    /// Problem and remedy, as one sentence.
+    /// One sentence that describes the problem and the fix.
     pub message: Name,
 }
 
 words! {
-    /// Category of a refusal with its stored name. Callers map it to a status code.
+    /// Category of a refusal, which callers map to a status code. The string is the stored name.
     RefusalKind {
         /// The named run, call or request does not exist.
         NotFound = "not-found",

@@ -16,7 +16,7 @@ use crate::roster::ResolvedAgent;
 use crate::state::State;
 use crate::window::{may_be_quoted, readable_text};
 
-/// Number of messages that a separate reflection sees.
+/// Number of recent messages that a separate reflection quotes.
 const REFLECTION_MESSAGES: usize = 8;
 
 const SMART: &str = "Work step by step. For work of several steps keep a plan with manage_todo_list, one step in progress \
@@ -27,7 +27,7 @@ const REFLECT: &str = "Before you go on: in a few sentences, note what the lates
 unknown, and what you will do next. Do not call tools, and do not address the user.";
 
 impl State {
-    /// Builds the request for a model. `secret` is the secret of the Thread.
+    /// Builds the model request for `purpose`. `secret` is the secret of this run's Thread.
     pub fn call(&self, purpose: Purpose, target: Target, secret: &ThreadSecret) -> Call {
         let mut call = Call::new(target);
         call.stream = true;
@@ -76,8 +76,8 @@ impl State {
             call.settings.output = None;
             call.extend([ephemeral_item(0, false, template)]);
         } else {
-            // A separate reflection is cheap and does not touch the cached prefix: it sees a few
-            // messages as text.
+            // A separate reflection quotes a few messages as text, which is cheap and leaves the
+            // cached prefix untouched.
             call.settings.reasoning = reasoning_off(call);
             call.system = system(part);
             let items = self.window.items.iter().rev().map(|kept| &kept.item);
@@ -92,7 +92,8 @@ impl State {
     }
 }
 
-/// Returns the reasoning budget where reasoning counts towards the output limit, so that both fit.
+/// Returns the smallest output limit that leaves room for an answer after the reasoning budget; 0
+/// without a budget. Providers count reasoning as output.
 fn reasoning_budget(call: &Call) -> u64 {
     let reasoning = call.settings.reasoning.as_ref().filter(|reasoning| !reasoning.is_off());
     let budget = reasoning.and_then(|reasoning| reasoning.budget_tokens);

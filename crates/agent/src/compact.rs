@@ -1,4 +1,4 @@
-//! Compaction: summarises older exchanges as a whole and archives their tool results.
+//! Compaction: replaces older exchanges with a summary and archives their tool results.
 //!
 //! Covered Items stay in the Thread. The current exchange is never cut. Models with prefix-bound
 //! Seals are not compacted during an exchange.
@@ -20,13 +20,13 @@ JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
-/// Maximum number of archived results that a summary names, and of older notes that it covers; the
-/// latest are used.
+/// Maximum number of archived results listed in a summary, and of older notes given to it. The most
+/// recent ones are used.
 const MAX_NAMED: usize = 24;
-/// Maximum length of one Item in the input of a summary.
+/// Maximum length of one Item in the text that the model summarises.
 const LONGEST: usize = 4000;
 
-/// Returns the index up to which the window should be covered, if compaction is due.
+/// Returns the end index of the window Items to summarise; `None` if no compaction is due.
 pub(crate) fn covered_end(state: &State) -> Option<usize> {
     let part = state.current_agent()?;
     if state.progress.compacts {
@@ -50,8 +50,8 @@ pub(crate) fn covered_end(state: &State) -> Option<usize> {
     let current = exchanges.len().checked_sub(1)?;
     let keep = part.config.context.keep_turns.unwrap_or(preset.keep_turns);
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-    // Keep the configured number of latest exchanges if they leave room. The current one always
-    // stays.
+    // Keep the configured number of recent exchanges if they fit in half of the trigger size. The
+    // current exchange always stays.
     let half = trigger / 2;
     let mut from = current;
     while from > 0 && current - from < keep {
@@ -65,7 +65,7 @@ pub(crate) fn covered_end(state: &State) -> Option<usize> {
     exchanges.get(from).copied().filter(|start| *start > 0)
 }
 
-/// Fills a Call that requests the summary.
+/// Adds the summary instructions and the text to summarise to `call`.
 pub(crate) fn build_request(state: &State, call: &mut Call) {
     let covered = covered_end(state).unwrap_or(0);
     let mut text = String::new();
@@ -88,13 +88,14 @@ pub(crate) fn build_request(state: &State, call: &mut Call) {
     call.items = vec![text_item("conversation", Role::User, &text)];
 }
 
-/// Returns how many of the latest notes stay unchanged.
+/// Returns the number of recent reflection notes that are kept verbatim.
 fn kept_notes(state: &State) -> usize {
     let keep = state.reflection().map_or(0, |reflection| reflection.keep_last);
     usize::try_from(keep).unwrap_or(usize::MAX)
 }
 
-/// Returns the notes that a summary should cover: the latest of those that do not stay unchanged.
+/// Returns the reflection notes that a summary should include: the most recent ones that are not
+/// kept verbatim.
 fn older_notes(state: &State) -> &[ReflectionRecord] {
     let covers = state.reflection().is_some_and(|reflection| reflection.summarize);
     let notes = state.smart.reflections.as_deref().filter(|_| covers).unwrap_or_default();
@@ -153,8 +154,8 @@ pub(crate) fn parse_summary(
     Summary { text, record }
 }
 
-/// Merges the facts of a summary into the remembered ones, and marks those that the summary
-/// declares obsolete.
+/// Merges the facts of a summary into the known facts, and marks those that the summary declares
+/// obsolete.
 pub(crate) fn merge_facts(
     known: &[MemoryFact],
     record: &SummaryRecord,
@@ -184,7 +185,7 @@ pub(crate) fn merge_facts(
     facts
 }
 
-/// Builds the text that replaces the covered Items for the model.
+/// Builds the text that the model sees instead of the covered Items.
 pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowItem]) -> String {
     let mut text = format!("Summary of the earlier conversation:\n{}", summary.text);
     let list = |text: &mut String, title: &str, lines: Vec<String>| {
@@ -220,7 +221,7 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     text
 }
 
-/// Returns the sequence numbers of the Thread that a new summary covers. They include those of the
+/// Returns the Thread sequence numbers that a new summary covers, including those covered by the
 /// summary `before`.
 pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>) -> Range<u64> {
     let seqs = || covered.iter().map(|kept| kept.seq);
@@ -232,7 +233,7 @@ pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>)
     start..seqs().max().map_or(start, |last| last + 1)
 }
 
-/// Builds the stored description of the Items that a summary covers.
+/// Builds the JSON member that records which Items a summary covers.
 pub(crate) fn covers_member(covers: &Range<u64>, messages: usize) -> (Name, Json) {
     let covers = throughline_json::object(|out| {
         out.number("from", covers.start).number("before", covers.end);
@@ -241,12 +242,11 @@ pub(crate) fn covers_member(covers: &Range<u64>, messages: usize) -> (Name, Json
     (Name::from("covers"), covers)
 }
 
-/// Builds an Item that contains one text.
 pub(crate) fn text_item(id: &str, role: Role, text: &str) -> Item {
     Item::new(id, ItemPosition::default(), role, Body::Text(text.into()))
 }
 
-/// Names the speaker of an Item for human readers.
+/// Returns a speaker label for an Item, as used in summaries and reflections.
 pub(crate) fn speaker(item: &Item) -> &'static str {
     match (&item.body, item.role) {
         (Body::Thought(_), _) => "assistant (thinking)",

@@ -1,4 +1,5 @@
-//! Agent declarations, from Rust, an `agent.toml` or HTTP. Member names are the documented ones.
+//! Agent declarations, built in Rust or parsed from `agent.toml` or HTTP. The JSON and TOML member
+//! names are public API.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +11,26 @@ use throughline_spec::{ReasoningConfig, ResolvedReasoning};
 use crate::gate::Gate;
 use crate::limits::{AgentLimits, RuntimeProfile};
 
-/// Declaration of an agent. Its default has no name and no model, and is not valid.
+/// Declaration of an agent. `AgentConfig::default()` is invalid, because it has no name and no
+/// model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentConfig {
-    /// Name that models and other agents see.
+    /// Name shown to models and other agents.
     #[serde(default = "default_name")]
     pub name: Name,
-    /// Internal name, which models never see; defaults to `name`.
+    /// Internal name, never shown to models; defaults to `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifier: Option<Name>,
-    /// Model that the agent calls unless a switch selects another one.
+    /// Model that the agent calls, until the run switches to another model.
     pub model: Name,
-    /// Text that the system message starts with.
+    /// Text at the start of the system message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Name>,
-    /// Features that are enabled by default.
+    /// Selects the features that are enabled by default.
     #[serde(default)]
     pub kind: AgentKind,
-    /// Reasoning settings: the document `ReasoningConfig`.
+    /// Reasoning settings, as a `ReasoningConfig` JSON document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Json>,
     /// Profile that provides the default limits.
@@ -37,7 +39,7 @@ pub struct AgentConfig {
     /// Limits that override the profile.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: AgentLimits,
-    /// Maximum number of output tokens of one answer.
+    /// Maximum number of output tokens per answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
     /// Sampling temperature, sent to the provider verbatim.
@@ -50,19 +52,19 @@ pub struct AgentConfig {
     /// Settings for approvals by a person and questions to a person.
     #[serde(default, skip_serializing_if = "is_default")]
     pub human_in_the_loop: HumanInTheLoop,
-    /// Schema that the final answer must fit.
+    /// JSON Schema that the final answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputContract>,
-    /// Reaction to failed calls and invalid answers.
+    /// Rules for failed model calls and invalid answers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gate: Gate,
     /// Settings that decide when older exchanges are summarised.
     #[serde(default, skip_serializing_if = "is_default")]
     pub context: ContextPolicy,
-    /// Agents that this one may hand the conversation to.
+    /// Agents to which this agent may hand the conversation over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handoffs: Vec<Handoff>,
-    /// Reaction to a tool call whose outcome is unknown.
+    /// Policy for a tool call whose outcome is unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unknown_outcome: UnknownOutcome,
 }
@@ -75,7 +77,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Features that are enabled by default.
+/// Preset that selects which features are enabled by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentKind {
@@ -97,21 +99,21 @@ impl AgentConfig {
         Self { name: default_name(), model: model.into(), ..Self::default() }
     }
 
-    /// Sets the system instructions.
+    /// Sets the text at the start of the system message.
     #[must_use]
     pub fn instructions(mut self, instructions: impl Into<Name>) -> Self {
         self.instructions = Some(instructions.into());
         self
     }
 
-    /// Sets the name.
+    /// Sets the name shown to models and other agents.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Name>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets how the model reasons.
+    /// Sets the reasoning settings, which are stored as JSON.
     #[must_use]
     pub fn reasoning(mut self, reasoning: &ReasoningConfig) -> Self {
         self.reasoning = Some(reasoning.json());
@@ -124,7 +126,7 @@ impl AgentConfig {
         [&self.model].into_iter().chain(&self.gate.other_models).chain(&self.context.model)
     }
 
-    /// Returns the identity that marks the agent's messages.
+    /// Returns the identity recorded as the author of the agent's messages.
     pub fn identity(&self) -> Identity {
         let mut identity = Identity::named(self.name.to_string());
         if let Some(identifier) = &self.identifier {
@@ -143,31 +145,32 @@ impl AgentConfig {
         Ok(config.resolve())
     }
 
-    /// Returns the limits with unset values taken from the profile.
+    /// Returns the limits, with unset values filled in from the profile.
     pub fn resolved_limits(&self) -> AgentLimits {
         self.limits.with_defaults_from(self.profile)
     }
 
-    /// Returns whether the agent plans.
+    /// Returns whether the agent has the tool `manage_todo_list`. Defaults to true for a smart
+    /// agent.
     pub fn is_planning_enabled(&self) -> bool {
         self.planning.unwrap_or(self.kind == AgentKind::Smart)
     }
 
-    /// Returns whether older exchanges are summarised.
+    /// Returns whether older exchanges are summarised. Defaults to true for a smart agent.
     pub fn is_compaction_enabled(&self) -> bool {
         self.context.summarise.unwrap_or(self.kind == AgentKind::Smart)
     }
 }
 
-/// Settings for approvals and questions.
+/// Settings for tool approvals and for questions to a person.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HumanInTheLoop {
     /// Enables questions to a person with the tool `ask_user_question`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_user: Option<AskUser>,
-    /// Tools that need approval for every call, besides those that require it themselves; `*` is a
-    /// wildcard.
+    /// Tools that need approval for every call, in addition to those that require it themselves;
+    /// `*` is a wildcard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<Name>,
     /// Time in milliseconds until an approval expires; never by default.
@@ -201,25 +204,25 @@ pub struct OutputContract {
     /// Name of the schema, for providers that require one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Name>,
-    /// Whether the provider should enforce the schema, too.
+    /// Whether the schema is also sent to the provider, so that the provider enforces it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub native: bool,
 }
 
-/// Decides when older exchanges are summarised, and by which model.
+/// Settings for compaction: when older exchanges are summarised, and by which model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ContextPolicy {
     /// Whether older exchanges are summarised; defaults to true for a smart agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarise: Option<bool>,
-    /// Number of tokens that triggers a summary.
+    /// Size of the conversation, in tokens, that triggers a summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger_tokens: Option<u64>,
-    /// Number of latest exchanges that stay unchanged.
+    /// Number of recent exchanges that are never summarised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_turns: Option<u64>,
-    /// Model that summarises; defaults to the agent's own.
+    /// Model that writes summaries; defaults to the agent's own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Name>,
 }
@@ -230,19 +233,19 @@ pub struct ContextPolicy {
 pub struct Handoff {
     /// Name of the agent that takes over.
     pub to: Name,
-    /// Description for the model of when to hand over.
+    /// Description for the model that states when to hand over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
 }
 
 impl Handoff {
-    /// Returns the name of the tool that performs the handoff.
+    /// Returns the handoff tool's name, `transfer_to_` followed by the agent's name.
     pub fn tool(&self) -> Name {
         Name::from(format!("transfer_to_{}", self.to))
     }
 }
 
-/// Reaction to a tool call that started and whose outcome is unknown. Such a call is never repeated
+/// Policy for a tool call that started but whose outcome is unknown. The call is never repeated
 /// automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -250,17 +253,17 @@ pub enum UnknownOutcome {
     /// A person decides the outcome.
     #[default]
     Ask,
-    /// The model receives a result that states the outcome is unknown.
+    /// The model receives a result that reports the outcome as unknown.
     Report,
 }
 
-/// An invalid member of an agent declaration.
+/// Error for an invalid member of an agent declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidConfig {
-    /// Path of the invalid member, such as `agents.writer.model`.
+    /// Path to the invalid member, such as `agents.writer.model`.
     pub field: Name,
-    /// Problem and remedy, worded to follow the path.
+    /// Error text and suggested fix, printed after the path.
     pub problem: Name,
 }
 
@@ -270,5 +273,5 @@ impl InvalidConfig {
     }
 }
 
-/// The agents of a run by name.
+/// Agent declarations of a run, by agent name.
 pub type Agents = BTreeMap<Name, AgentConfig>;

@@ -1,7 +1,7 @@
-//! The reliability gate: the reaction to failed model calls and invalid answers.
+//! The reliability gate decides how to react to failed model calls and invalid answers.
 //!
-//! Rules are data and are evaluated in order; the first match decides. A gate is stored with its
-//! run, so it decides the same way after a crash.
+//! Rules are data and are evaluated in order; the first match decides. The gate is stored with its
+//! run, so decisions do not change after a crash.
 
 use serde::{Deserialize, Serialize};
 use throughline_core::ModelErrorKind;
@@ -9,14 +9,14 @@ use throughline_json::{Name, words};
 
 use crate::progress::GateAttempts;
 
-/// Upper bound of attempts for one answer, regardless of the rules.
+/// Maximum number of attempts per answer, regardless of the rules.
 pub(crate) const MAX_ATTEMPTS: u64 = 50;
 
-/// Default feedback to a model whose answer is invalid.
+/// Default feedback to the model after an invalid answer.
 pub(crate) const FEEDBACK: &str =
     "Previous output failed validation. Return valid JSON conforming to the schema.";
 
-/// Reaction to failed model calls and invalid answers.
+/// Rules, fallbacks and circuit breaker for failed model calls and invalid answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Gate {
@@ -25,10 +25,10 @@ pub struct Gate {
     /// Fallback models for `retry-other`, tried in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_models: Vec<Name>,
-    /// Fixed answer for `fallback`.
+    /// Fixed final answer for the decision `fallback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<Name>,
-    /// Circuit breaker settings per model.
+    /// Circuit breaker settings. Each model has its own breaker.
     pub breaker: BreakerConfig,
 }
 
@@ -76,18 +76,18 @@ pub struct GateRule {
     /// Failure kinds that the rule matches, such as `schema-fail`; empty matches all.
     #[serde(default)]
     pub when: Vec<Name>,
-    /// Matches while there were fewer attempts than this.
+    /// The rule matches only while fewer attempts than this have failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts_below: Option<u64>,
-    /// Matches when the same error occurred this many times in a row.
+    /// The rule matches only after this many identical errors in a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_error_times: Option<u64>,
-    /// Decision if the rule matches.
+    /// Decision to apply when the rule matches.
     pub then: Decision,
-    /// Name of the rule in events.
+    /// Name of the rule, as reported in events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Name>,
-    /// Feedback to the model; `{error}` is replaced by the error.
+    /// Feedback sent to the model; `{error}` is replaced with the error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Name>,
 }
@@ -107,7 +107,7 @@ fn is_stuck(errors: &[Name], times: u64) -> bool {
 }
 
 words! {
-    /// Decision of a gate rule.
+    /// Reaction of the gate to a failed call or an invalid answer.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     Decision {
@@ -125,15 +125,15 @@ words! {
     }
 }
 
-/// Settings of the circuit breaker for a model that keeps failing.
+/// Settings for the circuit breaker, which pauses calls to a model that keeps failing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct BreakerConfig {
-    /// Consecutive failures that open the breaker.
+    /// Number of consecutive failures that opens the breaker.
     pub failure_threshold: u64,
     /// Time in milliseconds until an open breaker allows another call.
     pub cooldown_ms: u64,
-    /// Successes that close a half-open breaker.
+    /// Number of successes that closes a half-open breaker.
     pub half_open_success_threshold: u64,
 }
 

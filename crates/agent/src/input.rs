@@ -1,4 +1,4 @@
-//! The inputs of a run: the only events that change its state.
+//! Inputs of a run. Only these events change its state.
 
 use jiff::Timestamp;
 use throughline_core::{Body, ModelError, Reply};
@@ -9,12 +9,12 @@ use crate::permit::CallDenial;
 use crate::progress::Purpose;
 use crate::tool::ToolAnswer;
 
-/// An event that happened to a run, with its time.
+/// A timestamped event that a step applies to a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
-    /// Time of the event, as read from the runner's clock.
+    /// Time of the event according to the runner's clock.
     pub at: Timestamp,
-    /// What happened.
+    /// The event itself.
     pub what: RunInput,
 }
 
@@ -31,19 +31,19 @@ pub enum RunInput {
     Failed {
         /// Purpose of the failed call.
         purpose: Purpose,
-        /// Error of the provider or of the connection.
+        /// Error from the provider or the connection.
         error: ModelError,
-        /// Whether listeners already received a part of the answer.
+        /// Whether listeners already received part of the answer.
         streamed: bool,
     },
     /// The call permit denied the next model call.
     Denied {
         /// Purpose of the denied call.
         purpose: Purpose,
-        /// Limit that denied the call.
+        /// Details of the limit that denied the call.
         denial: CallDenial,
     },
-    /// These tool calls start now.
+    /// These tool calls are starting. The ids are committed before the tools run.
     ToolsBegan(Vec<Name>),
     /// A tool finished.
     ToolEnded(ToolCompletion),
@@ -55,43 +55,44 @@ pub enum RunInput {
     Returned(Vec<ToolCompletion>),
     /// A pending request expired before a decision arrived.
     Expired(Name),
-    /// The process that ran the run stopped, and another one resumes it.
+    /// The process that drove the run stopped, and another process resumes the run.
     Interrupted,
     /// The run was restored from a snapshot. Snapshots are untrusted, so every open call is decided
     /// again.
     Restored(OpenCalls),
-    /// The wall-clock limit may be reached while calls are still running.
+    /// The wall-clock limit may have been reached while calls are still running.
     TimeUp,
-    /// Later calls use another model.
+    /// The run switches to another model for later calls.
     Switched {
         /// Name of the new model.
         model: Name,
-        /// Whether the new model's Seals are bound to the whole prefix that was sent before them.
+        /// Whether the new model's Seals are bound to the whole prefix sent before them.
         is_prefix_bound: bool,
     },
-    /// The caller cancels the run, optionally with a reason.
+    /// The caller cancelled the run, optionally with a reason.
     Cancelled(Option<Name>),
 }
 
-/// Selects the open calls of a restored run that need an approval before they run.
+/// Selects which open calls of a restored run need approval before they run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenCalls {
     /// Calls whose tool requires approval, by its own specification or by a rule of the agent.
     ByRules,
-    /// All open calls: for documents whose agent, and therefore whose rules, cannot be verified.
+    /// All open calls. Used if the snapshot's agent, and therefore its approval rules, cannot be
+    /// verified.
     NeedApproval,
 }
 
-/// A complete answer of a model.
+/// A complete answer from a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
-    /// Purpose of the call that the model answers.
+    /// Purpose of the call that produced the answer.
     pub purpose: Purpose,
     /// Items, usage and stop reason of the answer.
     pub reply: Reply,
     /// Fates of the Thoughts and Seals that were sent; `None` if there were none.
     pub replay: Option<ReplayEvent>,
-    /// Whether listeners received parts before the answer was complete.
+    /// Whether listeners received deltas before the answer was complete.
     pub streamed: bool,
     /// Cost in US dollars; `None` if no price is known.
     pub cost: Option<f64>,

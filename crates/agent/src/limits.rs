@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a run. Unset values come from the profile; a value that the profile does not set is
-/// unlimited.
+/// Limits of a run. Unset limits come from the profile; a limit that is set in neither is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentLimits {
@@ -22,20 +21,20 @@ pub struct AgentLimits {
     /// Maximum cost in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
-    /// Maximum duration in milliseconds, without the time spent waiting for a person.
+    /// Maximum duration in milliseconds, excluding time spent waiting for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_wall_clock_ms: Option<u64>,
 }
 
 impl AgentLimits {
-    /// Returns the maximum number of turns. It is high enough to call every tool alone and to plan,
-    /// hand over and repair mistakes, and it stops a model that loops.
+    /// Returns the maximum number of turns, which stops a model that loops. It leaves room to call
+    /// every tool separately, plan, hand over and repair mistakes.
     pub(crate) fn max_turns(&self) -> Option<u64> {
         self.max_tool_calls.map(|calls| calls.saturating_mul(3).saturating_add(10).max(40))
     }
 
-    /// Fills unset limits from the profile. Zero tool calls is a limit; zero for any other value
-    /// means unlimited.
+    /// Fills unset limits from the profile. A tool-call limit of 0 allows no calls; any other limit
+    /// of 0 means unlimited.
     #[must_use]
     pub fn with_defaults_from(&self, profile: RuntimeProfile) -> Self {
         let preset = profile.preset();
@@ -51,7 +50,7 @@ impl AgentLimits {
     }
 }
 
-/// A named set of limits.
+/// A named preset of limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeProfile {
@@ -64,19 +63,19 @@ pub enum RuntimeProfile {
     Deep,
     /// The highest limits, for long research.
     Research,
-    /// Custom limits on top of those of `balanced`.
+    /// The limits of `balanced`, meant to be overridden.
     Custom,
 }
 
-/// Values that a profile sets.
+/// Default values of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     pub(crate) tool_calls: u64,
     pub(crate) parallel_tools: u64,
     pub(crate) context_tokens: u64,
-    /// Number of tokens that triggers a summary.
+    /// Conversation size, in tokens, that triggers a summary.
     pub(crate) trigger_tokens: u64,
-    /// Number of latest exchanges that stay unchanged.
+    /// Number of recent exchanges that are never summarised.
     pub(crate) keep_turns: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Narrates a run: plain sentences about its events and their reasons.
+//! Narrates a run: describes its events, and the reasons for them, in plain sentences.
 //!
-//! Ephemeral messages to the model are included and marked. Partial texts are skipped, because a
-//! later event contains the whole text. The redaction policy is applied before a sentence is built.
+//! Ephemeral messages are included and marked. Text deltas are skipped, because a later event
+//! contains the whole text. The redaction policy is applied before a sentence is built.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,16 @@ use throughline_spec::{
     UserQuestionEvent, UserQuestionEventStatus,
 };
 
-/// Member of a `tool_call` event for an outcome that `phase` cannot express: `unknown`.
+/// Name of the `tool_call` event member that marks an unknown outcome, which `phase` cannot
+/// express.
 pub(crate) const OUTCOME: &str = "outcome";
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// Maximum length of a quotation, in characters.
 const LONGEST: usize = 600;
 
-/// Returns one sentence per event, without events that are only a part of another one.
+/// Describes each event in one sentence. Deltas are skipped, because a later event repeats their
+/// text.
 pub fn narrate<'e>(
     events: impl IntoIterator<Item = &'e RunEvent>,
     policy: &RedactionPolicy,
@@ -30,22 +32,22 @@ pub fn narrate<'e>(
     sentences.map(|sentence| sentence + "\n").collect()
 }
 
-/// Builds sentences from a run's events one by one. It remembers the earlier events that change the
-/// meaning of later ones.
+/// Builds sentences from a run's events one at a time, and tracks earlier events that affect later
+/// sentences.
 #[derive(Debug)]
 pub struct Narrator<'p> {
     policy: &'p RedactionPolicy,
     started: BTreeSet<Name>,
-    /// Tool calls that started and whose end was not recorded.
+    /// Tool calls that started, but whose end was not recorded.
     lost: BTreeSet<Name>,
-    /// Whether the model wrote anything in the current attempt.
+    /// Whether the model produced output in the current attempt.
     has_output: bool,
     answer: Option<Name>,
     has_named_run: bool,
 }
 
 impl<'p> Narrator<'p> {
-    /// Creates a narrator for one run; feed it from the first event on.
+    /// Creates a narrator for one run. Push all events of the run, starting with the first.
     pub fn new(policy: &'p RedactionPolicy) -> Self {
         Self {
             policy,
@@ -57,7 +59,7 @@ impl<'p> Narrator<'p> {
         }
     }
 
-    /// Returns the sentence for the next event; `None` if the event adds nothing.
+    /// Returns the sentence for the next event, or `None` if the event adds no information.
     pub fn push(&mut self, event: &RunEvent) -> Option<String> {
         let mut aside = "";
         match event {
@@ -66,7 +68,8 @@ impl<'p> Narrator<'p> {
                 self.started.extend(call.id.clone());
             }
             RunEvent::ToolCall(call) if call.phase == ToolCallPhase::Error => {
-                // An older journal requested a decision about the call instead of marking it.
+                // Older journals have no `outcome` member; they contain a request for a decision
+                // instead.
                 let is_lost = call.id.as_ref().is_some_and(|id| self.lost.contains(id));
                 if is_lost || is_unknown(call) {
                     return sentence(&RunEvent::ToolCall(without_duration(call)), self.policy);
@@ -89,7 +92,7 @@ impl<'p> Narrator<'p> {
             }
             RunEvent::Turn(turn) => {
                 let had_output = std::mem::take(&mut self.has_output);
-                // Without a partial answer there is nothing to discard.
+                // An attempt without output has no partial answer to discard.
                 if turn.phase == TurnPhase::Discarded && !had_output {
                     return None;
                 }
@@ -105,14 +108,13 @@ impl<'p> Narrator<'p> {
     }
 }
 
-/// Returns whether the event marks the outcome of the call as unknown.
 fn is_unknown(call: &ToolCallEvent) -> bool {
     let outcome = call.extras.iter().find(|(name, _)| **name == *OUTCOME);
     outcome.is_some_and(|(_, value)| value.tree().root().is(UNKNOWN))
 }
 
-/// Removes the duration of a call with an unknown outcome: the time until a decision is not the
-/// duration of the tool.
+/// Removes the duration from a call with an unknown outcome, because it includes the time until the
+/// decision.
 fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
     if !is_unknown(&call) {
@@ -121,7 +123,7 @@ fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     call
 }
 
-/// Returns one event as a sentence; `None` for an event that a later one repeats.
+/// Describes one event in a sentence; `None` for an event that a later event repeats.
 pub fn sentence(event: &RunEvent, policy: &RedactionPolicy) -> Option<String> {
     let document = event.json();
     let redacted = policy.redact_event(&event.name(), &document);
@@ -350,17 +352,17 @@ fn usage(event: &UsageEvent) -> Option<String> {
     Some(format!("The model read {read} tokens and wrote {wrote}{thought}{cost}."))
 }
 
-/// Formats a value if there is one; empty otherwise.
+/// Formats the value, or returns an empty string for `None`.
 fn phrase<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> String {
     value.map(format).unwrap_or_default()
 }
 
-/// Formats a reason as the end of a sentence; empty if there is none.
+/// Formats a reason to append to a sentence; empty for `None`.
 fn because(reason: Option<&str>) -> String {
     phrase(reason, |reason| format!(": {reason}"))
 }
 
-/// Formats a value for a reader; a string without its quotes.
+/// Formats a JSON value for display; a JSON string appears as quoted text.
 fn value(value: &Json) -> String {
     match value.tree().root().name() {
         Some(text) => quoted(&text),
@@ -372,7 +374,7 @@ fn quoted(text: &str) -> String {
     format!("“{}”", clipped(text))
 }
 
-/// Returns the beginning of a text on one line.
+/// Collapses a text to one line and truncates it to `LONGEST` characters.
 fn clipped(text: &str) -> Name {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {

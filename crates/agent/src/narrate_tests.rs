@@ -102,8 +102,8 @@ fn unknown_outcome_is_not_narrated_as_failure_or_with_duration() {
             r#"{{"type":"tool_call","phase":"error","name":"pay","id":"c1","durationMs":29514,"error":{{"message":"{lost}"}}{outcome}}}"#
         )
     };
-    // An event that states the outcome, and an older journal in which a person decided the lost
-    // call.
+    // `new` states the outcome. In `old`, from an older journal, a person decided the lost call
+    // instead.
     let (new, old) = (failed(r#","outcome":"unknown""#), failed(""));
     let waits = r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"pay","toolCallId":"c1"}"#;
     let start = r#"{"type":"tool_call","phase":"start","name":"pay","id":"c1"}"#;
@@ -114,7 +114,7 @@ fn unknown_outcome_is_not_narrated_as_failure_or_with_duration() {
             Some("The outcome of the tool pay is unknown: The process that ran this tool stopped.")
         );
     }
-    // A call that is started again after the decision can fail.
+    // A call that starts again after the decision can fail normally.
     let again = told(&[start, waits, start, &old], &RedactionPolicy::default());
     assert!(again.last().unwrap().starts_with("The tool pay failed after 29514 ms"), "{again:?}");
 }

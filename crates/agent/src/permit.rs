@@ -1,4 +1,4 @@
-//! Port for programs that allow or deny each model call of a run.
+//! Port that allows or denies each model call of a run, for example to enforce a budget.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,18 +7,19 @@ use throughline_json::Name;
 
 use crate::progress::Purpose;
 
-/// Future of a permit decision.
+/// Future returned by [`CallPermit::permit`].
 pub type PermitFuture<'a> = Pin<Box<dyn Future<Output = Result<(), CallDenial>> + Send + 'a>>;
 
-/// Decides whether a run may make its next model call. The runner consults it before every call:
-/// turns, gate retries, reflections and summaries. The run waits for the decision, so an
+/// Decides whether a run may make its next model call. The runner requests a permit before every
+/// call: turns, gate retries, reflections and summaries. The run waits for the decision, so an
 /// implementation can also delay calls.
 pub trait CallPermit: Send + Sync {
-    /// Allows or denies a call to this model now.
+    /// Returns an error if the run may not call `model` now.
     fn permit<'a>(&'a self, model: &'a str, purpose: Purpose) -> PermitFuture<'a>;
 }
 
-/// Reason why a run may not make its next model call. It ends the run like a limit does.
+/// Reason why a run may not make its next model call. A denial ends the run, like an exceeded
+/// limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallDenial {
     /// Name of the limit, such as `keyBudget`.
@@ -27,6 +28,6 @@ pub struct CallDenial {
     pub allowed: f64,
     /// Amount used so far.
     pub actual: f64,
-    /// Problem and remedy, as one sentence.
+    /// One sentence that describes the problem and the fix.
     pub message: Name,
 }

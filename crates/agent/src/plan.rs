@@ -1,7 +1,7 @@
-//! The plan of an agent, which the model manages with the tool `manage_todo_list`.
+//! The agent's plan, which the model manages with the tool `manage_todo_list`.
 //!
-//! `write` replaces the plan, `update` changes existing steps, and `read` returns it. Each change
-//! creates a new version. A change that names an outdated version is rejected.
+//! `write` replaces the plan, `update` changes existing steps, and `read` returns the plan. Each
+//! change creates a new version. A change based on an outdated version is rejected.
 
 use throughline_json::{self as json, Json, Name, Node, Number, StringEnum as _};
 use throughline_spec::{
@@ -16,7 +16,6 @@ pub const MANAGE_TODO_LIST: &str = "manage_todo_list";
 /// Maximum length of a step's evidence, in characters.
 const MAX_EVIDENCE: usize = 300;
 
-/// Returns the tool's specification for the model.
 pub(crate) fn spec() -> ToolSpec {
     let schema = serde_json::json!({
         "type": "object",
@@ -54,15 +53,16 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// Result of a tool call that manages the plan.
+/// Result of a `manage_todo_list` call.
 pub(crate) struct PlanOutcome {
     pub(crate) answer: Json,
-    /// The new plan, if it changed.
+    /// The new plan; `None` if the call did not change it.
     pub(crate) plan: Option<Plan>,
     pub(crate) event: PlanEvent,
 }
 
-/// Executes a tool call whose arguments match the schema; the error is for the model.
+/// Executes a `manage_todo_list` call whose arguments match the schema. The error text is sent to
+/// the model.
 pub(crate) fn manage(
     args: Node<'_>,
     current: Option<&Plan>,
@@ -143,7 +143,7 @@ fn apply_change(
     Ok(steps)
 }
 
-/// Merges a given step with the existing one.
+/// Applies the given step members to the existing step, if there is one.
 fn merge_step(
     known: Option<&PlanStepRecord>,
     id: u64,
@@ -178,7 +178,7 @@ fn event(operation: PlanOperation, plan: Option<&Plan>, version: u64) -> PlanEve
     event
 }
 
-/// Returns the share of completed steps, rounded to two digits. A plan without steps counts as
+/// Returns the fraction of completed steps, rounded to two decimals. An empty plan counts as
 /// complete.
 fn adherence(steps: &[PlanStepRecord]) -> f64 {
     if steps.is_empty() {

@@ -1,4 +1,4 @@
-//! The clock, the id generator and the secret that a runner needs besides its store and models.
+//! The clock, id generator and secret that a runner needs in addition to its store and models.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Clock, id generator and secret of a runner.
 pub struct Ports {
-    /// Source of the current time.
+    /// Clock for all timestamps of the runner.
     pub clock: Arc<dyn Clock>,
-    /// Generator of unique ids.
+    /// Generator for the ids of runs and Threads.
     pub ids: Arc<dyn IdGenerator>,
-    /// Secret from which the Thread secrets are derived. Every process that resumes a run needs the
-    /// same value.
+    /// Secret from which Thread secrets are derived. All processes that may resume the same runs
+    /// need the same secret.
     pub secret: [u8; 32],
 }
 
 impl Ports {
-    /// Uses the system clock and random ids that sort by time.
+    /// Creates ports with the system clock and random ids that sort by creation time.
     pub fn with_system_clock(secret: [u8; 32]) -> Self {
         Self { clock: Arc::new(SystemClock), ids: Arc::new(TimeOrderedIds), secret }
     }
@@ -44,7 +44,7 @@ impl IdGenerator for TimeOrderedIds {
         let at = SystemClock.now();
         let millis = u128::try_from(at.as_millisecond()).unwrap_or_default();
         let mut bytes = [0; 16];
-        // Fall back to the time where the system provides no randomness.
+        // Use the time as a fallback if the system provides no randomness.
         if getrandom::fill(&mut bytes).is_err() {
             bytes = at.as_nanosecond().to_le_bytes();
         }
@@ -53,7 +53,7 @@ impl IdGenerator for TimeOrderedIds {
     }
 }
 
-/// Encodes the lowest `digits` digits of a number, most significant first.
+/// Encodes the lowest `digits` base-32 digits of a number, most significant digit first.
 fn encode_base32(number: u128, digits: u32) -> String {
     let digit = |place: u32| {
         let value = usize::try_from((number >> (5 * place)) & 31).unwrap_or_default();

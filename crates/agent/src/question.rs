@@ -1,4 +1,5 @@
-//! Questions from the model to a person: the tool `ask_user_question` and the checks of an answer.
+//! Questions from the model to a person: the tool `ask_user_question` and the validation of
+//! answers.
 
 use throughline_json::{self as json, InvalidDocument, Json, Name, Node};
 use throughline_spec::{
@@ -8,10 +9,9 @@ use throughline_spec::{
 
 use crate::tool::ToolSpec;
 
-/// Name of the tool that asks a person.
+/// Name of the tool with which the model asks a person.
 pub const ASK_USER_QUESTION: &str = "ask_user_question";
 
-/// Returns the tool's specification for the model.
 pub(crate) fn spec() -> ToolSpec {
     let option = serde_json::json!({
         "type": "object",
@@ -53,7 +53,8 @@ pub(crate) fn spec() -> ToolSpec {
         .schema(Json::from(&schema))
 }
 
-/// Parses the questions of a tool call whose arguments match the schema.
+/// Parses the questions in the arguments of an `ask_user_question` call. The arguments match the
+/// schema.
 pub(crate) fn parse_questions(
     args: &Json,
     allow_free_text: bool,
@@ -75,7 +76,7 @@ pub(crate) fn parse_questions(
     Ok(items)
 }
 
-/// Returns the answers of a resolution by question text, or the reason why they are invalid.
+/// Returns the given answers keyed by question text, or the reason why they are invalid.
 pub(crate) fn answers(
     question: &PendingUserQuestion,
     resolution: &UserQuestionResolution,
@@ -129,7 +130,7 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
     Ok(())
 }
 
-/// Builds the tool result for an answer, or for a declined question.
+/// Builds the tool result for an answered or declined question.
 pub(crate) fn tool_result(
     status: UserQuestionEventStatus,
     answers: Option<&UserQuestionAnswerSet>,

@@ -1,4 +1,4 @@
-//! The agents and tools of a run: everything that is declared before it starts and does not change.
+//! The agents and tools of a run, which are declared before the run starts and never change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::plan::MANAGE_TODO_LIST;
 use crate::question::ASK_USER_QUESTION;
 use crate::tool::ToolSpec;
 
-/// Name of the tool that returns an archived tool result.
+/// Name of the tool with which the model retrieves an archived tool result.
 pub const GET_TOOL_RESPONSE: &str = "get_tool_response";
 
-/// Agents and tools of a run, in the stored form.
+/// Declaration of the agents and tools of a run, as stored with the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunSpec {
-    /// Name of the agent that starts.
+    /// Name of the agent that starts the run.
     pub first: Name,
     /// All agents by name.
     pub agents: Agents,
-    /// Tools that all agents may use.
+    /// Tools that all agents of the run may use.
     #[serde(default)]
     pub tools: Vec<ToolSpec>,
-    /// Models whose Seals are bound to the whole prefix before them.
+    /// Names of the models whose Seals are bound to the whole prefix before them.
     #[serde(default)]
     pub prefix_bound: BTreeSet<Name>,
     /// Data that the caller attaches to the run, stored verbatim.
@@ -46,23 +46,23 @@ impl RunSpec {
     }
 }
 
-/// Agents and tools of a run, validated and resolved.
+/// Validated agents and tools of a run, with defaults applied.
 pub struct ResolvedRun {
-    /// The declaration that this was built from.
+    /// The declaration from which this value was built.
     pub casting: RunSpec,
     roles: BTreeMap<Name, ResolvedAgent>,
     checks: BTreeMap<Name, Validator>,
     counter: Arc<dyn TokenCounter>,
 }
 
-/// One agent with all defaults resolved.
+/// One agent with all defaults applied.
 #[derive(Debug)]
 pub(crate) struct ResolvedAgent {
     pub(crate) config: AgentConfig,
     pub(crate) limits: AgentLimits,
     pub(crate) reasoning: ResolvedReasoning,
     pub(crate) output: Option<Validator>,
-    /// Tools that are offered to the model.
+    /// Tools offered to the model, in a fixed order.
     pub(crate) offered: Vec<OfferedTool>,
 }
 
@@ -73,7 +73,7 @@ impl std::fmt::Debug for ResolvedRun {
 }
 
 impl ResolvedRun {
-    /// Validates a declaration. `counter` estimates the tokens of this run.
+    /// Validates a declaration and applies defaults. `counter` estimates tokens for this run.
     pub fn new(casting: RunSpec, counter: Arc<dyn TokenCounter>) -> Result<Self, InvalidConfig> {
         if !casting.agents.contains_key(&casting.first) {
             let problem = format!("is not a declared agent: {}", names(&casting.agents));
@@ -106,12 +106,13 @@ impl ResolvedRun {
         self.roles.get(agent)
     }
 
-    /// Returns the specification of a tool that the runner or the caller executes.
+    /// Returns the specification of a tool that the runner or the caller executes; `None` for
+    /// built-in tools.
     pub(crate) fn tool(&self, name: &str) -> Option<&ToolSpec> {
         self.casting.tools.iter().find(|spec| *spec.name == *name)
     }
 
-    /// Checks the arguments of a call; the error names each invalid place.
+    /// Validates the arguments of a call against the tool's schema; the error lists the violations.
     pub(crate) fn check(&self, tool: &str, args: &Json) -> Result<(), String> {
         let Some(validator) = self.checks.get(tool) else { return Ok(()) };
         let value = serde_json::from_slice(args.bytes())
@@ -119,7 +120,6 @@ impl ResolvedRun {
         check_schema(validator, &value)
     }
 
-    /// Estimates the number of tokens of a text.
     pub(crate) fn tokens(&self, text: &str) -> u64 {
         self.counter.count(text)
     }
@@ -161,21 +161,21 @@ impl ResolvedAgent {
         })
     }
 
-    /// Returns whether a person must approve calls of this tool.
+    /// Returns whether each call of this tool needs a person's approval.
     pub(crate) fn needs_approval(&self, spec: &ToolSpec) -> bool {
         let listed = &self.config.human_in_the_loop.approve;
         spec.needs_approval || listed.iter().any(|pattern| matches_pattern(pattern, &spec.name))
     }
 
-    /// Returns the agent that a handoff tool hands over to.
+    /// Returns the agent to which a handoff tool transfers the conversation.
     pub(crate) fn handoff(&self, tool: &str) -> Option<&Name> {
         let handoff = self.config.handoffs.iter().find(|handoff| *handoff.tool() == *tool);
         handoff.map(|handoff| &handoff.to)
     }
 }
 
-/// Lists the tools for the model. The list and its order never change, so the prefix before the
-/// model's Seals is stable.
+/// Builds the list of tools for the model. The list and its order never change, so the prefix
+/// before the model's Seals stays stable.
 fn offered_tools(config: &AgentConfig, casting: &RunSpec) -> Vec<OfferedTool> {
     let offered = |ToolSpec { name, description, schema, .. }: ToolSpec| {
         let any = || Json::from(&serde_json::json!({"type": "object", "properties": {}}));
@@ -223,7 +223,7 @@ fn validator(schema: &Json, field: &str) -> Result<Validator, InvalidConfig> {
     jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))
 }
 
-/// Checks a value against its schema; the error lists the first violations, each with its place.
+/// Validates a value against a schema; the error lists the first violations with their JSON paths.
 pub(crate) fn check_schema(schema: &Validator, value: &serde_json::Value) -> Result<(), String> {
     let describe = |error: jsonschema::ValidationError<'_>| {
         let place = error.instance_path().to_string();
@@ -238,7 +238,7 @@ fn names(agents: &Agents) -> String {
     format!("the agents are {}", names.join(", "))
 }
 
-/// Estimates one token per four bytes; the default if no counter is configured.
+/// Token counter that assumes four bytes per token; used if no other counter is configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LengthTokenCounter;
 

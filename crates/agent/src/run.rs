@@ -1,16 +1,16 @@
-//! The runner performs the actions of each step and stores the step first.
+//! The runner stores each step of a run before it performs the step's actions.
 //!
 //! # Storage
-//! A run has its own log. The first record declares the agents. Events follow, and each step adds a
-//! checkpoint, which is the [`Progress`](crate::Progress). The Thread's log contains the
+//! Each run has its own log. Its first record declares the agents. Events follow, and each step
+//! adds a checkpoint, which is the [`Progress`](crate::Progress). The Thread's log contains the
 //! conversation and the documented state. Each step is one commit, so any process can rebuild the
-//! state from both logs. A third log, the run's inbox, receives commands for the process that owns
-//! the run.
+//! state from these two logs. A third log, the run's inbox, receives commands for the process that
+//! owns the run.
 //!
 //! # Ownership
-//! The process with the lease of the run's log owns the run. A process that loses the lease can no
-//! longer write, and stops. Another process takes the lease and resumes from the last step;
-//! [`step`](crate::step()) receives unfinished calls as `Interrupted`.
+//! The process that holds the lease on the run's log owns the run. A process that loses the lease
+//! can no longer write, and stops. Another process takes the lease and resumes from the last step;
+//! [`step`](crate::step()) receives the input `Interrupted` for unfinished calls.
 
 mod annotations;
 mod commit;
@@ -51,64 +51,64 @@ use crate::state::State;
 use crate::step::step;
 use crate::tool::Tool;
 
-/// Kind of the record that declares the agents of a run.
+/// Record kind for the record that declares the agents of a run.
 pub const RUN: &str = "run";
 
-/// Runs agents. All dependencies are ports; there is no global state.
+/// Starts and drives runs. All dependencies are injected as ports; there is no global state.
 #[derive(Clone)]
 pub struct Runner {
-    /// Store of Threads, runs and events.
+    /// Store for Threads, runs and events.
     pub store: Arc<dyn Store>,
-    /// Models by name.
+    /// Resolves model names to models.
     pub models: Arc<dyn ModelRegistry>,
-    /// Tools by name.
+    /// Tools that this runner can execute, by name.
     pub tools: Arc<BTreeMap<Name, Arc<dyn Tool>>>,
-    /// Source of the current time.
+    /// Clock for all timestamps of the runner.
     pub clock: Arc<dyn Clock>,
-    /// Generator of unique ids.
+    /// Generator for the ids of runs and Threads.
     pub ids: Arc<dyn IdGenerator>,
-    /// Token counter for estimates.
+    /// Estimates token counts for limits and compaction.
     pub counter: Arc<dyn TokenCounter>,
-    /// Prices of model answers; without it, cost limits are rejected.
+    /// Price list for model answers; without it, agents with a cost limit are rejected.
     pub costs: Option<Arc<dyn CostEstimator>>,
-    /// Secret from which the Thread secrets are derived.
+    /// Secret from which Thread secrets are derived.
     pub secret: [u8; 32],
-    /// Name of this process as a lease owner.
+    /// Name of this process as lease owner.
     pub owner: Name,
     /// Lease duration; another process can take over after it expires.
     pub lease: Duration,
-    /// Observer of the runs that this process drives.
+    /// Observer that is notified when this process starts or stops driving a run.
     pub watcher: Option<Arc<dyn Watcher>>,
-    /// Receiver of the events of these runs.
+    /// Receives the events of the runs that this process drives.
     pub listener: Option<Arc<dyn Listener>>,
-    /// Permit for each model call; without it, all calls are allowed.
+    /// Allows or denies each model call; without it, all calls are allowed.
     pub permit: Option<Arc<dyn CallPermit>>,
     /// Cache of recently used Threads.
     memory: ThreadCache,
 }
 
-/// Observes which runs this process drives, for example to trace them. The runner never waits for
-/// it.
+/// Observes which runs this process drives, for example to trace them. The runner does not wait for
+/// the observer.
 pub trait Watcher: Send + Sync {
-    /// Called when this process starts to drive a run whose log has `records` records; 0 for a run
-    /// that was never driven. The returned guard is dropped when this process stops driving it, for
-    /// any reason.
+    /// Called when this process starts to drive a run. `records` is the number of records in the
+    /// run's log, or 0 if the run was never driven. The returned guard is dropped when this process
+    /// stops driving the run, for any reason.
     fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
 }
 
-/// Receives the events of runs in this process: the documented callbacks `onEvent` and
+/// Receives the events of runs in this process, like the documented callbacks `onEvent` and
 /// `onQuestion`. Events arrive after they are committed; deltas arrive immediately. Correctness
 /// never depends on a listener.
 pub trait Listener: Send + Sync {
     /// Called for each event of a run.
     fn on_event(&self, run: &Name, event: &RunEvent);
 
-    /// Called when the model asks a person or a question is resolved, in addition to
-    /// [`Listener::on_event`].
+    /// Called when the model asks a person a question and when the question is resolved.
+    /// [`Listener::on_event`] receives the same event.
     fn on_question(&self, _run: &Name, _event: &UserQuestionEvent) {}
 }
 
-/// Passes an event to the listener.
+/// Calls `on_event`, and also `on_question` for a question event.
 pub(crate) fn notify_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, event: &RunEvent) {
     let Some(listener) = listener else { return };
     listener.on_event(run, event);
@@ -117,7 +117,7 @@ pub(crate) fn notify_listener(listener: Option<&Arc<dyn Listener>>, run: &Name, 
     }
 }
 
-/// Emits the events that are not part of a step: deltas of an answer and the progress of a tool.
+/// Emits events that are not part of a step: answer deltas and tool progress.
 #[derive(Clone)]
 pub(crate) struct EventEmitter {
     pub(crate) run: Name,
@@ -144,10 +144,10 @@ pub enum RunError {
     /// The agent declaration is invalid.
     #[error("{0}")]
     Config(#[from] InvalidConfig),
-    /// The model does not exist or cannot be reached.
+    /// The model is not configured or cannot be reached.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The Thread has an unfinished run.
+    /// The Thread already has an unfinished run.
     #[error("run {run} of this thread is {status}: wait for it, answer it, or cancel it")]
     Busy {
         /// Id of the unfinished run.
@@ -160,7 +160,7 @@ pub enum RunError {
     Damaged {
         /// Id of the run.
         run: Name,
-        /// Explains what is missing or invalid.
+        /// What is missing or invalid in the stored records.
         problem: Name,
     },
 }
@@ -174,16 +174,16 @@ pub struct RunRequest {
     pub tenant: Tenant,
     /// Thread to continue; `None` creates a new one.
     pub thread: Option<LogId>,
-    /// Declaration of the agents and tools.
+    /// Declaration of the run's agents and tools.
     pub casting: RunSpec,
-    /// Parts of the user message.
+    /// Parts of the user message that starts the run.
     pub said: Vec<Body>,
     /// Idempotency keys: a second start with the same keys returns the first run.
     pub once: Vec<Name>,
 }
 
 impl RunRequest {
-    /// Starts a new Thread with a text message to one agent.
+    /// Creates a request for a new Thread with one agent and one text message.
     pub fn new(tenant: impl Into<Tenant>, agent: AgentConfig, said: &str) -> Self {
         Self {
             tenant: tenant.into(),
@@ -195,19 +195,19 @@ impl RunRequest {
     }
 }
 
-/// A run that was created.
+/// Ids of a newly created run, or of an existing run with the same idempotency keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedRun {
     /// Id of the run.
     pub run: LogId,
-    /// Id of its Thread.
+    /// Id of the run's Thread.
     pub thread: LogId,
-    /// Whether the run already existed under the same idempotency keys.
+    /// Whether an earlier request with the same idempotency keys created the run.
     pub repeated: bool,
 }
 
 impl StartedRun {
-    /// Returns the run of an earlier commit, whose receipt lists the Thread first.
+    /// Reads the ids of an existing run from its creation receipt, which lists the Thread first.
     fn from_receipt(receipt: Receipt) -> Option<Self> {
         let mut logs = receipt.written.into_iter().map(|written| written.log);
         let (thread, run) = (logs.next()?, logs.next()?);
@@ -216,7 +216,7 @@ impl StartedRun {
 }
 
 impl Runner {
-    /// Creates a runner with default values for everything optional.
+    /// Creates a runner without tools, price list, observers or call permit.
     pub fn new(store: Arc<dyn Store>, models: Arc<dyn ModelRegistry>, ports: Ports) -> Self {
         let Ports { clock, ids, secret } = ports;
         Self {
@@ -245,7 +245,7 @@ impl Runner {
         self
     }
 
-    /// Adds a tool.
+    /// Adds a tool, or replaces the tool with the same name.
     #[must_use]
     pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
         let mut tools = BTreeMap::clone(&self.tools);
@@ -254,13 +254,13 @@ impl Runner {
         self
     }
 
-    /// Creates and stores a run without driving it.
+    /// Creates and stores a run without driving it. Call [`Runner::drive`] to execute it.
     pub async fn start(&self, mut start: RunRequest) -> RunResult<StartedRun> {
         let said = std::mem::take(&mut start.said);
         self.start_with(start, RunInput::Said(said)).await
     }
 
-    /// Creates a run that only summarises the Thread.
+    /// Creates a run that only summarises the Thread, without driving it.
     pub async fn start_compaction(&self, start: RunRequest) -> RunResult<StartedRun> {
         self.start_with(start, RunInput::Compact).await
     }
@@ -280,7 +280,7 @@ impl Runner {
             && let Err(busy) = self.check_thread_is_free(&start.tenant, &before).await
         {
             self.memory.put(start.tenant.clone(), thread, Arc::clone(&self.counter));
-            // A repeated start returns the same run in any status.
+            // A repeated request returns the existing run, whatever its status.
             let receipt = self.find_record(&start.tenant, &start.once).await?;
             return receipt.and_then(StartedRun::from_receipt).ok_or(busy);
         }
@@ -307,13 +307,13 @@ impl Runner {
         Ok(StartedRun { run, thread: log, repeated: false })
     }
 
-    /// Returns the receipt of the commit with these idempotency keys.
+    /// Returns the receipt of the commit that used these idempotency keys.
     async fn find_record(&self, tenant: &Tenant, once: &[Name]) -> RunResult<Option<Receipt>> {
         if once.is_empty() {
             return Ok(None);
         }
-        // The expected position of a missing log can never match, so this batch stores nothing and
-        // only returns an earlier receipt.
+        // No log can match the expected position `u64::MAX`, so this batch never stores anything.
+        // It only returns the receipt of an earlier commit.
         let nowhere = Append::new(self.ids.generate("nowhere").to_string()).expect_last(u64::MAX);
         let mut batch = Batch::new(tenant.clone()).append(nowhere);
         batch.once = once.to_vec();
@@ -328,23 +328,24 @@ impl Runner {
         }
     }
 
-    /// Returns the complete state of a run.
+    /// Loads the complete state of a run, including its conversation.
     pub async fn state(&self, tenant: &Tenant, run: &LogId) -> RunResult<State> {
         Ok(self.load_run(tenant, run, ThreadSource::Store).await?.1)
     }
 
-    /// Returns the agents and the progress of a run without reading its Thread.
+    /// Returns the declaration and progress of a run without reading its Thread.
     pub async fn progress(&self, tenant: &Tenant, run: &LogId) -> RunResult<(RunSpec, Progress)> {
         let head = self.head(tenant, run).await?;
         self.load_progress(tenant, &head).await
     }
 
-    /// Returns the status of a run.
+    /// Reads the current status of a run from the store.
     pub async fn status(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         Ok(self.progress(tenant, run).await?.1.status())
     }
 
-    /// Adds a command to the inbox of the run. The current owner handles it, or else the next one.
+    /// Adds a command to the run's inbox. The process that owns the run handles it; if there is
+    /// none, the next owner does.
     pub async fn enqueue_command(
         &self,
         tenant: &Tenant,
@@ -358,7 +359,7 @@ impl Runner {
         Ok(receipt.written.first().map_or(0, |written| written.last))
     }
 
-    /// Validates a declaration with the listed tools and all tools of this runner.
+    /// Validates a declaration after adding all tools of this runner to it.
     fn resolve_with_runner_tools(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
         for (name, tool) in &*self.tools {
             if !casting.tools.iter().any(|spec| spec.name == *name) {
@@ -368,7 +369,7 @@ impl Runner {
         self.resolve(casting)
     }
 
-    /// Validates a declaration with exactly the listed tools.
+    /// Validates a declaration without adding tools to it.
     pub(crate) fn resolve(&self, mut casting: RunSpec) -> RunResult<Arc<ResolvedRun>> {
         let mut bound = BTreeSet::new();
         for name in casting.agents.values().flat_map(AgentConfig::models) {
@@ -398,7 +399,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks that the model has a price if the agent has a cost limit.
+    /// Checks that the model has a price, if the agent has a cost limit.
     pub(crate) fn check_price(
         &self,
         agent: &AgentConfig,
@@ -432,18 +433,19 @@ impl Runner {
         Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
     }
 
-    /// Derives the secret of a Thread, from which the envelopes of plain Thoughts get their nonces.
+    /// Derives a Thread's secret. The nonces in the envelopes of plain Thoughts are derived from
+    /// it.
     pub(crate) fn thread_secret(&self, thread: &LogId) -> ThreadSecret {
         ThreadSecret::new(*blake3::keyed_hash(&self.secret, thread.0.as_bytes()).as_bytes())
     }
 }
 
-/// Returns the log that receives commands for a run.
+/// Returns the id of the log that receives commands for a run.
 pub(crate) fn inbox(run: &LogId) -> LogId {
     LogId::from(format!("{run}.inbox"))
 }
 
-/// Returns whether a log is the inbox of a run and not a run itself.
+/// Returns whether a log id names a run's inbox instead of a run.
 pub fn is_inbox(log: &LogId) -> bool {
     log.0.ends_with(".inbox")
 }

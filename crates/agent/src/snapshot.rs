@@ -1,8 +1,8 @@
-//! A run as one document, which can be resumed on another machine, in another store or by another
-//! version.
+//! Snapshots: a run as one JSON document that another machine, store or version can resume.
 //!
 //! The document contains the documented state, the exact Items that the model sees, archived tool
-//! results, the agents and the progress. It omits values that only the original process can use.
+//! results, the declaration and the progress. Values that are only valid in the original process
+//! are left out.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -19,10 +19,11 @@ use crate::roster::{ResolvedRun, RunSpec};
 use crate::state::State;
 use crate::window::Window;
 
-/// Version of the format; other versions are rejected.
+/// Version of the snapshot format; all other versions are rejected.
 const VERSION: u64 = 1;
 
-/// Members of `ctx` that only the original process can use: callbacks, tokens and internal marks.
+/// Members of `ctx` that are only valid in the original process: callbacks, tokens and internal
+/// marks.
 const RUNTIME: [&str; 10] = [
     "__onEvent",
     "__onProgress",
@@ -36,24 +37,24 @@ const RUNTIME: [&str; 10] = [
     "__contextFrom",
 ];
 
-/// A run as one document.
+/// A complete run, ready to be exported or restored.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The documented state without its messages.
+    /// The documented state; its messages are in `items` instead.
     pub smart: SmartState,
-    /// The Items that the model sees, the summary last.
+    /// The Items that the model sees, followed by the summary, if there is one.
     pub items: Vec<Item>,
-    /// Archived tool results, each with the archive id that its execution record contains.
+    /// Archived tool results, each with the archive id from its execution record.
     pub archived: Vec<(Name, Item)>,
-    /// Agents and tools of the run.
+    /// Declaration of the run's agents and tools.
     pub casting: RunSpec,
-    /// Progress of the run.
+    /// Progress of the run when the snapshot was taken.
     pub progress: Progress,
-    /// Id of the Thread.
+    /// Id of the original Thread.
     pub thread: Name,
 }
 
-/// Reason why a document is not a valid snapshot.
+/// Error for a document that is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the snapshot cannot be used: {0}")]
 pub struct InvalidSnapshot(pub Name);
@@ -74,7 +75,7 @@ impl Snapshot {
         }
     }
 
-    /// Serialises the snapshot. `tag` is a label that the caller chooses.
+    /// Serialises the snapshot. `tag` is an optional label chosen by the caller.
     pub fn to_json(&self, now: Timestamp, tag: Option<&str>) -> Result<Json, InvalidSnapshot> {
         let casting = serde_json::to_vec(&self.casting).map_err(invalid)?;
         let casting = Json::from_trusted(casting.into());
@@ -120,7 +121,7 @@ impl Snapshot {
         }))
     }
 
-    /// Parses a document that [`Snapshot::to_json`] wrote.
+    /// Parses a document written by [`Snapshot::to_json`].
     pub fn parse(document: &Json) -> Result<Self, InvalidSnapshot> {
         let tree = document.tree();
         let root = tree.root();
@@ -165,7 +166,7 @@ impl Snapshot {
     }
 }
 
-/// Removes the members of `ctx` that only the original process can use.
+/// Removes the members of `ctx` that are only valid in the original process.
 pub(crate) fn strip_runtime(smart: &mut SmartState) {
     if let Some(ctx) = &mut smart.ctx {
         ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));
@@ -176,7 +177,7 @@ fn is_summary(item: &Item) -> bool {
     matches!(item.body, throughline_core::Body::Summary { .. })
 }
 
-/// Parses the bytes of a snapshot, which are untrusted input.
+/// Parses a snapshot from untrusted bytes.
 pub fn parse_snapshot(bytes: &Bytes) -> Result<Snapshot, InvalidSnapshot> {
     let tree = Tree::parse(bytes.clone());
     let tree = tree.map_err(|error| invalid(format!("it is not JSON: {error}")))?;

@@ -1,4 +1,4 @@
-//! The state of a run in memory, and its documented view.
+//! The in-memory state of a run and its documented view.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use crate::progress::{Progress, RunStatus, Stage};
 use crate::roster::{ResolvedAgent, ResolvedRun};
 use crate::window::{Window, WindowItem};
 
-/// Complete state of a run.
+/// Complete in-memory state of a run.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Agents and tools of the run.
+    /// Validated agents and tools of the run.
     pub cast: Arc<ResolvedRun>,
-    /// The documented state without its messages, which are in the window.
+    /// The documented state; its messages are in `window` instead.
     pub smart: SmartState,
-    /// The conversation as the model sees it.
+    /// The part of the conversation that the model sees.
     pub window: Window,
     /// Progress of the run outside the Thread.
     pub progress: Progress,
-    /// Ids of all tool calls so far.
+    /// Ids of all tool calls made so far.
     pub(crate) calls: HashSet<Name>,
 }
 
-/// State that a Thread shares with every run on it.
+/// State that all runs on a Thread share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadContext {
     pub(crate) smart: SmartState,
@@ -53,8 +53,8 @@ impl PartialEq for State {
 }
 
 impl State {
-    /// Rebuilds a run on a Thread from its progress. A run that has not started has a
-    /// [`Progress`] with only its id, its first agent and its start time.
+    /// Rebuilds a run's state from its stored progress. The progress of a run that has not started
+    /// contains only its id, first agent and start time.
     pub fn resume(
         cast: Arc<ResolvedRun>,
         smart: SmartState,
@@ -73,14 +73,14 @@ impl State {
         Self { cast, smart, window, progress, calls }
     }
 
-    /// Extracts the part of the state that belongs to the Thread.
+    /// Extracts the state that all runs on the Thread share.
     pub(crate) fn into_thread_context(self) -> ThreadContext {
         let Self { smart, window, calls, .. } = self;
         ThreadContext { smart, window, calls }
     }
 
-    /// Returns a placeholder with only the agents and the progress, used while a step owns the
-    /// real state.
+    /// Returns a copy with only the agents and the progress. It replaces the real state while a
+    /// step owns that state.
     pub(crate) fn placeholder(&self) -> Self {
         let (cast, progress) = (Arc::clone(&self.cast), self.progress.clone());
         Self::from_parts(cast, ThreadContext::default(), progress)
@@ -104,7 +104,7 @@ impl State {
         Some(texts.collect::<String>()).filter(|text| !text.is_empty())
     }
 
-    /// Returns whether the approval is for a call that started earlier and whose outcome was not
+    /// Returns whether the approval is for a call that started earlier, but whose outcome was not
     /// recorded.
     pub fn is_lost(&self, approval: &str) -> bool {
         self.progress.calls.iter().any(|call| match &call.stage {
@@ -113,12 +113,13 @@ impl State {
         })
     }
 
-    /// Returns the status of the run.
+    /// Returns the status shown to clients.
     pub fn status(&self) -> RunStatus {
         self.progress.status()
     }
 
-    /// Returns the model for the next step.
+    /// Returns the name of the model for the next call: a fallback model of the gate, a switched
+    /// model, or the agent's own.
     pub fn model(&self) -> Name {
         let part = self.current_agent();
         let other = self.progress.gate.as_ref().and_then(|gate| {
@@ -134,12 +135,12 @@ impl State {
         self.cast.is_prefix_bound(&model) || self.progress.prefix_bound.as_ref() == Some(&model)
     }
 
-    /// Returns the agent that currently acts.
+    /// Returns the agent that is currently active.
     pub(crate) fn current_agent(&self) -> Option<&ResolvedAgent> {
         self.cast.agent(&self.progress.agent)
     }
 
-    /// Returns the reflection settings of the current agent, if it reflects.
+    /// Returns the reflection settings of the current agent; `None` if reflection is off.
     pub(crate) fn reflection(&self) -> Option<&Reflection> {
         self.current_agent().and_then(|agent| agent.reasoning.reflection.as_ref())
     }
@@ -148,20 +149,22 @@ impl State {
         self.smart.plan.as_ref().and_then(Nullable::value)
     }
 
-    /// Returns the archive id of the tool result that these `get_tool_response` arguments request.
+    /// Returns the archive id of the tool result requested by the arguments of a
+    /// `get_tool_response` call.
     pub(crate) fn archive_id(&self, args: &Json) -> Option<Name> {
         let wanted = args.tree().root().name_of("executionId")?;
         let mut archived = self.smart.tool_history_archived.iter().flatten();
         archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
     }
 
-    /// Returns a member of `ctx`, which holds values that are not part of the documented state.
+    /// Returns a `ctx` member. `ctx` holds values outside the documented state.
     pub fn context(&self, key: &str) -> Option<&Json> {
         let mut ctx = self.smart.ctx.iter().flatten();
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
-    /// Sets or removes a member of `ctx`; returns the change, if there is one.
+    /// Sets a `ctx` member, or removes it for `None`. Returns the state change; `None` if nothing
+    /// changed.
     pub(crate) fn set_context(&mut self, key: &str, value: Option<Json>) -> Option<StateChange> {
         let ctx = self.smart.ctx.get_or_insert_default();
         let before = ctx.clone();

@@ -14,7 +14,7 @@
 //! | a reflection was written | `reflect.rs` |
 //! | a snapshot was restored | `review.rs` |
 //!
-//! `next.rs` decides what follows.
+//! `next.rs` decides how the run continues after an input.
 
 mod answer;
 mod human;
@@ -38,7 +38,7 @@ use crate::progress::{Phase, RunStatus};
 use crate::state::State;
 use crate::window::{WindowItem, readable_text};
 
-/// Applies one input; returns the new state and the actions.
+/// Applies one input and returns the new state and the resulting actions.
 pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     let (at, actions, open_calls) = (input.at, Vec::new(), OpenCalls::ByRules);
     let mut step = Step { state, at, actions, open_calls };
@@ -69,18 +69,17 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     };
     match done {
         Ok(()) => (step.state, step.actions),
-        // Every input is validated before anything changes, so a refusal leaves the state intact.
+        // Inputs are validated before the state changes, so a refusal leaves the state intact.
         Err(refusal) => (step.state, vec![Action::Refuse(refusal)]),
     }
 }
 
-/// Collects the actions of a step while it changes the state.
+/// State and collected actions of the step in progress.
 struct Step {
     state: State,
     at: Timestamp,
     actions: Vec<Action>,
-    /// Selects the calls that need approval. Only a restored run can require more than its rules
-    /// do.
+    /// Selects the calls that need approval. Only restored runs use a value other than `ByRules`.
     open_calls: OpenCalls,
 }
 
@@ -95,7 +94,7 @@ impl Step {
         self.act(Action::Tell(event));
     }
 
-    /// Emits the text of a message; `item` is the Item of the Thread that contains the text.
+    /// Emits a message event. `item` is the Thread Item that contains the text, if there is one.
     fn emit_message(&mut self, role: &str, text: &Name, item: Option<&ItemId>) {
         let mut event = MessageEvent::new(role.into(), text.clone());
         event.id = item.map(|item| item.0.clone());
@@ -106,13 +105,13 @@ impl Step {
         Name::from(self.at.to_string())
     }
 
-    /// Generates an id from the run's counter.
+    /// Derives a new id from the run's id counter.
     fn fresh_id(&mut self, what: &str) -> Name {
         self.state.progress.ids += 1;
         Name::from(format!("{}.{what}{}", self.state.progress.run, self.state.progress.ids))
     }
 
-    /// Appends Items to the Thread.
+    /// Appends Items to the window and requests that they are stored in the Thread.
     fn append_items(&mut self, items: Vec<Item>) {
         for item in &items {
             let tokens = self.state.cast.tokens(&readable_text(item));
@@ -121,7 +120,7 @@ impl Step {
         self.act(Action::Keep(items));
     }
 
-    /// Appends to a list of the documented state.
+    /// Appends a value to a list member of the documented state.
     fn add(&mut self, list: &str, value: Json) {
         self.act(Action::Change(StateChange::new().add(list, value)));
     }
@@ -131,13 +130,12 @@ impl Step {
         self.act(Action::Change(StateChange::new().set(member, value)));
     }
 
-    /// Sets or removes a member of `ctx`.
     fn set_context(&mut self, key: &str, value: Option<Json>) {
         let change = self.state.set_context(key, value);
         self.actions.extend(change.map(Action::Change));
     }
 
-    /// Records and publishes the status of the run.
+    /// Requests that the status is stored, and emits a status event.
     fn set_status(&mut self, status: RunStatus, reason: Option<Name>) {
         self.act(Action::Stand(status));
         let mut event = RunStatusEvent::new(Name::from(status.as_str()));
@@ -147,7 +145,7 @@ impl Step {
         self.emit(RunEvent::Run(event));
     }
 
-    /// Ends the run.
+    /// Ends the run with a final status and clears its gate.
     fn end(&mut self, status: RunStatus, reason: impl Into<Name>) {
         let reason = reason.into();
         self.state.progress.phase = Phase::Ended { status, reason: reason.clone() };
@@ -156,14 +154,14 @@ impl Step {
         self.act(Action::Rest);
     }
 
-    /// Emits the event that discards the partial answer of the current turn.
+    /// Emits the event that discards the current turn's partial answer.
     fn discard_turn(&mut self, reason: impl Into<Name>) {
         let mut event = TurnEvent::new(TurnPhase::Discarded, self.state.progress.turn);
         event.reason = Some(reason.into());
         self.emit(RunEvent::Turn(event));
     }
 
-    /// Creates a text Item in the next message.
+    /// Creates a text Item for the next message.
     fn text_item(&mut self, role: Role, text: &str) -> Item {
         let id = ItemId(self.fresh_id("i"));
         let place = ItemPosition { message: self.state.window.next, part: 0 };

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use throughline_core::{Outcome, Part};
 use throughline_json::{Json, Name};
 
-/// Declares a tool to the model and to the runner.
+/// Declaration of a tool for the model and the runner.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolSpec {
-    /// Name that the model calls.
+    /// Name under which the model calls the tool.
     pub name: Name,
-    /// Text that explains to the model when and how to use the tool.
+    /// Explains to the model when and how to use the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
     /// JSON Schema of the arguments; without it, any object is valid.
@@ -28,63 +28,63 @@ pub struct ToolSpec {
     /// Whether a person must approve each call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
-    /// Whether the caller executes the tool; the run waits for its result.
+    /// Whether the caller executes the tool. The run waits for the caller's result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub client: bool,
-    /// Time in milliseconds after which a call is stopped; never by default.
+    /// Time in milliseconds after which the runner aborts a call; no timeout by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
 impl ToolSpec {
-    /// Specifies a tool that is not idempotent and needs no approval.
+    /// Creates the declaration of a tool that is not idempotent and needs no approval.
     pub fn new(name: impl Into<Name>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Sets the description for the model.
+    /// Sets the text that explains to the model when and how to use the tool.
     #[must_use]
     pub fn description(mut self, description: impl Into<Name>) -> Self {
         self.description = Some(description.into());
         self
     }
 
-    /// Derives the schema of the arguments from a Rust type.
+    /// Derives the argument schema from a Rust type.
     #[must_use]
     pub fn arguments<A: JsonSchema>(mut self) -> Self {
         self.schema = Some(schema_of::<A>());
         self
     }
 
-    /// Sets the schema of the arguments.
+    /// Sets the JSON Schema for the arguments.
     #[must_use]
     pub fn schema(mut self, schema: Json) -> Self {
         self.schema = Some(schema);
         self
     }
 
-    /// Marks the tool as safe to run twice.
+    /// Declares that the tool can safely run twice, so that it is repeated after a crash.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.idempotent = true;
         self
     }
 
-    /// Requires approval for each call.
+    /// Requires a person's approval for each call.
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;
         self
     }
 
-    /// Marks the tool as executed by the caller.
+    /// Declares that the caller executes the tool instead of the runner.
     #[must_use]
     pub fn client(mut self) -> Self {
         self.client = true;
         self
     }
 
-    /// Sets the time after which a call is stopped.
+    /// Sets the time after which the runner aborts a call.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
@@ -92,7 +92,7 @@ impl ToolSpec {
     }
 }
 
-/// Returns the JSON Schema of a Rust type.
+/// Returns the JSON Schema of a Rust type, with all subschemas inlined.
 pub fn schema_of<A: JsonSchema>() -> Json {
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<A>();
@@ -100,26 +100,26 @@ pub fn schema_of<A: JsonSchema>() -> Json {
     Json::from(schema.as_value())
 }
 
-/// Future of a running tool.
+/// Future returned by [`Tool::run`].
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolAnswer> + Send + 'a>>;
 
 /// A tool that the runner can execute.
 pub trait Tool: Send + Sync {
-    /// Returns the specification of the tool.
+    /// Returns the declaration shown to models. The runner registers the tool under its name.
     fn spec(&self) -> ToolSpec;
 
-    /// Executes a call whose arguments fit the schema.
+    /// Executes a call. The arguments match the schema.
     fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a>;
 }
 
-/// Context of a tool call.
+/// Information about a tool call, passed to the tool.
 #[derive(Clone)]
 pub struct ToolContext {
     /// Id of the run.
     pub run: Name,
-    /// Id of the call; the same id if an idempotent tool is repeated.
+    /// Id of the call. A repeated call keeps its id, so a tool can use it to detect duplicates.
     pub call: Name,
-    /// Name of the calling agent.
+    /// Name of the agent that makes the call.
     pub agent: Name,
     /// Callback that reports progress as text.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
@@ -134,27 +134,27 @@ impl std::fmt::Debug for ToolContext {
     }
 }
 
-/// Result of a tool call.
+/// Result of a tool call, as stored in the Thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolAnswer {
-    /// Success, failure or another outcome.
+    /// Whether the call succeeded, failed, was denied, or has an unknown outcome.
     pub outcome: Outcome,
-    /// Texts, JSON values and media that the model receives.
+    /// Texts, JSON values and media for the model.
     pub parts: Vec<Part>,
 }
 
 impl ToolAnswer {
-    /// Creates a successful result with a text.
+    /// Creates a successful result that contains one text.
     pub fn text(text: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Ok, parts: vec![Part::Text(text.into())] }
     }
 
-    /// Creates a successful result with a JSON value.
+    /// Creates a successful result that contains a JSON value as text.
     pub fn value(value: &Json) -> Self {
         Self { outcome: Outcome::Ok, parts: vec![Part::Text(Name::from(value.as_str()))] }
     }
 
-    /// Creates a failed result with a reason.
+    /// Creates a failed result; the model receives the reason.
     pub fn error(reason: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Error, parts: vec![Part::Text(reason.into())] }
     }
@@ -169,7 +169,7 @@ impl ToolAnswer {
         Self { outcome: Outcome::Unknown, ..Self::error(reason) }
     }
 
-    /// Returns the content as text.
+    /// Returns the texts and JSON values joined into one string; media is skipped.
     pub fn to_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.to_string()),
@@ -180,13 +180,13 @@ impl ToolAnswer {
     }
 }
 
-/// A tool that wraps a function.
+/// A tool implemented by a Rust function. Created by [`function_tool`].
 pub struct FunctionTool {
     spec: ToolSpec,
     run: Box<dyn Fn(&Json) -> ToolFuture<'static> + Send + Sync>,
 }
 
-/// Wraps a function as a tool. The schema is derived from the type of its arguments.
+/// Creates a tool from a function. The argument schema is derived from the type `A`.
 pub fn function_tool<A, F, W>(spec: ToolSpec, function: F) -> FunctionTool
 where
     A: JsonSchema + DeserializeOwned,

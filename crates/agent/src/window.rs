@@ -1,8 +1,8 @@
-//! The part of a Thread that the model sees: the latest Items, after a summary of the older ones.
+//! The part of a Thread that the model sees: a summary of the older Items, then the latest Items.
 //!
-//! A Thread only grows. Tool results are written as they arrive; the conversation shows them in the
-//! order of their calls, which is their [`ItemPosition`](throughline_core::ItemPosition). A summary
-//! is written after the Items that it covers, and shown before the remaining ones.
+//! A Thread only grows. Tool results are written as they arrive, but shown in the order of their
+//! calls, which is their [`ItemPosition`](throughline_core::ItemPosition). A summary is written
+//! after the Items that it covers, but shown before the remaining Items.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use throughline_core::{
 };
 use throughline_json::{Name, work};
 
-/// An Item of the window, with its token count and position.
+/// An Item in the window, with its token count and its position in the Thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WindowItem {
-    /// The Item as the Thread contains it.
+    /// The Item as stored in the Thread.
     pub item: Item,
     /// Estimated number of tokens.
     pub tokens: u64,
@@ -27,17 +27,18 @@ pub struct WindowItem {
 /// The part of a Thread that the model sees.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Window {
-    /// Summary of all older Items.
+    /// Summary of all older Items; `None` before the first compaction.
     pub summary: Option<WindowItem>,
     /// The latest Items in conversation order.
     pub items: Vec<WindowItem>,
-    /// Number of the next message.
+    /// Number that the next message will get.
     pub next: u32,
     tokens: u64,
 }
 
 impl Window {
-    /// Builds a window from Items with their sequence numbers, which are 0 for unwritten Items.
+    /// Builds a window from pairs of sequence number and Item. Unwritten Items have sequence number
+    /// 0.
     pub(crate) fn from_items(
         items: impl IntoIterator<Item = (u64, Item)>,
         counter: &dyn TokenCounter,
@@ -50,7 +51,7 @@ impl Window {
         window
     }
 
-    /// Adds an Item that was read from the Thread or will be written to it.
+    /// Adds an Item that was read from the Thread or is about to be written.
     pub fn push(&mut self, kept: WindowItem) {
         self.tokens += kept.tokens;
         if matches!(kept.item.body, Body::Summary { .. }) {
@@ -65,12 +66,11 @@ impl Window {
         self.items.insert(after.map_or(0, |position| position + 1), kept);
     }
 
-    /// Records the sequence numbers of newly written Items, given in the order in which they were
-    /// pushed.
+    /// Sets the sequence numbers of newly written Items. `ids` lists the Items in the order in
+    /// which they were pushed; `first` is the first sequence number.
     pub fn record_positions(&mut self, ids: &[Name], first: u64) {
         let mut written: HashMap<&Name, u64> = ids.iter().zip(first..).collect();
-        // New Items are mostly at the end, so the search runs backwards and stops when all are
-        // found.
+        // New Items are usually at the end, so search backwards and stop when all are found.
         for kept in self.items.iter_mut().rev().chain(self.summary.iter_mut()) {
             if written.is_empty() {
                 break;
@@ -82,7 +82,7 @@ impl Window {
         }
     }
 
-    /// Returns the estimated number of tokens.
+    /// Returns the estimated number of tokens of the summary and all Items.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -92,8 +92,8 @@ impl Window {
         self.summary.iter().chain(&self.items).map(|kept| &kept.item)
     }
 
-    /// Returns the start of each exchange as an index into [`Window::items`]. A user message opens
-    /// an exchange.
+    /// Returns the start index of each exchange in [`Window::items`]. A user message starts an
+    /// exchange.
     pub fn exchanges(&self) -> Vec<usize> {
         let opens = |position: usize| {
             let item = self.items.get(position).map(|kept| &kept.item);
@@ -104,29 +104,30 @@ impl Window {
         (0..self.items.len()).filter(|position| opens(*position)).collect()
     }
 
-    /// Removes and returns all Items before an index, because a summary covers them.
+    /// Removes and returns all Items before index `before`, which a new summary covers.
     pub fn take_covered(&mut self, before: usize) -> Vec<WindowItem> {
         let covered: Vec<WindowItem> = self.items.drain(..before.min(self.items.len())).collect();
         self.tokens -= covered.iter().map(|kept| kept.tokens).sum::<u64>();
         covered
     }
 
-    /// Returns the tool call with this id.
+    /// Returns the tool call with this id; `None` if a summary covers it.
     pub fn call(&self, id: &str) -> Option<&ToolCall> {
         self.items.iter().rev().filter_map(|kept| kept.item.call()).find(|call| *call.id.0 == *id)
     }
 
-    /// Returns the ids of all tool calls in the window.
+    /// Iterates over the ids of all tool calls in the window.
     pub fn calls(&self) -> impl Iterator<Item = &CallId> {
         self.items.iter().filter_map(|kept| kept.item.call()).map(|call| &call.id)
     }
 
-    /// Returns the Items as one agent sees them. In messages from another agent's model, provider
-    /// Thoughts and Seals get a foreign owner. No Call then carries them, and each gets a Fate that
-    /// states the reason. Plain-text Thoughts that a caller supplied are passed on as a peer's.
+    /// Returns the Items as the agent `me` sees them. In messages from another agent's model,
+    /// provider Thoughts and Seals get a foreign owner, so no Call sends them and each gets a Fate
+    /// with that reason. Plain-text Thoughts supplied by a caller are passed on as those of a peer.
     ///
-    /// A message is a peer's if the author of any of its Items is a peer. Items stored before
-    /// authors were recorded have none; such a message is a peer's if one of its Thoughts is.
+    /// A message belongs to a peer if the author of any of its Items is a peer. Items from before
+    /// authors were recorded have no author; their message belongs to a peer if one of its Thoughts
+    /// does.
     pub fn visible_to(&self, me: &Identity) -> Vec<Item> {
         let is_peers = |item: &Item| author(item).is_some_and(|author| !author.is_same(me));
         let items = self.items.iter().map(|kept| &kept.item);
@@ -155,7 +156,7 @@ pub(crate) fn is_peer_item(item: &Item) -> bool {
     item.origin.as_ref().is_some_and(|origin| &*origin.provider == PEER)
 }
 
-/// Returns the agent whose model wrote the Item, if recorded.
+/// Returns the agent whose model wrote the Item; `None` if no author was recorded.
 fn author(item: &Item) -> Option<&Identity> {
     match &item.body {
         Body::Thought(thought) => Some(&thought.identity),
@@ -167,7 +168,7 @@ fn is_user_message(item: &Item) -> bool {
     item.role == Role::User && !matches!(item.body, Body::Result(_) | Body::Summary { .. })
 }
 
-/// Copies an Item of a peer's message and marks its Thoughts and Seals as foreign.
+/// Copies an Item from a peer's message and marks its Thoughts and Seals as foreign.
 fn as_peer_item(item: &Item) -> Item {
     let is_callers = item.origin.is_none() && item.seals.is_empty();
     if is_callers && may_be_quoted(item) {
@@ -196,7 +197,7 @@ fn as_peer_item(item: &Item) -> Item {
     shown
 }
 
-/// Numbers the messages from 0 without gaps.
+/// Renumbers the messages from 0 without gaps.
 pub(crate) fn renumber(items: &mut [Item]) {
     let mut last: Option<u32> = None;
     let mut number = 0_u32;
@@ -209,7 +210,7 @@ pub(crate) fn renumber(items: &mut [Item]) {
     }
 }
 
-/// Builds the result Item of a tool call.
+/// Builds the Thread Item for a tool result.
 pub(crate) fn result_item(
     id: Name,
     place: ItemPosition,
@@ -227,7 +228,7 @@ pub(crate) fn result_item(
 }
 
 /// Returns whether the Item's text may be quoted to a model. Provider Thoughts are replayed exactly
-/// or left out, never quoted.
+/// or left out, but never quoted.
 pub(crate) fn may_be_quoted(item: &Item) -> bool {
     match &item.body {
         Body::Thought(thought) => {

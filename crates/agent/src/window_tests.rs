@@ -60,7 +60,8 @@ fn author_or_else_thought_identity_determines_peer_messages() {
     let mut push = |item: Item| window.push(WindowItem { item, tokens: 1, seq: 0 });
     push(answered(0, Some("me")));
     push(answered(1, Some("peer")));
-    // Messages of older stores have no authors: one has no Thought, the other has a peer's.
+    // Messages from older stores have no authors. The first one has no Thought; the second has a
+    // peer's Thought.
     push(answered(2, None));
     push(answered(3, None));
     let mut thought =

@@ -1,17 +1,18 @@
-//! Annotations of a run: data that callers store under their own keys.
+//! Annotations: data that callers attach to a run under keys of their choice.
 //!
-//! They are records of the run's inbox of a separate kind, so they are never handled as commands.
+//! Annotations are stored in the run's inbox under a separate record kind, so they are never
+//! handled as commands.
 
 use throughline_core::{Append, Batch, LogId, NewRecord, Tenant};
 use throughline_json::{Json, Name};
 
 use crate::run::{RunResult, Runner, inbox};
 
-/// Kind of the record that contains an annotation.
+/// Record kind for annotations.
 const NOTE: &str = "note";
 
 impl Runner {
-    /// Stores an annotation of a run, unless one with these keys exists.
+    /// Attaches an annotation to a run, unless an annotation with these keys already exists.
     pub async fn annotate(
         &self,
         tenant: &Tenant,
@@ -26,7 +27,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns the annotation with these keys and its run.
+    /// Returns the annotation with these keys, and the run it belongs to.
     pub async fn find_annotation(
         &self,
         tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Stores a step: all of it in one commit.
+//! Stores all effects of a step in one commit.
 
 use std::sync::Arc;
 
@@ -18,30 +18,30 @@ use crate::run::load::{OpenThread, damaged};
 use crate::run::{RUN, RunResult, Runner, StartedRun, inbox, notify_listener};
 use crate::state::{State, ThreadContext};
 
-/// A run that this process owns, with the positions of its logs.
+/// A run whose lease this process holds, with the state of its logs.
 pub(crate) struct LeasedRun {
     pub(crate) runner: Runner,
     pub(crate) tenant: Tenant,
     pub(crate) run: LogId,
     pub(crate) thread: LogId,
     pub(crate) folded: FoldedLog<ThreadState>,
-    /// Erase epoch in which the Thread was read.
+    /// Erasure epoch in which the Thread was read.
     era: ErasureEpoch,
-    /// Whether the store contains the whole state.
+    /// Whether the store contains everything that is in memory.
     is_kept: bool,
-    /// Fencing token of the lease.
+    /// Fencing token of the lease; `None` until the lease is taken.
     pub(crate) fence: Option<Fence>,
-    /// Set while the logs do not exist yet.
+    /// How to create the logs; `None` once they exist.
     pub(crate) opening: Option<LogCreation>,
-    /// Buffer of deltas that are written with the next step.
+    /// Buffer for deltas, which are written with the next step.
     pub(crate) events: Option<Arc<dyn EventWriter>>,
 }
 
-/// Parameters for creating the logs of a run.
+/// Parameters for creating a run's logs.
 pub(crate) struct LogCreation {
     /// Record that declares the agents.
     run: NewRecord,
-    /// Whether the Thread is created, too.
+    /// Whether the Thread must be created as well.
     thread: bool,
     once: Vec<Name>,
 }
@@ -58,12 +58,12 @@ impl LogCreation {
     }
 }
 
-/// Result of storing a step.
+/// Result of committing a step.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedStep {
-    /// Actions that are performed after the commit.
+    /// Actions to perform now that the step is committed.
     pub(crate) actions: Vec<Action>,
-    /// The run that already existed under the same idempotency keys.
+    /// The existing run that was created with the same idempotency keys.
     pub(crate) repeated: Option<StartedRun>,
 }
 
@@ -80,7 +80,7 @@ impl LeasedRun {
         (Self { runner, tenant, run, thread, folded, era, is_kept, fence, opening, events }, known)
     }
 
-    /// Caches the Thread for its next run, unless the last step could not be stored.
+    /// Caches the Thread for its next run, unless the last step could not be committed.
     pub(crate) fn remember(self, state: State) {
         if self.is_kept {
             let Self { runner, tenant, thread: log, folded, era, .. } = self;
@@ -89,7 +89,7 @@ impl LeasedRun {
         }
     }
 
-    /// Stores a step: its input, the new state and its events. Returns the remaining actions.
+    /// Commits a step with its events and the new state. Returns the actions to perform afterwards.
     pub(crate) async fn keep(
         &mut self,
         state: &mut State,
@@ -101,7 +101,7 @@ impl LeasedRun {
         let items: Vec<Name> = step.items.iter().map(|item| item.id.0.clone()).collect();
         let mut records = item_records(&self.thread, &step.items);
         records.extend((!step.change.is_empty()).then(|| step.change.record()));
-        // A checkpoint of the earlier state precedes the new records.
+        // A due checkpoint describes the earlier state, so it is written before the new records.
         let is_due = !records.is_empty() && self.folded.is_checkpoint_due();
         let checkpoint = is_due.then(|| self.folded.checkpoint());
         let all: Vec<_> = checkpoint.iter().chain(&records).cloned().collect();
@@ -135,7 +135,7 @@ impl LeasedRun {
         Ok(CommittedStep { actions: step.rest, repeated: None })
     }
 
-    /// Builds the commit of a step; `records` are those of the Thread.
+    /// Builds the commit for a step. `records` go to the Thread's log.
     pub(crate) fn batch(
         &self,
         state: &State,
@@ -182,7 +182,7 @@ impl LeasedRun {
     }
 }
 
-/// Returns the records that store Items of a Thread.
+/// Builds the records that store these Items in a Thread.
 pub(crate) fn item_records(thread: &LogId, items: &[Item]) -> Vec<NewRecord> {
     let record = |(item, stored): (&Item, StoredItem)| {
         let record = NewRecord::new(kind::ITEM, stored.json.bytes().clone());
@@ -191,7 +191,7 @@ pub(crate) fn item_records(thread: &LogId, items: &[Item]) -> Vec<NewRecord> {
     items.iter().zip(store_items(items)).map(record).collect()
 }
 
-/// The actions of a step, grouped by how they are stored.
+/// The actions of a step, grouped by how the commit stores them.
 #[derive(Default)]
 pub(crate) struct StepEffects {
     pub(crate) items: Vec<Item>,

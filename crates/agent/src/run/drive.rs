@@ -1,4 +1,4 @@
-//! Drives a run until there is nothing more to do.
+//! Drives a run until it waits or ends.
 
 use std::collections::VecDeque;
 use std::future::ready;
@@ -28,8 +28,8 @@ use crate::step::step;
 use crate::tool::ToolAnswer;
 
 impl Runner {
-    /// Drives a run until it waits or ends. If another process owns the run, that process continues
-    /// it.
+    /// Drives a run until it waits or ends. Fails if another process holds the lease, because that
+    /// process continues the run.
     pub async fn drive(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         let mut driver = Driver::lease(self, tenant, run).await?;
         let found = if driver.is_first { 0 } else { driver.found };
@@ -40,7 +40,7 @@ impl Runner {
         status
     }
 
-    /// Waits until the current owner's lease expires or is released, then drives the run.
+    /// Waits until the current owner releases its lease or the lease expires, then drives the run.
     pub async fn take_over(&self, tenant: &Tenant, run: &LogId) -> RunResult<RunStatus> {
         loop {
             match self.drive(tenant, run).await {
@@ -53,7 +53,7 @@ impl Runner {
     }
 
     /// Sends a command to a run and waits until the command is stored or rejected. Call
-    /// [drive](Runner::drive) afterwards.
+    /// [drive](Runner::drive) afterwards to continue the run.
     pub async fn send_command(
         &self,
         tenant: &Tenant,
@@ -64,7 +64,7 @@ impl Runner {
     }
 
     /// Like [`Runner::send_command`], but waits at most `patience` for an owner that does not
-    /// answer. The command is then in the inbox, and the next owner handles it.
+    /// respond. The command then stays in the inbox for the next owner.
     pub async fn send_command_within(
         &self,
         tenant: &Tenant,
@@ -86,8 +86,8 @@ impl Runner {
         }
     }
 
-    /// Takes the lease of a run. An owner of an idle run is about to release it, so this waits
-    /// briefly.
+    /// Takes the run's lease. If another process holds it and the run is idle, waits up to
+    /// `patience`, because that process is about to release the lease.
     async fn lease_soon(
         &self,
         tenant: &Tenant,
@@ -123,7 +123,7 @@ impl Runner {
                 self.store.read(tenant, run, seen, 256).await
             };
             let Ok(records) = timeout(patience, new_records).await else {
-                // The owner is gone. The next owner handles the command.
+                // The owner stopped. The next owner handles the command.
                 return Ok(());
             };
             for record in &records? {
@@ -136,7 +136,7 @@ impl Runner {
     }
 }
 
-/// Returns the outcome of a command if this record of the run's log contains it.
+/// Returns the outcome of the inbox command `seq`, if this record from the run's log contains it.
 fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     let mut events = unpack_events(record).unwrap_or_default().into_iter();
     let refusal = events.find_map(|(_, event)| {
@@ -158,7 +158,7 @@ struct Driver {
     emitter: EventEmitter,
     work: RunTasks,
     todo: VecDeque<Action>,
-    /// Whether the run was never driven before.
+    /// Whether no process has driven the run before.
     is_first: bool,
     /// Number of records in the run's log when the lease was taken.
     found: u64,
@@ -179,7 +179,7 @@ impl Driver {
         Ok(Self { held, state, emitter, work, todo, is_first, found })
     }
 
-    /// Releases the run. A step that was not stored is discarded.
+    /// Stops all tasks and releases the lease. A step that was not committed is lost.
     async fn release(mut self) {
         self.work.stop().await;
         drop(self.emitter.events.flush().await);
@@ -192,12 +192,12 @@ impl Driver {
         }
     }
 
-    /// Runs the loop until nothing is left to do.
+    /// Handles inputs and actions until the run waits or ends.
     async fn run(&mut self) -> RunResult<RunStatus> {
         self.expire_requests().await?;
         self.drain_inbox().await?;
         match self.state.progress.phase {
-            // The run was never driven, so no call has started.
+            // No process has driven the run, so the call has not started.
             Phase::Asking { purpose } if self.is_first => {
                 self.todo.push_back(Action::Call(purpose));
             }
@@ -242,17 +242,17 @@ impl Driver {
         }
     }
 
-    /// Returns the remaining time of the run, if it has a time limit.
+    /// Returns the time left until the run's wall-clock limit; `None` without a limit.
     fn time_left(&self) -> Option<Duration> {
         let limit = self.state.current_agent()?.limits.max_wall_clock_ms?;
         let since: jiff::Timestamp = self.state.progress.since.parse().ok()?;
         let used = self.held.runner.clock.now().duration_since(since).as_millis();
         let left = limit.saturating_sub(u64::try_from(used).unwrap_or(0));
-        // The limit is exceeded only when more than that time is used.
+        // The limit is exceeded only after its last millisecond has passed.
         Some(Duration::from_millis(left.saturating_add(1)))
     }
 
-    /// Applies an input: makes the step, stores it and queues its actions. A refusal is ignored.
+    /// Like `apply`, but ignores a refusal, unless the refusal reports an invalid input.
     async fn apply_or_ignore(&mut self, what: RunInput) -> RunResult<()> {
         match self.apply(what).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
@@ -260,15 +260,15 @@ impl Driver {
         }
     }
 
-    /// Applies an input and returns a refusal to the sender.
+    /// Applies an input: makes the step, commits it and queues its actions. A refusal is returned.
     async fn apply(&mut self, what: RunInput) -> RunResult<()> {
         let at = self.held.runner.clock.now();
         let placeholder = self.state.placeholder();
         let state = std::mem::replace(&mut self.state, placeholder);
         let (state, actions) = step(state, Input { at, what });
         self.state = state;
-        // A step that cannot be stored has not happened: release the run, and the next owner reads
-        // the state again.
+        // A step that cannot be committed never happened. The run is released, and the next owner
+        // loads the stored state.
         let kept = self.held.keep(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
             self.work.stop().await;
@@ -288,7 +288,7 @@ impl Driver {
         self.apply(what).await
     }
 
-    /// Handles each command of the inbox once.
+    /// Handles all new commands in the inbox, each exactly once.
     async fn drain_inbox(&mut self) -> RunResult<()> {
         let LeasedRun { runner, tenant, run, .. } = &self.held;
         let (store, tenant, inbox) = (Arc::clone(&runner.store), tenant.clone(), inbox(run));
@@ -337,7 +337,7 @@ impl Driver {
             },
             Action::Begin(calls) => self.apply_or_ignore(RunInput::ToolsBegan(calls)).await?,
             Action::Run(tool) => self.run_tool(tool),
-            // The commit already contains all other actions.
+            // All other actions were already stored by the commit.
             _ => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Commands in the inbox of a run.
+//! Commands that clients send to a run through its inbox.
 
 use bytes::Bytes;
 use throughline_core::{
@@ -11,7 +11,7 @@ use crate::action::{Refusal, RefusalKind};
 use crate::input::{RunInput, ToolCompletion};
 use crate::tool::ToolAnswer;
 
-/// Kind of the record that contains a command.
+/// Record kind for commands.
 pub(crate) const COMMAND: &str = "word";
 
 /// A command for the owner of a run.
@@ -19,18 +19,19 @@ pub(crate) const COMMAND: &str = "word";
 pub enum RunCommand {
     /// Cancel the run, optionally with a reason.
     Cancel(Option<Name>),
-    /// Use another model from now on.
+    /// Use another model for later calls.
     Switch(Name),
-    /// Decide on a tool call.
+    /// Approve or reject a tool call.
     Decide(ToolApprovalResolution),
-    /// Answer a question.
+    /// Answer or decline a question.
     Answer(UserQuestionResolution),
-    /// Return the results of the caller's tools.
+    /// Return the results of tools that the caller executes.
     Return(Vec<ToolCompletion>),
 }
 
 impl RunCommand {
-    /// Converts the command to an input. A model in the command must be listed in `models`.
+    /// Converts the command to an input. A command that switches models is rejected if `models`
+    /// does not contain the model.
     pub fn into_input(self, models: &dyn ModelRegistry) -> Result<RunInput, Refusal> {
         Ok(match self {
             RunCommand::Cancel(reason) => RunInput::Cancelled(reason),
@@ -84,7 +85,8 @@ impl RunCommand {
     }
 }
 
-/// Wraps a tool result as a Thread Item, a form that stores all of it.
+/// Wraps a tool result in an Item, because the stored form of Items preserves every part of the
+/// result.
 fn completion_item(ended: &ToolCompletion) -> Item {
     let body = Body::Result(ToolResult {
         call: CallId(ended.call.clone()),
@@ -109,7 +111,7 @@ pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
     })
 }
 
-/// Parses that event if it belongs to the command with this sequence number.
+/// Parses an event built by [`refused`] if it belongs to the command with this sequence number.
 pub(crate) fn parse_refusal(event: Node<'_>, seq: u64) -> Option<Refusal> {
     let is_it = event.get("word").and_then(Node::u64) == Some(seq);
     if !is_it || !event.get("type")?.is("refused") {

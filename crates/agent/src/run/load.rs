@@ -18,16 +18,16 @@ use crate::run::{RunError, RunResult, Runner};
 use crate::state::{State, ThreadContext};
 use crate::window::Window;
 
-/// Number of records per read.
+/// Number of records to read at a time.
 const PAGE: u32 = 512;
 
-/// The current state of a Thread.
+/// A loaded Thread.
 pub(crate) struct OpenThread {
     pub(crate) log: LogId,
     pub(crate) folded: FoldedLog<ThreadState>,
-    /// Documented state and latest Items.
+    /// Documented state, window and tool call ids.
     pub(crate) known: ThreadContext,
-    /// Erase epoch in which the Thread was read.
+    /// Erasure epoch in which the Thread was read.
     pub(crate) era: ErasureEpoch,
 }
 
@@ -37,14 +37,14 @@ impl OpenThread {
         Self { log, folded: FoldedLog::default(), known: ThreadContext::default(), era }
     }
 
-    /// Returns the last run on the Thread.
+    /// Returns the most recent run on the Thread.
     pub(crate) fn last_run(&self) -> Option<LogId> {
         context(&self.known.smart, "__run").and_then(|tree| tree.root().name()).map(LogId)
     }
 
-    /// Estimates the size of the entry in a cache, in bytes.
+    /// Estimates the memory that a cache entry uses, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        // The state is held as JSON and in parsed form.
+        // The state is held both as JSON and in parsed form.
         let state = self.folded.saved.saturating_add(self.folded.since);
         state.saturating_mul(2).saturating_add(self.known.window.tokens().saturating_mul(4))
     }
@@ -55,17 +55,17 @@ fn context(smart: &SmartState, key: &str) -> Option<Tree> {
     found.map(|(_, value)| value.tree())
 }
 
-/// Source of the Thread of a run.
+/// Where to load a run's Thread from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThreadSource {
-    /// The cache, whose entry is taken, or the store: for the owner of the run.
+    /// Take the entry out of the cache, or read the store. Used by the owner of the run.
     Cache,
-    /// Only the store, so that the cache keeps its entry: for a reader.
+    /// Read only the store and leave the cache entry in place. Used by readers.
     Store,
 }
 
 impl Runner {
-    /// Returns the current Thread from the cache or the store.
+    /// Loads a Thread from the cache if the cached entry is current, otherwise from the store.
     pub(crate) async fn load_thread(&self, tenant: &Tenant, log: &LogId) -> RunResult<OpenThread> {
         let era = self.erasure_epoch(tenant).await?;
         let Some(head) = self.store.log(tenant, log).await? else { return Err(missing(log)) };
@@ -75,13 +75,13 @@ impl Runner {
         }
     }
 
-    /// Returns the tenant's erasure epoch. Read it before anything else, so that later erasures are
+    /// Returns the tenant's erasure epoch. Callers read it first, so that later erasures are
     /// detected.
     pub(crate) async fn erasure_epoch(&self, tenant: &Tenant) -> RunResult<ErasureEpoch> {
         Ok(self.store.find(tenant, &[]).await?.era)
     }
 
-    /// Reads a Thread from the store: its state, and its Items after the last summary.
+    /// Reads a Thread's state and the Items after its last summary from the store.
     async fn read_thread(
         &self,
         tenant: &Tenant,
@@ -109,7 +109,7 @@ impl Runner {
         Ok(OpenThread { log: log.clone(), folded, known: ThreadContext::new(smart, window), era })
     }
 
-    /// Loads the state of a run from its two logs.
+    /// Loads a run's state from its own log and its Thread's log.
     pub(crate) async fn load_run(
         &self,
         tenant: &Tenant,
@@ -131,7 +131,7 @@ impl Runner {
         Ok((held, State::from_parts(cast, known, progress)))
     }
 
-    /// Reads the agents and the progress of a run.
+    /// Reads the declaration and the progress of a run.
     pub(crate) async fn load_progress(
         &self,
         tenant: &Tenant,
@@ -154,7 +154,7 @@ pub(crate) fn damaged(run: &LogId, problem: impl Display) -> RunError {
     RunError::Damaged { run: run.0.clone(), problem: problem.to_string().into() }
 }
 
-/// Parses the content of a record; `deleted` is the problem if there is none.
+/// Parses a record's content; `deleted` is the error message if the content was erased.
 fn parse<T: DeserializeOwned>(run: &LogId, record: Option<&Record>, deleted: &str) -> RunResult<T> {
     let content = record.and_then(|record| record.content.bytes());
     let content = content.ok_or_else(|| damaged(run, deleted))?;

@@ -1,5 +1,5 @@
-//! Calls a model and collects its answer. Deltas are emitted as they arrive; the answer is stored
-//! when it is complete.
+//! Calls a model and collects its answer. Deltas are emitted as they arrive; only the complete
+//! answer is stored.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::window::is_peer_item;
 /// Everything that one model call needs.
 pub(crate) struct ModelCall {
     pub(crate) model: Arc<dyn Model>,
-    /// Name of the model in the agent's declaration.
+    /// Name of the model in the agent declaration.
     pub(crate) name: Name,
     pub(crate) purpose: Purpose,
     pub(crate) turn: u64,
-    /// Id counter of the run. It determines the ids of the answer's Items.
+    /// Value of the run's id counter, from which the ids of the answer's Items are derived.
     pub(crate) ids: u64,
     pub(crate) agent: Name,
-    /// Whether text deltas are withheld until the answer is accepted.
+    /// Whether text deltas are held back until the answer is accepted.
     pub(crate) holds: bool,
     pub(crate) emitter: EventEmitter,
     pub(crate) runner: Runner,
 }
 
 impl ModelCall {
-    /// Requests the permit, calls the model and returns the resulting input.
+    /// Requests a permit, calls the model and returns the input for the next step.
     pub(crate) async fn send(self, call: Call) -> RunInput {
         let purpose = self.purpose;
         if let Some(permit) = &self.runner.permit
@@ -57,8 +57,8 @@ impl ModelCall {
         let mut fates = response.fates;
         for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
             for did in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
-                // The same provider may have issued it. It is left out because another agent
-                // produced it.
+                // The provider may own this Seal after all. The real reason to leave it out is that
+                // another agent produced it.
                 if *did == Disposition::Elided(ElisionReason::Foreign) {
                     *did = Disposition::Elided(ElisionReason::ByPolicy);
                 }
@@ -93,8 +93,8 @@ impl ModelCall {
         RunInput::Failed { purpose, error, streamed }
     }
 
-    /// Returns the cost of an answer. If a name maps to several models, the answering one has its
-    /// own price.
+    /// Returns the cost of an answer. If the requested name maps to several models, the price of
+    /// the answering model is used.
     fn cost(&self, reply: &Reply) -> Option<f64> {
         let costs = self.runner.costs.as_ref()?;
         let (first, by) = (&self.model.target().origin, &reply.origin);
@@ -104,7 +104,7 @@ impl ModelCall {
         own.or_else(|| costs.cost(&self.name, &reply.usage))
     }
 
-    /// Emits a delta; returns whether it belongs to the visible answer.
+    /// Emits a delta; returns whether the delta is part of the visible answer.
     async fn emit(&self, index: u32, delta: &Delta) -> bool {
         if !self.purpose.is_turn() {
             return false;

@@ -1,4 +1,4 @@
-//! Counts what one model call did with the Thoughts and Seals of the conversation.
+//! Summarises the Fates of the Thoughts and Seals in one model call.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use throughline_core::{Disposition, Fate, ItemId};
 use throughline_json::{self as json, Json, Name};
 use throughline_spec::ReplayEvent;
 
-/// Number of values per Fate.
+/// Number of Thoughts and Seals per Fate.
 #[derive(Default)]
 struct FateCounts {
     kept: u64,
@@ -26,8 +26,8 @@ impl FateCounts {
     }
 }
 
-/// Builds the event with the Fates of one Call; `None` if it had no Thoughts and no Seals.
-/// `thoughts` lists the Items that are Thoughts.
+/// Builds the event that reports the Fates of one Call; `None` if the Call had no Thoughts or
+/// Seals. `thoughts` contains the ids of the Items that are Thoughts.
 pub(crate) fn replay_event(
     fates: &[Fate],
     thoughts: &HashSet<ItemId>,
@@ -35,7 +35,7 @@ pub(crate) fn replay_event(
 ) -> Option<ReplayEvent> {
     let (mut counts, mut seals) = (FateCounts::default(), FateCounts::default());
     let mut why: Vec<(Name, u64)> = Vec::new();
-    // Consecutive Items with the same Fate: the first Item, the Fate and the number of Items.
+    // Spans of consecutive Items with the same Fate: first Item, Fate and number of Items.
     let mut spans: Vec<(&Name, Name, u64)> = Vec::new();
     for fate in fates {
         let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
@@ -53,7 +53,7 @@ pub(crate) fn replay_event(
                 None => why.push((reason, 1)),
             }
         }
-        // The Fate of a sealed Item is the Fate of its first Seal.
+        // A sealed Item is listed under the Fate of its first Seal.
         let Some(did) = fate.seals.first().or(visible) else { continue };
         let did = Name::from(did.to_string());
         match spans.last_mut() {

@@ -22,7 +22,7 @@ use crate::tool::ToolSpec;
 use crate::window::Window;
 
 impl Runner {
-    /// Exports a run so that it can continue elsewhere.
+    /// Exports a run as a snapshot, which another store can restore.
     pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> RunResult<Snapshot> {
         let (held, state) = self.load_run(tenant, run, ThreadSource::Store).await?;
         let mut archived = Vec::new();
@@ -34,12 +34,12 @@ impl Runner {
         Ok(Snapshot::capture(&state, held.thread.0.clone(), archived))
     }
 
-    /// Restores a run from a snapshot. The run keeps its ids if they have the form of generated ids
-    /// and are free in this store; otherwise it gets new ones. Call [drive](Runner::drive) to
-    /// continue it.
+    /// Restores a run from a snapshot. The run keeps its ids if they look like generated ids and
+    /// are unused in this store; otherwise it gets new ids. Call [drive](Runner::drive) to continue
+    /// the run.
     ///
-    /// The document is untrusted input. Tools come from this runner, limited to those that the
-    /// document names. Approvals are not carried over: every open call is decided again.
+    /// The snapshot is untrusted input. Tools come from this runner, limited to those named in the
+    /// snapshot. Approvals are not carried over: every open call is decided again.
     pub async fn restore(&self, tenant: &Tenant, snapshot: Snapshot) -> RunResult<StartedRun> {
         let (thread, run) = (LogId(snapshot.thread.clone()), LogId(snapshot.progress.run.clone()));
         let may_keep = is_generated_id(&thread.0, "thread_")
@@ -50,9 +50,9 @@ impl Runner {
         self.restore_under(tenant, snapshot, ids, OpenCalls::ByRules).await
     }
 
-    /// Restores a run from a snapshot under new ids, for documents whose sender may not choose ids.
-    /// The approval rules are part of the document. Pass [`OpenCalls::NeedApproval`] if the caller
-    /// cannot verify them.
+    /// Restores a run from a snapshot under new ids. Use it if the sender may not choose ids. The
+    /// approval rules are part of the snapshot; pass [`OpenCalls::NeedApproval`] if they cannot be
+    /// verified.
     pub async fn restore_as_new(
         &self,
         tenant: &Tenant,
@@ -62,7 +62,7 @@ impl Runner {
         self.restore_under(tenant, snapshot, None, open_calls).await
     }
 
-    /// Restores a run under the ids of its Thread and itself, or under new ones.
+    /// Restores a run under the given Thread id and run id, or under new ids.
     async fn restore_under(
         &self,
         tenant: &Tenant,
@@ -85,7 +85,7 @@ impl Runner {
         let at = self.clock.now();
         let (mut state, actions) = step(state, Input { at, what });
         let mut effects = StepEffects::new(actions)?;
-        // The archived results come first, so the rest of the Thread starts after them.
+        // The archived results are written first, so the other records of the Thread follow them.
         for execution in state.smart.tool_history_archived.iter_mut().flatten() {
             let mut names = archived.iter().map(|(name, _)| Some(name));
             let place = names.position(|name| name == execution.archive_id.as_ref());
@@ -98,7 +98,8 @@ impl Runner {
         let kept = archived.into_iter().map(|(_, item)| item).chain(items).chain(effects.items);
         let mut records = item_records(&thread, &kept.collect::<Vec<Item>>());
         records.push(state_change(&state.smart.json()).record());
-        // The new Thread contains the whole state, and the store knows none of its requests.
+        // The new Thread already contains the whole state, and the store has none of its requests
+        // yet.
         (effects.items, effects.takes) = (Vec::new(), Vec::new());
         (effects.status, effects.asks) = (Some(state.status()), pending_requests(&state, at));
         let opened = OpenThread::new(thread.clone(), ErasureEpoch::default());
@@ -108,7 +109,7 @@ impl Runner {
         Ok(StartedRun { run, thread, repeated: false })
     }
 
-    /// Returns the specifications of the tools that a document names. They come from this runner,
+    /// Returns the specifications of the tools named in a declaration. They come from this runner,
     /// except for tools that the caller executes.
     fn tool_specs(&self, casting: &RunSpec) -> Result<Vec<ToolSpec>, Refusal> {
         let given = casting.tools.iter().map(|named| match self.tools.get(&named.name) {
@@ -123,19 +124,19 @@ impl Runner {
     }
 }
 
-/// Returns whether an id is the prefix and 1 to 64 lower-case letters or digits, as generated ids
-/// are.
+/// Returns whether an id consists of the prefix and 1 to 64 lower-case letters or digits, like
+/// generated ids.
 fn is_generated_id(name: &str, prefix: &str) -> bool {
     let rest = name.strip_prefix(prefix).unwrap_or_default();
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=64).contains(&rest.len()) && rest.bytes().all(is_letter)
 }
 
-/// Maximum count in a snapshot. Counts grow from there and must not overflow.
+/// Maximum value of a counter in a snapshot. Restored counters keep growing and must not overflow.
 const MAX_COUNT: u64 = 1 << 53;
 
-/// Checks that the run can continue: its agent is declared, its counts are plausible, and each open
-/// call is in the conversation.
+/// Checks that the run can continue: its agent is declared, its counters are plausible, and each
+/// open call is part of the conversation.
 fn check_consistency(
     cast: &ResolvedRun,
     progress: &Progress,
@@ -185,7 +186,7 @@ fn state_change(smart: &Json) -> StateChange {
     change
 }
 
-/// Lists the requests that the open calls of a restored run wait for.
+/// Returns the requests for which the open calls of a restored run wait.
 fn pending_requests(state: &State, now: Timestamp) -> Vec<HumanRequest> {
     let left = |metadata: &Option<Vec<(Name, Json)>>| {
         let left = expiry(metadata.as_deref())?.duration_since(now);

@@ -1,7 +1,7 @@
 //! Concurrent tasks of a run: model calls and tools.
 //!
-//! Each runs as its own task. A panic affects only that task: the run receives a failure for the
-//! same call.
+//! Each call runs as its own task. If a task panics, the run receives a failure for that call, and
+//! the other tasks continue.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -22,7 +22,7 @@ use crate::run::{EventEmitter, load};
 use crate::tool::{Tool, ToolAnswer, ToolContext};
 use crate::window::readable_text;
 
-/// Running tasks of a run.
+/// Running model calls and tool calls of a run.
 #[derive(Default)]
 pub(crate) struct RunTasks(JoinSet<RunInput>);
 
@@ -43,7 +43,7 @@ impl RunTasks {
         self.spawn(run_tool(tool, run, emitter), failure);
     }
 
-    /// Spawns a task that answers a tool call without a tool.
+    /// Spawns a task that computes a tool result without executing a tool.
     pub(crate) fn answer(
         &mut self,
         call: Name,
@@ -54,13 +54,13 @@ impl RunTasks {
         self.spawn(task, failure);
     }
 
-    /// Spawns a task that returns `failure` if it panics.
+    /// Spawns a task whose result is `failure` if it panics.
     fn spawn(&mut self, task: impl Future<Output = RunInput> + Send + 'static, failure: RunInput) {
         let task = AssertUnwindSafe(task).catch_unwind();
         self.0.spawn(async { task.await.unwrap_or(failure) });
     }
 
-    /// Waits for the next task and returns its result; `None` if no task is running.
+    /// Waits for the next task to finish and returns its result; `None` if no task is running.
     pub(crate) async fn next(&mut self) -> Option<RunInput> {
         self.0.join_next().await?.ok()
     }
@@ -70,7 +70,8 @@ impl RunTasks {
     }
 }
 
-/// Returns the input for a tool that panicked.
+/// Returns the input for a tool that panicked. The outcome is unknown unless the tool is
+/// idempotent.
 fn tool_failure(call: Name, idempotent: bool) -> RunInput {
     let problem = "The tool stopped unexpectedly.";
     let answer = if idempotent {
@@ -81,7 +82,7 @@ fn tool_failure(call: Name, idempotent: bool) -> RunInput {
     RunInput::ToolEnded(ToolCompletion { call, answer })
 }
 
-/// Runs a tool and emits its progress, all of it before the result.
+/// Runs a tool. All its progress events are emitted before the result is returned.
 async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> RunInput {
     let (texts, mut received) = unbounded_channel::<String>();
     let about = ToolContext {
@@ -121,7 +122,8 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> R
     RunInput::ToolEnded(ToolCompletion { call: run.call.clone(), answer })
 }
 
-/// Reads a tool result that a summary covers; `number` is its sequence number in the Thread.
+/// Reads a tool result that a summary covers. `number` is the result's sequence number in the
+/// Thread.
 pub(crate) async fn read_archived(
     store: Arc<dyn Store>,
     tenant: Tenant,

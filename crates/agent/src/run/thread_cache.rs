@@ -1,4 +1,4 @@
-//! Cache of Threads, so that the next run on a Thread does not read it again.
+//! Caches Threads, so that the next run on a Thread does not have to read the store.
 //!
 //! Correctness does not depend on the cache. An entry is dropped if the Thread has newer records,
 //! or if the tenant's [`ErasureEpoch`] changed because data was erased.
@@ -15,13 +15,13 @@ const MOST: usize = 256;
 /// Approximate maximum size of all entries, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Keeps the most recently used Threads of all tenants.
+/// LRU cache of Threads, shared by all tenants.
 #[derive(Clone, Default)]
 pub(crate) struct ThreadCache(Arc<Mutex<CacheContents>>);
 
 #[derive(Default)]
 struct CacheContents {
-    /// Most recently used last.
+    /// Ordered by use, most recent last.
     threads: VecDeque<CachedThread>,
     bytes: u64,
 }
@@ -29,13 +29,13 @@ struct CacheContents {
 struct CachedThread {
     tenant: Tenant,
     thread: OpenThread,
-    /// Counter that estimated the tokens of the window.
+    /// Counter that produced the window's token estimates.
     counter: Arc<dyn TokenCounter>,
     bytes: u64,
 }
 
 impl ThreadCache {
-    /// Removes and returns a cached Thread if it is still current.
+    /// Removes a Thread from the cache and returns it if it is still current.
     pub(crate) fn take(
         &self,
         tenant: &Tenant,
@@ -49,7 +49,7 @@ impl ThreadCache {
         (is_current && is_sound && Arc::ptr_eq(&counted_by, counter)).then_some(thread)
     }
 
-    /// Adds a Thread and evicts the least recently used ones above the limits.
+    /// Adds a Thread, then evicts the least recently used Threads until the limits are met.
     pub(crate) fn put(&self, tenant: Tenant, thread: OpenThread, counter: Arc<dyn TokenCounter>) {
         let bytes = thread.bytes();
         drop(self.remove(&tenant, &thread.log));

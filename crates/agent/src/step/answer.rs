@@ -1,4 +1,4 @@
-//! Handles complete answers of a model.
+//! Handles complete answers from a model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl Step {
         Err(Refusal::conflict(problem))
     }
 
-    /// Adds the usage of an answer, and emits usage and replay events.
+    /// Adds the usage of an answer to the totals, and emits usage and replay events.
     fn add_usage(&mut self, answer: &ModelAnswer) {
         let usage = &answer.reply.usage;
         self.state.progress.add_usage(&answer.reply.origin, usage, answer.cost);
@@ -100,7 +100,7 @@ impl Step {
         }
     }
 
-    /// Ends the run with the final answer.
+    /// Emits the final answer and ends the run.
     fn finish(&mut self, text: &str, stop: &StopReason) {
         self.emit(RunEvent::FinalAnswer(FinalAnswerEvent::new(text.into())));
         let reason: Name = match (&self.state.progress.breach, stop) {
@@ -112,7 +112,7 @@ impl Step {
         self.end(RunStatus::Completed, reason);
     }
 
-    /// Checks the final answer against the output contract.
+    /// Validates the final answer against the agent's output schema.
     fn check_output(&self, text: &str) -> Result<(), String> {
         let schema = self.state.current_agent().and_then(|part| part.output.as_ref());
         let Some(schema) = schema else { return Ok(()) };
@@ -121,13 +121,14 @@ impl Step {
         check_schema(schema, &value)
     }
 
-    /// Assigns ids of this run, the next message number and this agent's identity to the Items of
+    /// Assigns run-specific ids, the next message number and the agent's identity to the Items of
     /// an answer.
     fn adopt_items(&mut self, mut items: Vec<Item>) -> Vec<Item> {
         let first = self.state.window.next;
         let who = self.state.current_agent().map(|part| part.config.identity()).unwrap_or_default();
         let mut renamed: HashMap<ItemId, ItemId> = HashMap::new();
-        // These ids must come first and in order: the model call already emitted deltas under them.
+        // These ids must be generated first and in order, because deltas were already emitted under
+        // them.
         for item in &mut items {
             let id = ItemId(self.fresh_id("i"));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
@@ -184,7 +185,7 @@ impl Step {
         }
     }
 
-    /// Handles the tool calls of an answer in order.
+    /// Queues and checks the tool calls of an answer, in order.
     fn handle_tool_calls(&mut self, calls: &[ToolCall], purpose: Purpose) {
         self.state.progress.answers_at = self.state.window.next;
         let queued = |call: &ToolCall| {
@@ -196,7 +197,8 @@ impl Step {
             return self.reject_final_calls();
         }
         self.record_tools(calls);
-        // A handoff runs last, because the current agent's rules apply to all calls of its answer.
+        // Handoffs are handled last, because the current agent's rules apply to all calls of its
+        // answer.
         let (handoffs, others): (Vec<_>, Vec<_>) =
             calls.iter().enumerate().partition(|(_, call)| self.is_handoff(call));
         for (position, _) in others.into_iter().chain(handoffs) {
@@ -209,7 +211,7 @@ impl Step {
         self.state.current_agent().is_some_and(|part| part.handoff(&call.name).is_some())
     }
 
-    /// Ends the run if the model calls tools although its final answer may not contain any.
+    /// Ends the run if the model calls tools in its final answer.
     fn reject_final_calls(&mut self) {
         for position in 0..self.state.progress.calls.len() {
             self.skip(position);
@@ -263,7 +265,7 @@ impl Step {
         }
     }
 
-    /// Stores the settled facts of a summary in memory.
+    /// Merges the settled facts of a summary into the stored memory.
     fn store_facts(&mut self, record: &SummaryRecord) {
         let known = self.state.smart.memory_facts.as_deref().unwrap_or_default();
         let facts = compact::merge_facts(known, record, self.state.progress.turn);
@@ -274,7 +276,7 @@ impl Step {
         }
     }
 
-    /// Continues without a summary while there is room. A compaction run fails.
+    /// Continues without a summary. A run that only compacts fails.
     pub(super) fn on_summary_failed(&mut self) {
         if self.state.progress.compacts {
             return self.end(RunStatus::Failed, "the model wrote no summary");
@@ -284,7 +286,6 @@ impl Step {
     }
 }
 
-/// Converts usage to the documented form.
 pub(super) fn usage_record(usage: &Usage) -> ReflectionUsage {
     ReflectionUsage {
         input_tokens: Some(usage.input),
@@ -296,7 +297,7 @@ pub(super) fn usage_record(usage: &Usage) -> ReflectionUsage {
     }
 }
 
-/// Returns the text of an answer without its Thoughts.
+/// Returns the text of an answer, without Thoughts.
 pub(super) fn text_of(reply: &Reply) -> String {
     let texts = reply.items.iter().filter_map(|item| match &item.body {
         Body::Text(text) => Some(&**text),
@@ -305,7 +306,7 @@ pub(super) fn text_of(reply: &Reply) -> String {
     texts.collect()
 }
 
-/// Strips a Markdown code fence around JSON.
+/// Strips a Markdown code fence, which some models put around JSON.
 fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));

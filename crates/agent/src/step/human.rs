@@ -16,7 +16,7 @@ use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 
 impl Step {
-    /// Applies a decision on a tool call.
+    /// Applies a person's decision on a tool call.
     pub(super) fn on_approval_resolved(
         &mut self,
         resolution: &ToolApprovalResolution,
@@ -50,7 +50,7 @@ impl Step {
         Ok(())
     }
 
-    /// Checks the arguments that an approval sets instead of the model's.
+    /// Validates edited arguments from an approval.
     fn check_approved_args(&self, tool: &Name, args: &Json) -> StepResult {
         let checked = match self.state.cast.tool(tool) {
             Some(_) if !args.tree().root().is_object() => {
@@ -111,7 +111,7 @@ impl Step {
         }
     }
 
-    /// Applies an answer to a question, or its refusal.
+    /// Applies an answer to a question; a person may also decline the question.
     pub(super) fn on_question_resolved(
         &mut self,
         resolution: &UserQuestionResolution,
@@ -138,7 +138,7 @@ impl Step {
         };
         let now = self.now();
         self.change_question(&question.id, |entry| {
-            // The model receives the answer now, so its status is `executed`.
+            // The model receives the answer in this step, so the status is already `executed`.
             entry.status = match answers {
                 Some(_) => UserQuestionStatus::Executed,
                 None => UserQuestionStatus::Cancelled,
@@ -166,7 +166,7 @@ impl Step {
         Ok(())
     }
 
-    /// Applies the expiry of a request.
+    /// Settles the call that waits for an expired request.
     pub(super) fn on_request_expired(&mut self, id: &Name) -> StepResult {
         self.check_open()?;
         let position = self.waiting_position(id)?;
@@ -194,7 +194,7 @@ impl Step {
         Ok(())
     }
 
-    /// Continues the run after a decision.
+    /// Continues the run after a decision, unless other calls are still waiting.
     pub(super) fn resume_after_decision(&mut self) {
         self.exclude_wait_time();
         self.mark_awaiting();
@@ -204,7 +204,7 @@ impl Step {
         self.continue_calls();
     }
 
-    /// Moves the start of the running time forward by the time spent waiting for a person.
+    /// Moves the start of the running time forward by the time that the run waited for a person.
     fn exclude_wait_time(&mut self) {
         let Some(waited) = self.state.progress.waits_since.take() else { return };
         let since = self.state.progress.since.parse::<Timestamp>();
@@ -214,7 +214,8 @@ impl Step {
         }
     }
 
-    /// Keeps the ids of the first pending approval and question in `ctx` while they are pending.
+    /// Stores the first pending approval and the first pending question in `ctx`, and removes them
+    /// once resolved.
     pub(super) fn mark_awaiting(&mut self) {
         let calls = &self.state.progress.calls;
         let waits = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
@@ -237,7 +238,7 @@ impl Step {
         self.set_context("__awaitingUserQuestion", question);
     }
 
-    /// Resolves all requests that are still pending.
+    /// Resolves all pending approvals and questions when the run ends.
     pub(super) fn close_pending(&mut self, why: &str) {
         let approvals = self.state.smart.pending_approvals.iter().flatten();
         let open = approvals.filter(|entry| entry.status == ToolApprovalStatus::Pending);
@@ -265,7 +266,7 @@ impl Step {
         }
     }
 
-    /// Returns the position of the call that waits for this request.
+    /// Returns the index of the call that waits for this request.
     fn waiting_position(&self, id: &Name) -> Result<usize, Refusal> {
         let calls = &self.state.progress.calls;
         let found = calls.iter().position(|call| call.stage.pending() == Some(id));
@@ -296,7 +297,7 @@ impl Step {
         });
     }
 
-    /// Writes the list of approvals, without settled entries of other runs.
+    /// Writes the list of approvals to the state and drops settled approvals from other runs.
     pub(super) fn write_approvals(&mut self) {
         let run = format!("{}.", self.state.progress.run);
         let list = self.state.smart.pending_approvals.get_or_insert_default();
@@ -318,7 +319,7 @@ impl Step {
     }
 }
 
-/// Returns the time at which a request with this metadata expires.
+/// Returns the expiry time in a request's metadata.
 pub(crate) fn expiry(metadata: Option<&[(Name, Json)]>) -> Option<Timestamp> {
     let (_, at) = metadata?.iter().find(|(name, _)| &**name == "expiresAt")?;
     at.tree().root().text()?.parse().ok()

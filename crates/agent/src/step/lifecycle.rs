@@ -1,4 +1,4 @@
-//! Handles the start of a run, its recovery, model switches and cancellation.
+//! Handles the start, recovery and cancellation of a run, and model switches.
 
 use throughline_core::{Body, Item, ItemId, ItemPosition, Outcome, Role};
 use throughline_json::Name;
@@ -60,10 +60,10 @@ impl Step {
     pub(super) fn on_interrupted(&mut self) {
         match self.state.progress.phase.clone() {
             Phase::Ended { .. } => self.act(Action::Rest),
-            // The pending requests were already published.
+            // The pending requests are already stored.
             Phase::Waiting if self.is_only_waiting() => self.act(Action::Rest),
             Phase::Asking { purpose } => {
-                // Nothing of the partial answer was kept: discard it and call the model again.
+                // The partial answer was not stored. Discard it and call the model again.
                 self.discard_turn("the process that received the answer exited");
                 self.start_attempt(purpose);
             }
@@ -76,14 +76,14 @@ impl Step {
         }
     }
 
-    /// Returns whether every open call waits for a decision.
+    /// Returns whether every open call is waiting for a decision.
     fn is_only_waiting(&self) -> bool {
         let open = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
         self.has_pending_call() && open.into_iter().all(|call| call.stage.pending().is_some())
     }
 
-    /// Recovers a call that had started: an idempotent tool runs again; any other call has an
-    /// unknown outcome.
+    /// Recovers a call that had started: runs an idempotent tool again, and marks any other call's
+    /// outcome as unknown.
     fn recover_call(&mut self, position: usize) {
         let call = self.open_call(position).filter(|call| call.stage == Stage::Begun);
         let Some(call) = call else { return };
@@ -123,7 +123,7 @@ impl Step {
         Ok(())
     }
 
-    /// Ends the run if its time limit is really exceeded while calls are running.
+    /// Ends the run if its wall-clock limit is actually exceeded while calls are running.
     pub(super) fn on_time_limit(&mut self) -> StepResult {
         self.check_open()?;
         let exceeded = match self.state.progress.phase {
@@ -139,8 +139,8 @@ impl Step {
         Ok(())
     }
 
-    /// Answers every open call with the reason of the end, so that the conversation can continue
-    /// later.
+    /// Answers every open call with the reason for the end, so that a later run can continue the
+    /// conversation.
     fn close_calls(&mut self, why: &str, comment: &str) {
         for position in 0..self.state.progress.calls.len() {
             let Some(stage) = self.stage_of(position) else { continue };

@@ -1,4 +1,5 @@
-//! Decides what follows a step: limits first, then a summary, then the model.
+//! Decides how a run continues: limits are checked first, then compaction, then the model is
+//! called.
 
 use throughline_core::{ModelErrorKind, Role};
 use throughline_json::{self as json, Name, Number};
@@ -11,7 +12,7 @@ use crate::progress::{Phase, Purpose, RunStatus};
 use crate::step::{Step, StepResult};
 
 impl Step {
-    /// Calls the model for the next step, unless a limit or a summary comes first.
+    /// Calls the model for the next turn, unless a limit is exceeded or a summary is due.
     pub(super) fn next(&mut self) {
         if self.state.progress.breach.is_none()
             && let Some((limit, allowed, actual)) = self.exceeded_limit()
@@ -50,20 +51,20 @@ impl Step {
         self.act(Action::Call(purpose));
     }
 
-    /// Returns the first exceeded limit: its name, the allowed value and the actual value.
+    /// Returns the first exceeded limit as name, allowed value and actual value.
     pub(super) fn exceeded_limit(&self) -> Option<(&'static str, f64, f64)> {
         let limits = self.state.current_agent()?.limits;
         let (progress, spent) = (&self.state.progress, &self.state.progress.spent);
         let since = progress.since.parse().unwrap_or(self.at);
         let wall = u64::try_from(self.at.duration_since(since).as_millis()).unwrap_or(0);
-        // The model sees the ephemeral messages of the gate besides the conversation.
+        // The model also sees the gate's ephemeral messages.
         let exchange = progress.gate.iter().flat_map(|gate| &gate.exchange);
         let exchange: u64 = exchange.map(|message| self.state.cast.tokens(&message.text)).sum();
         let context = self.state.window.tokens().saturating_add(exchange);
-        // The context limit applies only if compaction cannot reduce the conversation.
+        // The context limit applies only if compaction cannot shorten the conversation.
         let can_compact = || compact::covered_end(&self.state).is_some();
         let context_limit = limits.max_context_tokens.filter(|_| !can_compact());
-        // A retry belongs to the same turn.
+        // A retry belongs to the same turn as the failed attempt.
         let next_turn = progress.turn + u64::from(progress.gate.is_none());
         let whole = |limit: Option<u64>, actual: u64| (limit.map(to_f64), to_f64(actual));
         let limits = [
@@ -79,7 +80,7 @@ impl Step {
         limits.into_iter().find_map(exceeded)
     }
 
-    /// Reports an exceeded limit. The model may give a final answer if the limit still allows one.
+    /// Reports an exceeded limit. Only the tool-call limit leaves room for a final answer.
     pub(super) fn report_limit(&mut self, limit: &'static str, allowed: f64, actual: f64) {
         self.record_breach(limit, allowed, actual);
         // Exhausted time, cost or output tokens leave no room for a final answer.
@@ -94,7 +95,7 @@ impl Step {
         }
     }
 
-    /// Ends the run because its call permit was denied.
+    /// Ends the run because the call permit denied a model call.
     pub(super) fn on_call_denied(&mut self, purpose: Purpose, denial: &CallDenial) -> StepResult {
         self.check_calling(purpose)?;
         let CallDenial { limit, allowed, actual, message } = denial;
@@ -104,7 +105,7 @@ impl Step {
         Ok(())
     }
 
-    /// Emits the event of an exceeded limit and records its name.
+    /// Emits the event for an exceeded limit and records the limit's name.
     fn record_breach(&mut self, limit: &str, allowed: f64, actual: f64) {
         let number = |value: f64| Number::from_f64(value).unwrap_or_else(|| Number::from(0));
         let event = LimitEvent::new(limit.into(), number(allowed), number(actual));

@@ -1,4 +1,4 @@
-//! Handles reflections: notes on recent results, outside the conversation. A failed reflection
+//! Handles reflections: notes about recent results, outside the conversation. A failed reflection
 //! never fails the run.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use crate::step::answer::{text_of, usage_record};
 use crate::step::next::to_f64;
 
 impl Step {
-    /// Records the tools of a turn.
+    /// Records which tools a turn called.
     pub(super) fn record_tools(&mut self, calls: &[ToolCall]) {
         let reflected = &mut self.state.progress.reflected;
         reflected.before = std::mem::take(&mut reflected.tools);
@@ -34,7 +34,8 @@ impl Step {
         {
             self.report_limit("maxToolCalls", to_f64(limit), to_f64(used));
         } else if self.is_reflection_due() {
-            // The limit counts failed calls, too.
+            // Count the reflection before it is requested, so that failed ones count towards the
+            // limit, too.
             let reflected = &mut self.state.progress.reflected;
             reflected.seen = true;
             reflected.count += 1;

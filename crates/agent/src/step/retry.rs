@@ -12,7 +12,6 @@ use crate::step::answer::text_of;
 use crate::step::{Step, StepResult};
 
 impl Step {
-    /// Handles a failed model call.
     pub(super) fn on_model_failed(
         &mut self,
         purpose: Purpose,
@@ -24,7 +23,7 @@ impl Step {
         Ok(())
     }
 
-    /// Applies the gate's decision for a failed call, or for the `invalid` answer of a call.
+    /// Applies the gate's decision on a failed call or on an `invalid` answer.
     pub(super) fn apply_gate(
         &mut self,
         purpose: Purpose,
@@ -90,7 +89,7 @@ impl Step {
                 }
             }
             Decision::Ok => {
-                // The failed attempt counts as accepted, regardless of earlier attempts.
+                // The rule accepts the invalid answer, so the attempt does not count as failed.
                 trial.attempts -= 1;
                 self.state.progress.gate = (trial.attempts > 0).then_some(trial);
                 if let Some(reply) = invalid {
@@ -109,8 +108,8 @@ impl Step {
         }
     }
 
-    /// Emits the invalid answer and the feedback as ephemeral messages. They reach the model and
-    /// all logs, but not the Thread.
+    /// Emits the invalid answer and the gate's feedback as ephemeral messages, which reach the
+    /// model and all logs, but not the Thread.
     fn emit_ephemeral(
         &mut self,
         exchange: &mut Vec<EphemeralMessage>,
@@ -128,7 +127,7 @@ impl Step {
         }
     }
 
-    /// Uses the configured fallback as the final answer.
+    /// Ends the run with the configured fallback text as its final answer.
     fn use_fallback(&mut self, text: &Name) {
         let item = self.text_item(Role::Assistant, text);
         let id = item.id.clone();
@@ -138,7 +137,7 @@ impl Step {
         self.end(RunStatus::Completed, "answered with the fallback");
     }
 
-    /// Records an accepted answer and clears the gate.
+    /// Records a success with the circuit breaker and clears the gate.
     pub(super) fn on_gate_passed(&mut self) {
         let model = self.state.model();
         let config = self.breaker();
@@ -154,7 +153,7 @@ impl Step {
             event.to_model = Some(model.clone());
             self.emit(RunEvent::Gate(event));
             if trial.others > 0 {
-                // The model that answered stays selected.
+                // Later calls stay with the fallback model that answered.
                 self.state.progress.model = Some(model);
             }
         }
@@ -164,7 +163,7 @@ impl Step {
         self.state.current_agent().map(|agent| agent.config.gate.breaker).unwrap_or_default()
     }
 
-    /// Counts a provider failure for the circuit breaker. Invalid answers do not count.
+    /// Counts a provider failure towards the circuit breaker. Invalid answers do not count.
     fn record_failure(&mut self, kind: ModelErrorKind) {
         if !matches!(kind, ModelErrorKind::Transient | ModelErrorKind::RateLimit) {
             return;
@@ -179,7 +178,7 @@ impl Step {
         }
     }
 
-    /// Returns whether the circuit breaker of the current model is open.
+    /// Returns whether the current model's circuit breaker is open.
     pub(super) fn is_breaker_open(&self) -> bool {
         let breaker = self.state.progress.breakers.get(&self.state.model());
         let until = breaker.and_then(|breaker| breaker.open_until.as_ref()?.parse().ok());

@@ -1,7 +1,7 @@
-//! Reviews the open calls of a restored run. The snapshot is untrusted. A call keeps waiting only
-//! if its request is exactly what this run would have created. Every other open call is decided
-//! again, with the approvals that the runner's own tools require. If the agent of the document is
-//! unknown here, its rules cannot be verified, and every open call needs an approval
+//! Reviews the open calls of a restored run. The snapshot is untrusted: a call keeps waiting only
+//! if its request is identical to the one that this run would have created. Every other open call
+//! is decided again under the approval rules of the runner's own tools. If the snapshot's agent is
+//! unknown here, its rules cannot be verified, and every open call needs approval
 //! ([`OpenCalls::NeedApproval`]).
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use crate::step::tools::args_hash;
 use crate::step::{Step, StepResult};
 
 impl Step {
-    /// Decides every open call of a restored run again, unless it waits for a valid request.
+    /// Decides every open call of a restored run again, unless the call waits for a valid request.
     pub(super) fn on_restored(&mut self, open_calls: OpenCalls) -> StepResult {
         self.open_calls = open_calls;
         match &self.state.progress.phase {
@@ -55,7 +55,8 @@ impl Step {
         }
         self.retain_requests(&confirmed);
         let is_unchanged = again.is_empty();
-        // A handoff runs last, because the current agent's rules apply to all calls of its answer.
+        // Handoffs are handled last, because the current agent's rules apply to all calls of its
+        // answer.
         let (handoffs, others): (Vec<_>, Vec<_>) =
             again.into_iter().partition(|(_, call, _)| self.is_handoff(call));
         for (position, call, stage) in others {
@@ -83,7 +84,8 @@ impl Step {
         if is_lost {
             return self.mark_lost(position);
         }
-        // The call was already counted when it was first decided.
+        // Undo the count from when the call was first decided, because it is about to be counted
+        // again.
         let progress = &mut self.state.progress;
         if counts {
             progress.tool_calls = progress.tool_calls.saturating_sub(1);
@@ -93,14 +95,15 @@ impl Step {
         self.check_call(position);
     }
 
-    /// Clears the stage, arguments and start time that the document states for a call.
+    /// Discards the stage, arguments and start time that the snapshot claims for a call.
     fn reset(&mut self, position: usize) {
         if let Some(open) = self.state.progress.calls.get_mut(position) {
             (open.stage, open.args, open.began) = (Stage::Queued, None, None);
         }
     }
 
-    /// Returns whether a call waits for a request identical to the one that this run would create.
+    /// Returns whether a call waits for a request that is identical to the one this run would
+    /// create.
     fn is_confirmed(&self, stage: &Stage, call: &ToolCall) -> bool {
         let Some(part) = self.state.current_agent() else { return false };
         let spec = self.state.cast.tool(&call.name);
@@ -133,7 +136,7 @@ impl Step {
         }
     }
 
-    /// Returns whether this run generated the id.
+    /// Returns whether this run generated the id for a request of this kind.
     fn is_own_id(&self, id: &str, kind: char) -> bool {
         let rest = id.strip_prefix(&*self.state.progress.run);
         let rest = rest.and_then(|rest| rest.strip_prefix('.')?.strip_prefix(kind));
@@ -141,7 +144,7 @@ impl Step {
         number.is_some_and(|number| (1..=self.state.progress.ids).contains(&number))
     }
 
-    /// Drops unconfirmed requests of open calls. Decisions about settled calls stay.
+    /// Drops unconfirmed requests for open calls. Decisions about settled calls stay.
     fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
         let calls = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
         let open: HashSet<&Name> = calls.map(|call| &call.id).collect();
@@ -161,7 +164,7 @@ impl Step {
     }
 }
 
-/// Returns whether a pending approval shows exactly the call that it would allow.
+/// Returns whether a pending approval shows exactly the call that it allows.
 fn is_request_for(entry: &PendingToolApproval, call: &ToolCall) -> bool {
     let hash = entry.metadata.iter().flatten().find(|(name, _)| &**name == "argsHash");
     let hash = hash.and_then(|(_, hash)| Json::tree(hash).root().name());

@@ -23,15 +23,15 @@ use crate::step::{Step, StepResult};
 use crate::tool::ToolAnswer;
 use crate::window::{WindowItem, result_item};
 
-/// Maximum number of archived results that one run may bring back.
+/// Maximum number of archived results that the model may retrieve per run.
 const MAX_RESTORED: u64 = 8;
-/// Maximum length of a result in the tool history. A longer one is referenced by its Item id in the
-/// Thread.
+/// Maximum length of a result in the tool history. For a longer result, the history contains the id
+/// of its Thread Item instead.
 const SHORT: usize = 256;
 
 impl Step {
-    /// Checks that the tool of a call exists and that the arguments match its schema, and requests
-    /// the approval that the call needs.
+    /// Checks that the tool exists and that the arguments match its schema, and requests any
+    /// approval that the call needs.
     pub(super) fn check_call(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         if let Err(problem) = self.state.cast.check(&call.name, &call.args) {
@@ -124,7 +124,7 @@ impl Step {
         self.emit(RunEvent::UserQuestion(event));
     }
 
-    /// Requests an approval, or for a `lost` call a decision about its outcome.
+    /// Requests approval for a call. For a `lost` call, requests a decision about its outcome.
     pub(super) fn ask_approval(&mut self, position: usize, call: &ToolCall, lost: bool) {
         let id = self.fresh_id("a");
         let part = self.state.current_agent();
@@ -157,7 +157,7 @@ impl Step {
         self.emit(RunEvent::ToolCall(self.tool_call_event(call, ToolCallPhase::Start)));
     }
 
-    /// Registers the request that a call waits for in `stage`.
+    /// Registers the request that a call in this stage waits for.
     fn await_request(
         &mut self,
         position: usize,
@@ -176,7 +176,7 @@ impl Step {
         Some(vec![("expiresAt".into(), json::string(&expires.to_string()))])
     }
 
-    /// Requests an archived result; the runner reads it from the Thread.
+    /// Requests that the runner reads an archived result from the Thread.
     fn restore_archived(&mut self, position: usize, call: &ToolCall) {
         self.state.progress.brought_back += 1;
         if self.state.progress.brought_back > MAX_RESTORED {
@@ -195,7 +195,7 @@ impl Step {
         event.to = Some(to.clone());
         self.emit(RunEvent::Handoff(event));
         self.state.progress.agent = to.clone();
-        // The new agent uses its own model.
+        // The new agent uses its own model, so a model switch no longer applies.
         self.state.progress.model = None;
         let answer = json::object(|out| {
             out.string("status", "handed over").string("agent", to);
@@ -203,7 +203,7 @@ impl Step {
         self.settle_as(position, &ToolAnswer::value(&answer), ToolExecutionStatus::Handoff);
     }
 
-    /// Marks these calls as started.
+    /// Marks calls as started and requests that their tools run.
     pub(super) fn on_tools_started(&mut self, calls: &[Name]) -> StepResult {
         self.check_open()?;
         for id in calls {
@@ -234,7 +234,8 @@ impl Step {
         }));
     }
 
-    /// Handles a started call with an unknown outcome. It runs again only if a person decides so.
+    /// Handles a started call with an unknown outcome. The call runs again only if a person decides
+    /// so.
     pub(super) fn mark_lost(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         let policy = self.state.current_agent().map(|part| part.config.unknown_outcome);
@@ -244,7 +245,6 @@ impl Step {
         }
     }
 
-    /// Handles the result of a tool.
     pub(super) fn on_tool_completed(&mut self, ended: &ToolCompletion) -> StepResult {
         let position = self.position(&ended.call)?;
         if self.stage_of(position) != Some(Stage::Begun) {
@@ -255,7 +255,7 @@ impl Step {
         Ok(())
     }
 
-    /// Handles the results of the caller's tools.
+    /// Handles results of tools that the caller executes.
     pub(super) fn on_client_tools_returned(&mut self, returned: &[ToolCompletion]) -> StepResult {
         self.check_open()?;
         let mut places = Vec::with_capacity(returned.len());
@@ -316,7 +316,6 @@ impl Step {
         format!("waits for {}", words.join(" and ")).into()
     }
 
-    /// Stores the result of a call.
     pub(super) fn settle(&mut self, position: usize, answer: &ToolAnswer) {
         let status = match answer.outcome {
             Outcome::Ok => ToolExecutionStatus::Success,
@@ -327,12 +326,11 @@ impl Step {
         self.settle_as(position, answer, status);
     }
 
-    /// Stores a failed result of a call.
     fn settle_error(&mut self, position: usize, error: impl Into<Name>) {
         self.settle(position, &ToolAnswer::error(error));
     }
 
-    /// Skips a call because the limit of tool calls is reached.
+    /// Answers a call as skipped, because the tool-call limit is reached.
     pub(super) fn skip(&mut self, position: usize) {
         let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
         self.settle_as(position, &answer, ToolExecutionStatus::Skipped);
@@ -346,7 +344,7 @@ impl Step {
         let part = u32::try_from(position).unwrap_or(u32::MAX);
         let place = ItemPosition { message: self.state.progress.answers_at, part };
         let item = result_item(id.clone(), place, &call, answer);
-        // Without an observed end, the time until now is not the duration of the tool.
+        // The end of the call was not observed, so the elapsed time is not the tool's duration.
         let is_unknown = answer.outcome == Outcome::Unknown;
         let took = began.as_ref().filter(|_| !is_unknown).and_then(|began| {
             let began: jiff::Timestamp = began.parse().ok()?;
@@ -383,7 +381,8 @@ impl Step {
         self.emit(RunEvent::ToolCall(event));
     }
 
-    /// Builds the event of a call, with the arguments that an approval may have changed.
+    /// Builds a tool call event with the arguments that are actually used, which an approval may
+    /// have edited.
     fn tool_call_event(&self, call: &ToolCall, phase: ToolCallPhase) -> ToolCallEvent {
         let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
         let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());
@@ -425,7 +424,7 @@ impl Step {
         self.open_call(position).map(|open| open.stage.clone())
     }
 
-    /// Returns whether a call waits for a person or for the caller.
+    /// Returns whether any call waits for a person or the caller.
     pub(super) fn has_pending_call(&self) -> bool {
         self.state.progress.calls.iter().any(|call| call.stage.pending().is_some())
     }
@@ -446,7 +445,7 @@ impl Step {
     }
 }
 
-/// Builds the result of a call with an unknown outcome, for the model.
+/// Builds the result that reports an unknown outcome to the model.
 pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     let comment = comment.map_or_else(String::new, |comment| format!(" A person adds: {comment}"));
     let text = format!(
@@ -456,7 +455,7 @@ pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     ToolAnswer::unknown(text)
 }
 
-/// Returns the digest of the exact arguments, to which an approval is bound.
+/// Returns the digest of the exact arguments. An approval is valid only for this digest.
 pub(crate) fn args_hash(args: &Json) -> String {
     blake3::hash(args.bytes()).to_hex().to_string()
 }
