@@ -1,4 +1,4 @@
-//! Converts tool results to parts for the model, within a size limit.
+//! Builds tool results for the model, within a size limit.
 
 use bytes::Bytes;
 use throughline_agent::ToolAnswer;
@@ -7,11 +7,11 @@ use throughline_json::Name;
 
 use crate::secret::Mask;
 
-/// Sentence for a call that failed after it was sent, so that its effect is unknown.
+/// Added to the error of a call that failed after it was sent, because its effect is unknown.
 const UNKNOWN_EFFECT: &str =
     "Whether it took effect is unknown: find out before you call it again.";
 
-/// Builds the result of a call that failed after it was sent.
+/// Builds the result for a call that failed after it was sent.
 pub(crate) fn lost_call(reason: &str, idempotent: bool) -> ToolAnswer {
     // An idempotent call can be repeated, so a plain error is enough.
     if idempotent {
@@ -33,7 +33,7 @@ pub(crate) fn mask_errors(mut answer: ToolAnswer, mask: &Mask) -> ToolAnswer {
     answer
 }
 
-/// Collects parts up to a total size in bytes.
+/// Collects result parts up to a total size in bytes.
 pub(crate) struct Parts {
     left: usize,
     limit: usize,
@@ -68,17 +68,17 @@ impl Parts {
         self.all.push(Part::Media(Media::Inline { mime: Name::from(mime), base64 }));
     }
 
-    /// Records that content was omitted.
+    /// Records that part of the result was omitted.
     pub(crate) fn mark_truncated(&mut self) {
         self.was_cut = true;
     }
 
-    /// Returns whether one of the texts matches.
+    /// Returns whether any collected text satisfies the predicate.
     pub(crate) fn has_text(&self, same: impl Fn(&str) -> bool) -> bool {
         self.all.iter().any(|part| matches!(part, Part::Text(text) if same(text)))
     }
 
-    /// Builds the result, with a note if content was omitted.
+    /// Builds the result and adds a note if part of it was omitted.
     pub(crate) fn into_answer(mut self, outcome: Outcome) -> ToolAnswer {
         if self.was_cut {
             let limit = self.limit;

@@ -1,4 +1,4 @@
-//! HTTP client for tools and trace sinks. It contacts only the configured origin.
+//! HTTP client for tools and trace sinks. The client contacts only the configured origin.
 //!
 //! Link-local addresses and metadata services are blocked. Redirects are followed within the same
 //! origin only, proxy settings are ignored, and requests are never retried.
@@ -17,7 +17,7 @@ use throughline_json::Name;
 
 const MAX_REDIRECTS: usize = 5;
 
-/// Creates a client with its own connection pool.
+/// Creates a client with its own connection pool and the restrictions of this module.
 pub fn client() -> Result<Client, String> {
     let tls = tls().map_err(|error| format!("TLS is unavailable: {error}"))?;
     let builder = Client::builder()
@@ -29,7 +29,7 @@ pub fn client() -> Result<Client, String> {
     builder.build().map_err(|error| error_message(&error))
 }
 
-/// Checks a URL before anything is sent to it.
+/// Checks that a URL is safe to contact. The error text is meant to follow a name, such as `url`.
 pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
@@ -41,13 +41,13 @@ pub fn check(url: &Url) -> Result<(), String> {
         .map_err(|refused| format!("leads to a blocked address: {refused}"))
 }
 
-/// Parses and checks a URL.
+/// Parses a URL and applies [`check`] to it.
 pub fn parse(url: &str) -> Result<Url, String> {
     let url = Url::parse(url).map_err(|error| format!("is not a valid URL: {error}"))?;
     check(&url).map(|()| url)
 }
 
-/// Converts configured headers; the error names an invalid one.
+/// Converts configured headers; the error names the first invalid header.
 pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
@@ -62,7 +62,8 @@ pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Returns the innermost message of an error. Outer messages contain URLs, which may contain keys.
+/// Returns the innermost message of an error. The outer messages contain URLs, which may contain
+/// keys.
 pub fn error_message(error: &(dyn Error + 'static)) -> String {
     if let Some(refused) = cause::<BlockedAddress>(error) {
         return format!("the address is blocked: {refused}");
@@ -78,7 +79,7 @@ pub fn error_message(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns whether the server cannot have received any part of the request.
+/// Returns whether the request failed before any part of it was sent.
 pub fn was_not_sent(error: &(dyn Error + 'static)) -> bool {
     cause::<BlockedAddress>(error).is_some()
         || cause::<reqwest::Error>(error)
@@ -90,7 +91,8 @@ fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e
     chain(error).find_map(|error| error.downcast_ref())
 }
 
-/// Lists an error and its causes, including the client error that rmcp does not expose as a source.
+/// Iterates over an error and its causes, including the client error that rmcp does not expose as a
+/// source.
 fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| match error.downcast_ref() {
         Some(StreamableHttpError::<reqwest::Error>::Client(error)) => Some(error),
@@ -98,7 +100,7 @@ fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn 
     })
 }
 
-/// Follows redirects within the same origin; any other redirect is returned as the response.
+/// Follows redirects within the same origin. Any other redirect response is returned to the caller.
 fn same_origin_redirects() -> Policy {
     Policy::custom(|attempt| {
         let from = attempt.previous();
@@ -107,7 +109,7 @@ fn same_origin_redirects() -> Policy {
     })
 }
 
-/// DNS resolver that drops blocked addresses.
+/// DNS resolver that filters out blocked addresses.
 struct FilteredResolver;
 
 impl Resolve for FilteredResolver {
@@ -119,7 +121,7 @@ impl Resolve for FilteredResolver {
     }
 }
 
-/// Returns the TLS configuration with ring. System certificates are read once.
+/// Returns the TLS configuration, which uses ring. The system certificates are loaded only once.
 fn tls() -> Result<ClientConfig, rustls::Error> {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {

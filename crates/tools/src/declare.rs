@@ -1,4 +1,4 @@
-//! Tool declarations in TOML, in JSON, or in one command-line argument.
+//! Tool declarations in TOML, JSON or a command-line argument.
 //!
 //! ```toml
 //! [mcp.files]
@@ -11,8 +11,8 @@
 //! headers = { Authorization = "Bearer ${WEATHER_KEY}" }
 //! ```
 //!
-//! Declarations are data: parsing them opens nothing. All problems are reported at once, each with
-//! its position and remedy, and never with a secret.
+//! Parsing a declaration opens no connection and starts no process. All problems are reported at
+//! once, each with its position and a suggested fix, and never with a secret.
 
 mod line;
 
@@ -28,7 +28,7 @@ use crate::mcp::{Approval, McpConfig, McpError, McpServer, Transport};
 use crate::name;
 use crate::reader::{Diagnostics, Phrases, Problems, Section, Value, Variables};
 
-/// Phrases of messages about declarations.
+/// Parts of error messages that are specific to tool declarations.
 const PHRASES: Phrases = Phrases {
     unknown_key: "there is no key",
     root: "at the top",
@@ -72,8 +72,8 @@ const HTTP_KEYS: [&str; 12] = [
     "largest_answer",
 ];
 
-/// System variables that a process gets if they are set: programs need them to run, and none is a
-/// secret.
+/// System variables that a child process receives if they are set. Most executables need them, and
+/// none of them is secret.
 const USUAL: [&str; 16] = [
     "APPDATA",
     "HOME",
@@ -93,7 +93,7 @@ const USUAL: [&str; 16] = [
     "USERPROFILE",
 ];
 
-/// Tools that were declared and not opened yet.
+/// Declared tools that are not open yet.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ToolDeclarations {
@@ -103,11 +103,11 @@ pub struct ToolDeclarations {
     pub http: Vec<HttpConfig>,
 }
 
-/// Reason why declared tools cannot be used.
+/// Error from opening declared tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A server cannot be opened or does not list its tools.
+    /// A server cannot be opened, or its tools cannot be listed.
     #[error(transparent)]
     Mcp(#[from] McpError),
     /// The declaration of an HTTP tool is invalid.
@@ -119,23 +119,24 @@ pub enum OpenError {
 }
 
 impl ToolDeclarations {
-    /// Parses TOML. Other top-level keys are allowed if `others` lists them.
+    /// Parses a TOML document. Top-level keys in `others` are allowed and ignored.
     pub fn toml(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         Self::read_document(text, "TOML", &Value::from_toml(text), others, variables)
     }
 
-    /// Parses JSON of the same form.
+    /// Parses a JSON document of the same structure. Top-level keys in `others` are allowed and
+    /// ignored.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         Self::read_document(text, "JSON", &Value::from_json(text), others, variables)
     }
 
-    /// Parses one line, as `--tool` accepts it: `mcp:npx -y some-server`,
+    /// Parses the value of `--tool`, such as `mcp:npx -y some-server`,
     /// `mcp:files=https://example.com/mcp` or `http:weather=GET https://example.com/{city}`.
     pub fn line(text: &str, variables: Variables<'_>) -> Result<Self, Problems> {
         line::read(text, variables)
     }
 
-    /// Combines two sets of declarations.
+    /// Appends the declarations of `others` to these.
     #[must_use]
     pub fn merge(mut self, others: Self) -> Self {
         self.mcp.extend(others.mcp);
@@ -143,7 +144,8 @@ impl ToolDeclarations {
         self
     }
 
-    /// Opens the servers and returns all tools.
+    /// Opens all servers and returns the tools of this declaration. Fails if two tools have the
+    /// same name.
     pub async fn open(self) -> Result<Vec<Arc<dyn Tool>>, OpenError> {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for config in self.http {
@@ -161,7 +163,7 @@ impl ToolDeclarations {
         }
     }
 
-    /// Reads the tables of a document whose other keys the caller reads.
+    /// Reads the tool tables of a parsed document. The caller reads all other keys of `root`.
     pub fn read(
         text: &str,
         root: &Section<'_>,
@@ -276,7 +278,7 @@ fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Trans
     None
 }
 
-/// Returns the system variables that are set.
+/// Returns the system variables in `USUAL` that are set.
 fn system_variables(notes: &Diagnostics<'_>) -> Vec<(Name, Name)> {
     let value = |name: &&str| Some((Name::from(*name), Name::from((notes.variables)(name)?)));
     USUAL.iter().filter_map(value).collect()
@@ -323,7 +325,7 @@ fn largest_answer(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<
     section.bytes("largest_answer", notes).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// Returns HTTP status ranges such as `404` or `"5xx"`.
+/// Returns the status code ranges under `errors`, written as `404` or `"5xx"`.
 fn statuses(
     section: &Section<'_>,
     notes: &mut Diagnostics<'_>,
@@ -341,7 +343,7 @@ fn statuses(
     section.parse("errors", statuses, expected, notes)
 }
 
-/// Validates the declaration with the tool's own checks and reports errors at their position.
+/// Runs the checks of [`HttpTool::new`] and reports errors at their position in the document.
 fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Diagnostics<'_>) {
     if let Err(invalid) = HttpTool::new(config.clone()) {
         let InvalidTool { tool, member, reason } = invalid;
@@ -357,8 +359,7 @@ fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Diagnostic
     }
 }
 
-/// Reads the source of the body. The default is JSON arguments for methods that usually have a
-/// body.
+/// Reads the key `body`. By default, methods that usually have a body send the arguments as JSON.
 fn body(method: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> HttpBody {
     let usual = match method {
         "POST" | "PUT" | "PATCH" => HttpBody::Json,

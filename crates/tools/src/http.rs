@@ -1,4 +1,4 @@
-//! HTTP tools: one declared request per call.
+//! HTTP tools: each call sends one request, as declared.
 //!
 //! The model supplies only arguments. Scheme, host and headers always come from the declaration.
 
@@ -22,18 +22,18 @@ use crate::http::template::Template;
 use crate::name;
 use crate::secret::{Mask, without_query};
 
-/// Arguments that form the body of a request.
+/// How the request body is built from the arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpBody {
     /// The request has no body.
     #[default]
     None,
-    /// All arguments that are not in the URL, as a JSON object.
+    /// All arguments that are not in the URL, encoded as a JSON object.
     Json,
-    /// All arguments that are not in the URL, as a form.
+    /// All arguments that are not in the URL, encoded as a form.
     Form,
-    /// Only this argument: a string as text, anything else as JSON.
+    /// The value of this argument: a string as plain text, any other value as JSON.
     Argument(Name),
 }
 
@@ -41,24 +41,25 @@ pub enum HttpBody {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Specification of the tool. Without a schema, the arguments in the URL and the body are
-    /// strings.
+    /// Specification of the tool. Without a schema, all arguments in the URL and the body are
+    /// declared as strings.
     pub spec: ToolSpec,
     /// HTTP method, such as `GET`.
     pub method: Name,
     /// URL with `{argument}` placeholders in its path or query.
     pub url: String,
-    /// Optional arguments that are added to the query.
+    /// Names of optional arguments that are added to the query.
     pub query: Vec<Name>,
-    /// Headers of every request.
+    /// Headers sent with every request.
     pub headers: Vec<(Name, Credential)>,
-    /// Arguments that form the body.
+    /// How the request body is built from the arguments.
     pub body: HttpBody,
-    /// Statuses that count as errors. A redirect that is not followed always does.
+    /// Status codes that count as errors. A redirect that is not followed always counts as an
+    /// error.
     pub errors: Vec<RangeInclusive<u16>>,
-    /// Time until a call without a complete response fails.
+    /// Time to wait for the complete response.
     pub timeout: Duration,
-    /// Maximum size of a result in bytes.
+    /// Maximum size of a result in bytes; longer results are truncated.
     pub largest_answer: usize,
 }
 
@@ -68,7 +69,7 @@ impl HttpConfig {
         Self::new(ToolSpec::new(name).idempotent(), "GET", url)
     }
 
-    /// Declares a POST request with its arguments as JSON.
+    /// Declares a POST request that sends its arguments as a JSON body.
     pub fn post(name: impl Into<Name>, url: impl Into<String>) -> Self {
         Self { body: HttpBody::Json, ..Self::new(ToolSpec::new(name), "POST", url) }
     }
@@ -100,15 +101,15 @@ impl std::fmt::Debug for HttpConfig {
     }
 }
 
-/// An invalid member in the declaration of an HTTP tool.
+/// Error for an invalid member in the declaration of an HTTP tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tool `{tool}`: `{member}` {reason}")]
 pub struct InvalidTool {
-    /// Name of the tool.
+    /// Name of the tool whose declaration is invalid.
     pub tool: Name,
     /// Name of the invalid member, such as `url`.
     pub member: &'static str,
-    /// Problem and remedy, worded to follow the name of the member.
+    /// Error text and suggested fix, printed after the member's name.
     pub reason: String,
 }
 
@@ -219,7 +220,7 @@ impl HttpTool {
         }
     }
 
-    /// Reads a response up to the size limit.
+    /// Reads the response body up to the size limit and converts it to a tool result.
     async fn read_response(&self, mut response: Response) -> Result<ToolAnswer, reqwest::Error> {
         let status = response.status();
         if status.is_redirection() && response.headers().contains_key(LOCATION) {
@@ -247,7 +248,7 @@ impl HttpTool {
         } else if let Some(text) = decode_utf8(&body, is_whole) {
             parts.text(text);
         } else {
-            // The request took effect even if its response cannot be shown.
+            // The request succeeded, even though its response cannot be shown.
             parts.text(&format!(
                 "[The answer is binary data of type `{kind}`, which cannot be shown.]"
             ));
@@ -275,7 +276,7 @@ impl std::fmt::Debug for HttpTool {
     }
 }
 
-/// Derives a schema for a tool without one.
+/// Derives a schema from the declaration, for a tool that declares none.
 fn schema(template: &Template, config: &HttpConfig) -> Json {
     let in_body = match &config.body {
         HttpBody::Argument(name) => Some(&**name),
@@ -295,7 +296,7 @@ fn schema(template: &Template, config: &HttpConfig) -> Json {
     }))
 }
 
-/// Returns the reason why a redirect was not followed.
+/// Explains why a redirect was not followed.
 fn redirect_error(response: &Response) -> String {
     let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
     let to = to.and_then(|to| response.url().join(to).ok());
@@ -314,7 +315,7 @@ fn is_picture_or_document(kind: &str) -> bool {
     kind == "application/pdf" || kind.starts_with("image/") && kind != "image/svg+xml"
 }
 
-/// Decodes the bytes as UTF-8, without an incomplete character at the end of a truncated body.
+/// Decodes the body as UTF-8. If the body was truncated, an incomplete last character is dropped.
 fn decode_utf8(body: &[u8], is_whole: bool) -> Option<&str> {
     match std::str::from_utf8(body) {
         Ok(text) => Some(text),

@@ -1,8 +1,9 @@
-//! External tools: MCP servers, and HTTP endpoints that are declared as data.
+//! External tools: MCP servers and HTTP endpoints, declared as data.
 //!
-//! Each becomes a [`Tool`](throughline_agent::Tool) like one that is written in Rust. Models see
-//! names that every provider accepts. Secrets reach only their server and never an error. Dropping
-//! a call cancels it at the server. A result states when the effect of a call is unknown.
+//! External tools implement [`Tool`](throughline_agent::Tool), like tools written in Rust. Models
+//! see names that every provider accepts. Secrets are sent only to their server and never appear in
+//! errors. Dropping a call cancels it at the server. If a call may or may not have taken effect,
+//! its result states so.
 
 mod answer;
 pub mod client;

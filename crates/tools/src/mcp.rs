@@ -1,7 +1,7 @@
-//! MCP servers: child processes over standard streams, and streamable HTTP endpoints.
+//! MCP servers, run as child processes over standard streams or reached over streamable HTTP.
 //!
-//! A server is opened once and kept open. If the connection is lost, pending calls fail with that
-//! error, and the next call opens the server again.
+//! A server is opened once and stays open. If the connection is lost, pending calls fail, and the
+//! next call reopens the server.
 
 mod call;
 mod result;
@@ -22,31 +22,31 @@ use crate::mcp::call::McpTool;
 use crate::mcp::session::Session;
 use crate::secret::{Mask, Secrets, without_query};
 
-/// Maximum number of tool pages, so that an endless list is rejected.
+/// Maximum number of pages in a server's tool list, to stop servers whose list never ends.
 const MAX_PAGES: usize = 1000;
 
-/// Connects to a server as a child process or over HTTP.
+/// How to reach a server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Transport {
-    /// A child process that exchanges messages over its standard streams.
+    /// A child process that exchanges messages over standard input and output.
     Process {
-        /// Program to run.
+        /// Name or path of the executable.
         command: String,
-        /// Arguments of the program.
+        /// Command-line arguments.
         args: Vec<String>,
-        /// The only variables that the process gets; it does not inherit the environment.
+        /// Environment variables for the process. Apart from `usual`, no others are passed on.
         env: Vec<(Name, Credential)>,
-        /// Non-secret system variables such as `PATH`.
+        /// Non-secret system variables, such as `PATH`, that are passed on.
         usual: Vec<(Name, Name)>,
-        /// Working directory; defaults to the current one.
+        /// Working directory; defaults to that of this process.
         directory: Option<PathBuf>,
     },
     /// A streamable HTTP endpoint.
     Http {
         /// URL that receives all requests.
         url: String,
-        /// Headers of every request.
+        /// Headers sent with every request.
         headers: Vec<(Name, Credential)>,
     },
 }
@@ -73,35 +73,35 @@ pub enum Approval {
     /// No tool needs approval.
     #[default]
     Never,
-    /// Tools that may destroy data: all except those that the server declares as read-only or
-    /// additive.
+    /// Tools that may destroy data need approval: all except those that the server declares as
+    /// read-only or non-destructive.
     Destructive,
     /// Every tool needs approval.
     Always,
 }
 
-/// Declares a server and the tools that it offers.
+/// Declaration of an MCP server: how to reach it, and which of its tools to offer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct McpConfig {
-    /// Name of the server, which prefixes the names of its tools.
+    /// Name of the server, used as the prefix of its tool names.
     pub name: Name,
-    /// Process or URL of the server.
+    /// How to reach the server.
     pub reach: Transport,
-    /// Tools that are offered; all by default.
+    /// Names of the tools to offer; `None` offers all tools of the server.
     pub only: Option<Vec<Name>>,
-    /// Selects the tools whose calls a person must approve.
+    /// Which tools need a person's approval for each call.
     pub approval: Approval,
     /// Timeout for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// Time until a call without a result fails.
+    /// Time to wait for the result of a call.
     pub timeout: Duration,
-    /// Maximum size of a result in bytes.
+    /// Maximum size of a result in bytes; longer results are truncated.
     pub largest_answer: usize,
 }
 
 impl McpConfig {
-    /// Declares a process with these variables.
+    /// Declares a server that runs as a child process with these environment variables.
     pub fn process<'a>(
         name: impl Into<Name>,
         command: impl Into<String>,
@@ -120,7 +120,7 @@ impl McpConfig {
         )
     }
 
-    /// Declares an HTTP endpoint with these headers.
+    /// Declares a server at an HTTP endpoint, with headers to send with every request.
     pub fn http<'a>(
         name: impl Into<Name>,
         url: impl Into<String>,
@@ -141,7 +141,7 @@ impl McpConfig {
         }
     }
 
-    /// Returns the secrets that errors must not contain.
+    /// Returns the mask that removes the server's secrets from error messages.
     fn mask(&self) -> Mask {
         match &self.reach {
             Transport::Process { env, .. } => {
@@ -166,7 +166,7 @@ fn secrets<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Secrets 
 }
 
 words! {
-    /// Kind of a server failure, with the verb that describes it in a message.
+    /// Kind of a server failure. The string is the verb phrase used in error messages.
     #[non_exhaustive]
     McpErrorKind {
         /// The server could not be opened, and no request was sent.
@@ -180,23 +180,23 @@ words! {
     }
 }
 
-/// Failure of a server, without secrets.
+/// Failure of a server. The message contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The MCP server `{server}` {trouble}: {reason}")]
 pub struct McpError {
-    /// Name of the server.
+    /// Configured name of the server.
     pub server: Name,
-    /// Decides whether the call may have taken effect.
+    /// Kind of the failure, which determines whether the call may have taken effect.
     pub trouble: McpErrorKind,
-    /// Message of the server or of the connection, without secrets.
+    /// Message from the server or the connection, with secrets masked.
     pub reason: String,
 }
 
-/// An MCP server, which is reopened when needed.
+/// A connected MCP server. It is reopened automatically after a lost connection.
 #[derive(Clone)]
 pub struct McpServer(Arc<ServerState>);
 
-/// State that the tools of a server share.
+/// State shared by all tools of a server.
 struct ServerState {
     config: McpConfig,
     mask: Mask,
@@ -204,7 +204,7 @@ struct ServerState {
 }
 
 impl McpServer {
-    /// Starts a process with exactly these variables and connects to its standard streams.
+    /// Starts a child process with exactly these environment variables, and connects to it.
     pub async fn spawn<'a>(
         name: impl Into<Name>,
         command: impl Into<String>,
@@ -214,7 +214,7 @@ impl McpServer {
         Self::open(McpConfig::process(name, command, args, env)).await
     }
 
-    /// Connects to a streamable HTTP endpoint.
+    /// Connects to a streamable HTTP endpoint, with headers to send with every request.
     pub async fn connect<'a>(
         name: impl Into<Name>,
         url: impl Into<String>,
@@ -223,7 +223,7 @@ impl McpServer {
         Self::open(McpConfig::http(name, url, headers)).await
     }
 
-    /// Starts or connects to a declared server.
+    /// Starts the process or connects to the endpoint, and completes the MCP handshake.
     pub async fn open(config: McpConfig) -> Result<Self, McpError> {
         let mask = config.mask();
         let server = Self(Arc::new(ServerState { config, mask, session: Mutex::default() }));
@@ -231,7 +231,7 @@ impl McpServer {
         Ok(server)
     }
 
-    /// Lists the current tools of the server.
+    /// Requests the server's current tools and returns those that the configuration offers.
     pub async fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, McpError> {
         let config = &self.0.config;
         let limit = config.start_timeout;
@@ -275,13 +275,13 @@ impl std::fmt::Debug for McpServer {
 }
 
 impl ServerState {
-    /// Returns the open session, or opens a new one.
+    /// Returns the open session, or opens a new session if there is none.
     async fn session(&self) -> Result<Arc<Session>, McpError> {
         let mut open = self.session.lock().await;
         if let Some(session) = open.as_ref().filter(|session| !session.is_over()) {
             return Ok(Arc::clone(session));
         }
-        // Drop the old session before opening a new one.
+        // Close the old session before opening a new one.
         *open = None;
         let session = Arc::new(session::open(&self.config).await?);
         *open = Some(Arc::clone(&session));

@@ -1,16 +1,16 @@
-//! Tool names that every provider accepts: letters, digits, `_` and `-`, at most 64 of them, and no
-//! digit or `-` first.
+//! Tool names that every provider accepts: 1 to 64 letters, digits, `_` or `-`, not starting with a
+//! digit or `-`.
 
 use throughline_json::Name;
 
-/// Maximum length that every provider accepts.
+/// Maximum length of a tool name that every provider accepts.
 const LONGEST: usize = 64;
 
-/// Length of the digest in a changed name.
+/// Length of the digest at the end of a changed name.
 const DIGEST: usize = 8;
 
-/// Returns the model's name for a server's tool: `server__tool`. A name that had to be changed ends
-/// in a digest of the original, so that the tools of a server stay distinct.
+/// Returns the name under which models call a server's tool: `server__tool`. A name that had to be
+/// changed ends with a digest of the original name, so that names stay distinct.
 pub(crate) fn tool_name(server: &str, tool: &str) -> Name {
     let wanted = format!("{server}__{tool}");
     if is_valid(&wanted) {
@@ -31,8 +31,8 @@ pub(crate) fn is_valid(name: &str) -> bool {
     name.len() <= LONGEST && name.starts_with(is_valid_start) && name.chars().all(is_valid_char)
 }
 
-/// Returns whether a name is valid for a server. The name prefixes the names of the server's tools
-/// and must leave room for them.
+/// Returns whether a server may have this name. The name becomes a prefix of the server's tool
+/// names, so it must leave room for them.
 pub(crate) fn is_valid_server(name: &str) -> bool {
     is_valid(name) && name.len() <= 32 && !name.contains("__")
 }

@@ -1,7 +1,7 @@
-//! Reads TOML and JSON documents key by key. Each problem is recorded with its line and column, and
-//! reading continues.
+//! Reads TOML and JSON documents key by key. Problems are recorded with line and column, and do not
+//! stop the reader.
 //!
-//! Messages repeat a value only where it cannot be a secret.
+//! Messages quote a value only if it cannot be a secret.
 
 mod value;
 
@@ -18,10 +18,10 @@ use crate::reader::value::Member;
 use crate::secret::Secrets;
 use crate::suggest::{closest, did_you_mean};
 
-/// Looks up an environment variable by name.
+/// Looks up an environment variable by name; `None` if it is not set.
 pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// A problem in a document, with its position and remedy.
+/// A problem in a document, with its position and a suggested fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}:{column}: {message}")]
 pub struct Problem {
@@ -29,83 +29,84 @@ pub struct Problem {
     pub line: usize,
     /// Column in characters, starting at 1.
     pub column: usize,
-    /// Problem and remedy, as one sentence.
+    /// One sentence that describes the problem and the fix.
     pub message: String,
 }
 
-/// All problems of a document.
+/// All problems found in a document, in the order of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems(pub Vec<Problem>);
 
-/// Phrases of messages that depend on the kind of document.
+/// Parts of error messages that differ between kinds of documents.
 pub struct Phrases {
-    /// Words before the name of an unknown key.
+    /// Text before the name of an unknown key.
     pub unknown_key: &'static str,
-    /// Place of keys outside of all tables.
+    /// Describes where top-level keys are, such as `at the top`.
     pub root: &'static str,
-    /// Introduces the list of keys.
+    /// Text before the list of known keys.
     pub known_keys: &'static str,
-    /// Names a value in quotes, such as `text`.
+    /// Name for a string value, such as `text`.
     pub string: &'static str,
-    /// A duration of at most one day.
+    /// Describes a valid duration, which is at most one day.
     pub duration: &'static str,
-    /// A number of bytes, and an example for a key.
+    /// Describes a valid size, with an example for the given key.
     pub size: fn(&str) -> String,
-    /// Largest number of bytes that a size may have.
+    /// Maximum size in bytes.
     pub largest_size: u64,
 }
 
-/// Problems that are recorded while a document is read.
+/// Collects the problems found while a document is read.
 pub struct Diagnostics<'t> {
     text: &'t str,
     phrases: &'static Phrases,
-    /// Looks up the environment variables of `${NAME}`.
+    /// Resolves the variables in `${NAME}` placeholders.
     pub variables: Variables<'t>,
     /// Problems that make the document unusable.
     pub errors: Vec<Problem>,
     /// Problems that leave the document usable.
     pub warnings: Vec<Problem>,
-    /// Line numbers of all keys that were read, by key path.
+    /// Line number of each key that was read, by key path.
     pub lines: BTreeMap<String, usize>,
 }
 
 impl<'t> Diagnostics<'t> {
-    /// Starts to read a text.
+    /// Starts without problems. `text` is the document, used to compute line and column numbers.
     pub fn new(text: &'t str, phrases: &'static Phrases, variables: Variables<'t>) -> Self {
         let (errors, warnings) = (Vec::new(), Vec::new());
         Self { text, phrases, variables, errors, warnings, lines: BTreeMap::new() }
     }
 
-    /// Records an error at an offset.
+    /// Records an error at a byte offset.
     pub fn error(&mut self, at: usize, message: impl Into<String>) {
         self.errors.push(self.problem(at, message.into()));
     }
 
-    /// Records a warning at an offset.
+    /// Records a warning at a byte offset.
     pub fn warning(&mut self, at: usize, message: impl Into<String>) {
         self.warnings.push(self.problem(at, message.into()));
     }
 
-    /// Returns the line that contains an offset.
+    /// Returns the line number of a byte offset, starting at 1.
     pub fn line(&self, at: usize) -> usize {
         self.problem(at, String::new()).line
     }
 
-    /// Sorts the problems by their position.
+    /// Sorts errors and warnings by their position in the text.
     pub fn sort(&mut self) {
         for problems in [&mut self.errors, &mut self.warnings] {
             problems.sort_by_key(|problem| (problem.line, problem.column));
         }
     }
 
-    /// Returns the value if there are no errors.
+    /// Returns the value, or all errors if there are any.
     pub(crate) fn finish<T>(mut self, value: T) -> Result<T, Problems> {
         self.sort();
         if self.errors.is_empty() { Ok(value) } else { Err(Problems(self.errors)) }
     }
 
-    /// Replaces `${NAME}` with environment variables.
+    /// Replaces `${NAME}` placeholders with environment variables. Reports an error at `at` if one
+    /// is not set.
     pub(crate) fn expand_variables(&mut self, at: usize, text: &str) -> Option<String> {
         let (mut filled, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
@@ -136,9 +137,9 @@ impl<'t> Diagnostics<'t> {
     }
 }
 
-/// A table with its name.
+/// A table of the document and its path.
 pub struct Section<'s> {
-    /// Key path, such as `mcp.files`.
+    /// Path of the table, such as `mcp.files`.
     path: String,
     /// Header as written, such as `[mcp.files]`.
     pub(crate) header: String,
@@ -153,7 +154,7 @@ impl<'s> Section<'s> {
         Some(Self { path: String::new(), header: String::new(), at: 0, members: value.table()? })
     }
 
-    /// Reports unknown keys, with suggestions.
+    /// Reports each key that is not in `known`, and suggests similar keys.
     pub fn reject_unknown_keys(&self, known: &[&str], notes: &mut Diagnostics<'_>) {
         let phrases = notes.phrases;
         for Member { at, key, .. } in self.members {
@@ -174,7 +175,7 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Returns the table of a key.
+    /// Returns the table under a key. Reports an error if the value is not a table.
     pub fn section(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Section<'s>> {
         let path = self.path_of(key);
         let expected = format_args!("a table: write [{path}]");
@@ -182,13 +183,13 @@ impl<'s> Section<'s> {
         Some(Section { header: format!("[{path}]"), path, at: self.key_at(key), members })
     }
 
-    /// Returns all tables inside this one, in the order of the text.
+    /// Returns all tables directly inside this one, in the order of the text.
     pub fn sections(&self, notes: &mut Diagnostics<'_>) -> Vec<(&'s str, Section<'s>)> {
         let keys = self.members.iter().map(|member| member.key.as_str());
         keys.filter_map(|key| Some((key, self.section(key, notes)?))).collect()
     }
 
-    /// Returns the tables of a list, such as `[[routes]]`.
+    /// Returns the elements of an array of tables, such as `[[routes]]`.
     pub fn list(&self, key: &str, notes: &mut Diagnostics<'_>) -> Vec<Section<'s>> {
         let section = |value: &'s Value| {
             let (path, header) = (key.to_owned(), format!("[[{key}]]"));
@@ -199,7 +200,7 @@ impl<'s> Section<'s> {
         self.parse(key, sections, expected, notes).unwrap_or_default()
     }
 
-    /// Returns a non-empty string.
+    /// Returns the string under a key. Reports an error if the string is empty.
     pub fn text(&self, key: &str, example: &str, notes: &mut Diagnostics<'_>) -> Option<&'s str> {
         let value = self.get(key, notes)?;
         let text = value.text().filter(|text| !text.trim().is_empty());
@@ -213,7 +214,7 @@ impl<'s> Section<'s> {
         text
     }
 
-    /// Returns a list of non-empty strings, each with its offset.
+    /// Returns the list of non-empty strings under a key, each with its byte offset.
     pub fn texts(
         &self,
         key: &str,
@@ -223,7 +224,7 @@ impl<'s> Section<'s> {
         self.strings(key, example, |text| !text.trim().is_empty(), notes)
     }
 
-    /// Returns a non-empty string with its variables replaced.
+    /// Returns the non-empty string under a key, with `${NAME}` placeholders replaced.
     pub(crate) fn filled(
         &self,
         key: &str,
@@ -234,7 +235,7 @@ impl<'s> Section<'s> {
         notes.expand_variables(self.value_at(key), text)
     }
 
-    /// Returns a list of strings with their variables replaced.
+    /// Returns the list of strings under a key, with `${NAME}` placeholders replaced.
     pub(crate) fn filled_texts(
         &self,
         key: &str,
@@ -258,7 +259,8 @@ impl<'s> Section<'s> {
         self.parse(key, strings, expected, notes)
     }
 
-    /// Returns names with secret values, with their variables replaced.
+    /// Returns the members of a table as names and secret values, with `${NAME}` placeholders
+    /// replaced.
     pub(crate) fn secrets(&self, key: &str, example: &str, notes: &mut Diagnostics<'_>) -> Secrets {
         let texts = |value: &'s Value| -> Option<Vec<_>> {
             let text = |member: &'s Member| Some((member, member.value.text()?));
@@ -274,12 +276,13 @@ impl<'s> Section<'s> {
         texts.into_iter().filter_map(secret).collect()
     }
 
-    /// Returns a Boolean.
+    /// Returns the Boolean under a key; reports any other value as an error.
     pub fn flag(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<bool> {
         self.parse(key, Value::bool, format_args!("true or false: write {key} = true"), notes)
     }
 
-    /// Returns one of the listed values.
+    /// Returns the choice whose name is the string under a key; reports any other value as an
+    /// error.
     pub fn choice<T: Copy>(
         &self,
         key: &str,
@@ -294,14 +297,15 @@ impl<'s> Section<'s> {
         self.parse(key, known, expected, notes)
     }
 
-    /// Returns a whole number of at least one.
+    /// Returns the whole number under a key, which must be at least 1.
     pub fn count(&self, key: &str, example: u32, notes: &mut Diagnostics<'_>) -> Option<u32> {
         let count = |value: &Value| u32::try_from(value.whole()?).ok().filter(|count| *count > 0);
         let expected = format_args!("a whole number of at least 1: write {key} = {example}");
         self.parse(key, count, expected, notes)
     }
 
-    /// Returns a number of bytes, such as `67108864` or `"64MiB"`.
+    /// Returns the size under a key in bytes. It is a number, such as `67108864`, or a string, such
+    /// as `"64MiB"`.
     pub fn bytes(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<u64> {
         let Phrases { size, largest_size, .. } = notes.phrases;
         let bytes = |value: &Value| {
@@ -311,7 +315,8 @@ impl<'s> Section<'s> {
         self.parse(key, bytes, size(key), notes)
     }
 
-    /// Returns a duration, such as `30` seconds or `"500ms"`.
+    /// Returns the duration under a key. A number, such as `30`, is in seconds; a string, such as
+    /// `"500ms"`, has a unit.
     pub fn time(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Duration> {
         let time = |value: &Value| {
             let seconds = value.whole().map(Duration::from_secs);
@@ -323,7 +328,7 @@ impl<'s> Section<'s> {
         self.parse(key, time, format_args!("{expected}: write {key} = {example}"), notes)
     }
 
-    /// Returns a table as JSON.
+    /// Returns the table under a key as JSON.
     pub fn json(
         &self,
         key: &str,
@@ -334,7 +339,8 @@ impl<'s> Section<'s> {
         value.json().map_err(|(at, problem)| notes.error(at, problem)).ok()
     }
 
-    /// Returns what `parse` makes of a value; reports what was expected if it returns `None`.
+    /// Applies `parse` to the value under a key. If the result is `None`, reports an error that
+    /// states what was expected.
     pub fn parse<T>(
         &self,
         key: &str,
@@ -350,17 +356,17 @@ impl<'s> Section<'s> {
         parsed
     }
 
-    /// Returns whether there is such a key.
+    /// Returns whether the table contains the key.
     pub fn has(&self, key: &str) -> bool {
         self.member(key).is_some()
     }
 
-    /// Returns the offset of a key.
+    /// Returns the byte offset of a key, or that of the table if the key is missing.
     pub fn key_at(&self, key: &str) -> usize {
         self.member(key).map_or(self.at, |member| member.at)
     }
 
-    /// Returns the offset of a key's value.
+    /// Returns the byte offset of a key's value, or that of the table if the key is missing.
     pub fn value_at(&self, key: &str) -> usize {
         self.member(key).map_or(self.at, |member| member.value.at)
     }
@@ -381,7 +387,7 @@ impl<'s> Section<'s> {
     }
 }
 
-/// Parses a number of bytes such as `800`, `800KB` or `1.5 GiB`.
+/// Parses a size in bytes, such as `800`, `800KB` or `1.5 GiB`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || "expected a number of bytes, such as 5000000, 800KB or 2GB".to_owned();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

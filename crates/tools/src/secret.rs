@@ -1,4 +1,4 @@
-//! Secrets of a server, and their removal from its error messages.
+//! Secrets in a server's configuration, and their removal from error messages.
 
 use throughline_core::Credential;
 use throughline_json::Name;
@@ -6,30 +6,30 @@ use throughline_json::Name;
 /// Text that replaces a secret in an error message.
 const MASK: &str = "…";
 
-/// Minimum length of a masked word; shorter ones would match by chance.
+/// Minimum length of a masked word. Shorter words could match unrelated text.
 const SHORTEST: usize = 8;
 
-/// Names with secret values: headers or process variables.
+/// Names and secret values of headers or environment variables.
 pub(crate) type Secrets = Vec<(Name, Credential)>;
 
-/// Removes the query of a URL, which may contain keys.
+/// Removes the query from a URL, because it may contain keys.
 pub(crate) fn without_query(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-/// Secrets that are masked in errors.
+/// Replaces secrets in error messages.
 #[derive(Clone, Default)]
 pub(crate) struct Mask(Vec<Credential>);
 
 impl Mask {
-    /// Collects the values and the words in them.
+    /// Collects all values, and the words in them, as secrets to mask.
     pub(crate) fn new<'s>(values: impl IntoIterator<Item = &'s str>) -> Self {
         let words = values.into_iter().flat_map(|value| {
             let parts = value.split_whitespace().filter(move |part| *part != value);
             std::iter::once(value).chain(parts)
         });
         let mut words: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();
-        // Mask longer values first, so that a whole value precedes its words.
+        // Mask longer secrets first, so that a whole value is masked before its words.
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         Self(words.into_iter().map(Credential::new).collect())
     }

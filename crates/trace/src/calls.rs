@@ -1,4 +1,5 @@
-//! Traces gateway calls through a bounded queue. Calls that do not fit are dropped and counted.
+//! Traces gateway calls through a bounded queue. Calls that do not fit into the queue are dropped
+//! and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use crate::deliver::with_retries;
 use crate::sink::Sink;
 use crate::span::{Span, SpanKind, Value};
 
-/// Number of calls that can wait for delivery.
+/// Maximum number of calls in the queue.
 const AHEAD: usize = 1024;
 /// Maximum number of calls per batch.
 const TOGETHER: usize = 64;
@@ -29,12 +30,12 @@ pub struct CallTracer {
 enum QueueEntry {
     /// A finished call and its end time.
     Call(Box<CompletedCall>, Timestamp),
-    /// Signals that all earlier calls were delivered.
+    /// Marker that is acknowledged when all calls before it were delivered.
     End(oneshot::Sender<()>),
 }
 
 impl CallTracer {
-    /// Starts a background task for these sinks; requires a Tokio runtime.
+    /// Creates a tracer and spawns its delivery task. Must be called in a Tokio runtime.
     pub fn new(sinks: Vec<Arc<dyn Sink>>) -> Self {
         let (queue, receiver) = channel(AHEAD);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -42,19 +43,20 @@ impl CallTracer {
         Self { queue, dropped }
     }
 
-    /// Queues a finished call without blocking.
+    /// Queues a finished call without blocking. Drops the call if the queue is full.
     pub fn call(&self, call: CompletedCall, end: Timestamp) {
         if self.queue.try_send(QueueEntry::Call(Box::new(call), end)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of calls that some sink did not receive.
+    /// Returns the number of dropped calls. A call that several sinks did not accept counts once
+    /// per sink.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until the queue is delivered, at most `patience`.
+    /// Waits until all queued calls are delivered, but at most `patience`.
     pub async fn finish(&self, patience: Duration) {
         let (done, waiting) = oneshot::channel();
         let ended = async {
@@ -88,7 +90,7 @@ async fn forward_calls(
             }
         }
         for done in ends {
-            // The receiver may have timed out.
+            // The receiver is gone if its wait timed out.
             done.send(()).ok();
         }
     }

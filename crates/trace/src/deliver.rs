@@ -1,5 +1,5 @@
-//! Delivers a batch to all sinks, with retries. A failed sink makes the trace partial, and the
-//! other sinks are notified.
+//! Delivers batches to all sinks, with retries. If a sink fails, the trace is marked as partial and
+//! the other sinks receive the new status.
 
 #[cfg(test)]
 #[path = "deliver_tests.rs"]
@@ -16,33 +16,33 @@ use tokio::time::{sleep, timeout};
 use crate::session::{Status, TraceBatch};
 use crate::sink::{Retry, Sink, SinkError};
 
-/// Attribute of the run's own span that contains the status of the trace.
+/// Attribute of the run's own span that holds the trace status.
 const STATUS: &str = "throughline.trace.status";
 
 const TRIES: u32 = 4;
-/// Maximum delay before the first retry; doubles with each retry. The actual delay is random below
-/// it.
+/// Upper bound of the delay before the first retry. It doubles with each retry, and the actual
+/// delay is random below it.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const MAX_WAIT: Duration = Duration::from_secs(4);
-/// Maximum delay that a sink may request.
+/// Maximum delay that a sink may request before a retry.
 const MAX_REQUESTED_WAIT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Result of delivering a trace.
+/// Outcome of delivering a trace to all sinks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryReport {
-    /// Id of the session that was delivered.
+    /// Id of the delivered session.
     pub session: Name,
-    /// Final status of the trace.
+    /// Final status of the run and of the delivery.
     pub status: Status,
-    /// Errors of the sinks that failed.
+    /// Error messages of the failed sinks, each starting with the sink's name.
     pub errors: Vec<Name>,
-    /// Number of spans that some sink did not receive.
+    /// Number of spans that were not delivered, summed over all sinks.
     pub dropped: u64,
 }
 
 /// Delivers the last batch of a trace, or the whole trace. If a sink fails, the others receive the
-/// batch again with the status partial. Each sink has at most `patience`.
+/// batch again with the status `partial`. Each delivery to a sink may take at most `patience`.
 pub async fn send(
     sinks: &[Arc<dyn Sink>],
     mut parcel: TraceBatch,
@@ -66,7 +66,7 @@ pub async fn send(
     DeliveryReport { session: session.id.clone(), status, errors, dropped }
 }
 
-/// Writes the status of the trace into the run's own span.
+/// Sets the trace status as an attribute of the run's own span.
 fn mark_status(parcel: &mut TraceBatch) {
     let status = parcel.status.as_str();
     let Some(agent) = &mut parcel.agent else { return };
@@ -74,8 +74,8 @@ fn mark_status(parcel: &mut TraceBatch) {
     agent.add(STATUS, status);
 }
 
-/// Delivers a batch to all sinks in parallel, except those in `deaf`. Returns the index and the
-/// error of each failed sink.
+/// Delivers a batch to all sinks in parallel, except those whose index is in `deaf`. Returns the
+/// index and error of each failed sink.
 pub(crate) async fn deliver(
     sinks: &[Arc<dyn Sink>],
     parcel: &TraceBatch,
@@ -87,7 +87,7 @@ pub(crate) async fn deliver(
     for (place, sink) in sinks.iter().enumerate().filter(|(place, _)| !deaf.contains(place)) {
         let (sink, parcel) = (Arc::clone(sink), Arc::clone(&parcel));
         work.spawn(async move {
-            // A panic counts as a failure of the sink.
+            // A sink that panics counts as failed.
             let name = sink.name().to_owned();
             let taking = async move { with_retries(|| sink.send(&parcel)).await };
             let taking = tokio::spawn(timeout(patience, taking));
@@ -107,7 +107,7 @@ pub(crate) async fn deliver(
     errors
 }
 
-/// Retries until the sink accepts, fails permanently, or the attempts are used up.
+/// Retries until the sink accepts the batch, fails permanently, or all attempts are used.
 pub(crate) async fn with_retries<T>(take: impl Fn() -> T) -> Result<(), SinkError>
 where
     T: Future<Output = Result<(), SinkError>>,
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// Returns a random delay up to `most`, so that retries do not arrive simultaneously.
+/// Returns a random delay up to `most`, so that retries from several processes are spread out.
 fn jittered(most: Duration) -> Duration {
     let mut bytes = [0; 4];
     if getrandom::fill(&mut bytes).is_err() {

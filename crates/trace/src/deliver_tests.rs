@@ -1,4 +1,4 @@
-//! Tests of custom sinks that succeed, fail, panic or never answer.
+//! Tests custom sinks that succeed, fail, panic or never respond.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ impl RecordingSink {
         Arc::new(Self { way, tries: AtomicU32::new(0), told: Mutex::default() })
     }
 
-    /// Returns the status of each received batch and whether it was a repetition.
+    /// Returns the status of each received batch, and whether the batch was a repetition.
     fn heard(&self) -> Vec<(Status, bool)> {
         self.told.lock().unwrap().iter().map(|parcel| (parcel.status, parcel.is_again)).collect()
     }
@@ -154,6 +154,7 @@ async fn full_queue_drops_and_counts_calls() {
     for _ in 0..2000 {
         tracer.call(call.clone(), Timestamp::UNIX_EPOCH);
     }
-    // The background task has not run yet: the queue is full, and the rest is counted.
+    // The background task has not run yet, so the queue fills up and the remaining calls are
+    // dropped.
     assert_eq!(tracer.dropped(), 2000 - 1024);
 }

@@ -1,5 +1,5 @@
-//! Builds spans from a run's events. Each span is emitted once, when it ends, with only the new
-//! content.
+//! Builds spans from a run's events. Each span is emitted once, when it ends, and contains only
+//! content that no earlier span has.
 
 mod turn;
 
@@ -21,37 +21,37 @@ use crate::fold::turn::OpenTurn;
 use crate::session::{Mode, Session, id_scope, session_id};
 use crate::span::{Span, SpanKind, Value, derive_id};
 
-/// Decides what the spans of a trace contain.
+/// Settings for the content of spans.
 #[derive(Clone, Debug, Default)]
 pub struct TraceOptions {
-    /// Conversation id to report instead of the Thread id.
+    /// Conversation id to report; defaults to the Thread id.
     pub thread_id: Option<Name>,
-    /// Whether spans contain the content of messages, Thoughts and tool calls.
+    /// Whether spans contain the text of messages, Thoughts and tool calls.
     pub log_data: bool,
-    /// Redaction that is applied to the content.
+    /// Redaction policy for this text.
     pub redaction: RedactionPolicy,
 }
 
-/// Builds spans from the records of a run.
+/// Builds the spans of one run from the records of its log.
 #[derive(Debug)]
 pub struct Fold {
     options: TraceOptions,
     session: Session,
-    /// Name from which span ids are derived.
+    /// Seed for the span ids.
     scope: String,
-    /// Span of the run itself, open until the run ends.
+    /// Span of the whole run, open until the run ends.
     agent: Span,
-    /// Counts attempts and Thoughts the way the console does.
+    /// Counts attempts and Thoughts in the same way as the console.
     counted: RunFold,
     turn: Option<OpenTurn>,
-    /// Roles and texts of the messages since the last model call.
+    /// Role and text of each message since the last model call.
     messages: Vec<(Name, Name)>,
-    /// Start times of tool calls and waits, by id.
+    /// Start times of open tool calls, by call id.
     tools: HashMap<Name, Timestamp>,
     waits: HashMap<Name, Timestamp>,
-    /// Number of spans so far, from which span ids are derived.
+    /// Number of spans created so far, used to derive the next span id.
     made: u64,
-    /// Tokens and cost of the whole run.
+    /// Input and output tokens of the whole run.
     usage: Usage,
     cost_usd: f64,
     seen: u64,
@@ -59,7 +59,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Creates a fold for a tenant's run on this Thread.
+    /// Creates a fold for one run of a tenant; `thread` is the run's Thread.
     pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, options: TraceOptions) -> Self {
         let scope = id_scope(tenant, run);
         let session = Session {
@@ -95,33 +95,34 @@ impl Fold {
         }
     }
 
-    /// Returns the trace id: a BLAKE3 digest of the tenant and the run id, without the tenant if it
-    /// is `default`. Every process derives the same id for a run.
+    /// Returns the trace id, a BLAKE3 digest of the tenant and the run id. The tenant `default` is
+    /// left out. Every process derives the same id for a run.
     pub fn trace(&self) -> [u8; 16] {
         self.session.trace
     }
 
-    /// Returns the id of the run's own span, which is derived like the trace id.
+    /// Returns the id of the run's own span. It is derived in the same way as the trace id.
     pub fn root(&self) -> [u8; 8] {
         self.session.root
     }
 
-    /// Returns the session of a trace that is delivered as a whole and to no sinks.
+    /// Returns a session without sinks, for a trace that is delivered as a whole.
     pub(crate) fn session(&self) -> Session {
         self.session.clone()
     }
 
-    /// Returns the sequence number of the last record.
+    /// Returns the sequence number of the last record passed to [`Fold::record`].
     pub fn last_seq(&self) -> u64 {
         self.seen
     }
 
-    /// Returns the final status of the run: `completed`, `failed` or `cancelled`.
+    /// Returns the final status of the run (`completed`, `failed` or `cancelled`); `None` before
+    /// its end.
     pub fn ended(&self) -> Option<&Name> {
         self.ended.as_ref()
     }
 
-    /// Returns the spans that end with this record.
+    /// Processes the next record of the log and returns the spans that end with it.
     pub fn record(&mut self, record: &Record) -> Vec<Span> {
         self.seen = record.seq;
         if &*record.kind != kind::EVENTS {
@@ -141,7 +142,7 @@ impl Fold {
         spans
     }
 
-    /// Returns the current state of the run's own span, which is delivered last.
+    /// Returns the run's own span, up to `now`. It is delivered last.
     pub fn agent(&self, now: Timestamp) -> Option<Span> {
         let mut agent = self.agent.clone();
         agent.end = agent.end.max(now).max(agent.start);
@@ -221,14 +222,14 @@ impl Fold {
         }
     }
 
-    /// Closes an attempt whose end is not in the Journal, at its last event.
+    /// Closes an attempt that has no end event in the Journal, at the time of its last event.
     fn close_open_turn(&mut self) -> Option<Span> {
         let turn = self.turn.take()?;
         let end = turn.last_event;
         Some(self.inference(turn, end, AttemptEnd::Left, None))
     }
 
-    /// Builds the span of one attempt, up to `at`.
+    /// Builds the span of one attempt, which ends at `at`.
     fn inference(
         &mut self,
         turn: OpenTurn,
@@ -243,7 +244,6 @@ impl Fold {
         span
     }
 
-    /// Starts a child span of the run.
     fn child_span(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
         self.made += 1;
         let mut span = Span::new(self.session.trace, kind, name, at);
@@ -266,7 +266,7 @@ impl Fold {
         }
     }
 
-    /// Extends the span of the run up to `at`; returns whether the span starts there.
+    /// Extends the run's own span to `at`; returns whether this is the start of the span.
     fn extend_agent(&mut self, at: Timestamp) -> bool {
         let is_first = self.agent.start == Timestamp::UNIX_EPOCH;
         if is_first {
@@ -276,7 +276,7 @@ impl Fold {
         is_first
     }
 
-    /// Adds the tokens and the cost of a usage event, inside or outside an attempt.
+    /// Adds the tokens and cost of a usage event to the totals of the run.
     fn add_usage(&mut self, event: &RunEvent) {
         let RunEvent::Usage(event) = event else { return };
         if let Some(usage) = &event.usage {
@@ -334,7 +334,7 @@ impl Fold {
         span
     }
 
-    /// Records the start of a wait for a person, or builds its span when it ends.
+    /// Records the start of a wait for a person, or builds the wait's span when it ends.
     fn wait(
         &mut self,
         at: Timestamp,
@@ -358,7 +358,7 @@ impl Fold {
         Some(span)
     }
 
-    /// Builds a span for erased events, with their number and the reason.
+    /// Builds a span that stands for erased events, with their number and the reason.
     fn erased_span(&mut self, record: &Record, why: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();
@@ -370,7 +370,7 @@ impl Fold {
         span
     }
 
-    /// Builds a span for an instantaneous event.
+    /// Builds a span without duration for an event.
     fn event_span(&mut self, at: Timestamp, event: &RunEvent) -> Span {
         let name = event.name();
         let mut span = self.child_span(SpanKind::Note, name.to_string(), at);

@@ -1,4 +1,4 @@
-//! Tests that a trace contains each piece of content once.
+//! Tests that a trace contains each text only once.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn record(seq: u64, events: &[String]) -> Record {
     Record { seq, kind: packed.kind, at, events, content: Content::Here(packed.content) }
 }
 
-/// Returns the events of one turn with a tool.
+/// Returns the events of one turn with a tool call.
 fn turn(number: u64) -> Vec<String> {
     let thought = format!("Thought {number}: {}", "why and how, step by step. ".repeat(12));
     let asked =
@@ -65,7 +65,7 @@ fn turn(number: u64) -> Vec<String> {
     events.into_iter().filter(|event| !event.is_empty()).collect()
 }
 
-/// Returns the size of the spans as a session document.
+/// Returns the size of a session document with these spans, in bytes.
 fn bytes(fold: &Fold, spans: &[Span]) -> usize {
     let session = Session {
         id: Name::from("sess_run_1"),
@@ -96,7 +96,7 @@ fn trace_of_a_thousand_turns_grows_linearly() {
     for number in 1..=TURNS {
         let record = record(number, &turn(number));
         spans.extend(whole.record(&record));
-        // The same turn in a run of its own.
+        // Trace the same turn alone, in a run of its own.
         let mut alone = fold();
         let own = alone.record(&record);
         assert_eq!(own.len(), 2, "a turn and a tool");
@@ -106,7 +106,7 @@ fn trace_of_a_thousand_turns_grows_linearly() {
     let (total, total_otlp) = (bytes(&whole, &spans), otlp::spans(&spans).len());
     assert_eq!(spans.len() as u64, 2 * TURNS);
     for (what, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
-        // Compare in hundredths to avoid rounding.
+        // Multiply by 100 to compare integers instead of rounded fractions.
         assert!(100 * total <= 130 * sum, "{what}: {total} bytes, and its turns have {sum}");
         let share = 1000 * total / sum;
         let told = format!(

@@ -1,7 +1,7 @@
 //! Traces of runs and gateway calls, for existing observability tools.
 //!
-//! A run's trace is a view of its log, so it needs no state of its own and can be rebuilt at any
-//! time. Each turn adds only new content, so a trace grows linearly with its run.
+//! A run's trace is a view of its log, so the trace needs no state of its own and can be rebuilt at
+//! any time. Each turn adds only new content, so a trace grows linearly with its run.
 //!
 //! | file | content |
 //! |---|---|

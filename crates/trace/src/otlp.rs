@@ -1,17 +1,17 @@
 //! Encodes spans as OpenTelemetry's `ExportTraceServiceRequest` in protobuf.
 //!
-//! The message has a dozen fields of five kinds, so it is encoded by hand instead of with generated
-//! code.
+//! The message has only a dozen fields of five kinds, so hand-written code replaces a generated
+//! encoder.
 
 use jiff::Timestamp;
 
 use crate::span::{Span, Value};
 
-/// Value of `service.name` and name of the instrumentation scope.
+/// Value of `service.name`, and the name of the instrumentation scope.
 const NAME: &str = "throughline";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Encodes the request that exports these spans.
+/// Encodes an export request that contains these spans.
 pub fn spans<'s>(spans: impl IntoIterator<Item = &'s Span>) -> Vec<u8> {
     let mut request = Message::default();
     request.message(1, |resource_spans| {
@@ -39,7 +39,7 @@ fn put(out: &mut Message, span: &Span) {
         out.bytes(4, parent);
     }
     out.text(5, &span.name);
-    // 3 is CLIENT, 1 is INTERNAL.
+    // Span kinds of the protocol: 3 is CLIENT, 1 is INTERNAL.
     out.number(6, if span.kind.is_client() { 3 } else { 1 });
     out.fixed(7, nanoseconds(span.start));
     out.fixed(8, nanoseconds(span.end));
@@ -93,7 +93,7 @@ impl Message {
         self.0.push(value.to_le_bytes()[0]);
     }
 
-    /// Writes a field number with its wire type.
+    /// Writes the key of a field: its number and wire type.
     fn key(&mut self, field: u32, kind: u32) {
         self.varint(u64::from(field << 3 | kind));
     }

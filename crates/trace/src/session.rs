@@ -1,4 +1,4 @@
-//! A trace as one JSON document, and the batches that deliver it.
+//! A trace as a JSON document, and the batches in which it is delivered.
 
 use std::sync::Arc;
 
@@ -11,49 +11,49 @@ use crate::span::{Span, SpanKind, Value, derive_id, hex};
 /// Identity and settings of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Session id: `sess_RUN`, with the tenant and a dot before it unless the tenant is `default`.
-    /// It contains only letters, digits, `_`, `-` and `.`.
+    /// Session id: `sess_RUN`, or `TENANT.sess_RUN` unless the tenant is `default`. It contains
+    /// only letters, digits, `_`, `-` and `.`.
     pub id: Name,
-    /// Id that all spans of the run share.
+    /// Trace id, shared by all spans of the run.
     pub trace: [u8; 16],
-    /// Id of the run's own span.
+    /// Span id of the run's own span.
     pub root: [u8; 8],
-    /// Id of the Thread, or the id that the options set instead.
+    /// Conversation id: the Thread id, or the id set in the options.
     pub thread: Name,
-    /// Whether the trace contains content.
+    /// Whether the trace contains the text of messages, Thoughts and tool calls.
     pub log_data: bool,
-    /// Whether the trace is delivered as a whole or in batches.
+    /// Whether the trace is delivered once as a whole or in batches.
     pub mode: Mode,
-    /// Names of the sinks, without URLs and secrets.
+    /// Names of the sinks that receive the trace, without URLs or secrets.
     pub sinks: Vec<Name>,
 }
 
-/// A part of a trace, or the whole trace.
+/// Part of a trace, or the whole trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceBatch {
-    /// Trace that the batch belongs to.
+    /// The trace to which the batch belongs.
     pub session: Arc<Session>,
-    /// Position of the batch in the trace.
+    /// Whether this is the whole trace, or its first, middle or last batch.
     pub phase: BatchPhase,
-    /// Number of spans in earlier batches.
+    /// Number of spans in all earlier batches.
     pub before: u64,
     /// Spans that ended since the previous batch.
     pub spans: Vec<Span>,
-    /// The run's own span, in the last batch.
+    /// The run's own span; `None` except in the last batch.
     pub agent: Option<Span>,
-    /// Status of the run and of the delivery so far.
+    /// Status of the run and of the deliveries so far.
     pub status: Status,
-    /// Errors of the sinks that did not receive the trace.
+    /// Error messages of the failed sinks.
     pub errors: Vec<Name>,
-    /// Whether the batch repeats an earlier one with another status.
+    /// Whether this is a repetition of an earlier batch with a new status.
     pub is_again: bool,
 }
 
-/// Tenant of a gateway without keys; session ids and file names omit it.
+/// Tenant of a gateway without API keys. Session ids and file names omit it.
 const DEFAULT_TENANT: &str = "default";
 
-/// Returns the session id of a run. It is unique per tenant and contains only letters, digits, `_`,
-/// `-` and `.`; a name with other characters is replaced by its digest.
+/// Returns the session id of a run, which is unique across tenants. It contains only letters,
+/// digits, `_`, `-` and `.`; a tenant or run id with other characters is replaced by its digest.
 pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     let run = plain_name(&run.0);
     Name::from(match &*tenant.0 {
@@ -62,7 +62,7 @@ pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     })
 }
 
-/// Returns the name from which the trace and span ids of a run are derived.
+/// Returns the string from which the trace id and span ids of a run are derived.
 pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     match &*tenant.0 {
         DEFAULT_TENANT => run.0.to_string(),
@@ -70,7 +70,8 @@ pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     }
 }
 
-/// Returns a name without dots that is safe in file names: the name itself, or `x-` and its digest.
+/// Returns a name that is safe in file names and has no dots: `name` itself, or `x-` followed by
+/// its digest.
 fn plain_name(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_safe = (1..=100).contains(&name.len()) && name.bytes().all(is_plain);
@@ -80,17 +81,17 @@ fn plain_name(name: &str) -> String {
     format!("{DIGEST}{}", hex(&derive_id::<16>(name)))
 }
 
-/// Prefix of a name that was replaced by its digest.
+/// Prefix that marks a digest in place of the original name.
 const DIGEST: &str = "x-";
 
 words! {
-    /// Position of a batch in its trace.
+    /// Position of a batch within its trace. The string is part of the batch's key.
     BatchPhase {
         /// The whole trace.
         Whole = "whole",
         /// The first of several batches.
         Start = "start",
-        /// A batch between the first and the last one.
+        /// A batch between the first and the last batch.
         More = "events",
         /// The last batch.
         End = "end",
@@ -98,18 +99,18 @@ words! {
 }
 
 impl TraceBatch {
-    /// Iterates over all spans, the run's own span last.
+    /// Iterates over all spans. The run's own span comes last.
     pub fn all(&self) -> impl Iterator<Item = &Span> {
         self.spans.iter().chain(&self.agent)
     }
 
-    /// Returns the idempotency key of the batch.
+    /// Returns the idempotency key, by which a receiver can detect a repeated batch.
     pub fn key(&self) -> String {
         let again = if self.is_again { "-again" } else { "" };
         format!("{}-{}-{}{again}", self.session.id, self.phase.as_str(), self.before)
     }
 
-    /// Builds the session document, with the spans as its events.
+    /// Builds the session document, which lists the spans as events.
     pub fn to_json(&self) -> Json {
         let Session { id, trace, root, thread, log_data, mode, sinks } = &*self.session;
         json::object(|o| {
@@ -204,20 +205,20 @@ words! {
     /// Status of a run and of the delivery of its trace.
     #[derive(Default)]
     Status {
-        /// The run is not over.
+        /// The run has not ended.
         #[default]
         Running = "running",
         /// The run succeeded, and all sinks received the trace.
         Success = "success",
         /// The run failed or was cancelled.
         Error = "error",
-        /// The run succeeded, and some sinks did not receive the whole trace.
+        /// The run succeeded, but some sinks did not receive the whole trace.
         Partial = "partial",
     }
 }
 
 impl Status {
-    /// Returns the status after a failed delivery.
+    /// Returns the status to report after a failed delivery.
     pub(crate) fn degraded(self) -> Self {
         match self {
             Status::Success => Status::Partial,
@@ -227,19 +228,19 @@ impl Status {
 }
 
 words! {
-    /// Delivery mode of a trace.
+    /// When a trace is delivered.
     #[derive(Default)]
     Mode {
-        /// The whole trace, when the run ends.
+        /// Once, as a whole, when the run ends.
         #[default]
         Batched = "batched",
-        /// In batches, while the run continues.
+        /// In batches, while the run is in progress.
         Streaming = "streaming",
     }
 }
 
 impl Mode {
-    /// All modes with their configured names.
+    /// All modes, each with its name in the configuration.
     pub const ALL: &'static [(&'static str, Self)] =
         &[("batched", Self::Batched), ("streaming", Self::Streaming)];
 }

@@ -1,4 +1,4 @@
-//! Destinations of traces.
+//! Destinations for traces.
 
 mod file;
 mod http;
@@ -18,18 +18,18 @@ pub use crate::sink::otlp::OtlpSink;
 use crate::session::TraceBatch;
 use crate::span::Span;
 
-/// Future of a delivery to one sink.
+/// Future returned by [`Sink::send`] and [`Sink::send_calls`].
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Result<(), SinkError>> + Send + 'a>>;
 
-/// Destination of traces. Custom sinks have the same capabilities as the built-in ones.
+/// A destination for traces. Custom sinks can do everything that the built-in sinks do.
 pub trait Sink: Send + Sync {
-    /// Returns the name of the sink in errors and reports, without secrets.
+    /// Returns the sink's name for errors and reports. It must not contain secrets.
     fn name(&self) -> &str;
 
-    /// Accepts a batch of a run's trace. The same batch may arrive twice, with the same key.
+    /// Accepts one batch of a run's trace. A batch may arrive twice, with the same key.
     fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a>;
 
-    /// Accepts gateway calls; ignores them by default.
+    /// Accepts spans of gateway calls. The default implementation ignores them.
     fn send_calls<'a>(&'a self, _calls: &'a [Span]) -> SendFuture<'a> {
         Box::pin(async { Ok(()) })
     }
@@ -41,11 +41,11 @@ pub trait Sink: Send + Sync {
 pub struct SinkError {
     /// Description of the failure, without secrets.
     pub message: String,
-    /// Whether and when to retry.
+    /// Whether and when to retry the delivery.
     pub again: Retry,
 }
 
-/// Retry advice of a failure.
+/// Whether and when to retry a failed delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Do not retry.
@@ -57,33 +57,33 @@ pub enum Retry {
 }
 
 impl SinkError {
-    /// Creates a permanent failure.
+    /// Creates an error that is not retried.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), again: Retry::Never }
     }
 
-    /// Creates a temporary failure.
+    /// Creates an error that is retried with backoff.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self { message: message.into(), again: Retry::Soon }
     }
 }
 
 words! {
-    /// Kind of a sink, with its configured name.
+    /// Kind of a sink. The string is the name in the configuration.
     SinkKind {
-        /// A folder with one subfolder per session.
+        /// A folder with one subfolder per session; see [`FileSink`].
         File = "file",
-        /// An HTTP endpoint that accepts the session as JSON.
+        /// An HTTP endpoint that accepts sessions as JSON.
         Http = "http",
-        /// The same for the Cognipeer console, with its own header.
+        /// Like `Http`, for the Cognipeer console, which requires its own authentication header.
         Cognipeer = "cognipeer",
-        /// An OpenTelemetry collector.
+        /// An OpenTelemetry collector; see [`OtlpSink`].
         Otlp = "otlp",
     }
 }
 
 impl SinkKind {
-    /// All kinds with their configured names.
+    /// All kinds, each with its name in the configuration.
     pub const ALL: &'static [(&'static str, Self)] = &[
         ("file", Self::File),
         ("http", Self::Http),
@@ -92,20 +92,20 @@ impl SinkKind {
     ];
 }
 
-/// Declares a sink.
+/// Configuration of a sink.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
-    /// Protocol and destination of the sink.
+    /// Protocol of the sink.
     pub kind: SinkKind,
-    /// Name of the sink; defaults to its kind.
+    /// Name of the sink in reports; defaults to its kind.
     pub name: Option<Name>,
-    /// URL, or the folder of a file sink.
+    /// URL of the destination, or the path of the folder for a file sink.
     pub to: String,
-    /// Headers of every request. They are secret.
+    /// Headers sent with every request. Their values are secret.
     pub headers: Vec<(Name, Credential)>,
 }
 
-/// Reason why a sink configuration is invalid.
+/// Error for an invalid sink configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSink(pub String);

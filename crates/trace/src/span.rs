@@ -1,42 +1,42 @@
-//! Spans, the units of a trace.
+//! Spans, the elements of a trace.
 
 use jiff::Timestamp;
 use throughline_json::{Name, words};
 
-/// An operation with a duration, or an instantaneous event. Its ids are derived from the run and
-/// its position, so a repeated delivery contains the same span.
+/// An operation with a duration, or an instantaneous event. Ids are derived from the run and the
+/// position of the span, so a repeated delivery contains the same ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// Id that all spans of one trace share.
+    /// Trace id, shared by all spans of the trace.
     pub trace: [u8; 16],
-    /// Id that is unique within the trace.
+    /// Span id, unique within the trace.
     pub id: [u8; 8],
-    /// Id of the parent span.
+    /// Id of the parent span; `None` for a root span.
     pub parent: Option<[u8; 8]>,
-    /// Name such as `chat claude-sonnet-4-5`.
+    /// Display name, such as `chat claude-sonnet-4-5`.
     pub name: String,
-    /// Operation that the span measures.
+    /// Kind of operation that the span measures.
     pub kind: SpanKind,
-    /// Time when the operation started.
+    /// Start time of the operation.
     pub start: Timestamp,
-    /// Time when the operation ended; the start time for an event.
+    /// End time of the operation; equal to `start` for an event.
     pub end: Timestamp,
-    /// Attributes, named after OpenTelemetry's conventions where they exist.
+    /// Attributes, with OpenTelemetry's names where conventions exist.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Error, if the operation failed.
+    /// Error message, if the operation failed.
     pub problem: Option<Name>,
 }
 
 words! {
-    /// Kind of a span, with its name in a session document.
+    /// Kind of a span. The string is its name in a session document.
     SpanKind {
-        /// A run of an agent.
+        /// The whole run of an agent.
         Agent = "agent",
         /// A model call.
         Inference = "ai_call",
         /// A tool call.
         Tool = "tool_call",
-        /// A change of the plan.
+        /// A change to the agent's plan.
         Plan = "plan",
         /// A wait for a person or the caller.
         Wait = "wait",
@@ -54,7 +54,7 @@ impl SpanKind {
     }
 }
 
-/// Value of an attribute, in the types of OpenTelemetry.
+/// Attribute value, in one of OpenTelemetry's types.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A string.
@@ -94,7 +94,7 @@ impl From<u64> for Value {
 }
 
 impl Span {
-    /// Creates a span without duration and attributes.
+    /// Creates a span without attributes that starts and ends at `at`.
     pub(crate) fn new(trace: [u8; 16], kind: SpanKind, name: String, at: Timestamp) -> Self {
         let (id, parent, attributes, problem) = ([0; 8], None, Vec::new(), None);
         Self { trace, id, parent, name, kind, start: at, end: at, attributes, problem }
@@ -104,20 +104,20 @@ impl Span {
         self.attributes.push((key, value.into()));
     }
 
-    /// Adds a list of strings if it is not empty.
+    /// Adds a list of strings, unless it is empty.
     pub(crate) fn add_texts(&mut self, key: &'static str, texts: Vec<Name>) {
         if !texts.is_empty() {
             self.add(key, Value::Texts(texts));
         }
     }
 
-    /// Adds an attribute if the value is present.
+    /// Adds an attribute if there is a value.
     pub(crate) fn add_if_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.attributes.extend(value.map(|value| (key, value.into())));
     }
 }
 
-/// Derives a deterministic id from a name.
+/// Derives an id of `N` bytes from a name. Equal names give equal ids.
 pub(crate) fn derive_id<const N: usize>(name: &str) -> [u8; N] {
     let mut id = [0; N];
     blake3::Hasher::new_derive_key("throughline trace ids")

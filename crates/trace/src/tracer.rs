@@ -1,4 +1,4 @@
-//! Follows runs and delivers their traces. Runs never wait for delivery.
+//! Follows runs and delivers their traces. Runs never wait for the delivery.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,46 +16,46 @@ use crate::session::{BatchPhase, Mode, Session, Status, TraceBatch, session_id};
 use crate::sink::Sink;
 use crate::span::Span;
 
-/// Number of records per read.
+/// Number of records to read at a time.
 const PAGE: u32 = 256;
 
 /// Dependencies and settings of a tracer.
 pub struct TracerOptions {
-    /// Store that contains the logs of the runs.
+    /// Store that contains the run logs.
     pub store: Arc<dyn Store>,
     /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Whether traces are delivered as a whole or in batches.
+    /// Whether traces are delivered once as a whole or in batches.
     pub mode: Mode,
-    /// Decides what the spans contain.
+    /// Settings for the content of spans.
     pub content: TraceOptions,
-    /// Destinations of the traces.
+    /// Destinations for the traces.
     pub sinks: Vec<Arc<dyn Sink>>,
-    /// Timeout per sink and batch, including retries.
+    /// Maximum time per sink and batch, including retries.
     pub patience: Duration,
 }
 
-/// Follows runs and delivers their traces.
+/// Follows runs in the background and delivers their traces.
 #[derive(Clone)]
 pub struct Tracer {
     options: Arc<TracerOptions>,
     work: Arc<Mutex<JoinSet<DeliveryReport>>>,
 }
 
-/// Guard of a followed run; dropping it signals that this process stopped driving the run.
+/// Guard for a followed run. Drop it when this process stops driving the run.
 pub struct FollowGuard {
     _at_work: oneshot::Sender<()>,
 }
 
 impl Tracer {
-    /// Creates a tracer that follows no runs yet.
+    /// Creates a tracer that does not follow any run yet.
     pub fn new(options: TracerOptions) -> Self {
         Self { options: Arc::new(options), work: Arc::default() }
     }
 
-    /// Follows a run that this process drives, until the run is idle, and returns immediately.
-    /// Earlier owners already delivered the records up to `delivered`. Drop the guard when this
-    /// process stops driving the run.
+    /// Starts to follow a run in the background, until the run ends or pauses. Earlier owners
+    /// already delivered the records up to `delivered`. Drop the guard when this process stops
+    /// driving the run.
     pub fn follow(&self, tenant: &Tenant, run: &LogId, delivered: u64) -> FollowGuard {
         let (at_work, rests) = oneshot::channel();
         let options = Arc::clone(&self.options);
@@ -74,8 +74,8 @@ impl Tracer {
         FollowGuard { _at_work: at_work }
     }
 
-    /// Waits until all followed runs are delivered and returns the results. It waits at most four
-    /// times the patience per sink.
+    /// Waits until the traces of all followed runs are delivered, but at most four times the
+    /// configured `patience`. Returns one report per run.
     pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
@@ -85,7 +85,7 @@ impl Tracer {
             match timeout_at(until, work.join_next()).await {
                 Ok(None) => return all,
                 Ok(Some(done)) => all.extend(done.ok()),
-                // Runs that are still undelivered are abandoned.
+                // Traces that are still not delivered are abandoned.
                 Err(_) => {
                     let errors = vec!["the trace was not delivered before the deadline".into()];
                     let (status, session) = (Status::Partial, Name::default());
@@ -99,7 +99,7 @@ impl Tracer {
     }
 }
 
-/// Reads a run's log as it grows and delivers its spans.
+/// Reads a run's log as it grows, and delivers the resulting spans.
 async fn follow(
     options: &TracerOptions,
     tenant: &Tenant,
@@ -132,7 +132,7 @@ async fn follow(
     }
 }
 
-/// Builds the whole trace of a run as one batch, for an export after the fact.
+/// Builds the whole trace of a stored run as one batch, for exports.
 pub async fn load_session(
     store: &dyn Store,
     tenant: &Tenant,
@@ -155,7 +155,7 @@ pub async fn load_session(
             spans.extend(fold.record(record));
         }
     }
-    // If the last events were erased, the head of the log still contains the status.
+    // If the last events were erased, only the head of the log contains the status.
     let is_over = |status: &Name| matches!(&**status, "completed" | "failed" | "cancelled");
     let over = head.status.filter(is_over);
     let ended = fold.ended().or(over.as_ref());
@@ -174,19 +174,19 @@ fn status_of(ended: Option<&Name>) -> Status {
     }
 }
 
-/// Delivers the trace of one run.
+/// Builds and delivers the trace of one run.
 struct Forwarder<'o> {
     options: &'o TracerOptions,
     session: Arc<Session>,
     fold: Fold,
-    /// Spans not delivered yet; in batched mode, all spans.
+    /// Spans that were not delivered yet. In batched mode, these are all spans of the run.
     spans: Vec<Span>,
     /// Number of spans delivered so far.
     before: u64,
     has_begun: bool,
     errors: Vec<Name>,
     dropped: u64,
-    /// Indices of the sinks that failed.
+    /// Indices of the failed sinks.
     deaf: BTreeSet<usize>,
 }
 
@@ -239,7 +239,7 @@ impl<'o> Forwarder<'o> {
         }
     }
 
-    /// Delivers new spans in streaming mode.
+    /// Delivers new spans if the tracer is in streaming mode.
     async fn send_new_spans(&mut self) {
         if self.options.mode == Mode::Batched || self.spans.is_empty() {
             return;
@@ -256,7 +256,8 @@ impl<'o> Forwarder<'o> {
         let failed = deliver(sinks, parcel, *patience, &self.deaf).await;
         self.dropped += parcel.spans.len() as u64 * (self.deaf.len() + failed.len()) as u64;
         for (place, error) in failed {
-            // The sink gets nothing more until the end, so that it does not delay the others.
+            // Send nothing more to this sink until the last batch, so that it does not delay the
+            // others.
             self.deaf.insert(place);
             if !self.errors.contains(&error) {
                 self.errors.push(error);
@@ -264,7 +265,8 @@ impl<'o> Forwarder<'o> {
         }
     }
 
-    /// Delivers the last batch; after a failure, the other sinks receive it again as partial.
+    /// Delivers the last batch. If a sink fails, the other sinks receive the batch again as
+    /// partial.
     async fn finish(mut self) -> DeliveryReport {
         let phase =
             if self.options.mode == Mode::Batched { BatchPhase::Whole } else { BatchPhase::End };
@@ -278,7 +280,7 @@ impl<'o> Forwarder<'o> {
         delivered
     }
 
-    /// Ends following while the run waits. In batched mode, the process that ends the run delivers
+    /// Stops following a run that waits. In batched mode, the process that ends the run delivers
     /// the trace.
     fn pause(self) -> DeliveryReport {
         let status = if self.errors.is_empty() { Status::Running } else { Status::Partial };

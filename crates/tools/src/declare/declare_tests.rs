@@ -1,4 +1,4 @@
-//! Tests of declarations and their errors.
+//! Tests for parsing tool declarations and reporting errors in them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Parses a tool in one line, as `--tool` accepts it.
+//! Parses a tool declaration from one command-line argument, the value of `--tool`.
 //!
 //! ```text
 //! mcp:npx -y some-server .             a process, named after its program
@@ -91,7 +91,8 @@ fn tool(text: &str, notes: &mut Diagnostics<'_>) -> Option<HttpConfig> {
     Some(config)
 }
 
-/// Splits a name from the rest at the first `=`. A later `=` belongs to the rest.
+/// Splits `name=rest` at the first `=`. Returns no name if the text before the `=` cannot be a
+/// name.
 fn split_name(text: &str) -> (Option<&str>, &str) {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -103,14 +104,14 @@ fn split_name(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Derives a valid name: runs of other characters become one `_`.
+/// Derives a valid name by replacing each run of invalid characters with `_`.
 fn sanitize_name(name: &str) -> String {
     let stem = name.strip_suffix(".exe").unwrap_or(name);
     let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-/// Splits words like a shell; quotes keep white space together.
+/// Splits a command line into words like a shell; quoted white space does not separate words.
 fn split_words(text: &str) -> Result<Vec<String>, char> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {

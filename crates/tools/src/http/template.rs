@@ -7,9 +7,9 @@ use crate::client;
 
 #[derive(Clone, Debug)]
 pub(super) struct Template {
-    /// Literal text and arguments, in order.
+    /// Literal text and placeholders, in order.
     pieces: Vec<Piece>,
-    /// Scheme, host and port that every filled URL must have.
+    /// Scheme, host and port, which arguments must not change.
     origin: url::Origin,
 }
 
@@ -20,8 +20,8 @@ enum Piece {
 }
 
 impl Template {
-    /// Parses a template. Placeholders are allowed in the path and query only, so the model cannot
-    /// choose the host.
+    /// Parses a template. Placeholders are allowed only in the path and the query, so the model
+    /// cannot choose the host.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let pieces = pieces(text)?;
         let scheme =
@@ -42,7 +42,7 @@ impl Template {
         Ok(Self { pieces, origin })
     }
 
-    /// Lists the names of the arguments without duplicates.
+    /// Returns the names of all placeholders, without duplicates.
     pub(super) fn arguments(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for piece in &self.pieces {
@@ -59,7 +59,7 @@ impl Template {
         self.arguments().contains(&name)
     }
 
-    /// Fills in the arguments, each percent-encoded as a whole.
+    /// Replaces the placeholders with arguments. Each argument is percent-encoded as a whole.
     pub(super) fn fill(&self, args: Node<'_>) -> Result<Url, String> {
         let mut filled = String::new();
         for piece in &self.pieces {
@@ -72,7 +72,7 @@ impl Template {
             }
         }
         let path = filled.split('?').next().unwrap_or_default();
-        // A URL parser would resolve these segments to a parent path outside the template.
+        // A URL parser resolves these segments, so the URL could leave the path of the template.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             let problem =
                 "An argument turns a part of the path into `.` or `..`, which is not sent.";
@@ -108,7 +108,7 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// Converts an argument to text: a string without its quotes, anything else as JSON.
+/// Converts an argument to text: a string as is, any other value as JSON.
 pub(super) fn text(value: Node<'_>) -> String {
     value.text().map_or_else(|| value.json().as_str().to_owned(), std::borrow::Cow::into_owned)
 }

@@ -11,10 +11,10 @@ use crate::answer;
 use crate::mcp::{Approval, McpErrorKind, ServerState, result};
 use crate::name;
 
-/// A tool that an MCP server runs.
+/// A tool that is executed by an MCP server.
 pub(super) struct McpTool {
     server: Arc<ServerState>,
-    /// Name of the tool at the server.
+    /// Name of the tool on the server.
     name: Name,
     spec: ToolSpec,
 }
@@ -25,7 +25,7 @@ impl McpTool {
         Arc::new(Self { server: Arc::clone(server), name: Name::from(&*listed.name), spec })
     }
 
-    /// Calls the tool. The error describes a call that was not sent or was rejected.
+    /// Calls the tool. The error is for calls that were not sent or were rejected.
     async fn call(&self, args: &Json, about: &ToolContext) -> Result<ToolAnswer, String> {
         let config = &self.server.config;
         let arguments: JsonObject = serde_json::from_slice(args.bytes())
@@ -67,7 +67,7 @@ impl Tool for McpTool {
     }
 }
 
-/// Builds the specification of a tool. The server's hints are trusted.
+/// Builds the specification of a listed tool. The server's hints about side effects are trusted.
 fn spec(server: &ServerState, listed: &Listed) -> ToolSpec {
     let mut spec = ToolSpec::new(name::tool_name(&server.config.name, &listed.name));
     spec.description = listed.description.as_deref().or(listed.title.as_deref()).map(Name::from);
@@ -75,7 +75,7 @@ fn spec(server: &ServerState, listed: &Listed) -> ToolSpec {
     let hints = listed.annotations.as_ref();
     let reads_only = hints.and_then(|hints| hints.read_only_hint) == Some(true);
     let once_is_enough = hints.and_then(|hints| hints.idempotent_hint) == Some(true);
-    // The protocol's default is that a tool may be destructive.
+    // By default, the protocol considers a tool destructive.
     let destroys = hints.and_then(|hints| hints.destructive_hint) != Some(false);
     spec.idempotent = reads_only || once_is_enough;
     spec.needs_approval = match server.config.approval {
@@ -87,7 +87,7 @@ fn spec(server: &ServerState, listed: &Listed) -> ToolSpec {
 }
 
 fn schema(schema: &JsonObject) -> Json {
-    // Some servers omit the type, which all providers require.
+    // Some servers omit the `type`, which all providers require.
     let usual = (!schema.contains_key("type")).then(|| ("type".to_owned(), "object".into()));
     Json::from(&serde_json::Value::Object(usual.into_iter().chain(schema.clone()).collect()))
 }

@@ -1,4 +1,4 @@
-//! Converts the result of an MCP call to parts for the model.
+//! Converts results of MCP calls to tool results.
 
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use throughline_agent::ToolAnswer;
@@ -6,15 +6,15 @@ use throughline_core::Outcome;
 
 use crate::answer::Parts;
 
-/// Converts a result, limited to a size in bytes.
+/// Converts a result; `limit` is its maximum size in bytes.
 pub(super) fn answer(result: CallToolResult, limit: usize) -> ToolAnswer {
     let mut parts = Parts::with_limit(limit);
     for block in result.content {
         add(block, &mut parts);
     }
     if let Some(value) = result.structured_content {
-        // Servers should repeat structured content as text for older clients. Equal content is
-        // added once.
+        // For older clients, servers usually repeat structured content as text. Skip the structured
+        // content if a text equals it.
         let same = |text: &str| {
             serde_json::from_str(text).is_ok_and(|text: serde_json::Value| text == value)
         };
@@ -45,10 +45,11 @@ fn add(block: ContentBlock, parts: &mut Parts) {
     }
 }
 
-/// Placeholder for content types that are newer than this code.
+/// Placeholder for content types that this version does not support.
 const UNKNOWN: &str = "[content of an unknown kind]";
 
-/// Describes a link as text, because only the server can resolve it.
+/// Describes a resource link as text. The model cannot open the link, because only the server can
+/// resolve it.
 fn describe_link(link: &Resource) -> String {
     let about = link.description.as_deref().or(link.title.as_deref());
     let about = about.map_or_else(String::new, |about| format!(": {about}"));

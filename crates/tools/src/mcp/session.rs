@@ -29,10 +29,10 @@ use tokio::time::timeout;
 use crate::client;
 use crate::mcp::{McpConfig, McpError, McpErrorKind, Transport};
 
-/// Number of bytes kept from the end of a process's standard error.
+/// Number of bytes to keep from the end of a process's standard error.
 const LAST_WORDS: usize = 2048;
 
-/// Maximum time to read the standard error of a process that exited.
+/// Maximum time to wait for the remaining standard error of a process that exited.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) type ProgressCallback = Arc<dyn Fn(&str) + Send + Sync>;
@@ -42,8 +42,8 @@ pub(super) struct Session {
     stderr: Option<watch::Receiver<Vec<u8>>>,
 }
 
-/// Opens a connection within the start timeout. The handshake first follows the widespread
-/// protocol; if the server rejects it, the protocol of 2026-07-28.
+/// Opens a connection within the start timeout. The first handshake uses the common `initialize`
+/// protocol. If the server rejects it, the handshake of protocol version 2026-07-28 is tried.
 pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let opening = async {
         match open_with(config, ClientLifecycleMode::Initialize).await {
@@ -77,8 +77,8 @@ async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Sessi
             if let Some(directory) = directory {
                 command.current_dir(directory);
             }
-            // The process gets its own group: an interrupt at the terminal is for this program,
-            // which ends the process itself.
+            // Put the process into its own group, so that Ctrl+C in the terminal does not reach it.
+            // This program stops the process itself.
             #[cfg(unix)]
             command.process_group(0);
             let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
@@ -111,7 +111,7 @@ async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Sessi
     }
 }
 
-/// Creates the client of an HTTP endpoint and its headers.
+/// Creates an HTTP client for the endpoint, and converts the configured headers.
 fn http_client(
     url: &str,
     headers: &[(Name, Credential)],
@@ -122,7 +122,7 @@ fn http_client(
     Ok((client::client()?, headers.collect()))
 }
 
-/// Returns the reason why a connection was not opened.
+/// Explains why a connection could not be opened.
 fn open_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => client::error_message(&*error.error),
@@ -142,7 +142,6 @@ fn refusal(error: &ErrorData) -> String {
 }
 
 impl Session {
-    /// Returns whether the connection is closed.
     pub(super) fn is_over(&self) -> bool {
         self.service.peer().is_transport_closed()
     }
@@ -151,7 +150,8 @@ impl Session {
         self.service.peer()
     }
 
-    /// Calls a tool and reports its progress. Dropping the future cancels the call at the server.
+    /// Calls a tool and reports its progress. Dropping the returned future cancels the call at the
+    /// server.
     pub(super) async fn call(
         &self,
         params: CallToolRequestParams,
@@ -160,8 +160,8 @@ impl Session {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let listener = self.service.service();
         let handle = {
-            // Hold the lock until the callback is registered, so that early progress messages wait
-            // for it.
+            // Hold the lock until the callback is registered, so that early progress notifications
+            // are not lost.
             let mut callbacks = listener.0.lock().await;
             let options = PeerRequestOptions::no_options();
             let handle = self.peer().send_request_with_option(request, options).await?;
@@ -179,7 +179,7 @@ impl Session {
         answer
     }
 
-    /// Classifies the error of a call.
+    /// Returns the kind of a failed call's error, and its message.
     pub(super) async fn classify(&self, error: &ServiceError) -> (McpErrorKind, String) {
         match error {
             ServiceError::McpError(error) => (McpErrorKind::Refused, refusal(error)),
@@ -197,12 +197,12 @@ impl Session {
     }
 }
 
-/// Cancels its call at the server if it is dropped before the response.
+/// Guard that cancels its call at the server if it is dropped before the response arrives.
 struct PendingCall {
     peer: Peer<RoleClient>,
     listener: ProgressHandler,
     token: ProgressToken,
-    /// Request to cancel if the call is dropped.
+    /// Id of the request to cancel; `None` after the response arrived.
     id: Option<RequestId>,
 }
 
@@ -215,14 +215,14 @@ impl Drop for PendingCall {
             listener.0.lock().await.remove(&token);
             if id.is_some() {
                 let reason = Some("the caller stopped waiting".to_owned());
-                // Notifying a closed server fails, which is fine.
+                // The notification fails if the server is closed; nothing is left to cancel then.
                 drop(peer.notify_cancelled(CancelledNotificationParam::new(id, reason)).await);
             }
         });
     }
 }
 
-/// Receives progress notifications and passes them to their calls.
+/// Passes progress notifications to the callbacks of their calls.
 #[derive(Clone, Default)]
 struct ProgressHandler(Arc<Mutex<HashMap<ProgressToken, ProgressCallback>>>);
 
@@ -254,8 +254,8 @@ fn progress(about: &ProgressNotificationParam) -> String {
     }
 }
 
-/// Reads the standard error of a process, so that the process does not block, and keeps its end.
-/// The channel closes when the process exits.
+/// Reads the standard error of a process, so that the process does not block on a full pipe. The
+/// channel holds the end of the output and closes when the process exits.
 fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
     let (tail, receiver) = watch::channel(Vec::new());
     tokio::spawn(async move {
@@ -270,10 +270,10 @@ fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
     receiver
 }
 
-/// Returns the last error output of an exited process, as the end of a sentence.
+/// Returns the last error output of an exited process, formatted to append to a message.
 async fn last_output(stderr: Option<&watch::Receiver<Vec<u8>>>) -> String {
     let Some(mut stderr) = stderr.cloned() else { return String::new() };
-    // This ends when the channel closes.
+    // The condition never holds, so this waits until the channel closes.
     drop(timeout(STDERR_TIMEOUT, stderr.wait_for(|_| false)).await);
     match String::from_utf8_lossy(&stderr.borrow()).trim() {
         "" => String::new(),

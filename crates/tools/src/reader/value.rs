@@ -1,4 +1,4 @@
-//! Values of a document with their offsets, parsed from TOML or JSON.
+//! Values parsed from TOML or JSON, with their byte offsets.
 
 use throughline_json::{self as json, Json, JsonKind, Node, Tree};
 use toml::Spanned;
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 const DEEPEST: usize = 64;
 const TOO_DEEP: ValueKind = ValueKind::Invalid("this is nested more than 64 levels deep");
 
-/// A value and its byte offset.
+/// A value with its byte offset in the document.
 pub struct Value {
     pub(super) at: usize,
     kind: ValueKind,
@@ -22,11 +22,10 @@ enum ValueKind {
     Null,
     List(Vec<Value>),
     Table(Vec<Member>),
-    /// A value that JSON cannot represent, and why.
+    /// A value that JSON cannot represent; the text states why.
     Invalid(&'static str),
 }
 
-/// A key with its value.
 pub(super) struct Member {
     pub(super) at: usize,
     pub(super) key: String,
@@ -34,7 +33,7 @@ pub(super) struct Member {
 }
 
 impl Value {
-    /// Parses TOML; an error contains its offset.
+    /// Parses TOML; the error contains a byte offset and a message.
     pub fn from_toml(text: &str) -> Result<Self, (usize, String)> {
         match DeTable::parse(text) {
             Ok(table) => Ok(Self { at: 0, kind: table_kind(table.get_ref(), DEEPEST) }),
@@ -45,34 +44,34 @@ impl Value {
         }
     }
 
-    /// Parses JSON; an error contains its offset.
+    /// Parses JSON; the error contains a byte offset and a message.
     pub fn from_json(text: &str) -> Result<Self, (usize, String)> {
         let tree =
             Tree::parse(text.to_owned()).map_err(|error| (error.offset, error.to_string()))?;
         Ok(value_from_json(tree.root(), DEEPEST))
     }
 
-    /// Returns a string.
+    /// Returns the string, or `None` if the value is of another type.
     pub fn text(&self) -> Option<&str> {
         if let ValueKind::Text(text) = &self.kind { Some(text) } else { None }
     }
 
-    /// Returns a Boolean.
+    /// Returns the Boolean, or `None` if the value is of another type.
     pub fn bool(&self) -> Option<bool> {
         if let ValueKind::Flag(flag) = self.kind { Some(flag) } else { None }
     }
 
-    /// Returns a number in JSON syntax.
+    /// Returns the number in JSON syntax, or `None` if the value is of another type.
     pub fn number(&self) -> Option<&str> {
         if let ValueKind::Number(number) = &self.kind { Some(number) } else { None }
     }
 
-    /// Returns an unsigned integer.
+    /// Returns the number if it is a non-negative integer.
     pub fn whole(&self) -> Option<u64> {
         self.number()?.parse().ok()
     }
 
-    /// Returns the values of a list.
+    /// Returns the elements of a list, or `None` if the value is of another type.
     pub fn list(&self) -> Option<&[Value]> {
         if let ValueKind::List(list) = &self.kind { Some(list) } else { None }
     }
@@ -81,7 +80,7 @@ impl Value {
         if let ValueKind::Table(members) = &self.kind { Some(members) } else { None }
     }
 
-    /// Converts the value to JSON; an error contains its offset.
+    /// Converts the value to JSON; the error contains the byte offset of the invalid value.
     pub(super) fn json(&self) -> Result<Json, (usize, &'static str)> {
         Ok(match &self.kind {
             ValueKind::Text(text) => json::string(text),

@@ -1,4 +1,4 @@
-//! Tests of HTTP tools against a raw socket.
+//! Tests for HTTP tools against a raw socket server.
 
 use std::time::Duration;
 

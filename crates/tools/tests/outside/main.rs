@@ -1,4 +1,4 @@
-//! Tests of external tools with real servers: MCP over pipes and HTTP, raw sockets, and an agent
+//! Tests for external tools with real servers: MCP over pipes and HTTP, raw sockets, and an agent
 //! run.
 
 #![allow(

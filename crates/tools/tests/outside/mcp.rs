@@ -1,4 +1,4 @@
-//! Tests of MCP servers: tools, results, progress, timeouts and lost connections.
+//! Tests for MCP servers: tools, results, progress, timeouts and lost connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ async fn every_result_type_becomes_parts() {
     let tools = spawned().await.tools().await.unwrap();
     let echo = named(&tools, "outside__echo");
     assert_eq!(run(&*echo, r#"{"text":"héllo"}"#).await, ToolAnswer::text("héllo"));
-    // Content that is present as text and as structure is added once.
+    // Structured content that repeats a text is not added again.
     let sum = run(&*named(&tools, "outside__add"), r#"{"a":1,"b":2}"#).await;
     assert_eq!(sum, ToolAnswer::text(r#"{"sum": 3}"#));
     let picture = run(&*named(&tools, "outside__picture"), "{}").await;
@@ -173,7 +173,7 @@ async fn next_call_restarts_a_crashed_server() {
     let again = run(&*process, "{}").await;
     assert_eq!(again.outcome, Outcome::Ok, "{again:?}");
     assert_ne!(again.to_text(), first);
-    // The failure of an idempotent call is known.
+    // An idempotent call can be repeated, so its failure is a plain error.
     let died = run(&*named(&tools, "outside__die_reading"), "{}").await;
     assert_eq!(died.outcome, Outcome::Error);
 }

@@ -1,4 +1,4 @@
-//! Tests of an agent run with external tools.
+//! Tests an agent run that uses external tools.
 
 use throughline_agent::{AgentConfig, RunStatus};
 use throughline_spec::{RunEvent, ToolCallPhase, ToolExecutionStatus};

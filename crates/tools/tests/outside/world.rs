@@ -1,4 +1,4 @@
-//! Servers for the tests, and helpers that call their tools.
+//! Test servers, and helpers that call their tools.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -18,15 +18,15 @@ fn script() -> String {
     format!("{}/tests/outside/server.py", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the path of the interpreter itself; the command in `PATH` may be a script that sets
-/// variables.
+/// Returns the path of the Python interpreter itself. The `python3` in `PATH` may be a wrapper
+/// script that sets environment variables.
 pub(crate) fn python() -> String {
     let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let said = asked.expect("the tests need python3").stdout;
     String::from_utf8(said).unwrap().trim().to_owned()
 }
 
-/// Declares the server as a process.
+/// Declares the test server as a child process.
 pub(crate) fn process() -> McpConfig {
     let env = [("API_KEY", SECRET)];
     McpConfig::process("outside", python(), [script().as_str(), "stdio"], env)
@@ -36,14 +36,14 @@ pub(crate) async fn spawned() -> McpServer {
     McpServer::open(process()).await.unwrap()
 }
 
-/// The server over HTTP; it is killed on drop.
+/// The test server over HTTP. The process is killed on drop.
 pub(crate) struct Endpoint {
     process: Child,
     pub(crate) port: u16,
 }
 
 impl Endpoint {
-    /// Starts the server at this port; 0 selects a free one.
+    /// Starts the test server on this port; 0 selects a free port.
     pub(crate) fn start(port: u16) -> Self {
         let mut command = Command::new(python());
         command.args([script().as_str(), "http", &port.to_string()]).env("API_KEY", SECRET);
@@ -60,7 +60,7 @@ impl Endpoint {
         McpConfig::http("outside", url, [("Authorization", authorization.as_str())])
     }
 
-    /// Waits until the server exits by itself.
+    /// Waits until the server process exits by itself.
     pub(crate) fn ended(mut self) {
         self.process.wait().unwrap();
     }
@@ -77,7 +77,6 @@ pub(crate) fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// Returns the tool with this name.
 pub(crate) fn named(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
     let found = tools.iter().find(|tool| &*tool.spec().name == name);
     Arc::clone(found.unwrap_or_else(|| panic!("there is no {name}")))
@@ -95,7 +94,7 @@ pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
     (about, told)
 }
 
-/// Runs a tool without receiving its progress.
+/// Runs a tool and ignores its progress messages.
 pub(crate) async fn run(tool: &dyn Tool, args: &str) -> ToolAnswer {
     tool.run(&json(args), &about().0).await
 }
@@ -108,12 +107,12 @@ pub(crate) fn texts(answer: &ToolAnswer) -> Vec<&str> {
     texts.collect()
 }
 
-/// Reaction of a socket to a request.
+/// How the raw server reacts to a request.
 pub(crate) enum Reaction {
     Says(Vec<u8>),
-    /// Writes this and never finishes.
+    /// Writes this text, then keeps the connection open without finishing the response.
     Stalls(&'static str),
-    /// Writes this and closes the connection.
+    /// Writes this text, then closes the connection.
     Breaks(&'static str),
 }
 
@@ -133,7 +132,7 @@ pub(crate) fn redirect(status: &str, to: &str) -> Reaction {
     )
 }
 
-/// A socket that writes scripted responses and records requests.
+/// A raw socket server that writes scripted responses and records requests.
 pub(crate) struct RawServer {
     pub(crate) url: String,
     heard: Arc<Mutex<Vec<String>>>,
@@ -181,7 +180,7 @@ async fn speak(
     }
 }
 
-/// Reads the next request of a connection: its head and body.
+/// Reads the head and the body of the next request on a connection.
 async fn request(socket: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! One attempt of a turn: a model call as a span, with only the content that no earlier span has.
+//! The span of one attempt at a turn, which contains only content that no earlier span has.
 
 use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name, Number};
@@ -10,7 +10,7 @@ use crate::span::{Span, Value};
 #[derive(Debug)]
 pub(super) struct OpenTurn {
     pub(super) attempt: Attempt,
-    /// Time of the last event.
+    /// Time of the attempt's latest event.
     pub(super) last_event: Timestamp,
     thoughts: Vec<Name>,
     sealed: u64,
@@ -42,7 +42,7 @@ impl OpenTurn {
         self.attempt.model.as_deref().unwrap_or_default()
     }
 
-    /// Records an event of the attempt.
+    /// Updates the attempt with one of its events.
     pub(super) fn record_event(&mut self, at: Timestamp, event: &RunEvent) {
         self.last_event = at;
         match event {
@@ -60,7 +60,7 @@ impl OpenTurn {
         }
     }
 
-    /// Adds everything known about the attempt to its span.
+    /// Sets the attributes of the attempt's span from everything recorded.
     pub(super) fn close(
         self,
         end: AttemptEnd,
@@ -98,7 +98,7 @@ impl OpenTurn {
         }
     }
 
-    /// Adds messages and Thoughts that no earlier turn contained.
+    /// Adds messages and Thoughts that no earlier span contains.
     fn put_content(&self, options: &TraceOptions, messages: &[(Name, Name)], span: &mut Span) {
         if !messages.is_empty() {
             span.add("gen_ai.input.messages", messages_json(messages, options).as_str());
@@ -113,7 +113,7 @@ impl OpenTurn {
     }
 }
 
-/// Formats messages by OpenTelemetry's conventions.
+/// Formats messages according to OpenTelemetry's conventions for generative AI.
 fn messages_json(messages: &[(Name, Name)], options: &TraceOptions) -> Json {
     json::array(|list| {
         for (role, content) in messages {
@@ -138,7 +138,7 @@ fn put_usage(usage: Option<&ReflectionUsage>, cost: Option<f64>, span: &mut Span
     span.add_if_some("throughline.cost_usd", cost.map(Value::Decimal));
 }
 
-/// Adds the counts of replayed Thoughts and Seals.
+/// Adds the number of replayed Thoughts and Seals per Fate.
 fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
     let Some(replay) = replay else { return };
     span.add_if_some("throughline.fates.kept", replay.kept);

@@ -1,4 +1,4 @@
-//! Writes traces as files, one folder per session.
+//! Writes traces to files, one folder per session.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use tokio::io::AsyncWriteExt as _;
 use crate::session::{BatchPhase, TraceBatch};
 use crate::sink::{SendFuture, Sink, SinkError};
 
-/// Writes `SESSION/trace.session.json` in a folder; streamed batches are appended to
-/// `SESSION/trace.events.jsonl`. A session id starts with its tenant, except for the tenant
+/// Writes each trace to `SESSION/trace.session.json` in a folder, and appends streamed batches to
+/// `SESSION/trace.events.jsonl`. A session id starts with its tenant, unless the tenant is
 /// `default`.
 pub struct FileSink {
     name: Name,
@@ -19,7 +19,7 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Creates a sink for a folder, which is created when needed.
+    /// Creates a sink that writes below `folder`. The folder is created when needed.
     pub fn new(name: Name, folder: impl AsRef<Path>) -> Self {
         Self { name, folder: folder.as_ref().to_owned() }
     }
@@ -35,7 +35,7 @@ impl FileSink {
         let mut text = parcel.to_json().as_str().to_owned();
         text.push('\n');
         if parcel.phase == BatchPhase::Whole {
-            // The rename is atomic: readers see the old or the new file.
+            // The rename is atomic, so readers see either the old or the new file.
             let draft = folder.join("trace.session.json.part");
             fs::write(&draft, text).await?;
             return fs::rename(draft, folder.join("trace.session.json")).await;
@@ -47,7 +47,7 @@ impl FileSink {
     }
 }
 
-/// Returns whether a session id is safe as the name of a subfolder.
+/// Returns whether a session id is safe to use as a folder name.
 fn is_file_name(session: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     (1..=255).contains(&session.len())
@@ -111,8 +111,8 @@ mod tests {
             let refused = sink.send(&parcel(Name::from(name))).await.unwrap_err();
             assert!(refused.message.contains("id may contain only"), "{refused}");
         }
-        // The same run of two tenants, with a name that would leave the folder, becomes two files
-        // inside it.
+        // The ids would escape the folder if used as paths. The runs of both tenants must end up in
+        // separate folders inside it.
         for tenant in ["acme", "../acme"] {
             let id = session_id(&Tenant::from(tenant), &LogId::from("../../x"));
             sink.send(&parcel(id)).await.unwrap();

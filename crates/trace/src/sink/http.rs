@@ -1,4 +1,4 @@
-//! Posts traces as JSON over HTTP, as one document or in batches.
+//! Posts traces as JSON over HTTP, each as one document or in batches.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::sink::{InvalidSink, Retry, SendFuture, Sink, SinkError};
 
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Posts each batch as a JSON document to one URL.
+/// Posts each batch to one URL as a JSON document.
 pub struct HttpSink {
     name: Name,
     post: PostTarget,
 }
 
 impl HttpSink {
-    /// Creates a sink at this URL with these headers.
+    /// Creates a sink that posts to `url` and sends `headers` with every request.
     pub fn new(name: Name, url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         Ok(Self { name, post: PostTarget::new(url, headers)? })
     }
@@ -37,7 +37,7 @@ impl Sink for HttpSink {
     }
 }
 
-/// A URL that accepts POST requests.
+/// A URL for POST requests, with its client and headers.
 pub(super) struct PostTarget {
     client: Client,
     url: Url,
@@ -62,8 +62,8 @@ impl PostTarget {
         let mut request = self.client.post(self.url.clone()).timeout(PATIENCE);
         request = request.headers(self.headers.clone()).header(CONTENT_TYPE, kind).body(body);
         if let Some(key) = key {
-            // If our timeout expired first, a retry repeats the batch; the key lets the receiver
-            // detect it.
+            // After a timeout, the retry repeats a batch that may have arrived. The key lets the
+            // receiver detect the duplicate.
             request = request.header("idempotency-key", key);
         }
         match request.send().await {

@@ -1,4 +1,4 @@
-//! Posts traces to an OpenTelemetry collector as protobuf over HTTP.
+//! Sends traces to an OpenTelemetry collector as protobuf over HTTP.
 
 use throughline_core::Credential;
 use throughline_json::Name;
@@ -10,18 +10,18 @@ use crate::sink::{InvalidSink, SendFuture, Sink};
 use crate::span::Span;
 
 const KIND: &str = "application/x-protobuf";
-/// Path of the collector's trace endpoint.
+/// URL path of the collector's trace endpoint.
 const PATH: &str = "/v1/traces";
 
-/// Posts spans to a collector.
+/// Sends spans to an OpenTelemetry collector.
 pub struct OtlpSink {
     name: Name,
     post: PostTarget,
 }
 
 impl OtlpSink {
-    /// Creates a sink for a collector such as `http://127.0.0.1:4318`; a URL that ends with
-    /// `/v1/traces` is used unchanged.
+    /// Creates a sink for a collector, such as `http://127.0.0.1:4318`. `/v1/traces` is appended
+    /// unless the URL already ends with it.
     pub fn new(name: Name, url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
         let base = url.trim_end_matches('/');
         let url = if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") };
@@ -35,7 +35,8 @@ impl Sink for OtlpSink {
     }
 
     fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
-        // Each span is sent once. A repeated batch differs only in the run's own span.
+        // Collectors must receive each span only once, and a repeated batch differs only in the
+        // run's own span.
         let spans = parcel.spans.iter().filter(|_| !parcel.is_again);
         let spans: Vec<&Span> = spans.chain(&parcel.agent).collect();
         if spans.is_empty() {
