@@ -1,12 +1,12 @@
-//! Identifies the account of a request: a digest of its API key, and its creation date.
+//! Identifies the account of a request by a digest of its API key, and reads its creation date.
 
 use axum::http::HeaderMap;
 use jiff::civil::Date;
 
 use crate::digest::Digest;
 
-/// Returns the digest of the API key that a request carries. Requests without a key share one
-/// account, because a simulator rejects no caller.
+/// Returns the digest of the request's API key. Requests without a key share one account, because
+/// the simulator does not authenticate callers.
 pub(crate) fn account(headers: &HeaderMap, query: &str) -> Digest {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let in_query = || query.split('&').find_map(|pair| pair.strip_prefix("key="));
@@ -18,8 +18,8 @@ pub(crate) fn account(headers: &HeaderMap, query: &str) -> Digest {
     Digest::new("throughline-sim account", key.unwrap_or_default())
 }
 
-/// Extracts the part that stays constant across requests: the bearer token, or the key id of an AWS
-/// signature.
+/// Extracts the part of an `authorization` header that is the same in all requests: the bearer
+/// token, or the key id of an AWS signature.
 fn credential(authorization: &str) -> &str {
     if let Some((_, rest)) = authorization.split_once("Credential=") {
         return rest.split('/').next().unwrap_or(rest);
@@ -27,7 +27,7 @@ fn credential(authorization: &str) -> &str {
     authorization.split_once(' ').map_or(authorization, |(_, token)| token.trim())
 }
 
-/// Reads the creation date of the account from the `x-sim-account-created` header.
+/// Reads the account's creation date from the `x-sim-account-created` header.
 pub(crate) fn created(headers: &HeaderMap) -> Result<Option<Date>, String> {
     let Some(value) = headers.get("x-sim-account-created") else { return Ok(None) };
     let read = value.to_str().ok().and_then(|text| text.trim().parse().ok());

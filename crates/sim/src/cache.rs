@@ -1,8 +1,8 @@
-//! Simulates the prompt cache: detects which prefix of a request was seen before.
+//! Simulates a prompt cache, which detects the prefix that a request shares with earlier requests.
 //!
-//! Requests of one account to one model share a cache. It stores prefixes as written: the tools,
-//! then the system prompt, then the messages. A moved member or reordered tool therefore
-//! invalidates everything after it. Every request writes to the cache, with or without
+//! Requests from one account to one model share a cache. The cache compares prefixes as written:
+//! the tools, then the system prompt, then the messages. A moved member or a reordered tool
+//! therefore invalidates everything after it. Every request writes to the cache, with or without
 //! `cache_control`.
 
 use std::collections::HashSet;
@@ -17,17 +17,17 @@ use crate::digest::{self, Digest};
 #[path = "cache_tests.rs"]
 mod cache_tests;
 
-/// One element of a request, in the order in which the provider renders them.
+/// An element of the prompt, such as a tool, a system block or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromptElement {
     written: Digest,
-    /// Digest of the content regardless of member order; `None` for a setting.
+    /// Digest of the content, independent of member order; `None` for a setting.
     content: Option<Digest>,
     tokens: u64,
 }
 
 impl PromptElement {
-    /// Creates the element of a tool, a system prompt block or a message.
+    /// Creates an element from a tool, a system block or a message.
     pub(crate) fn new(node: Node<'_>) -> Self {
         let written = digest::written(node);
         Self {
@@ -40,14 +40,14 @@ impl PromptElement {
         }
     }
 
-    /// Creates the element of a setting that is rendered into the prompt at this position. Changing
-    /// the setting invalidates everything after it.
+    /// Creates an element from a setting that is rendered into the prompt at this position. A
+    /// changed setting invalidates everything after it.
     pub(crate) fn from_setting(setting: &str) -> Self {
         Self { written: Digest::new("throughline-sim setting", setting), content: None, tokens: 0 }
     }
 }
 
-/// Digests of a request prefix without its settings: of its meaning and of its exact form.
+/// Digests of a prompt prefix without its settings, in canonical form and as written.
 struct PrefixDigests {
     content: Digest,
     written: Digest,
@@ -66,23 +66,23 @@ impl PrefixDigests {
     }
 }
 
-/// Estimates the number of tokens in `bytes`: deterministic, but no provider's tokenizer.
+/// Estimates the number of tokens in `bytes` as one per four bytes. Real tokenizers differ.
 pub(crate) fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX)
 }
 
-/// Number of tokens at the end of a request that are never written to the cache.
+/// Number of tokens at the end of a request that are not written to the cache.
 const UNCACHED_TAIL_TOKENS: u64 = 3;
 
-/// Stores the digests of all prefixes seen so far.
+/// Set of all prefixes seen so far, as digests.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCache {
     known: Mutex<HashSet<Digest>>,
 }
 
 impl PromptCache {
-    /// Reads the longest cached prefix and writes all longer ones. `owner` separates accounts and
-    /// models.
+    /// Looks up the longest cached prefix and caches all longer prefixes. `owner` separates
+    /// accounts and models.
     pub(crate) fn read_and_write(&self, owner: Digest, elements: &[PromptElement]) -> Usage {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
@@ -105,8 +105,9 @@ impl PromptCache {
         usage
     }
 
-    /// Counts tokens that repeat earlier content but miss the cache because they, or elements
-    /// before them, are written differently. Changed content and changed settings do not count.
+    /// Counts the tokens that repeat earlier content but miss the cache, because they or the
+    /// elements before them are written differently. Changed content and changed settings are not
+    /// counted.
     pub(crate) fn missed(&self, owner: Digest, elements: &[PromptElement]) -> u64 {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = PrefixDigests::new(owner);
@@ -123,7 +124,7 @@ impl PromptCache {
         missed
     }
 
-    /// Counts the tokens of the elements without touching the cache.
+    /// Counts the tokens of all elements without reading or writing the cache.
     pub(crate) fn count(elements: &[PromptElement]) -> u64 {
         elements.iter().map(|element| element.tokens).sum()
     }

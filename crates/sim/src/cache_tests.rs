@@ -1,4 +1,4 @@
-//! Tests of the simulated prompt cache.
+//! Tests for the simulated prompt cache.
 
 use throughline_json::Tree;
 

@@ -1,8 +1,9 @@
-//! Computes short digests, and serializes JSON values in two ways: canonical and as written.
+//! Computes short digests, and serializes JSON values in two forms: canonical and as written.
 //!
-//! Providers bind a Seal to the meaning of a request, so its digest ignores white space, escapes
-//! and member order. A prompt cache compares the written form, so member order counts there. Both
-//! forms ignore the cache markers `cache_control` and `cachePoint`.
+//! Providers bind a Seal to the meaning of a request, so Seals use the canonical form, which
+//! ignores white space, escapes and member order. A prompt cache compares the written form, so
+//! member order matters there. Both forms ignore the cache markers `cache_control` and
+//! `cachePoint`.
 
 use std::fmt;
 
@@ -13,18 +14,19 @@ use throughline_json::{self as json, JsonKind, Node};
 #[path = "digest_tests.rs"]
 mod digest_tests;
 
-/// Sixteen bytes of a BLAKE3 digest, written in hexadecimal.
+/// The first 16 bytes of a BLAKE3 digest, formatted in hexadecimal.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(crate) struct Digest(u128);
 
 impl Digest {
-    /// Computes the digest of `bytes` for one purpose. Different purposes give different digests.
+    /// Computes the digest of `bytes`. Different purposes give different digests for the same
+    /// bytes.
     pub(crate) fn new(purpose: &str, bytes: impl AsRef<[u8]>) -> Self {
         Self::from_pieces(purpose, [bytes.as_ref()])
     }
 
-    /// Computes the digest of several length-prefixed pieces.
+    /// Computes the digest of several pieces, each prefixed with its length.
     pub(crate) fn from_pieces<'b>(
         purpose: &str,
         pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -37,7 +39,7 @@ impl Digest {
         Self::first_of(hasher.finalize().as_bytes())
     }
 
-    /// Takes the first sixteen bytes.
+    /// Creates a digest from the first 16 bytes, padded with zeros.
     pub(crate) fn first_of(bytes: &[u8]) -> Self {
         let mut first = [0; 16];
         for (to, from) in first.iter_mut().zip(bytes) {
@@ -46,7 +48,7 @@ impl Digest {
         Self(u128::from_be_bytes(first))
     }
 
-    /// Chains more bytes onto this digest; their order counts.
+    /// Returns the digest of this digest followed by `bytes`.
     pub(crate) fn and(self, bytes: impl AsRef<[u8]>) -> Self {
         Self::from_pieces("throughline-sim chain", [&self.bytes()[..], bytes.as_ref()])
     }
@@ -61,12 +63,12 @@ impl Digest {
         usize::try_from(self.0 % limit).unwrap_or_default()
     }
 
-    /// Chooses one of the values; `None` if there are none.
+    /// Chooses one of the values deterministically; `None` if the slice is empty.
     pub(crate) fn choose<T>(self, values: &[T]) -> Option<&T> {
         values.get(self.below(values.len()))
     }
 
-    /// Derives an id in the format that providers use: a prefix, then letters and digits.
+    /// Derives an id in the format of the providers: a prefix, followed by letters and digits.
     pub(crate) fn id(self, prefix: &str, length: usize) -> String {
         const LETTERS: &[u8; 62] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
@@ -87,7 +89,7 @@ impl Digest {
         format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
     }
 
-    /// Derives the requested number of hexadecimal digits.
+    /// Derives `digits` hexadecimal digits; more than 32 come from chained digests.
     pub(crate) fn hex(self, digits: usize) -> String {
         let mut text = String::new();
         let mut state = self;
@@ -126,15 +128,16 @@ impl TryFrom<String> for Digest {
     }
 }
 
-/// Serializes a value in canonical form: sorted members, no white space, uniform escapes, no
-/// `cache_control`, no `null` members.
+/// Serializes a value in canonical form: sorted members, no white space, uniform escapes, and no
+/// cache markers or `null` members.
 pub(crate) fn canonical_bytes(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(node, Order::Sorted, &mut out);
     out
 }
 
-/// Serializes a value as written: members in their order, no white space, no `cache_control`.
+/// Serializes a value as written: members in their original order, no white space and no cache
+/// markers.
 pub(crate) fn written(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(node, Order::AsWritten, &mut out);
@@ -147,7 +150,7 @@ enum Order {
     AsWritten,
 }
 
-/// Uses an explicit task list, so deep values use no stack.
+/// Serializes a value with an explicit stack, so that deep nesting cannot overflow the call stack.
 fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
     enum Task<'t> {
         Value(Node<'t>),

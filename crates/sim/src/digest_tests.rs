@@ -1,4 +1,4 @@
-//! Tests of digests and of the two serializations of a value.
+//! Tests for digests and for both serializations of JSON values.
 
 use throughline_json::Tree;
 

@@ -1,4 +1,4 @@
-//! Injects failures between a provider and its client, on request.
+//! Injects failures into responses, to test how clients handle them.
 
 use std::str::FromStr;
 
@@ -12,23 +12,24 @@ mod faults_tests;
 /// `duplicate`. A suffix such as `#3` limits the fault to the third request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The kind of failure.
+    /// Kind of failure to inject.
     pub kind: FaultKind,
-    /// Number of the only request to affect, counted from 1; `None` affects every request.
+    /// Number of the only affected request, starting at 1; `None` affects every request.
     pub only: Option<u64>,
 }
 
-/// The kind of failure to inject into a response.
+/// Kind of failure to inject into a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// Closes the connection after this many bytes of the body.
     Cut(usize),
-    /// Rejects the request with status 429, 500, 503 or 529, optionally with a `retry-after` in
-    /// seconds.
+    /// Rejects the request with status 429, 500, 503 or 529. The second value is an optional
+    /// `retry-after` in seconds.
     Status(u16, Option<u64>),
-    /// Sends half of the response, then nothing until the client gives up or the simulator stops.
+    /// Sends half of the response, then nothing until the client disconnects or the simulator
+    /// stops.
     Stall,
-    /// Sends the response byte by byte.
+    /// Sends the response one byte at a time.
     Drip,
     /// Inserts a few meaningless bytes at this offset of the body.
     Garbage(usize),
@@ -36,7 +37,7 @@ pub enum FaultKind {
     Duplicate,
 }
 
-/// The text of a fault that cannot be parsed.
+/// Error for a text that is not a valid fault; it contains the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: try cut@200, 429, 429:30, 500, 503, 529, stall, drip, garbage@100 or \
@@ -89,13 +90,13 @@ impl FaultKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStep {
     Bytes(Vec<u8>),
-    /// Break the connection.
+    /// Close the connection abnormally.
     Break,
     /// Keep the connection open without sending anything.
     Silence,
 }
 
-/// Applies a fault to a response body. Without a fault the chunks stay unchanged.
+/// Applies a fault to a response body. Without a fault, the chunks stay unchanged.
 pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<BodyStep> {
     match fault {
         None | Some(FaultKind::Status(..)) => chunks.into_iter().map(BodyStep::Bytes).collect(),
@@ -123,7 +124,7 @@ pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<Bo
     }
 }
 
-/// Keeps the first `left` bytes and appends `then`.
+/// Keeps the first `left` bytes, then appends `then`.
 fn first(chunks: Vec<Vec<u8>>, mut left: usize, then: BodyStep) -> Vec<BodyStep> {
     let mut pieces = Vec::new();
     for mut chunk in chunks {

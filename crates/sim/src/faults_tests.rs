@@ -1,4 +1,4 @@
-//! Tests of parsing faults and of their effect on a response.
+//! Tests for parsing faults and applying them to a response.
 
 use super::*;
 

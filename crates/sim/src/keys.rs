@@ -1,10 +1,10 @@
-//! Creates and verifies the Seals of the simulated providers.
+//! Creates and verifies the Seals of simulated providers.
 //!
-//! A Seal is an encrypted and authenticated set of claims; only the simulator holds the key. The
-//! claims contain everything that the real provider binds its Seal to. A wire can therefore report
-//! *why* a returned Seal does not fit: another account, another model, an edited text, a changed
-//! system prompt. The key is derived from the seed and the signer, so a simulator restarted with
-//! the same seed accepts its earlier Seals.
+//! A Seal is an encrypted and authenticated set of claims, and only the simulator has the key. The
+//! claims contain everything to which the real provider binds its Seals. A wire can therefore
+//! report *why* a returned Seal is invalid: another account, another model, an edited text or a
+//! changed system prompt. The key is derived from the seed and the signer, so a simulator restarted
+//! with the same seed accepts its earlier Seals.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -20,41 +20,41 @@ mod keys_tests;
 /// The outer format of a Seal, per provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealFormat {
-    /// Anthropic's signatures and redacted data: standard base64, beginning with `E`.
+    /// Anthropic's signatures and redacted data: standard base64 that starts with `E`.
     Claude,
-    /// OpenAI's encrypted content: URL-safe base64 of a Fernet token, beginning with `gAAAA`.
+    /// OpenAI's encrypted content: a Fernet token in URL-safe base64 that starts with `gAAAA`.
     Fernet,
-    /// Gemini's signatures: base64, written in the standard alphabet and read in either.
+    /// Gemini's signatures: standard base64 when issued, and either alphabet when returned.
     Gemini,
 }
 
-/// Everything that a Seal binds.
+/// Everything to which a Seal is bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SealClaims {
-    /// Kind of the sealed part in the wire's terms: `thinking`, `redacted_thinking`, `reasoning`,
-    /// `functionCall`.
+    /// Type of the sealed part, in the wire's terms, such as `thinking`, `redacted_thinking`,
+    /// `reasoning` or `functionCall`.
     pub(crate) kind: String,
-    /// Name of the provider row that issued the Seal.
+    /// Name of the provider that issued the Seal.
     pub(crate) row: String,
     /// Model family that issued the Seal.
     pub(crate) family: String,
-    /// Account that received the Seal.
+    /// Account to which the Seal was issued.
     pub(crate) account: Digest,
-    /// Reply that contained the Seal.
+    /// Digest that identifies the reply in which the Seal was issued.
     pub(crate) reply: Digest,
-    /// Position among the Seals of that reply, from 0.
+    /// Position of the Seal among all Seals of its reply, starting at 0.
     pub(crate) ordinal: u32,
-    /// Number of Seals in that reply.
+    /// Number of Seals in the reply.
     pub(crate) count: u32,
-    /// Digest of the signed thought text; of the empty text if the thought was hidden.
+    /// Digest of the signed thought text, or of the empty string if the thought was hidden.
     pub(crate) text: Digest,
-    /// Whether the reply omitted the text, so that an empty text is correct.
+    /// Whether the reply left out the text, so that an empty text is correct.
     pub(crate) hidden: bool,
-    /// The neighbour in the reply: the id of the first call, or the first text.
+    /// Digest of the block next to the thought: the first call, or the first text.
     pub(crate) beside: Option<Digest>,
-    /// Whether the Seal came after that neighbour.
+    /// Whether the Seal came after that block.
     pub(crate) is_behind: bool,
-    /// The preceding conversation, if the family binds Seals to it.
+    /// Digests of the preceding conversation, for families that bind Seals to it.
     pub(crate) prefix: Option<PrefixBinding>,
 }
 
@@ -63,41 +63,42 @@ pub(crate) struct SealClaims {
 pub(crate) struct PrefixBinding {
     pub(crate) system: Digest,
     pub(crate) tools: Digest,
-    /// All preceding messages except thoughts.
+    /// Digest of all preceding messages, without thoughts.
     pub(crate) messages: Digest,
-    /// The Seal of the preceding thought, to which this one is chained.
+    /// Digest of the preceding thought's Seal, to which this Seal is chained.
     pub(crate) previous: Option<Digest>,
 }
 
-/// Why a value is not a Seal of this signer.
+/// Why a Seal could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealError {
     Empty,
     NotBase64,
-    /// Authentication failed: altered, truncated, issued by another signer, or invented.
+    /// Authentication failed: the Seal was altered, truncated, invented or issued by another
+    /// signer.
     Unknown,
 }
 
-/// Derives the keys of all signers.
+/// Derives each signer's key from the seed.
 #[derive(Clone)]
 pub(crate) struct SealKeys {
     seed: u64,
 }
 
-/// Omits the seed, so logs contain no key material.
+/// Leaves out the seed, so that logs contain no key material.
 impl std::fmt::Debug for SealKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").finish_non_exhaustive()
     }
 }
 
-/// Accepts base64 with or without padding, because Gemini's own client omits it.
+/// Accepts base64 with or without padding, because Gemini's own client removes the padding.
 const LENIENT: GeneralPurposeConfig =
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const LENIENT_STANDARD: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT);
 const LENIENT_URL_SAFE: GeneralPurpose = GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT);
 
-/// Length of the authentication code in bytes; the code also seeds the key stream.
+/// Length of the authentication code in bytes. The code also seeds the key stream.
 const CODE: usize = 16;
 
 impl SealKeys {
@@ -112,10 +113,10 @@ impl SealKeys {
         *hasher.finalize().as_bytes()
     }
 
-    /// Seals claims. Equal claims give equal Seals.
+    /// Creates a Seal from claims. Equal claims give equal Seals.
     pub(crate) fn seal(&self, signer: &str, form: SealFormat, claims: &SealClaims) -> String {
         let key = self.key(signer);
-        // Claims contain only strings, numbers and booleans, so serialization cannot fail.
+        // Serialization cannot fail, because claims contain only strings, numbers and booleans.
         let mut body = serde_json::to_vec(claims).unwrap_or_default();
         let code = Digest::first_of(blake3::keyed_hash(&key, &body).as_bytes());
         apply_key_stream(&key, code, &mut body);
@@ -128,7 +129,7 @@ impl SealKeys {
         }
     }
 
-    /// Opens a Seal and returns its claims, if this signer issued it.
+    /// Opens a Seal and returns its claims, provided that this signer issued it.
     pub(crate) fn open(
         &self,
         signer: &str,
@@ -158,8 +159,8 @@ impl SealKeys {
     }
 }
 
-/// Encrypts or decrypts in place. The code depends on the body, so no two bodies share a key
-/// stream.
+/// Encrypts or decrypts the body in place. The code depends on the body, so no two bodies share a
+/// key stream.
 fn apply_key_stream(key: &[u8; 32], code: Digest, body: &mut [u8]) {
     let mut stream = vec![0; body.len()];
     blake3::Hasher::new_keyed(key).update(&code.bytes()).finalize_xof().fill(&mut stream);
@@ -169,20 +170,21 @@ fn apply_key_stream(key: &[u8; 32], code: Digest, body: &mut [u8]) {
 }
 
 impl SealFormat {
-    /// Returns the bytes that make the first letters look like the provider's.
+    /// Returns the first bytes of a Seal, which make it start with the same letters as the
+    /// provider's.
     fn header(self, length: usize) -> Vec<u8> {
-        // The length is a two-byte protobuf varint; no Seal is longer than that allows.
+        // The length is a two-byte protobuf varint, which is enough for every Seal.
         let low = u8::try_from(length & 0x7f).unwrap_or_default() | 0x80;
         let high = u8::try_from((length >> 7) & 0x7f).unwrap_or_default();
         match self {
             Self::Claude => vec![0x12, low, high, 0x0a],
             Self::Gemini => vec![0x0a, low, high, 0x01],
-            // A version byte and a constant timestamp.
+            // The version byte, followed by a constant timestamp.
             Self::Fernet => vec![0x80, 0, 0, 0, 0, 0x69, low, high, 0x5a],
         }
     }
 
-    /// Decodes the text if it is in this provider's encoding.
+    /// Decodes a Seal; `None` if it does not use this provider's encoding.
     pub(crate) fn decode(self, text: &str) -> Option<Vec<u8>> {
         match self {
             Self::Claude => STANDARD.decode(text).ok(),

@@ -1,4 +1,4 @@
-//! Tests of sealing, opening and the format of Seals.
+//! Tests for creating and opening Seals, and for their format.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn changing_any_letter_invalidates_the_seal() {
             letters[at] = if letters[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(letters).unwrap();
             assert!(keys.open("one", form, &changed).is_err(), "letter {at} of {form:?}");
-            // Gemini accepts a Seal without its padding.
+            // Gemini accepts Seals without padding.
             let is_whole = form == SealFormat::Gemini && at >= seal.trim_end_matches('=').len();
             assert_eq!(keys.open("one", form, &seal[..at]).is_ok(), is_whole, "{at} of {form:?}");
         }

@@ -1,7 +1,8 @@
-//! Records, per request, the Seals issued, the Seals returned, and the verdict on each.
+//! The ledger records for each request which Seals were issued and returned, and the verdict on
+//! each.
 //!
-//! Tests read it to prove that a client returned everything. The ledger identifies a Seal by a
-//! digest and never contains one.
+//! Tests read the ledger to prove that a client returned every Seal. The ledger contains only
+//! digests of Seals.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +11,10 @@ use serde::Serialize;
 
 use crate::digest::Digest;
 
-/// The record of all requests to a simulator, in order.
+/// All requests to a simulator, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// One entry per request.
+    /// Entries in the order of the requests.
     pub entries: Vec<LedgerEntry>,
 }
 
@@ -28,73 +29,74 @@ impl Ledger {
         self.entries.iter().flat_map(|entry| &entry.returned)
     }
 
-    /// Returns whether every request succeeded, every returned Seal was accepted and none was lost.
+    /// Returns whether every request succeeded, every returned Seal was accepted, and no Seal was
+    /// lost.
     pub fn all_verified(&self) -> bool {
         self.entries.iter().all(LedgerEntry::all_verified)
     }
 }
 
-/// One request and its outcome.
+/// A request and its outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerEntry {
-    /// Number of the request, from 1.
+    /// Number of the request, starting at 1.
     pub request: u64,
-    /// Wire of the request.
+    /// Name of the wire protocol.
     pub wire: String,
-    /// Name of the provider row that answered.
+    /// Name of the provider entry in the catalog that handled the request.
     pub provider: String,
-    /// Requested model.
+    /// Model named in the request.
     pub model: String,
-    /// Digest of the API key.
+    /// Digest of the API key, which identifies the account.
     pub account: String,
     /// HTTP status of the response.
     pub status: u16,
-    /// Error message, if the request was rejected.
+    /// Error message, if the simulator rejected the request.
     pub refused: Option<String>,
-    /// Why the reply ended: `done`, `tools`, `length`, `refused` and so on.
+    /// Stop reason of the reply: `done`, `tools`, `length`, `refused` and so on.
     pub stop: Option<String>,
-    /// Seals in the response.
+    /// Seals issued in the response.
     pub issued: Vec<IssuedSeal>,
-    /// Seals in the request.
+    /// Seals returned in the request.
     pub returned: Vec<ReturnedSeal>,
-    /// Number of Seals missing although the content they were issued with came back: for the calls
-    /// of the current turn, and for Gemini everything it signed.
+    /// Number of Seals that are missing although the content they belong to was returned. Most
+    /// providers count only the calls of the current turn; Gemini counts everything it signed.
     pub lost: usize,
-    /// Whether the thinking settings differ from those under which the calls of the open tool loop
-    /// were made.
+    /// Whether the thinking settings changed within a tool loop, after the model made its calls.
     pub reconfigured: bool,
-    /// Number of input tokens.
+    /// Number of input tokens, including cached ones.
     pub input: u64,
     /// Number of input tokens read from the cache.
     pub cached: u64,
-    /// Number of tokens that repeat earlier content but missed the cache, because members were
-    /// reordered here or before.
+    /// Number of tokens that repeat earlier content but missed the cache, because their JSON
+    /// members, or earlier ones, were reordered.
     pub missed: u64,
 }
 
 impl LedgerEntry {
-    /// Returns whether the request succeeded, every returned Seal was accepted and none was lost.
+    /// Returns whether the request succeeded, every returned Seal was accepted, and no Seal was
+    /// lost.
     pub fn all_verified(&self) -> bool {
         let is_taken = |returned: &ReturnedSeal| returned.verdict == Verdict::Accepted;
         self.status < 400 && self.lost == 0 && self.returned.iter().all(is_taken)
     }
 }
 
-/// A Seal in a response.
+/// A Seal that a response contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IssuedSeal {
     /// Digest of the Seal.
     pub seal: String,
-    /// Kind of the sealed part, in the wire's terms.
+    /// Type of the sealed part, in the wire's terms, such as `thinking`.
     pub kind: String,
 }
 
-/// A Seal in a request.
+/// A Seal that a request contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReturnedSeal {
     /// Digest of the Seal.
     pub seal: String,
-    /// Position in the request, as the provider writes it: `messages.1.content.0`.
+    /// Position in the request, in the provider's notation, such as `messages.1.content.0`.
     pub path: String,
     /// Outcome of the verification.
     pub verdict: Verdict,
@@ -104,11 +106,11 @@ pub struct ReturnedSeal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The Seal is intact and in its place.
+    /// The Seal is unchanged and in the right position.
     Accepted,
-    /// The provider ignored the Seal without an error; contains the provider's reason.
+    /// The provider ignored the Seal without an error, for the given reason.
     Dropped(String),
-    /// The provider rejected the request because of this Seal; contains the error.
+    /// The provider rejected the request because of this Seal, with the given error.
     Refused(String),
 }
 
@@ -122,34 +124,34 @@ impl Verdict {
     }
 }
 
-/// Collects the ledger entry of one request while it is being answered.
+/// Collects a ledger entry while the request is being handled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryBuilder {
     pub(crate) entry: LedgerEntry,
     pub(crate) source: ReplySource,
-    /// The readable thoughts of the reply, to detect them if they return as text.
+    /// Digests of the reply's readable thoughts, to detect thoughts that come back as text.
     thoughts: Vec<Digest>,
-    /// Other keys that identify the reply in a later request.
+    /// Digests of the other keys by which a later request can be matched to the reply.
     landmarks: Vec<Digest>,
 }
 
-/// The model, account and thinking configuration of a reply.
+/// The model family, account and thinking configuration that produced a reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplySource {
     pub(crate) family: String,
     pub(crate) account: Digest,
-    /// The thinking configuration, where it must stay constant for a whole turn.
+    /// Thinking configuration, for providers that require it to stay constant within a turn.
     pub(crate) config: Option<Digest>,
 }
 
-/// A value that identifies an earlier reply in a later request.
+/// A value by which a later request can be matched to an earlier reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKey {
-    /// The id of a tool call.
+    /// Id of a tool call.
     Call(String),
-    /// A text sent to this account; to any account if `None`.
+    /// Text sent to this account, or to any account if `None`.
     Text(Option<Digest>, String),
-    /// The text of a thought.
+    /// Text of a thought.
     Thought(String),
     Seal(String),
 }
@@ -166,12 +168,10 @@ impl ReplyKey {
 }
 
 impl EntryBuilder {
-    /// Records a Seal in the response.
     pub(crate) fn issue(&mut self, seal: &str, kind: &str) {
         self.entry.issued.push(IssuedSeal { seal: name_of(seal), kind: kind.to_owned() });
     }
 
-    /// Records a Seal in the request.
     pub(crate) fn record_returned(
         &mut self,
         seal: &str,
@@ -181,17 +181,17 @@ impl EntryBuilder {
         self.entry.returned.push(ReturnedSeal { seal: name_of(seal), path: path.into(), verdict });
     }
 
-    /// Records a readable thought of the reply.
+    /// Records a readable thought, so that it is recognised if it comes back as text.
     pub(crate) fn think(&mut self, text: &str) {
         self.thoughts.extend(thought(text));
     }
 
-    /// Records a tool call of the reply by its wire id.
+    /// Records the id of a tool call as a key of the reply.
     pub(crate) fn call(&mut self, id: &str) {
         self.landmarks.extend(ReplyKey::Call(id.to_owned()).mark());
     }
 
-    /// Records a text of the reply.
+    /// Records a visible text as a key of the reply.
     pub(crate) fn record_text(&mut self, text: &str) {
         for account in [None, Some(self.source.account)] {
             self.landmarks.extend(ReplyKey::Text(account, text.to_owned()).mark());
@@ -199,7 +199,7 @@ impl EntryBuilder {
     }
 }
 
-/// Returns the digest that identifies a Seal in the ledger.
+/// Returns the digest under which the ledger lists a Seal.
 fn name_of(seal: &str) -> String {
     Digest::new("throughline-sim ledger", seal).hex(16)
 }
@@ -208,13 +208,13 @@ fn seal_name_digest(name: &str) -> Digest {
     Digest::new("throughline-sim named seal", name)
 }
 
-/// Returns the digest of a thought's text; `None` for short texts, which may occur by chance.
+/// Returns the digest of a thought's text; `None` for a short text, which could match by chance.
 fn thought(text: &str) -> Option<Digest> {
     let text = text.trim();
     (text.chars().count() >= 12).then(|| Digest::new("throughline-sim thought", text))
 }
 
-/// Shared, mutable ledger of the server.
+/// The server's ledger, shared by all requests.
 #[derive(Debug, Default)]
 pub(crate) struct SharedLedger {
     state: Mutex<LedgerState>,
@@ -224,38 +224,36 @@ pub(crate) struct SharedLedger {
 struct LedgerState {
     ledger: Ledger,
     thoughts: HashSet<Digest>,
-    /// Earlier replies by key. Several replies may share a key.
+    /// Earlier replies by key. Several replies may have the same key.
     answers: HashMap<Digest, Vec<Arc<SentReply>>>,
 }
 
-/// A reply that was sent.
+/// A reply that the simulator sent.
 #[derive(Debug)]
 pub(crate) struct SentReply {
     pub(crate) source: ReplySource,
     request: u64,
-    /// Digests of its Seals.
+    /// Digests of the Seals in the reply.
     seals: Vec<String>,
 }
 
 impl SentReply {
-    /// Returns whether at least one of its Seals was returned.
+    /// Returns whether at least one Seal of this reply is among the returned ones.
     fn has_returned_seal(&self, returned: &[ReturnedSeal]) -> bool {
         returned.iter().any(|back| self.seals.contains(&back.seal))
     }
 }
 
 impl SharedLedger {
-    /// Returns a copy of the ledger.
     pub(crate) fn read(&self) -> Ledger {
         self.state().ledger.clone()
     }
 
-    /// Returns the entry of the last request.
     pub(crate) fn last(&self) -> Option<LedgerEntry> {
         self.state().ledger.entries.last().cloned()
     }
 
-    /// Adds the entry of one request.
+    /// Appends an entry and indexes its reply by key.
     pub(crate) fn enter(&self, record: EntryBuilder) {
         let mut state = self.state();
         let seals = record.entry.issued.iter().map(|issued| issued.seal.clone()).collect();
@@ -271,18 +269,18 @@ impl SharedLedger {
         state.ledger.entries.push(record.entry);
     }
 
-    /// Returns whether a simulated model produced this text as a thought.
+    /// Returns whether this text is a thought that a simulated model produced.
     pub(crate) fn contains_thought(&self, text: &str) -> bool {
         thought(text).is_some_and(|mark| self.state().thoughts.contains(&mark))
     }
 
-    /// Returns the replies that contain this value.
+    /// Returns the earlier replies that match this key.
     pub(crate) fn answers(&self, landmark: &ReplyKey) -> Vec<Arc<SentReply>> {
         let mark = landmark.mark();
         mark.and_then(|mark| self.state().answers.get(&mark).cloned()).unwrap_or_default()
     }
 
-    /// Returns whether both values occur in earlier replies, but never in the same one.
+    /// Returns whether both keys match earlier replies, but never the same reply.
     pub(crate) fn are_apart(&self, one: &ReplyKey, other: &ReplyKey) -> bool {
         let (one, other) = (self.answers(one), self.answers(other));
         let is_one =
@@ -290,15 +288,15 @@ impl SharedLedger {
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
     }
 
-    /// Counts the Seals issued with these values that are not in `returned`. Replies that the model
-    /// would not read are skipped.
+    /// Counts the Seals that were issued with these keys but are not in `returned`. Replies that
+    /// the requested model could not read are skipped.
     pub(crate) fn lost(
         &self,
         landmarks: &[ReplyKey],
         returned: &[ReturnedSeal],
         is_read: impl Fn(&ReplySource) -> bool,
     ) -> usize {
-        // If several replies match, prefer one whose Seals were returned.
+        // If several replies match a key, prefer a reply whose Seals were returned.
         let answers = landmarks.iter().filter_map(|landmark| {
             let mut replies = self.answers(landmark);
             let back = replies.iter().position(|reply| reply.has_returned_seal(returned));

@@ -1,7 +1,8 @@
-//! Simulates the providers of reasoning models: thinks, signs, verifies and rejects as they do.
+//! Simulates the providers of reasoning models: the simulators sign, verify and reject as the real
+//! providers do.
 //!
 //! One process serves all five wires at their real paths, so tests can check the replay of
-//! reasoning without a key or a network:
+//! reasoning without an API key or a network:
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {
@@ -17,8 +18,8 @@
 //! ```
 //!
 //! Responses depend only on the seed and the request: equal requests get equal responses, byte for
-//! byte, regardless of concurrent requests. A path may begin with `/at/{row}`, where `row` is a
-//! provider of the catalog. Otherwise the wire and the model name select the provider.
+//! byte, regardless of concurrent requests. The path prefix `/at/{row}` selects the provider named
+//! `row` in the catalog. Without the prefix, the wire and the model name select the provider.
 //!
 //! | header | effect on one request |
 //! |---|---|
@@ -26,7 +27,7 @@
 //! | `x-sim-fault: cut@200` | injects a failure: see [`Fault`] |
 //! | `x-sim-account-created: 2026-01-31` | sets the creation date of the account |
 //!
-//! `GET /sim/ledger` returns the issued and returned Seals: see [`Ledger`].
+//! `GET /sim/ledger` returns the Seals that were issued and returned: see [`Ledger`].
 
 mod account;
 mod cache;

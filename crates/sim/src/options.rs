@@ -8,23 +8,23 @@ use throughline_codec::Catalog;
 use crate::faults::Fault;
 use crate::script::Script;
 
-/// Configures a simulator. The default listens on a free loopback port.
+/// Options for a simulator. By default, it listens on a free loopback port.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Address to listen on.
+    /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Seed of all keys, ids and choices.
+    /// Seed for all keys, ids and random choices.
     pub seed: u64,
-    /// Scripted replies, which take precedence over generated ones.
+    /// Scripted replies, used before generated replies.
     pub script: Script,
     /// Faults to inject into responses.
     pub faults: Vec<Fault>,
-    /// Whether models call all tools at once if the request does not specify it.
+    /// Whether models call all tools at once, for requests that do not specify it.
     pub parallel: bool,
-    /// Creation date of the accounts. Claude checks prefixes for accounts created on or after
+    /// Creation date of all accounts. Claude checks prefix binding for accounts created on or after
     /// 2026-08-31.
     pub account_created: Date,
-    /// The provider endpoints and model families.
+    /// Providers and model families to simulate.
     pub catalog: Catalog,
 }
 

@@ -1,8 +1,8 @@
-//! Plans the replies of the simulated models: deterministic, with letters that careless encoders
-//! corrupt.
+//! Plans the replies of simulated models. Replies are deterministic, and contain non-ASCII
+//! characters that careless encoders corrupt.
 //!
-//! By default a model thinks, calls each offered tool once, thinks again and answers with the tool
-//! results.
+//! By default, a model thinks, calls each offered tool once, thinks again, and answers with the
+//! tool results.
 
 use serde_json::Value;
 use throughline_core::{StopReason, Usage};
@@ -15,7 +15,7 @@ use crate::turn::{
     output,
 };
 
-/// Plans the reply to a request and computes its usage.
+/// Plans the reply to a request and estimates its token usage. A script takes precedence.
 pub(crate) fn plan(
     request: &SimRequest,
     turn: &Turn,
@@ -35,12 +35,12 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Returns the key of the prompt cache that a request reads.
+/// Returns the digest of account, provider and model, which share one prompt cache.
 pub(crate) fn owner(request: &SimRequest) -> Digest {
     request.account.and(request.row.name.as_bytes()).and(request.model.as_bytes())
 }
 
-/// Returns the ledger's label for a stop reason.
+/// Returns the name of a stop reason in the ledger.
 pub(crate) fn stop_word(stop: &StopReason) -> &'static str {
     match stop {
         StopReason::Done => "done",
@@ -81,7 +81,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
     ReplyPlan { parts, stop: StopReason::Tools, usage: Usage::default() }
 }
 
-/// Anthropic documents this text as a trigger for redacted thinking, so that clients can be tested.
+/// Documented by Anthropic as a trigger for redacted thinking, for testing clients.
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING";
 
 fn display(turn: &Turn) -> ThoughtDisplay {
@@ -121,7 +121,7 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
     } else {
         format!("I still need `{}` → call it.", names.join("`, `"))
     };
-    // The number makes each thought unique.
+    // The number makes every thought unique.
     let number = nonce.and("number").hex(6);
     let result = result.unwrap_or_default();
     format!("{opening} The user says “{asked}”.{result} {next} (note {number})")
@@ -139,7 +139,7 @@ fn answer(turn: &Turn, nonce: Digest) -> String {
     format!("You asked “{asked}”. What I found: {}. Voilà ✨", results.join("; "))
 }
 
-/// Shortens a text to one line of at most 60 characters.
+/// Shortens a text to a single line of at most 60 characters.
 fn excerpt(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= 60 {

@@ -1,5 +1,4 @@
-//! Routes a path: the path determines the wire; the path or the model name determines the provider
-//! row.
+//! Routes requests: the path selects the wire, and the path or the model name selects the provider.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,32 +12,32 @@ use crate::turn::Operation;
 #[path = "route_tests.rs"]
 mod route_tests;
 
-/// The destination of a path.
+/// The handler that a path selects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Route {
     /// A request to a model.
     Model {
         wire: Wire,
         verb: Operation,
-        /// The model, if the path names it.
+        /// Model named in the path, if any.
         model: Option<String>,
-        /// The endpoint, if the path names it.
+        /// Provider named in the path, if any.
         row: Option<Arc<Provider>>,
     },
-    /// The list of models.
+    /// The list of models, or a single model.
     Models {
-        /// The wire of the list; `None` for `/v1/models`, which two wires share.
+        /// Wire whose list is requested; `None` for `/v1/models`, which two wires share.
         wire: Option<Wire>,
-        /// The model, if the path names one.
+        /// Model named in the path, if any.
         model: Option<String>,
     },
     Ledger,
     Unknown,
-    /// A row name that the catalog does not contain.
+    /// The path names a provider that the catalog does not contain.
     UnknownRow(String),
 }
 
-/// Routes a path without its query.
+/// Routes a path, given without its query.
 pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     if path == "/sim/ledger" {
         return Route::Ledger;
@@ -48,7 +47,8 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     let Some(named) = catalog.provider(row) else { return Route::UnknownRow(row.to_owned()) };
     match plain(rest, Some(named.name.as_ref())) {
         Route::Model { wire, verb, model, .. } => {
-            // The row `deepseek` on Anthropic's wire is `deepseek-anthropic`.
+            // For example, `deepseek` on Anthropic's wire is the catalog entry
+            // `deepseek-anthropic`.
             let found = catalog.provider_on_wire(&named.name, &wire).unwrap_or(named);
             Route::Model { wire, verb, model, row: Some(found) }
         }
@@ -61,8 +61,8 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     }
 }
 
-/// Routes the path after the row name. With a named row, any prefix before the wire's own path is
-/// accepted.
+/// Routes the path after `/at/{row}`. If a provider is named, any prefix before the wire's own path
+/// is accepted.
 fn plain(path: &str, row: Option<&str>) -> Route {
     let routes = [
         ("/v1/messages", Wire::ANTHROPIC_MESSAGES, Operation::Answer),
@@ -92,7 +92,7 @@ fn plain(path: &str, row: Option<&str>) -> Route {
     models(path)
 }
 
-/// Finds the operation of a path that names its model. `verbs` answer, stream and count.
+/// Routes a path that names its model. `verbs` are the path's names for answer, stream and count.
 fn model_action(wire: Wire, model: &str, verb: &str, verbs: [&str; 3]) -> Route {
     let operations = [Operation::Answer, Operation::Stream, Operation::Count];
     let mut known = verbs.into_iter().zip(operations);
@@ -118,12 +118,12 @@ fn models(path: &str) -> Route {
     }
 }
 
-/// Returns the provider row for a model on a wire if the path names none.
+/// Returns the provider for a model on a wire, if the path does not name a provider.
 pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Arc<Provider> {
     let is_vertex = *wire == Wire::GEMINI && path.contains("/projects/");
     let vertex = catalog.provider("vertex").filter(|_| is_vertex);
     let found = vertex.or_else(|| catalog.provider_for_model(wire, model));
-    // If the catalog has no row for this wire, use an empty one.
+    // Without a catalog entry for this wire, use an empty provider.
     found.unwrap_or_else(|| {
         Arc::new(Provider {
             name: wire.as_str().into(),
@@ -135,7 +135,7 @@ pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Ar
     })
 }
 
-/// Decodes percent escapes. Returns the part unchanged if the result is not UTF-8.
+/// Decodes percent escapes; returns the input unchanged if the result is not UTF-8.
 fn unescaped(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);

@@ -1,4 +1,4 @@
-//! Tests of routing by path and by model name.
+//! Tests for routing by path and by model name.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn catalog() -> &'static Catalog {
     Catalog::builtin()
 }
 
-/// Returns the wire, verb, model and row of a model path.
+/// Returns the wire, operation, model and provider name to which a path leads.
 fn leads(path: &str) -> Option<(String, Operation, Option<String>, Option<String>)> {
     match route(path, catalog()) {
         Route::Model { wire, verb, model, row } => {

@@ -8,10 +8,11 @@ use crate::digest::Digest;
 #[path = "schema_tests.rs"]
 mod schema_tests;
 
-/// Maximum depth of a value, because a schema may be recursive.
+/// Maximum nesting depth of a generated value, because a schema may be recursive.
 const DEEPEST: usize = 12;
 
-/// Generates a value that is valid against `schema`. Equal nonces give equal values.
+/// Generates a value that is valid against `schema`. Equal nonces give equal values for the same
+/// schema.
 pub(crate) fn fitting(schema: &Value, nonce: Digest) -> Value {
     SampleGenerator { root: schema, nonce }.value(schema, "", 0)
 }
@@ -57,8 +58,8 @@ impl SampleGenerator<'_> {
         }
     }
 
-    /// Determines the type of a schema. Gemini writes types in capitals; a list of types is a
-    /// choice; without a type, the members decide.
+    /// Determines the type that a schema describes. Gemini writes types in capitals. The first type
+    /// other than `null` is used from a list. A schema without a type is classified by its members.
     fn kind(&self, schema: &Value) -> String {
         let named = match schema.get("type") {
             Some(Value::String(kind)) => Some(kind.as_str()),
@@ -103,7 +104,7 @@ impl SampleGenerator<'_> {
         let mut members = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            // Include optional members near the top only, so that a recursive schema terminates.
+            // Include optional members only near the top, so that recursive schemas terminate.
             if is_required(name) || depth < 2 {
                 members.insert(name.clone(), self.value(property, name, depth + 1));
             }
@@ -151,7 +152,7 @@ impl SampleGenerator<'_> {
         sample.to_owned()
     }
 
-    /// Returns a plausible text with letters that careless encoders corrupt.
+    /// Returns a plausible string with non-ASCII characters, which careless encoders corrupt.
     fn text(&self, schema: &Value, name: &str) -> String {
         const WORDS: [&str; 8] = [
             "Zürich",

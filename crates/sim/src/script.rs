@@ -1,4 +1,4 @@
-//! Scripted replies, turn by turn, which take precedence over generated ones.
+//! Scripted replies, which take precedence over generated replies.
 //!
 //! A script is a TOML or JSON list of turns. Each turn answers one request, in order:
 //!
@@ -40,19 +40,19 @@ use crate::turn::{Refusal, ReplyPart, ReplyPlan, ThoughtDisplay, Turn};
 #[path = "script_tests.rs"]
 mod script_tests;
 
-/// A list of scripted replies. Parse one with [`str::parse`].
+/// Scripted replies, in order. Create a script with [`str::parse`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     turns: Vec<ScriptedTurn>,
 }
 
-/// A script that cannot be parsed.
+/// Error for a script that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid script, line {line}: {message}")]
 pub struct ScriptError {
-    /// Line number, counted from 1.
+    /// Line number, starting at 1.
     pub line: usize,
-    /// Description of the error.
+    /// What is wrong with this line.
     pub message: String,
 }
 
@@ -67,18 +67,18 @@ struct ScriptFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct ScriptedTurn {
-    /// Pattern of model names.
+    /// Pattern that the model name must match.
     model: Option<String>,
-    /// Number of earlier replies in the conversation.
+    /// Number of earlier replies that the conversation must have.
     step: Option<usize>,
-    /// Number of requests to answer; 1 by default.
+    /// Number of requests that this turn answers; 1 by default.
     times: Option<u32>,
     thoughts: Vec<String>,
-    /// How to present those thoughts.
+    /// How `thoughts` appear in the reply.
     telling: ThoughtDisplay,
     texts: Vec<String>,
     calls: Vec<ScriptedCall>,
-    /// All parts in order, instead of `thoughts`, `texts` and `calls`.
+    /// All parts of the reply in order, as an alternative to `thoughts`, `texts` and `calls`.
     parts: Vec<ScriptedPart>,
     stop: Option<ScriptedStop>,
     usage: Option<ScriptedUsage>,
@@ -154,7 +154,7 @@ fn toml_error(text: &str, error: &toml::de::Error) -> ScriptError {
     ScriptError { line, message: with_suggestion(error.message()) }
 }
 
-/// Replaces the list of expected names with the closest match, if one is close.
+/// Replaces the parser's list of expected names with the closest name, if one is similar enough.
 fn with_suggestion(message: &str) -> String {
     let Some((unknown, expected)) = message.split_once(", expected ") else {
         return message.to_owned();
@@ -170,10 +170,10 @@ fn with_suggestion(message: &str) -> String {
     }
 }
 
-/// A script and its remaining turns.
+/// Plays a script and tracks its remaining turns.
 #[derive(Debug)]
 pub(crate) struct ScriptPlayer {
-    /// The turns, each with its remaining number of requests.
+    /// The turns, each with the number of requests that it still answers.
     left: Mutex<Vec<(u32, ScriptedTurn)>>,
 }
 
@@ -183,8 +183,8 @@ impl ScriptPlayer {
         Self { left: Mutex::new(turns.collect()) }
     }
 
-    /// Returns the next scripted reply to a request, if any. Usage that the script leaves open
-    /// comes from `cost`.
+    /// Returns the next scripted reply that matches the request, if any. `cost` supplies the usage
+    /// values that the script does not set.
     pub(crate) fn next(
         &self,
         turn: &Turn,

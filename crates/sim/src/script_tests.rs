@@ -1,4 +1,4 @@
-//! Tests of parsing scripts and of their error messages.
+//! Tests for parsing scripts, and for the error messages of invalid scripts.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The HTTP server: reads requests, sends whole and streamed responses.
+//! The HTTP server, which receives requests and sends complete or streamed responses.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -37,13 +37,13 @@ use crate::turn::{Operation, Refusal, SimRequest, Turn};
 use crate::wires::{Endpoint, Exchange, endpoint};
 use crate::{planner, stream as streams};
 
-/// Maximum body size in bytes, equal to the largest limit of any provider.
+/// Maximum body size in bytes: the highest limit of any provider.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum time to wait for open responses during shutdown.
+/// Maximum time to wait for open responses on shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A running simulator. Dropping it stops it.
+/// A running simulator. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Simulator {
     address: SocketAddr,
@@ -52,12 +52,12 @@ pub struct Simulator {
     serving: JoinSet<io::Result<()>>,
 }
 
-/// Starts a simulator. It accepts requests as soon as this returns.
+/// Starts a simulator, which accepts requests as soon as this function returns.
 pub async fn start(options: Options) -> io::Result<Simulator> {
     let listener = TcpListener::bind(options.listen).await?;
     let address = listener.local_addr()?;
-    // A stream consists of many small writes; with Nagle's algorithm each would wait for an
-    // acknowledgement. A failure to disable it only costs speed.
+    // A stream consists of many small writes, each of which Nagle's algorithm would delay. Failing
+    // to disable it only costs speed.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     let state = Arc::new(SimState::new(options));
     let (stop, stopped) = watch::channel(false);
@@ -71,27 +71,27 @@ pub async fn start(options: Options) -> io::Result<Simulator> {
 }
 
 impl Simulator {
-    /// Returns the address it listens on.
+    /// Returns the address on which the simulator listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns its base URL without a trailing slash.
+    /// Returns the simulator's base URL, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Returns a copy of the ledger.
+    /// Returns a copy of the ledger with all requests so far.
     pub fn ledger(&self) -> Ledger {
         self.state.ledger.read()
     }
 
-    /// Returns the entry of the last request without copying the ledger.
+    /// Returns the ledger entry of the last request, without copying the whole ledger.
     pub fn last_entry(&self) -> Option<LedgerEntry> {
         self.state.ledger.last()
     }
 
-    /// Finishes open requests, for at most five seconds, and stops.
+    /// Waits up to five seconds for open requests to finish, then stops the server.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         let ended = async { while self.serving.join_next().await.is_some() {} };
@@ -100,7 +100,7 @@ impl Simulator {
         }
     }
 
-    /// Serves until the server ends.
+    /// Waits until the server ends, and returns its error if it failed.
     pub async fn serve(mut self) -> io::Result<()> {
         match self.serving.join_next().await {
             Some(Ok(served)) => served,
@@ -111,7 +111,7 @@ impl Simulator {
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
-    // Dropping the simulator closes the channel, which also ends the wait.
+    // Dropping the simulator closes the channel, which also ends this wait.
     drop(stopped.wait_for(|stopped| *stopped).await);
 }
 
@@ -149,7 +149,7 @@ async fn answer(
     })
 }
 
-/// A request to a model, before its body is read.
+/// A request to a model whose body was not read yet.
 struct ModelCall<'r> {
     endpoint: &'static Endpoint,
     wire: Wire,
@@ -203,10 +203,10 @@ fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, served: &ServerS
     }
 }
 
-/// The content type and the chunks of a successful response.
+/// Content type and body chunks of a successful response.
 type ReplyChunks = (&'static str, Result<Vec<Vec<u8>>, CodecError>);
 
-/// Reads a request and writes the response: a number of tokens, a whole response, or a stream.
+/// Handles a request and builds its response: a token count, a complete reply or a stream.
 fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<ReplyChunks, Refusal> {
     let (request, state) = (exchange.request, exchange.state);
     let whole = |body: &Value| ("application/json", Ok(vec![body.to_string().into_bytes()]));
@@ -229,11 +229,12 @@ fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<Repl
     Ok((content_type((endpoint.framing)(request)), chunks))
 }
 
-/// Records the Seals of earlier replies that did not come back, and the source of this reply.
+/// Records how many Seals of earlier replies are missing, and what produced this reply.
 fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
     let Exchange { request, state, record } = exchange;
     let profile = &turn.target.profile;
-    // A router calls its upstreams with its own account, regardless of the caller.
+    // A router calls the upstream provider under its own account, regardless of the caller's
+    // account.
     let is_routed = request.row.dialect.channel == ReasoningChannel::Details;
     let is_read = |source: &ReplySource| {
         let mut families = state.catalog.profiles().iter();
@@ -295,8 +296,8 @@ fn prepare(
     Ok((request, fault))
 }
 
-/// Identifies a request by row, model, account and body. Streaming is ignored, because the reply is
-/// the same either way.
+/// Computes a digest of the provider, model, account and body. The `stream` setting is ignored,
+/// because it does not change the reply.
 fn request_digest(
     row: &Provider,
     model: &str,
@@ -316,7 +317,7 @@ fn request_digest(
     Digest::from_pieces("throughline-sim request", pieces)
 }
 
-/// Returns the fault in the request header, or else the first configured fault that applies.
+/// Returns the fault from the request header, or the first configured fault that applies.
 fn fault(headers: &HeaderMap, number: u64, state: &SimState) -> Result<Option<FaultKind>, String> {
     if let Some(value) = headers.get("x-sim-fault") {
         let text = value.to_str().unwrap_or_default();
@@ -378,7 +379,7 @@ fn list(parts: &Parts, wire: Option<Wire>, model: Option<&str>, state: &SimState
     }
 }
 
-/// Responds to an unknown path in the format of the provider that the client appears to expect.
+/// Returns the 404 response in the format that the client appears to expect.
 fn not_found(parts: &Parts, state: &SimState) -> Response {
     let path = parts.uri.path();
     let wire = if parts.headers.contains_key("anthropic-version") {
@@ -428,7 +429,7 @@ fn respond(
         let body = stream::unfold((pieces, stopped), move |(mut pieces, stopped)| async move {
             let piece = pieces.next()?;
             if is_slow || piece == BodyStep::Break {
-                // Flush the bytes sent so far.
+                // Yield, so that the bytes so far are sent.
                 tokio::task::yield_now().await;
             }
             let sent = match piece {
@@ -455,7 +456,7 @@ fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Respo
     (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-/// Sets a header; skips values that are not valid in a header.
+/// Sets a header; ignores values that are not valid in a header.
 fn set_header(response: &mut Response, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(HeaderName::from_static(name), value);

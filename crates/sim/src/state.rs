@@ -1,4 +1,4 @@
-//! State of a running simulator: keys, catalog, and everything it keeps across requests.
+//! State of a running simulator that is kept across requests.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ use crate::stored::ResponseStore;
 #[derive(Debug)]
 pub(crate) struct SimState {
     pub(crate) options: Options,
-    /// Provider endpoints and model families.
+    /// Providers and model families.
     pub(crate) catalog: Catalog,
     pub(crate) keys: SealKeys,
     pub(crate) ledger: SharedLedger,
     pub(crate) cache: PromptCache,
     pub(crate) script: ScriptPlayer,
-    /// Responses stored by the Responses endpoints.
+    /// Responses stored by the Responses API.
     pub(crate) stored: ResponseStore,
     requests: AtomicU64,
     repeats: Mutex<HashMap<Digest, u64>>,
@@ -45,14 +45,14 @@ impl SimState {
         }
     }
 
-    /// Returns the number of the next request, from 1.
+    /// Returns the number of the next request, starting at 1.
     pub(crate) fn next_request(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Derives the source of all generated values of a reply: from the seed, the request, and the
-    /// number of earlier identical requests. Concurrent requests therefore do not affect each
-    /// other.
+    /// Derives the seed for all generated values in a reply from the simulator's seed, the request,
+    /// and the number of identical requests before it. Replies therefore do not depend on other
+    /// requests.
     pub(crate) fn nonce(&self, request: Digest) -> Digest {
         let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
         let repeat = repeats.entry(request).or_default();

@@ -1,4 +1,4 @@
-//! Stores items and whole conversations of the Responses endpoints by id.
+//! Stores output items and conversations of the Responses API by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,41 +7,39 @@ use throughline_json::Json;
 
 use crate::digest::Digest;
 
-/// Stored responses of all accounts. Nothing expires, and accounts are isolated.
+/// Stored responses of all accounts. They never expire, and each account sees only its own.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseStore {
     accounts: Mutex<HashMap<Digest, AccountResponses>>,
 }
 
-/// Stored responses of one account at one endpoint.
+/// Stored responses of one account at one provider.
 #[derive(Debug, Default)]
 struct AccountResponses {
     items: HashMap<String, Arc<StoredItem>>,
     conversations: HashMap<String, Arc<Vec<Json>>>,
 }
 
-/// A stored item of a response.
 #[derive(Debug)]
 pub(crate) struct StoredItem {
     pub(crate) json: Json,
-    /// For a reasoning item: the id of the item it led to.
+    /// For a reasoning item, the id of the output item that followed it.
     pub(crate) follows: Option<String>,
-    /// For other items: the id of the reasoning item that led to it.
+    /// For other items, the id of the reasoning item that preceded it.
     pub(crate) requires: Option<String>,
 }
 
 impl ResponseStore {
-    /// Returns the item with this id.
     pub(crate) fn item(&self, owner: Digest, id: &str) -> Option<Arc<StoredItem>> {
         self.accounts().get(&owner)?.items.get(id).cloned()
     }
 
-    /// Returns the conversation up to the end of this response.
+    /// Returns the conversation up to and including this response.
     pub(crate) fn conversation(&self, owner: Digest, id: &str) -> Option<Arc<Vec<Json>>> {
         self.accounts().get(&owner)?.conversations.get(id).cloned()
     }
 
-    /// Stores a response: the preceding conversation and its own items.
+    /// Stores a response: its output items, and the conversation that ends with them.
     pub(crate) fn insert(&self, owner: Digest, id: &str, before: Vec<Json>, output: &[Json]) {
         let mut accounts = self.accounts();
         let own = accounts.entry(owner).or_default();

@@ -1,7 +1,7 @@
-//! Converts a whole reply into the equivalent stream.
+//! Converts a complete response into an equivalent stream.
 //!
-//! The wire's codec decodes the reply into events; their texts are split into small deltas, encoded
-//! and framed.
+//! The wire's codec decodes the response into events. Their texts are split into small deltas,
+//! which are then encoded and framed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::turn::{SimRequest, Turn};
 use crate::wires::Endpoint;
 
-/// Returns the chunks of the stream, one per frame.
+/// Returns the stream in chunks, one per frame.
 pub(crate) fn chunks(
     endpoint: &Endpoint,
     request: &SimRequest,
@@ -43,7 +43,7 @@ pub(crate) fn chunks(
     Ok(chunks)
 }
 
-/// Splits every text into several deltas, and also the arguments of calls if the wire streams them.
+/// Splits each text into several deltas. Call arguments are split only if the wire streams them.
 fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
     let mut calls: Vec<(u32, Name)> = Vec::new();
     for event in &events {
@@ -87,7 +87,7 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
     split
 }
 
-/// Splits a text into pieces of a few characters. The nonce determines their lengths.
+/// Splits a text into pieces of a few characters; the nonce determines their lengths.
 fn pieces(text: &str, nonce: Digest) -> Vec<Name> {
     let mut letters = text.chars().peekable();
     let mut state = nonce;

@@ -1,4 +1,4 @@
-//! Wire-independent types: the decoded request and the planned reply.
+//! Types shared by all wires: the decoded request and the planned reply.
 
 use std::sync::Arc;
 
@@ -13,30 +13,31 @@ use crate::digest::Digest;
 use crate::keys::PrefixBinding;
 use crate::ledger::ReplyKey;
 
-/// One request, as the server passes it to its wire. The wire reads it strictly, without a codec.
+/// A request as the server passes it to its wire. The wire parses the body strictly, without a
+/// codec.
 pub(crate) struct SimRequest {
-    /// The provider endpoint: a row of `providers.toml`.
+    /// The provider, an entry of `providers.toml`.
     pub(crate) row: Arc<Provider>,
-    /// The model, from the path or the body; empty if neither names one.
+    /// Model named in the path or the body; empty if neither names a model.
     pub(crate) model: String,
     pub(crate) verb: Operation,
     pub(crate) query: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Tree,
-    /// Digest of the API key.
+    /// Digest of the API key, which identifies the account.
     pub(crate) account: Digest,
     pub(crate) account_created: Date,
-    /// Source of all generated values of this reply, such as ids.
+    /// Seed for all generated values in the reply, such as ids.
     pub(crate) nonce: Digest,
 }
 
 impl SimRequest {
-    /// Returns the value of a header, if it is text.
+    /// Returns the value of a header; `None` if it is missing or not valid text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Derives an id that is unique to this reply: `self.id("msg_", "reply", 24)`.
+    /// Derives an id that is unique to this reply, as in `self.id("msg_", "reply", 24)`.
     pub(crate) fn id(&self, prefix: &str, label: &str, length: usize) -> String {
         self.nonce.and(label).id(prefix, length)
     }
@@ -45,57 +46,56 @@ impl SimRequest {
 /// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// A whole reply, or a streamed one if the body requests it.
+    /// A complete reply, streamed only if the body asks for a stream.
     Answer,
-    /// A streamed reply, requested by the path.
+    /// A streamed reply, selected by the path.
     Stream,
-    /// The number of input tokens, with the same checks as for a reply.
+    /// The number of input tokens. The request is checked as if for a reply.
     Count,
 }
 
-/// The content of a request, independent of its wire.
+/// The contents of a request, independent of its wire.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent options of a request")]
 pub(crate) struct Turn {
     pub(crate) target: Target,
     pub(crate) stream: bool,
-    /// The client's tools, without tools that the provider runs itself.
+    /// Tools that the client runs. Tools that the provider runs itself are left out.
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) choice: ToolChoice,
-    /// Whether the model may call several tools at once, if the request specifies it.
+    /// Whether the model may call several tools at once; `None` if the request does not specify it.
     pub(crate) parallel: Option<bool>,
     pub(crate) thinks: bool,
-    /// Whether thoughts are readable. If not, the reply contains only their Seals.
+    /// Whether the reply contains the text of thoughts. If not, it contains only their Seals.
     pub(crate) shows: bool,
     /// Names of the tools called since the last user message, in order.
     pub(crate) called: Vec<String>,
-    /// Keys of the replies whose Seals must come back: those calls, and more for providers that
-    /// require more.
+    /// Keys of the replies whose Seals the request must contain: those of the calls in `called`,
+    /// and of further content for providers that require it.
     pub(crate) owed: Vec<ReplyKey>,
-    /// The thinking configuration, where it must stay constant for a whole turn.
+    /// Thinking configuration, for providers that require it to stay constant within a turn.
     pub(crate) config: Option<Digest>,
-    /// Results of those tools as text, in order.
+    /// Results of the tools in `called` as text, in order.
     pub(crate) results: Vec<String>,
-    /// Number of model replies in the conversation.
+    /// Number of earlier model replies in the conversation.
     pub(crate) step: usize,
     /// Text of the last user message.
     pub(crate) user_text: String,
-    /// JSON Schema of the reply, if a structured one is requested; `true` for any object.
+    /// JSON Schema for a structured reply; `true` allows any object, `None` means plain text.
     pub(crate) schema: Option<Value>,
-    /// Whether the request contains the model's own thoughts as plain text.
+    /// Whether the request contains thoughts of the model as plain text.
     pub(crate) demoted: bool,
     /// Maximum number of output tokens.
     pub(crate) max_tokens: Option<u64>,
-    /// The conversation so far, if the family binds Seals to it.
+    /// Digests of the conversation so far, for families that bind Seals to it.
     pub(crate) prefix: PrefixBinding,
-    /// Notices about the request that the provider includes in its response.
+    /// Notices about the request to include in the response.
     pub(crate) notices: Vec<Value>,
-    /// Elements in the order in which the provider renders them, for cache and usage.
+    /// Elements of the prompt in rendering order, for the cache and the token counts.
     pub(crate) elements: Vec<PromptElement>,
 }
 
 impl Turn {
-    /// Creates an empty turn.
     pub(crate) fn new(target: Target) -> Self {
         Self {
             target,
@@ -120,7 +120,7 @@ impl Turn {
         }
     }
 
-    /// Starts a new turn at a user message and discards the tool calls of the previous one.
+    /// Starts a new turn with a user message and discards the tool calls of the previous turn.
     pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
         self.user_text = text.into();
         self.called.clear();
@@ -135,21 +135,21 @@ pub(crate) struct OfferedTool {
     pub(crate) name: String,
     /// JSON Schema of the arguments.
     pub(crate) schema: Value,
-    /// Whether the input is free-form text.
+    /// Whether the tool takes free-form text instead of JSON arguments.
     pub(crate) custom: bool,
 }
 
-/// Which tools the model may or must call.
+/// Whether and which tools the model must call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ToolChoice {
     /// The model decides.
     #[default]
     Auto,
-    /// No tool.
+    /// The model may not call a tool.
     Never,
-    /// At least one tool.
+    /// The model must call at least one tool.
     Any,
-    /// This tool.
+    /// The model must call this tool.
     Tool(String),
 }
 
@@ -160,7 +160,7 @@ impl ToolChoice {
     }
 }
 
-/// A planned reply, before the wire encodes and seals it.
+/// A planned reply, before the wire seals and encodes it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyPlan {
     pub(crate) parts: Vec<ReplyPart>,
@@ -171,20 +171,20 @@ pub(crate) struct ReplyPlan {
 /// One part of a planned reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReplyPart {
-    /// A thought. A hidden one consists only of a Seal, regardless of the request.
+    /// A thought, with its display mode.
     Thought { text: String, display: ThoughtDisplay },
-    /// Text for the user.
+    /// Visible text.
     Text(String),
     /// A tool call.
     Call {
         name: String,
-        /// An object, or a string for a free-form tool.
+        /// A JSON object, or a string for a tool that takes free-form text.
         arguments: Value,
     },
 }
 
 impl ReplyPart {
-    /// Returns the text for the user.
+    /// Returns the visible text; `None` for other parts.
     pub(crate) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
@@ -194,40 +194,39 @@ impl ReplyPart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ThoughtDisplay {
-    /// As the request specifies.
+    /// With or without text, as the request specifies.
     #[default]
     AsAsked,
-    /// As a Seal without text.
+    /// Only as a Seal, without text.
     SealOnly,
-    /// Redacted if the wire supports it, else as a Seal without text.
+    /// As a redacted block if the wire supports it, otherwise only as a Seal.
     Redacted,
 }
 
-/// A rejected request, in the provider's terms.
+/// An error response, in the provider's terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
     pub(crate) message: String,
-    /// The provider's error type: `invalid_request_error`, `ValidationException`,
-    /// `INVALID_ARGUMENT`. Empty for the wire's default for the status.
+    /// The provider's error type, such as `invalid_request_error`, `ValidationException` or
+    /// `INVALID_ARGUMENT`. If empty, the wire uses its default for the status.
     #[serde(default)]
     pub(crate) kind: String,
-    /// The provider's error code, if it has one besides the type.
+    /// The provider's error code, for providers that use one in addition to the type.
     pub(crate) code: Option<String>,
-    /// The invalid parameter, if the provider names one.
+    /// The invalid parameter, for providers that name it.
     pub(crate) param: Option<String>,
-    /// Value of `retry-after` in seconds.
+    /// Value of the `retry-after` header in seconds.
     pub(crate) retry_after: Option<u64>,
 }
 
 impl Refusal {
-    /// Creates a rejection with status 400.
+    /// Creates an error with status 400.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, message)
     }
 
-    /// Creates a rejection with the given status.
     pub(crate) fn new(status: u16, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), ..Self::default() }
     }
@@ -237,23 +236,23 @@ impl Refusal {
         if self.kind.is_empty() { default } else { &self.kind }
     }
 
-    /// Adds the name of the invalid parameter.
+    /// Sets the name of the invalid parameter.
     pub(crate) fn param(self, param: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..self }
     }
 
-    /// Adds an error code.
+    /// Sets the error code.
     pub(crate) fn code(self, code: impl Into<String>) -> Self {
         Self { code: Some(code.into()), ..self }
     }
 
-    /// Adds an error type.
+    /// Sets the error type.
     pub(crate) fn kind(self, kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..self }
     }
 }
 
-/// Rejects the request with status 400 and the formatted message unless the condition holds.
+/// Returns an error with status 400 and the formatted message, unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -263,7 +262,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Computes the output tokens of a reply.
+/// Estimates the output tokens of a reply, including those of thoughts.
 pub(crate) fn output(parts: &[ReplyPart]) -> Usage {
     let mut usage = Usage::default();
     for part in parts {

@@ -1,8 +1,8 @@
-//! The five wires: request checks, Seals and response formats of each provider.
+//! The five wires, each with its request checks, Seals and response format.
 //!
-//! A wire reads the raw JSON of a request strictly, verifies its Seals with the simulator's keys,
-//! and writes whole responses. `stream.rs` converts these into streams. Request checks never use a
-//! codec, so simulator and codec verify each other independently.
+//! A wire strictly parses the raw JSON of a request, verifies its Seals with the simulator's keys,
+//! and writes complete responses. `stream.rs` converts complete responses into streams. Request
+//! checks never use a codec, so simulator and codec verify each other independently.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
@@ -25,7 +25,7 @@ use crate::ledger::EntryBuilder;
 use crate::state::SimState;
 use crate::turn::{Refusal, ReplyPlan, SimRequest, Turn};
 
-/// One request, the simulator that receives it, and its entry in the ledger.
+/// A request, the state of the simulator, and the request's ledger entry.
 pub(crate) struct Exchange<'a> {
     pub(crate) request: &'a SimRequest,
     pub(crate) state: &'a SimState,
@@ -33,13 +33,12 @@ pub(crate) struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// Creates an empty turn for the requested model and endpoint.
     fn new_turn(&self) -> Turn {
         let SimRequest { row, model, account, .. } = self.request;
         Turn::new(self.state.catalog.target(row, model, &account.hex(8)))
     }
 
-    /// Creates the claims of a Seal in the reply to this request.
+    /// Creates the claims for a Seal in the reply to this request.
     fn claims(&self, turn: &Turn, kind: &str) -> SealClaims {
         SealClaims {
             kind: kind.to_owned(),
@@ -60,29 +59,29 @@ impl Exchange<'_> {
     }
 }
 
-/// Simulates the providers of one wire.
+/// Simulates all providers of one wire.
 pub(crate) struct Endpoint {
-    /// Encodes the streams; it never checks requests.
+    /// Codec that encodes streams. Request checks do not use it.
     pub(crate) codec: &'static dyn Codec,
-    /// Reads a request or rejects it, with the provider's checks in the provider's order. Records
-    /// every Seal of the request with its verdict.
+    /// Reads or rejects a request, with the provider's checks in the provider's order. Records the
+    /// verdict on every Seal in the request.
     pub(crate) read: fn(&mut Exchange<'_>) -> Result<Turn, Refusal>,
-    /// Writes the whole, sealed response. Records every issued Seal, readable thought and call id.
+    /// Writes the complete response. Records all issued Seals, readable thoughts and call ids.
     pub(crate) respond: fn(&mut Exchange<'_>, &Turn, &ReplyPlan) -> Value,
-    /// Writes the response to a request for the number of tokens.
+    /// Writes the response with the number of input tokens.
     pub(crate) count: fn(u64) -> Value,
-    /// Writes the body of an error response with this request id.
+    /// Writes the body of an error response; the last argument is the request id.
     pub(crate) refuse: fn(&Provider, &Refusal, &str) -> Value,
-    /// Returns the list of models or one model; `None` if the model is unknown.
+    /// Returns the list of models, or a single model; `None` if the model is unknown.
     pub(crate) models: fn(&SimState, Option<&str>) -> Option<Value>,
-    /// Returns the name of the request id header and an id in the provider's format.
+    /// Returns the name of the request id header, and an id in the provider's format.
     pub(crate) request_id: fn(Digest) -> (&'static str, String),
-    /// Returns the framing of the stream for a request.
+    /// Returns the stream framing that a request asks for.
     pub(crate) framing: fn(&SimRequest) -> Framing,
-    /// Returns an additional header of an error response.
+    /// Returns an additional header for an error response, if the provider sends one.
     pub(crate) error_header: fn(&Refusal) -> Option<(&'static str, String)>,
-    /// Adds provider-specific members that the codec's events do not contain, from the whole
-    /// response.
+    /// Adds provider-specific members to stream events, because the codec does not write them. The
+    /// complete response supplies the values.
     pub(crate) decorate: fn(Vec<Frame>, &Value) -> Vec<Frame>,
 }
 
@@ -94,12 +93,12 @@ static ENDPOINTS: [&Endpoint; 5] = [
     &chat::ENDPOINT,
 ];
 
-/// Returns the simulator of a wire.
+/// Returns the simulator for a wire.
 pub(crate) fn endpoint(wire: &Wire) -> Option<&'static Endpoint> {
     ENDPOINTS.into_iter().find(|endpoint| endpoint.codec.wire() == *wire)
 }
 
-/// Iterates over the elements of an array member; over none if it is missing.
+/// Iterates over the elements of an array member; empty if the member is missing.
 fn list<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> + use<'t> {
     node.get(key).into_iter().flat_map(Node::elements)
 }
@@ -108,7 +107,7 @@ fn string(node: Node<'_>, key: &str) -> Option<String> {
     node.text_of(key).map(Cow::into_owned)
 }
 
-/// Returns whether a member is this string.
+/// Returns whether a member equals this string.
 fn member_is(node: Node<'_>, key: &str, value: &str) -> bool {
     node.get(key).is_some_and(|member| member.is(value))
 }
@@ -118,12 +117,12 @@ fn is_true(node: Node<'_>, key: &str) -> bool {
     node.get(key).and_then(Node::bool) == Some(true)
 }
 
-/// Converts a node of a request to a JSON value; `None` if it is nested too deeply.
+/// Converts a node to a JSON value; `None` if it is nested too deeply.
 fn parsed(node: Node<'_>) -> Option<Value> {
     serde_json::from_slice(node.raw()).ok()
 }
 
-/// Converts a node of a request to a JSON value; `null` if it is nested too deeply.
+/// Converts a node to a JSON value; `null` if it is nested too deeply.
 fn value(node: Node<'_>) -> Value {
     parsed(node).unwrap_or_default()
 }
@@ -133,14 +132,13 @@ fn empty_schema() -> Value {
     json!({"type": "object", "properties": {}})
 }
 
-/// Sets a member of an object.
 fn set(object: &mut Value, key: &str, value: impl Into<Value>) {
     if let Some(members) = object.as_object_mut() {
         members.insert(key.to_owned(), value.into());
     }
 }
 
-/// Changes the JSON of a frame. A frame stays byte for byte the same if it is not JSON or `edit`
+/// Edits the JSON of a frame. The frame keeps its exact bytes if it is not JSON or if `edit`
 /// returns `None`.
 fn edit_frame(frame: Frame, edit: impl FnOnce(&mut Value) -> Option<()>) -> Frame {
     let Ok(mut event) = serde_json::from_slice::<Value>(&frame.data) else { return frame };

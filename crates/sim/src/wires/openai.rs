@@ -1,4 +1,4 @@
-//! Shared by the endpoints in OpenAI's style: errors, model lists, tool settings and message texts.
+//! Code shared by all OpenAI-style wires: errors, model lists, tool settings and message texts.
 
 use serde_json::{Value, json};
 use throughline_core::{Profile, Provider};
@@ -7,10 +7,10 @@ use throughline_json::{Json, Node};
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
 use crate::wires::{empty_schema, is_true, list, string, value};
 
-/// Constant creation time of all objects, because a simulator has no clock.
+/// Creation time of all objects. It is constant, because the simulator has no clock.
 pub(crate) const CREATED: u64 = 1_763_164_800;
 
-/// Writes the body of an error in the provider's format.
+/// Writes an error body in the provider's format.
 pub(crate) fn refuse(row: &Provider, refusal: &Refusal, _: &str) -> Value {
     let kind = refusal.kind_or(match refusal.status {
         401 => "authentication_error",
@@ -18,7 +18,7 @@ pub(crate) fn refuse(row: &Provider, refusal: &Refusal, _: &str) -> Value {
         500.. => "server_error",
         _ => "invalid_request_error",
     });
-    // DeepSeek repeats the type as the code.
+    // DeepSeek also returns the type as the code.
     let repeated = row.name.starts_with("deepseek").then_some(kind);
     let code = refusal.code.as_deref().or(repeated);
     json!({"error": {
@@ -29,7 +29,7 @@ pub(crate) fn refuse(row: &Provider, refusal: &Refusal, _: &str) -> Value {
     }})
 }
 
-/// Returns the list of models or the named model.
+/// Returns the list of models, or the named model; `None` if it is unknown.
 pub(crate) fn models(model: Option<&str>) -> Option<Value> {
     const MODELS: &[(&str, &str)] = &[
         ("gpt-4.1", "system"),
@@ -68,7 +68,7 @@ pub(crate) fn missing(param: &str) -> Refusal {
     Refusal::invalid(message).param(param).code("missing_required_parameter")
 }
 
-/// Returns the text of a message's content: a string, or the texts of its parts.
+/// Returns the text of a message's content, which is a string or a list of parts.
 pub(crate) fn text(content: Option<Node<'_>>) -> String {
     let Some(content) = content else { return String::new() };
     if let Some(text) = content.text() {
@@ -80,16 +80,16 @@ pub(crate) fn text(content: Option<Node<'_>>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// How an API writes its settings.
+/// Paths of the settings whose position differs between the OpenAI APIs.
 pub(crate) struct SettingPaths {
-    /// Whether a tool's members are in a nested object.
+    /// Whether the members of a tool are in a nested object, as in Chat Completions.
     pub(crate) nests_tools: bool,
-    /// Pointers to the type and the schema of a structured reply.
+    /// JSON pointers to the type and the schema of a structured reply.
     pub(crate) format_type: &'static str,
     pub(crate) format_schema: &'static str,
 }
 
-/// Reads the settings of the tools, the stream and the format of the reply.
+/// Reads the settings for tools, streaming and the reply format.
 pub(crate) fn read_settings(turn: &mut Turn, request: &SimRequest, paths: &SettingPaths) {
     let root = request.body.root();
     turn.choice = choice(root);
@@ -115,7 +115,7 @@ fn offered(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
     Some(OfferedTool { name: string(own, "name")?, schema, custom })
 }
 
-/// Returns the tool choice of a request.
+/// Reads `tool_choice`; defaults to `Auto`.
 fn choice(root: Node<'_>) -> ToolChoice {
     let Some(choice) = root.present("tool_choice") else { return ToolChoice::Auto };
     match choice.text().as_deref() {
@@ -135,7 +135,8 @@ fn choice(root: Node<'_>) -> ToolChoice {
     }
 }
 
-/// Returns the first sampling parameter that differs from its default although the model fixes it.
+/// Returns the first sampling parameter with a non-default value, for a model that does not allow
+/// other values.
 pub(crate) fn fixed_sampling(turn: &Turn, root: Node<'_>) -> Option<&'static str> {
     let profile = &turn.target.profile;
     let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
@@ -146,7 +147,7 @@ pub(crate) fn fixed_sampling(turn: &Turn, root: Node<'_>) -> Option<&'static str
     })
 }
 
-/// Returns whether the model thinks at an effort.
+/// Returns whether the model thinks at this effort; `None` is the model's default effort.
 pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
     let default = profile.notes.get("default-effort").map(String::as_str);
     match effort.or(default) {
@@ -156,7 +157,7 @@ pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
     }
 }
 
-/// Joins quoted names as OpenAI does: `'low', 'medium', and 'high'`.
+/// Joins quoted names in OpenAI's style: `'low', 'medium', and 'high'`.
 fn join_quoted(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
     match quoted.as_slice() {
@@ -189,7 +190,7 @@ pub(crate) fn check_effort(
     Err(Refusal::invalid(message).param(param).code(code))
 }
 
-/// Returns the identity of a call: its name and its arguments in canonical form.
+/// Returns the name of a call and its canonical arguments, by which equal calls are recognised.
 pub(crate) fn call_identity(name: &str, arguments: &str) -> Vec<u8> {
     let parsed = Json::parse(arguments.to_owned());
     let arguments = parsed.map_or_else(|_| arguments.to_owned(), |json| json.canonical());

@@ -1,4 +1,4 @@
-//! Reads Messages API requests as strictly as Anthropic does.
+//! Reads Messages API requests, as strictly as Anthropic.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::wires::claude::settings::Settings;
 use crate::wires::claude::{self, Block, Dialogue, Message, Role, is_claude};
 use crate::wires::{Exchange, is_true, list, member_is, parsed, string};
 
-/// Reads a request or returns the provider's error.
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let request = exchange.request;
     let body = request.body.root();
@@ -39,7 +38,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Checks the members that every request must have.
+/// Checks the members that every request requires.
 fn check_body(request: &SimRequest, body: Node<'_>) -> Result<(), Refusal> {
     ensure!(body.is_object(), "Input should be a valid dictionary");
     ensure!(!request.model.is_empty(), "model: Field required");
@@ -53,7 +52,7 @@ fn check_body(request: &SimRequest, body: Node<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks members that only Claude's own endpoints support.
+/// Checks request members that only Claude models support.
 fn check_extras(body: Node<'_>) -> Result<(), Refusal> {
     ensure!(
         body.present("compaction").is_none() || body.present("context_management").is_none(),
@@ -99,13 +98,13 @@ fn choice(choice: Node<'_>) -> ToolChoice {
     }
 }
 
-/// Returns a tool of the client, which has a schema.
+/// Returns a tool that the client runs. Tools without a schema are run by the provider.
 fn offered(tool: Node<'_>) -> Option<OfferedTool> {
     let schema = parsed(tool.present("input_schema")?)?;
     Some(OfferedTool { name: string(tool, "name")?, schema, custom: false })
 }
 
-/// Converts the conversation to the form that all Claude wires share.
+/// Converts the conversation to the form shared by all wires that serve Claude.
 fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     let mut messages = Vec::new();
     for (number, message) in list(body, "messages").enumerate() {
@@ -124,7 +123,7 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
             }
         };
         let content = message.present("content");
-        // A system message may contain only settings.
+        // A system message may contain only settings and no content.
         let is_complete = content.is_some() || role == Role::System;
         ensure!(is_complete, "messages.{number}.content: Field required");
         let blocks = match content.and_then(Node::text) {
@@ -133,7 +132,7 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
         };
         messages.push(Message { role, blocks });
     }
-    // A string and a single block are equivalent.
+    // A plain string and a list with a single block are equivalent.
     let system = body.present("system").map(|system| joined_text(system, "\u{0}"));
     Ok(Dialogue::new(&system.unwrap_or_default(), body.present("tools"), messages))
 }
@@ -162,7 +161,7 @@ fn block(block: Node<'_>) -> Block {
     }
 }
 
-/// Returns a string, or the joined texts of a list of blocks.
+/// Returns a string as is, or joins the texts of a list of blocks.
 fn joined_text(content: Node<'_>, separator: &str) -> String {
     match content.text() {
         Some(text) => text.into_owned(),

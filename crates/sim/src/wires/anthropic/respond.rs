@@ -1,4 +1,4 @@
-//! Writes Messages API responses, and adds provider-specific members to streams.
+//! Writes Messages API responses, and adds members to streams that the codec does not write.
 
 use serde_json::{Value, json};
 use throughline_codec::Frame;
@@ -23,7 +23,7 @@ const BLOCKS: BlockFormat = BlockFormat {
         }
         SealedThought::Redacted { data } => json!({"type": "redacted_thinking", "data": data}),
     },
-    // A compatible API adds an id as signature and never verifies it.
+    // Compatible APIs send an arbitrary id as the signature, and never verify it.
     unsigned: |request, text, _| {
         let signature = request.nonce.and("unsigned").hex(32);
         json!({"type": "thinking", "thinking": text, "signature": signature})
@@ -81,7 +81,7 @@ fn stop_reason(stop: &StopReason) -> &str {
     }
 }
 
-/// Adds to a stream: input usage at its start, notices about the request, and the refusal reason.
+/// Adds the input usage, notices about the request, and the refusal reason to a stream.
 pub(super) fn decorate(frames: Vec<Frame>, message: &Value) -> Vec<Frame> {
     let mut decorated = Vec::with_capacity(frames.len() + 1);
     for frame in frames {

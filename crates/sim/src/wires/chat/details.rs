@@ -1,5 +1,5 @@
-//! Verifies `reasoning_details` as a router passes them to the upstream model, with the vendor's
-//! errors.
+//! Verifies `reasoning_details` as a router does before it calls the upstream model, with the
+//! vendor's errors.
 
 use std::collections::HashSet;
 
@@ -17,11 +17,11 @@ use crate::wires::gemini::read::{
 };
 use crate::wires::{Exchange, list, member_is, openai, string};
 
-/// The upstreams whose errors have their own format, as the router names them.
+/// The router's names for the upstreams whose errors have a format of their own.
 pub(super) const ANTHROPIC: &str = "Anthropic";
 pub(super) const GOOGLE: &str = "Google AI Studio";
 
-/// Vendor of the model that a router calls.
+/// Vendor of the model that the router calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vendor {
     Claude,
@@ -46,7 +46,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the vendor of a detail's format, if the format identifies one.
+    /// Returns the vendor that a detail's format identifies, if any.
     fn from_format(format: &str) -> Option<Self> {
         match format {
             "anthropic-claude-v1" => Some(Self::Claude),
@@ -57,7 +57,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the router's name for the vendor, and the format of the vendor's details.
+    /// Returns the router's name for the vendor, and the `format` of the vendor's details.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => (ANTHROPIC, "anthropic-claude-v1"),
@@ -68,8 +68,8 @@ impl Vendor {
         }
     }
 
-    /// Returns the signer and the format of the vendor's Seals. Claude's signatures are valid on
-    /// every endpoint that serves Claude.
+    /// Returns the signer and format of the vendor's Seals. Claude's signatures are valid at every
+    /// provider that serves Claude.
     pub(super) fn signer(self, request: &SimRequest) -> (&str, SealFormat) {
         match self {
             Self::Claude => (seals::SIGNER, SealFormat::Claude),
@@ -84,7 +84,7 @@ impl Vendor {
     }
 }
 
-/// Digests of a message's text and calls; a thought of Claude is bound to one of them.
+/// Digests of a message's text and calls. Claude binds each thought to one of them.
 fn landmarks(message: Node<'_>) -> Vec<Digest> {
     let text = Block::Text(openai::text(message.get("content")));
     let calls = calls(message).map(|call| Block::Call {
@@ -95,7 +95,7 @@ fn landmarks(message: Node<'_>) -> Vec<Digest> {
     [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
 }
 
-/// Checks the details of all messages as the model's vendor does.
+/// Checks the `reasoning_details` of all messages as the model's vendor does.
 pub(super) fn check(
     exchange: &mut Exchange<'_>,
     turn: &Turn,
@@ -114,8 +114,8 @@ pub(super) fn check(
             let place = MessagePosition { at, upstream, is_current: at > current };
             checker.message(place, *message)?;
         }
-        // The router sends the system prompt separately, and the tool results of one step as one
-        // message.
+        // The router sends the system prompt separately, and merges the tool results of a step into
+        // one message.
         let next = messages.get(at + 1).and_then(|next| next.text_of("role"));
         let is_joined = role == "tool" && next.as_deref() == Some("tool");
         upstream += usize::from(!matches!(&*role, "system" | "developer") && !is_joined);
@@ -125,20 +125,20 @@ pub(super) fn check(
 
 #[derive(Clone, Copy)]
 struct MessagePosition {
-    /// Index in the request.
+    /// Index of the message in the request.
     at: usize,
-    /// Index in the request to the vendor.
+    /// Index of the message in the router's request to the vendor.
     upstream: usize,
     /// Whether the message belongs to the current turn.
     is_current: bool,
 }
 
-/// A returned detail and its position.
+/// A returned detail, with its message and position.
 struct ReturnedDetail<'t> {
     place: MessagePosition,
     message: Node<'t>,
     detail: Node<'t>,
-    /// The opaque value; empty if there is none.
+    /// The opaque value; empty if the detail has none.
     sealed: String,
     path: String,
     block: String,
@@ -154,7 +154,7 @@ struct DetailChecker<'a, 'e> {
     exchange: &'a mut Exchange<'e>,
     turn: &'a Turn,
     vendor: Vendor,
-    /// Digests of the texts and calls of all assistant messages.
+    /// Digests of the texts and calls in all assistant messages.
     landmarks: HashSet<Digest>,
 }
 
@@ -190,8 +190,8 @@ impl DetailChecker<'_, '_> {
         self.check_first_call(place, message, &details)
     }
 
-    /// Returns whether the router passes details on unchanged. Other routers do not document how
-    /// they treat missing or invalid details, and are not known to reject them.
+    /// Returns whether the router passes details on unchanged. Other routers are not known to
+    /// reject missing or invalid details.
     fn relays(&self) -> bool {
         self.exchange.request.row.dialect.relays
     }
@@ -200,8 +200,8 @@ impl DetailChecker<'_, '_> {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
-    /// Records the verdict on a detail, and returns the vendor's error if the router relays it.
-    /// Otherwise the detail is dropped.
+    /// Records the verdict on a detail. Returns the vendor's error if the router relays it;
+    /// otherwise the detail is recorded as dropped.
     fn record(
         &mut self,
         found: &ReturnedDetail<'_>,
@@ -224,7 +224,7 @@ impl DetailChecker<'_, '_> {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Requires a signature on Claude's thinking blocks in the current turn.
+    /// Returns the error if a Claude thinking block in the current turn has no signature.
     fn missing_signature(&self, found: &ReturnedDetail<'_>) -> Option<Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
         if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
@@ -237,8 +237,8 @@ impl DetailChecker<'_, '_> {
         Some(self.vendor.refuse(message))
     }
 
-    /// Verifies the Seal of a detail. Returns the problem for the ledger and the vendor's error; a
-    /// problem without an error is ignored by the vendor.
+    /// Verifies the Seal of a detail. Returns the problem for the ledger and the vendor's error.
+    /// The vendor ignores a problem that has no error.
     fn judge(
         &self,
         found: &ReturnedDetail<'_>,
@@ -279,14 +279,15 @@ impl DetailChecker<'_, '_> {
         }
         let seal = ReplyKey::Seal(sealed.to_owned());
         let is_elsewhere = || is_on_another_reply(found.message, &seal, self.exchange.state);
-        // OpenAI accepts the ciphertext anywhere, but it belongs before the items it led to.
+        // OpenAI accepts the ciphertext at any position, but it belongs before the items that
+        // followed it.
         if vendor == Vendor::OpenAi && is_elsewhere() {
             return (Some("moved"), None);
         }
         (None, None)
     }
 
-    /// Requires Gemini's signature on the first call of each step of the current turn.
+    /// Checks that the first call of each step in the current turn has Gemini's signature.
     fn check_first_call(
         &self,
         place: MessagePosition,
@@ -318,7 +319,7 @@ fn is_text(detail: Node<'_>) -> bool {
     detail.get("type").is_some_and(|kind| kind.is("reasoning.text"))
 }
 
-/// Returns whether Claude's Seal matches the content of the detail.
+/// Returns whether Claude's Seal was issued for the content of this detail.
 fn signs(claims: &SealClaims, detail: Node<'_>) -> bool {
     if !is_text(detail) {
         return claims.kind == "redacted_thinking";

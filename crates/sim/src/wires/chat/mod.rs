@@ -1,7 +1,7 @@
-//! Simulates Chat Completions in all dialects. The row's `channel` determines where reasoning is
-//! placed and which checks apply.
+//! Simulates Chat Completions in all dialects. The provider's `channel` determines the position of
+//! reasoning and the checks that apply.
 //!
-//! Reasoning in requests, and requests that are rejected, per row:
+//! Position of reasoning in messages, and rejected requests, per provider:
 //!
 //! - `openai-chat`: no reasoning in messages. Rejects efforts, sampling and `max_tokens` that a
 //!   model does not support.
@@ -47,7 +47,7 @@ fn refuse(row: &Provider, refusal: &Refusal, request_id: &str) -> Value {
     }
 }
 
-/// Returns the message member that contains reasoning as text, if the channel uses one.
+/// Returns the message member that contains reasoning as text; `None` if the channel uses none.
 fn text_key(channel: Channel) -> Option<&'static str> {
     match channel {
         Channel::AsEmitted | Channel::ReasoningContent => Some("reasoning_content"),
@@ -57,7 +57,7 @@ fn text_key(channel: Channel) -> Option<&'static str> {
     }
 }
 
-/// Builds a router's error: its own, or a wrapped upstream error. The refusal's kind names the
+/// Builds a router's error: its own, or a wrapped upstream error. The refusal's `kind` names the
 /// upstream.
 fn routed(refusal: &Refusal, request_id: &str) -> Value {
     if refusal.kind.is_empty() {
@@ -88,7 +88,7 @@ fn routed(refusal: &Refusal, request_id: &str) -> Value {
     }})
 }
 
-/// Builds Mistral's error: a schema violation in its validator's format, or a plain message.
+/// Builds Mistral's error: a schema violation in the format of its validator, or a plain message.
 fn mistral(refusal: &Refusal) -> Value {
     let message = match (&refusal.param, refusal.status) {
         (Some(param), 422) => {

@@ -1,4 +1,4 @@
-//! Reads requests: settings and messages, with the checks of each row's endpoint.
+//! Reads Chat Completions requests, with the checks of each provider.
 
 use throughline_core::{
     CallIds, Contract, ForcedTools, Profile, ReasoningChannel as Channel, ReasoningSwitch as Switch,
@@ -20,7 +20,6 @@ const PATHS: SettingPaths = SettingPaths {
     format_schema: "/response_format/json_schema/schema",
 };
 
-/// Reads a request or returns the provider's error.
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let request = exchange.request;
     let root = request.body.root();
@@ -42,7 +41,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     check_reasoning(&turn, request, &messages)?;
     fill_turn(&mut turn, root, &messages, exchange.state);
     if channel == Channel::Tags {
-        // Reasoning between tags is part of the text, so it must come back in every turn.
+        // Reasoning in tags is part of the text, so clients must return it in every turn.
         turn.owed = messages.iter().filter_map(|message| landmark(*message)).collect();
     }
     if channel == Channel::Details {
@@ -59,8 +58,8 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     let dialect = &request.row.dialect;
     let effort = root.present("reasoning_effort").and_then(Node::text);
     let effort = effort.as_deref();
-    // A vendor's own endpoint rejects efforts for models without this setting; other servers ignore
-    // them.
+    // A vendor's own endpoint rejects an effort for models without this setting. Other servers
+    // ignore it.
     let knows_all = matches!(&*request.row.name, "openai-chat" | "azure-chat" | "xai-chat");
     let is_checked = dialect.switch == Switch::Effort && (knows_all || !profile.efforts.is_empty());
     let checked = effort.filter(|_| is_checked);
@@ -69,7 +68,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     let is_router = dialect.channel == Channel::Details;
     let is_forced = turn.choice.is_forced();
     if is_router && is_forced && Vendor::from_profile(profile) == Vendor::Claude {
-        // The router silently drops thinking, because Claude rejects it with a forced tool.
+        // Claude rejects thinking with a forced tool, so the router silently disables thinking.
         turn.thinks = false;
     }
     if let Some(param) = openai::fixed_sampling(turn, root).filter(|_| !is_router) {
@@ -100,7 +99,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     Ok(())
 }
 
-/// Returns whether the model thinks, according to the row's own switch.
+/// Returns whether the model thinks, according to the setting that the provider uses for it.
 fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str>) -> bool {
     let switched = match switch {
         Switch::Effort if member_is(root, "prompt_mode", "reasoning") => return true,
@@ -130,7 +129,8 @@ fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str
     }
 }
 
-/// Checks for keys that Mistral's schema forbids; it allows reasoning only as chunks.
+/// Rejects message members that Mistral's schema does not allow. Mistral accepts reasoning only as
+/// chunks.
 fn check_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let forbidden = ["reasoning_content", "reasoning", "reasoning_details"];
@@ -162,14 +162,13 @@ fn check_call_ids(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Ref
     Ok(())
 }
 
-/// Iterates over the tool calls of a message.
 pub(super) fn calls(message: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     list(message, "tool_calls")
 }
 
-/// Checks that a result for every call follows directly, and that every result has a call.
+/// Checks that each call is directly followed by its result, and that each result has a call.
 fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refusal> {
-    // Some endpoints are not known to check this.
+    // Skip endpoints that are not known to check this.
     if !request.row.dialect.pairs_calls {
         return Ok(());
     }
@@ -204,7 +203,7 @@ fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refu
     Ok(())
 }
 
-/// Checks that messages with calls contain their reasoning while the model thinks.
+/// Checks that messages with tool calls contain their reasoning, if the model thinks.
 fn check_reasoning(
     turn: &Turn,
     request: &SimRequest,
@@ -215,7 +214,8 @@ fn check_reasoning(
         && turn.target.profile.contract != Contract::Stateless
         && turn.thinks;
     let Some(key) = text_key(dialect.channel).filter(|_| is_demanded) else { return Ok(()) };
-    // Sources disagree whether an empty text suffices for every model; known endpoints accept it.
+    // Sources disagree on whether an empty text is enough for every model. Known endpoints accept
+    // it.
     let is_incomplete = |message: &Node<'_>| {
         !message.present(key).is_some_and(Node::is_string) && calls(*message).next().is_some()
     };
@@ -231,8 +231,8 @@ fn check_reasoning(
     }))
 }
 
-/// Records the thoughts returned as text. Providers do not reject them; an edited text counts as
-/// dropped.
+/// Records thoughts that were returned as text. Providers never reject them, so an edited thought
+/// is recorded as dropped.
 fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
     let channel = exchange.request.row.dialect.channel;
     for (at, message) in messages.iter().enumerate() {
@@ -257,12 +257,12 @@ fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
     }
 }
 
-/// Returns whether a thought is attached to a reply other than its own.
+/// Returns whether a thought is attached to a different reply than the one that contained it.
 pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, state: &SimState) -> bool {
     landmark(message).is_some_and(|landmark| state.ledger.are_apart(thought, &landmark))
 }
 
-/// Returns the key of an assistant message: its first call, else its visible text.
+/// Returns the key of an assistant message: its first call, or its visible text if it has no calls.
 fn landmark(message: Node<'_>) -> Option<ReplyKey> {
     if !member_is(message, "role", "assistant") {
         return None;
@@ -275,7 +275,7 @@ fn landmark(message: Node<'_>) -> Option<ReplyKey> {
     Some(ReplyKey::Text(None, visible.to_owned()))
 }
 
-/// Returns the thought inside a message's content, as a chunk or between tags.
+/// Returns the thought that is part of a message's content, as a chunk or in tags.
 fn reasoning_in_content(channel: Channel, message: Node<'_>) -> Option<String> {
     let content = message.present("content")?;
     if channel == Channel::Chunks {

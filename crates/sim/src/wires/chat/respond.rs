@@ -1,4 +1,5 @@
-//! Writes responses: a message in the row's dialect, with the Seals of the model's vendor.
+//! Writes Chat Completions responses in the provider's dialect, with the Seals of the model's
+//! vendor.
 
 use serde_json::{Value, json};
 use throughline_core::{CallIds, ReasoningChannel as Channel, StopReason};
@@ -119,7 +120,7 @@ impl<'a> MessageWriter<'a, '_> {
         message
     }
 
-    /// Returns the text, including thoughts where the dialect embeds them.
+    /// Returns the visible text, and embeds the thoughts in it if the dialect does so.
     fn content(&mut self) -> Value {
         let texts = self.plan.parts.iter().filter_map(ReplyPart::text);
         let text = texts.collect::<Vec<_>>().join("\n");
@@ -142,8 +143,8 @@ impl<'a> MessageWriter<'a, '_> {
         json!(chunks)
     }
 
-    /// Iterates over the positions and texts of the thoughts, with the readable text if the
-    /// request and the plan show it.
+    /// Iterates over the thoughts with their position, text and readable text. The readable text is
+    /// `None` if the request or the plan hides it.
     fn thoughts(&self) -> impl Iterator<Item = (usize, &'a str, Option<&'a str>)> + use<'a> {
         let (plan, shows) = (self.plan, self.turn.shows);
         plan.parts.iter().enumerate().filter_map(move |(at, part)| {
@@ -153,8 +154,8 @@ impl<'a> MessageWriter<'a, '_> {
         })
     }
 
-    /// Returns the thoughts as one text. The text itself acts as the Seal, because there is no
-    /// other value.
+    /// Returns all thoughts as one text. The ledger records the text as the Seal, because there is
+    /// no other value.
     fn thought(&mut self) -> Option<String> {
         let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
         if text.is_empty() {
@@ -198,7 +199,7 @@ impl<'a> MessageWriter<'a, '_> {
         }
     }
 
-    /// Returns the router's details of the vendor's reasoning.
+    /// Builds the `reasoning_details` with which a router returns the vendor's reasoning.
     fn details(&mut self, calls: &[Value]) -> Vec<Value> {
         if !self.turn.shows {
             return Vec::new();
@@ -239,7 +240,7 @@ impl<'a> MessageWriter<'a, '_> {
         details.collect()
     }
 
-    /// Gemini signs the first call of a step, or its final text.
+    /// Builds Gemini's details, which sign the first call of a step or its final text.
     fn gemini_details(&mut self, calls: &[Value]) -> Vec<Value> {
         let mut details = self.readable_details();
         if self.turn.thinks {

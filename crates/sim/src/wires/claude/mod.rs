@@ -1,9 +1,8 @@
-//! Checks of Claude requests, shared by all wires that serve Claude.
+//! Checks for Claude requests, shared by all wires that serve Claude.
 //!
-//! Anthropic's wire and Bedrock's Converse encode the same conversation differently. Each reads it
-//! into a [`Dialogue`]; the checks that follow are identical and in the same order: settings,
-//! message structure, Seals. Paths use Anthropic's notation, because Bedrock passes Anthropic's
-//! errors on.
+//! Anthropic's wire and Bedrock's Converse encode the same conversation differently. Each wire
+//! converts it to a [`Dialogue`], on which the same checks run in the same order: settings, message
+//! structure, Seals. Paths use Anthropic's notation, because Bedrock passes on Anthropic's errors.
 
 pub(crate) mod seals;
 pub(crate) mod settings;
@@ -24,14 +23,14 @@ use crate::wires::Exchange;
 use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::Settings;
 
-/// Returns whether a family signs its thoughts and requires them back. APIs compatible with
-/// Anthropic's do not sign.
+/// Returns whether a family signs its thoughts and requires them back. Models of APIs that are only
+/// compatible with Anthropic's do not sign.
 pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
 
-/// Checks a request to Claude in Anthropic's order, and stores in the turn what the Seals of the
-/// reply are bound to. `forced_tools` is the endpoint's rule for forced tools.
+/// Checks a Claude request in the same order as Anthropic. Stores the values to which the reply's
+/// Seals are bound in the turn. `forced_tools` is the provider's rule for forced tools.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     turn: &mut Turn,
@@ -48,7 +47,8 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Lists tools, system prompt, thinking settings and messages in rendering order.
+/// Returns the prompt elements in rendering order: tools, system prompt, thinking settings and
+/// messages.
 pub(crate) fn elements<'t>(
     tools: impl Iterator<Item = Node<'t>>,
     system: impl Iterator<Item = Node<'t>>,
@@ -64,14 +64,14 @@ pub(crate) fn elements<'t>(
 pub(crate) struct BlockFormat {
     pub(crate) call_prefix: &'static str,
     pub(crate) text: fn(&str) -> Value,
-    /// Writes a call with this id, name and arguments.
+    /// Writes a call, given its id, name and arguments.
     pub(crate) call: fn(&str, &str, &Value) -> Value,
     pub(crate) thought: fn(SealedThought) -> Value,
-    /// Writes a thought of a model that does not sign.
+    /// Writes a thought for a model that does not sign.
     pub(crate) unsigned: fn(&SimRequest, &str, ThoughtDisplay) -> Value,
 }
 
-/// Writes the content of a reply, with the sealed thoughts in their places.
+/// Writes the content of a reply, with each sealed thought at its position.
 pub(crate) fn content(
     exchange: &mut Exchange<'_>,
     turn: &Turn,
@@ -126,11 +126,10 @@ pub(crate) struct Message {
 pub(crate) enum Role {
     User,
     Assistant,
-    /// Instructions within a conversation.
+    /// Instructions in the middle of a conversation.
     System,
 }
 
-/// One block of a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
     /// A thought with its signature.
@@ -143,7 +142,7 @@ pub(crate) enum Block {
         data: Option<String>,
     },
     Text(String),
-    /// A tool call. The content of a call, a result or another block is in canonical form.
+    /// A tool call. The `content` of calls, results and other blocks is in canonical form.
     Call {
         id: String,
         name: String,
@@ -189,7 +188,7 @@ impl Block {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the content that later Seals are bound to; `None` for thoughts and cache markers.
+    /// Returns the content to which later Seals are bound; `None` for thoughts and cache markers.
     fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,
@@ -201,7 +200,7 @@ impl Block {
         }
     }
 
-    /// Returns the digest by which a neighbouring thought recognises this block.
+    /// Returns the digest that identifies this block in the claims of a neighbouring thought.
     pub(crate) fn landmark(&self) -> Option<Digest> {
         if let Self::Call { id, .. } = self {
             return Some(Digest::new("throughline-sim beside call", id));
@@ -211,14 +210,13 @@ impl Block {
 }
 
 impl Message {
-    /// Iterates over the positions and call ids of the tool results.
+    /// Iterates over the position and call id of each tool result.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &str)> {
         self.blocks.iter().enumerate().filter_map(|(place, block)| {
             if let Block::Answer { id, .. } = block { Some((place, id.as_str())) } else { None }
         })
     }
 
-    /// Iterates over the ids of the tool calls.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().filter_map(|block| {
             if let Block::Call { id, .. } = block { Some(id.as_str()) } else { None }
@@ -230,17 +228,17 @@ impl Message {
     }
 }
 
-/// The unpaired calls and results of a message.
+/// Calls and results of a message that have no counterpart.
 pub(crate) struct UnpairedTools<'d> {
     pub(crate) number: usize,
-    /// Ids of the calls without a result in the next message.
+    /// Ids of calls that have no result in the next message.
     pub(crate) unanswered: Vec<&'d str>,
-    /// Position and call id of the first result without a call in the previous message.
+    /// Position and call id of the first result that has no call in the previous message.
     pub(crate) unexpected: Option<(usize, &'d str)>,
 }
 
 impl Dialogue {
-    /// Creates a conversation. `tools` is the list as written in the request.
+    /// Creates a conversation. `tools` is the array in the request.
     pub(crate) fn new(system: &str, tools: Option<Node<'_>>, messages: Vec<Message>) -> Self {
         let tools = tools.map(canonical_bytes).unwrap_or_default();
         Self {
@@ -262,7 +260,7 @@ impl Dialogue {
             .is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
     }
 
-    /// Iterates over all blocks with the number of their message and their place in it.
+    /// Iterates over all blocks, each with the index of its message and its index in the message.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize, &Block)> {
         let numbered = self.messages.iter().enumerate();
         numbered.flat_map(|(number, message)| {
@@ -270,8 +268,8 @@ impl Dialogue {
         })
     }
 
-    /// Compares the calls of each message with the results in the next one. System messages do not
-    /// count as turns.
+    /// Compares the calls of each message with the results in the next message. System messages are
+    /// skipped.
     pub(crate) fn unpaired_tools(&self) -> impl Iterator<Item = UnpairedTools<'_>> {
         let numbered = self.messages.iter().enumerate();
         let turns: Vec<_> = numbered.filter(|(_, message)| message.role != Role::System).collect();
@@ -291,7 +289,8 @@ impl Dialogue {
         })
     }
 
-    /// Returns whether the conversation contains thoughts as plain text.
+    /// Returns whether the conversation contains thoughts as plain text: in tags in an assistant
+    /// message, or as text that a simulated model produced.
     pub(crate) fn has_thoughts_as_text(&self, state: &SimState) -> bool {
         const TAGS: [&str; 4] = ["<think>", "</think>", "<thinking>", "</thinking>"];
         self.messages.iter().any(|message| {
@@ -303,15 +302,14 @@ impl Dialogue {
         })
     }
 
-    /// Fills a turn from the conversation and its settings.
+    /// Sets the wire-independent members of a turn from the conversation and its settings.
     pub(crate) fn fill_turn(&self, turn: &mut Turn, settings: Settings<'_>) {
         turn.shows = settings.shows(&turn.target.profile);
         turn.max_tokens = settings.max_tokens;
         turn.choice = settings.choice;
         for message in &self.messages {
             turn.step += usize::from(message.role == Role::Assistant);
-            // A message with tool results belongs to the current turn, regardless of its other
-            // content.
+            // A message with tool results continues the current turn, even if it has other content.
             if message.role == Role::User && message.answers().next().is_none() {
                 turn.start_user_turn(message.texts().collect::<Vec<_>>().join("\n"));
             }
@@ -327,12 +325,13 @@ impl Dialogue {
     }
 }
 
-/// Running digest of all content except thoughts.
+/// Running digest of all content, without thoughts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ContentDigest(Digest);
 
 impl ContentDigest {
-    /// Adds a block. `is_first` adds the role first, so messages with only thoughts do not count.
+    /// Adds a block. The role is added with the first block of a message, so messages with only
+    /// thoughts are ignored.
     pub(crate) fn add(&mut self, role: Role, is_first: bool, content: &[u8]) {
         if is_first {
             self.0 = self.0.and(match role {

@@ -1,9 +1,9 @@
 //! Creates and verifies Claude's Seals.
 //!
 //! Verification first authenticates a signature, then checks its text and its position among the
-//! thoughts of its reply. An intact thought may still be unreadable: issued to another account, or
-//! by a model that the requested one does not read. Such thoughts are dropped without an error. The
-//! prefix binding is checked last.
+//! thoughts of its reply. A valid thought may still be unreadable, because it was issued to another
+//! account or by a model that the requested model cannot read. Unreadable thoughts are dropped
+//! without an error. The prefix binding is checked last.
 
 use std::collections::HashSet;
 
@@ -19,15 +19,15 @@ use crate::wires::Exchange;
 use crate::wires::claude::settings::{MismatchPolicy, Settings};
 use crate::wires::claude::{Block, ContentDigest, Dialogue, Message, Role};
 
-/// Signer of every Claude model: signatures are interchangeable between Anthropic's endpoint and
-/// others that serve Claude.
+/// Signer for all Claude models. Signatures are interchangeable between Anthropic and other
+/// providers that serve Claude.
 pub(crate) const SIGNER: &str = "claude";
 
 /// Prefix binding applies to accounts created on or after this date.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
-/// Checks every Seal of a conversation. Returns the prefix of the next reply, and the dropped and
-/// tolerated thoughts as the beta reports them.
+/// Checks every Seal in a conversation. Returns the prefix to which the next reply is bound, and
+/// notices about dropped or tolerated thoughts in the format of the beta.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     dialogue: &Dialogue,
@@ -66,13 +66,13 @@ struct SealChecker<'c, 'e> {
     latest: Option<usize>,
     /// Whether the last assistant message must contain all thoughts of its reply.
     is_whole_demanded: bool,
-    /// How to treat a thought bound to another conversation; `None` accepts it.
+    /// Policy for a thought bound to another conversation; `None` accepts it.
     mismatch: Option<MismatchPolicy>,
     /// Digest of the content so far.
     content: ContentDigest,
     /// Digests of the accepted Seals.
     accepted: Vec<Digest>,
-    /// Reply and ordinal of the thoughts seen so far.
+    /// Reply and ordinal of each thought checked so far.
     seen: HashSet<(Digest, u32)>,
     notices: Vec<Value>,
 }
@@ -103,7 +103,7 @@ impl SealChecker<'_, '_> {
         self.check_whole(number, message, last.as_ref())
     }
 
-    /// Checks one thought and returns its claims.
+    /// Checks one thought and returns its claims, even if the thought is dropped.
     fn block(
         &mut self,
         found: &ReturnedThought<'_>,
@@ -120,7 +120,7 @@ impl SealChecker<'_, '_> {
         if claims.text != signed_text(found.text) {
             return Err(self.refuse(found, "modified", refusal));
         }
-        // Unreadable thoughts are dropped at any position.
+        // An unreadable thought is dropped, whatever its position.
         let unreadable = self.unreadable(&claims);
         let is_repeated = !self.seen.insert((claims.reply, claims.ordinal));
         let is_disordered =
@@ -165,7 +165,7 @@ impl SealChecker<'_, '_> {
         Refusal::invalid(message)
     }
 
-    /// Returns whether the neighbour of the thought is now in another message.
+    /// Returns whether the block next to which the thought was issued is now in another message.
     fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
@@ -175,7 +175,7 @@ impl SealChecker<'_, '_> {
         !is_here(message) && replies.any(is_here)
     }
 
-    /// Returns the reason why the requested model cannot read a thought.
+    /// Returns why the requested model cannot read a thought; `None` if it can.
     fn unreadable(&self, claims: &SealClaims) -> Option<&'static str> {
         let mut families = self.exchange.state.catalog.profiles().iter();
         let issuer = families.find(|row| row.name == claims.family);
@@ -186,7 +186,8 @@ impl SealChecker<'_, '_> {
         (!self.profile.reads_seals_of(&claims.family)).then_some("model_binding_mismatch")
     }
 
-    /// Returns the difference to the prefix of the thought, as the end of Anthropic's message.
+    /// Returns the difference between the thought's prefix and this conversation, as the end of
+    /// Anthropic's error message.
     fn difference(&self, claims: &SealClaims) -> Option<&'static str> {
         let prefix = claims.prefix.as_ref().filter(|_| self.profile.bound.prefix)?;
         if prefix.system != self.dialogue.system {
@@ -205,8 +206,8 @@ impl SealChecker<'_, '_> {
         }
     }
 
-    /// With a budget, the last message of a tool loop must contain all thoughts of its reply or
-    /// none.
+    /// Checks that the last message of a tool loop contains all thoughts of its reply or none. This
+    /// applies only if thinking has a budget.
     fn check_whole(
         &self,
         number: usize,
@@ -226,14 +227,14 @@ impl SealChecker<'_, '_> {
     }
 }
 
-/// Returns whether a thought is on the other side of its neighbour.
+/// Returns whether a thought moved to the other side of the block next to which it was issued.
 fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> bool {
     let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
     let beside = message.blocks.iter().position(is_beside);
     beside.is_some_and(|beside| (beside < place) != claims.is_behind)
 }
 
-/// A returned thought and its position.
+/// A returned thought, with its position.
 struct ReturnedThought<'f> {
     path: String,
     number: usize,
@@ -265,7 +266,7 @@ impl ReturnedThought<'_> {
     }
 }
 
-/// Returns the error for changed thoughts in the latest reply.
+/// Returns Anthropic's error message for changed thoughts in the latest reply.
 pub(crate) fn modified_message(path: &str) -> String {
     format!(
         "{path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot \
@@ -281,10 +282,10 @@ fn seal_digest(seal: &str) -> Digest {
     Digest::new("throughline-sim chained seal", seal)
 }
 
-/// A sealed thought of a reply.
+/// A sealed thought in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SealedThought {
-    /// The signature, and the text, which may be empty.
+    /// A thought with its signature. The text may be empty.
     Thinking {
         text: String,
         signature: String,
@@ -294,8 +295,8 @@ pub(crate) enum SealedThought {
     },
 }
 
-/// Seals the thoughts of a reply, in order. `blocks` contains the other parts at their positions,
-/// and `None` for each thought.
+/// Seals the thoughts of a reply, in order. `blocks` contains the other parts of the reply at their
+/// positions, and `None` at the position of each thought.
 pub(crate) fn seal(
     exchange: &mut Exchange<'_>,
     turn: &Turn,

@@ -1,4 +1,4 @@
-//! Checks the settings of a Claude request: thinking mode, effort, sampling and tools.
+//! Settings of a Claude request, and their checks: thinking mode, effort, sampling and tools.
 
 use throughline_core::{ForcedTools, Mode, Profile};
 use throughline_json::Node;
@@ -6,13 +6,13 @@ use throughline_json::Node;
 use crate::digest::{Digest, canonical_bytes};
 use crate::turn::{Refusal, ToolChoice, ensure};
 
-/// The beta that lets a request specify how to treat thoughts bound to another conversation.
+/// Beta that lets a request choose the policy for thoughts bound to another conversation.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// The beta that lets the budget exceed `max_tokens` if there are tools.
+/// Beta that allows a budget above `max_tokens` for requests with tools.
 const INTERLEAVED_BETA: &str = "interleaved-thinking-2025-05-14";
 
-/// The settings of a request.
+/// Settings of a request, read from any wire that serves Claude.
 #[derive(Debug, Default)]
 pub(crate) struct Settings<'t> {
     pub(crate) thinking: Option<Node<'t>>,
@@ -24,11 +24,11 @@ pub(crate) struct Settings<'t> {
     pub(crate) choice: ToolChoice,
     pub(crate) has_tools: bool,
     pub(crate) betas: Vec<String>,
-    /// Efforts set by system messages within the conversation.
+    /// Efforts set by system messages in the middle of the conversation.
     pub(crate) message_efforts: Vec<String>,
 }
 
-/// How to treat thoughts bound to another conversation.
+/// Policy for thoughts bound to another conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchPolicy {
     /// Reject the request.
@@ -38,7 +38,8 @@ pub(crate) enum MismatchPolicy {
 }
 
 impl Settings<'_> {
-    /// Returns the requested thinking mode, if any. [`check`] rejects unknown modes.
+    /// Returns the requested thinking mode; `None` if it is missing or unknown. [`check`] rejects
+    /// unknown modes.
     pub(crate) fn mode(&self) -> Option<Mode> {
         match &*self.thinking?.text_of("type")? {
             "enabled" => Some(Mode::Enabled),
@@ -49,7 +50,7 @@ impl Settings<'_> {
         }
     }
 
-    /// Returns the requested policy, if any.
+    /// Returns the requested policy for mismatched prefixes, if any.
     pub(crate) fn mismatch(&self) -> Option<MismatchPolicy> {
         match &*self.thinking?.at("/block_binding/prefix_mismatch_behavior")?.text()? {
             "error" => Some(MismatchPolicy::Error),
@@ -62,8 +63,8 @@ impl Settings<'_> {
         self.betas.iter().any(|given| given == beta)
     }
 
-    /// Returns whether the model thinks. `is_in_loop` states whether tool results were just
-    /// returned.
+    /// Returns whether the model thinks. `is_in_loop` is true if the last message contains tool
+    /// results.
     pub(crate) fn thinks(&self, profile: &Profile, is_in_loop: bool) -> bool {
         if profile.always_thinks {
             return true;
@@ -76,7 +77,7 @@ impl Settings<'_> {
         }
     }
 
-    /// Returns whether thoughts include their text.
+    /// Returns whether the reply contains the text of thoughts.
     pub(crate) fn shows(&self, profile: &Profile) -> bool {
         let display = self.thinking.and_then(|thinking| thinking.text_of("display"));
         match display.as_deref() {
@@ -86,7 +87,7 @@ impl Settings<'_> {
         }
     }
 
-    /// Returns the digest of the thinking configuration, which must stay constant for a whole turn.
+    /// Returns the digest of the thinking configuration, which must stay constant within a turn.
     pub(crate) fn config(&self) -> Digest {
         let member = |key: &str| self.thinking.and_then(|thinking| thinking.present(key));
         let [kind, budget] = ["type", "budget_tokens"].map(|key| member(key).map(canonical_bytes));
@@ -94,14 +95,15 @@ impl Settings<'_> {
             .and(budget.unwrap_or_default())
     }
 
-    /// Returns the thinking and tool settings as rendered into the prompt.
+    /// Returns the thinking and tool settings as a string that stands for their rendering in the
+    /// prompt.
     pub(crate) fn rendered(&self) -> String {
         let thinking = self.thinking.map(canonical_bytes).unwrap_or_default();
         format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
     }
 }
 
-/// Checks the settings as Anthropic does. `forced_tools` is the endpoint's rule for forced tools.
+/// Checks the settings as Anthropic does. `forced_tools` is the provider's rule for forced tools.
 pub(crate) fn check(
     settings: &Settings<'_>,
     profile: &Profile,
@@ -152,7 +154,7 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Returns whether an effort exceeds a limit, in the order of the profile.
+/// Returns whether `effort` is higher than `limit`, in the order of the profile.
 fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
     let place = |word: &str| profile.efforts.iter().position(|known| known == word);
     matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)
@@ -191,7 +193,7 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks an effort at any position of the request.
+/// Checks that the model supports an effort, which a request may set in several positions.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
     if profile.efforts.iter().any(|known| known == effort) {
         return Ok(());

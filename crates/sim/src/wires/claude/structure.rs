@@ -1,4 +1,4 @@
-//! Checks the structure of a Claude conversation: required members, calls without results, invalid
+//! Checks the structure of a Claude conversation: required members, unpaired calls and invalid
 //! endings.
 
 use throughline_core::{Mode, Profile};
@@ -6,8 +6,8 @@ use throughline_core::{Mode, Profile};
 use crate::turn::{Refusal, ensure};
 use crate::wires::claude::{Block, Dialogue, Role};
 
-/// Checks the structure of a conversation, in Anthropic's order. `mode` is the requested thinking
-/// mode.
+/// Checks the structure of a conversation in the same order as Anthropic. `mode` is the requested
+/// thinking mode.
 pub(crate) fn check(
     dialogue: &Dialogue,
     profile: &Profile,
@@ -19,7 +19,7 @@ pub(crate) fn check(
     check_tool_loop(dialogue, mode)
 }
 
-/// Checks the members that the schema requires of a thought.
+/// Checks that thoughts have the members that the schema requires.
 fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, place, block) in dialogue.blocks() {
         let missing = if let Block::Thinking { signature: None, .. } = block {
@@ -57,7 +57,7 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
 }
 
 /// Checks that each call has a result in the next message, and each result a call in the previous
-/// one.
+/// message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
         let number = unpaired.number;
@@ -79,7 +79,8 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// With a budget, the assistant message before tool results must begin with a thought.
+/// Checks that the assistant message before tool results starts with a thought. This applies only
+/// if thinking has a budget.
 fn check_tool_loop(dialogue: &Dialogue, mode: Option<Mode>) -> Result<(), Refusal> {
     if mode != Some(Mode::Enabled) || !dialogue.is_in_loop() {
         return Ok(());

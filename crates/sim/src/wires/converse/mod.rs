@@ -1,7 +1,7 @@
-//! Simulates Amazon Bedrock's Converse API for Claude and for models that do not sign.
+//! Simulates Amazon Bedrock's Converse API, for Claude and for models that do not sign.
 //!
-//! Claude requests pass Anthropic's checks; Bedrock prefixes the resulting errors with its own
-//! text. Converse itself checks that no text is blank and that calls have results.
+//! Claude requests pass Anthropic's checks, and Bedrock prefixes the resulting errors with its own
+//! text. Converse itself rejects blank texts and calls without results.
 
 mod read;
 mod respond;

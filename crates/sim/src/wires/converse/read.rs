@@ -1,4 +1,4 @@
-//! Reads Converse requests as strictly as Bedrock and its models do.
+//! Reads Converse requests, as strictly as Bedrock and its models.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,11 +12,10 @@ use crate::wires::claude::settings::Settings;
 use crate::wires::claude::{self, Block, Dialogue, Message, Role, is_claude};
 use crate::wires::{Exchange, list, parsed, string};
 
-/// Reads a request or returns the provider's error.
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let request = exchange.request;
     let root = request.body.root();
-    // The operation that counts tokens wraps the request in one of several input kinds.
+    // A token-count request wraps the Converse request.
     let counted = root.at("/input/converse").filter(|_| request.verb == Operation::Count);
     let body = counted.unwrap_or(root);
     let mut turn = exchange.new_turn();
@@ -28,7 +27,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     if is_claude(&profile) {
         let checked =
             claude::check(exchange, &mut turn, &dialogue, &settings, forced_tools(&profile));
-        // Bedrock wraps the model's errors.
+        // Bedrock wraps errors from the model.
         checked.map_err(|refusal| {
             let message = format!("The model returned the following errors: {}", refusal.message);
             Refusal { message, ..refusal }
@@ -38,7 +37,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     }
     turn.stream = request.verb == Operation::Stream;
     turn.tools = tools(body).filter_map(offered).collect();
-    // Nova has its own switch.
+    // Nova models have their own setting for thinking.
     let own = body.at("/additionalModelRequestFields/reasoningConfig/type").and_then(Node::text);
     turn.thinks = match own {
         Some(kind) => kind == "enabled",
@@ -49,7 +48,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the rule for forced tools; Bedrock is stricter than the model's vendor.
+/// Returns the rule for forced tools, which may be stricter on Bedrock than at the model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,
@@ -68,7 +67,7 @@ fn check_texts(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rejects empty signatures for models that do not sign.
+/// Rejects empty signatures, for models that do not sign.
 fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, place, block) in dialogue.blocks() {
         ensure!(
@@ -82,7 +81,7 @@ fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
 }
 
 /// Checks that each call has a result in the next message, and each result a call in the previous
-/// one.
+/// message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
         let number = unpaired.number;
@@ -130,7 +129,7 @@ fn choice(body: Node<'_>) -> ToolChoice {
     named.map_or(ToolChoice::Auto, ToolChoice::Tool)
 }
 
-/// Iterates over the tools without cache markers.
+/// Iterates over the tools, without cache markers.
 fn tools(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     let tools = body.get("toolConfig").into_iter().flat_map(|config| list(config, "tools"));
     tools.filter(|tool| tool.get("cachePoint").is_none())
@@ -142,12 +141,12 @@ fn offered(tool: Node<'_>) -> Option<OfferedTool> {
     Some(OfferedTool { name: string(spec, "name")?, schema, custom: false })
 }
 
-/// Iterates over the blocks of the system prompt without cache markers.
+/// Iterates over the system prompt blocks, without cache markers.
 fn system(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     list(body, "system").filter(|block| block.get("cachePoint").is_none())
 }
 
-/// Converts the conversation to the form that all Claude wires share.
+/// Converts the conversation to the form shared by all wires that serve Claude.
 fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
     let mut messages = Vec::new();
     for (number, message) in list(body, "messages").enumerate() {
@@ -204,7 +203,7 @@ fn block(block: Node<'_>) -> Block {
         };
     }
     let kind = block.members().next().and_then(|(name, _)| name.text()).unwrap_or_default();
-    // A cache marker has no content.
+    // Cache markers have no content, so that they do not affect Seals.
     let content = if kind == "cachePoint" { Vec::new() } else { canonical_bytes(block) };
     Block::Other { kind: kind.into_owned(), content }
 }

@@ -1,11 +1,11 @@
-//! Simulates Gemini's generateContent, in the Gemini API and in Vertex AI.
+//! Simulates generateContent of the Gemini API and Vertex AI.
 //!
 //! - A signature is attached to the part that it signs: the first `functionCall` of a step, or its
 //!   final text. In a stream the signature of a text comes last, on a part with an empty text.
 //! - Gemini 3 rejects a step of the current turn if its first call lacks the signature; Gemini 2.5
 //!   does not. The two documented placeholder values count as signatures.
 //! - A signature is valid for the endpoint and account that received it, in either base64 alphabet.
-//! - The model's row specifies the allowed budgets and levels.
+//! - The model's entry in the catalog defines the allowed budgets and levels.
 
 pub(crate) mod read;
 mod respond;
@@ -75,7 +75,7 @@ fn models(model: Option<&str>) -> Option<Value> {
     }
 }
 
-/// Moves the signature of a text to an empty part after it, as in real streams.
+/// Moves the signature of a text to an empty part after the text, as in real streams.
 fn move_signatures(frame: Frame) -> Frame {
     edit_frame(frame, |chunk| {
         let parts = chunk.pointer_mut("/candidates/0/content/parts")?.as_array_mut()?;
@@ -94,7 +94,7 @@ fn move_signatures(frame: Frame) -> Frame {
     })
 }
 
-/// Returns a member by its name in camel case or snake case; Google accepts both.
+/// Returns a member by its camel-case or snake-case name. Google accepts both.
 fn get<'t>(node: Node<'t>, camel: &str) -> Option<Node<'t>> {
     node.present(camel).or_else(|| {
         let mut snake = String::with_capacity(camel.len() + 4);

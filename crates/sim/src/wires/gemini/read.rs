@@ -1,4 +1,4 @@
-//! Reads requests: the settings, the contents, and the signatures on their parts.
+//! Reads generateContent requests: settings, contents and the signatures on their parts.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,14 @@ use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn,
 use crate::wires::gemini::get;
 use crate::wires::{Exchange, empty_schema, is_true, list, member_is, string, value};
 
-/// Documented placeholder signatures for history from another source.
+/// Documented placeholder signatures, for history that did not come from Gemini.
 const STAND_INS: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// Reads a request or returns the provider's error.
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let request = exchange.request;
     let root = request.body.root();
-    // A countTokens request may wrap the whole request.
+    // A countTokens request may contain a whole generateContent request.
     let root = get(root, "generateContentRequest").unwrap_or(root);
     let contents: Vec<Node<'_>> = list(root, "contents").collect();
     ensure!(!contents.is_empty(), "* GenerateContentRequest.contents: contents is not specified");
@@ -42,7 +41,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the digest of a signed text.
+/// Returns the digest under which a signature covers a text.
 pub(super) fn signed(text: &str) -> Digest {
     Digest::new("throughline-sim gemini text", text)
 }
@@ -82,7 +81,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     Ok(())
 }
 
-/// Parses an integer, which Google also accepts as a string.
+/// Parses an integer. Google also accepts integers as strings.
 fn number(node: Node<'_>) -> Option<i64> {
     let text = node.number().map(Cow::Borrowed).or_else(|| node.text())?;
     text.parse().ok()
@@ -148,8 +147,8 @@ fn results(content: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     parts(content).filter_map(|part| get(part, "functionResponse"))
 }
 
-/// Checks that the numbers of calls and results of each step are equal. Calls at the end without
-/// results belong to an unfinished request, which is accepted.
+/// Checks that each step has as many results as calls. Trailing calls without results are accepted,
+/// because the client has not run them yet.
 fn check_results(contents: &[Node<'_>]) -> Result<(), Refusal> {
     let (mut called, mut answered, mut is_answered) = (0, 0, false);
     for content in contents.iter().map(Some).chain([None]) {
@@ -173,13 +172,13 @@ fn check_results(contents: &[Node<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the signature of a part, if it is not empty.
+/// Returns the signature of a part; `None` if it is missing or empty.
 fn signature(part: Node<'_>) -> Option<Cow<'_, str>> {
     let text = get(part, "thoughtSignature").and_then(Node::text)?;
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Returns whether a signature is a documented placeholder, plain or in base64.
+/// Returns whether a signature is a documented placeholder, plain or encoded in base64.
 pub(crate) fn is_placeholder_signature(signature: &str) -> bool {
     let decoded = SealFormat::Gemini.decode(signature);
     STAND_INS.iter().any(|known| {
@@ -187,14 +186,13 @@ pub(crate) fn is_placeholder_signature(signature: &str) -> bool {
     })
 }
 
-/// Writes a signature in the standard base64 alphabet, as the ledger records it, because Gemini
-/// accepts both alphabets.
+/// Converts a signature to the standard base64 alphabet, which the ledger uses. Gemini accepts both
+/// alphabets.
 pub(crate) fn standard_base64(signature: &str) -> String {
     let decoded = SealFormat::Gemini.decode(signature);
     decoded.map_or_else(|| signature.to_owned(), |bytes| STANDARD.encode(bytes))
 }
 
-/// Verifies the signature of a part, if it has one.
 fn check_signature(
     exchange: &mut Exchange<'_>,
     turn: &Turn,
@@ -222,8 +220,7 @@ fn check_signature(
         }
     };
     let text = part.text_of("text").filter(|_| claims.kind == "text");
-    // If another signature covers this text, the signature was only moved, which has no known
-    // effect.
+    // If another reply contains this text, the signature was only moved, which has no known effect.
     let is_signed_elsewhere = |text: &str| {
         let landmark = ReplyKey::Text(Some(request.account), text.to_owned());
         !state.ledger.answers(&landmark).is_empty()
@@ -242,7 +239,7 @@ fn check_signature(
     Ok(())
 }
 
-/// Requires a signature on the first call of each step of the current turn.
+/// Checks that the first call of each step in the current turn has a signature.
 fn check_first_calls(
     request: &SimRequest,
     profile: &Profile,
@@ -279,7 +276,7 @@ fn check_first_calls(
     Ok(())
 }
 
-/// Returns the error for a call without a signature in the content at `at`.
+/// Returns Gemini's error message for an unsigned call in the content with index `at`.
 pub(crate) fn unsigned_call_message(name: &str, at: usize) -> String {
     format!(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
@@ -306,7 +303,7 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
     }
 }
 
-/// Returns the keys of a model content. Every signature of any turn must come back.
+/// Returns the keys of a model content. Clients must return its signatures in every turn.
 fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     if !is_model_content(content) {
         return Vec::new();
@@ -320,7 +317,8 @@ fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     thoughts.chain([text]).chain(ids.map(ReplyKey::Call)).collect()
 }
 
-/// Returns a function response as text: its only member if that is a string, else the raw JSON.
+/// Returns a function response as text: the value of its only member if that is a string, otherwise
+/// the raw JSON.
 fn result_text(answer: Node<'_>) -> String {
     let Some(response) = answer.get("response") else { return String::new() };
     let mut members = response.members();

@@ -1,4 +1,4 @@
-//! Writes responses: parts with their signatures, and usage.
+//! Writes generateContent responses: signed parts and usage.
 
 use serde_json::{Value, json};
 use throughline_core::StopReason;
@@ -44,7 +44,7 @@ fn parts(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Vec<Valu
     let is_signing = turn.thinks && (signs_all || !turn.tools.is_empty());
     let first_call = plan.parts.iter().position(|part| matches!(part, ReplyPart::Call { .. }));
     let last_text = plan.parts.iter().rposition(|part| matches!(part, ReplyPart::Text(_)));
-    // The signature is on the first call of a step, or on its last text if there are no calls.
+    // Sign the first call of a step, or its last text if it has no calls.
     let signed_at = first_call.or(last_text).filter(|_| is_signing);
     let mut parts = Vec::with_capacity(plan.parts.len());
     for (at, part) in plan.parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The elements of a request's `input`, and the checks of each element.
+//! The input items of a request, and the checks of each item.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,23 +12,23 @@ use crate::turn::{Refusal, Turn};
 use crate::wires::responses::StorageMode;
 use crate::wires::{Exchange, member_is, openai};
 
-/// One element of the conversation.
+/// One input item of the conversation.
 #[derive(Clone, Debug)]
 pub(super) struct InputItem {
-    /// The element; for a reference, the stored item.
+    /// The item as JSON. A reference is replaced by the stored item.
     pub(super) json: Json,
     pub(super) kind: ItemKind,
     pub(super) id: Option<String>,
-    /// Index in `input`; `None` for elements of a previous response.
+    /// Index in `input`; `None` for items of a previous response.
     pub(super) at: Option<usize>,
 }
 
-/// The type of an element.
+/// Type of an input item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
-    /// A message that the model did not write.
+    /// A message from the user, system or developer.
     Message,
-    /// A message of the model.
+    /// A message from the model.
     Reply,
     Reasoning,
     Call,
@@ -38,7 +38,7 @@ pub(super) enum ItemKind {
     Compaction,
     /// A reference to a stored item.
     Reference,
-    /// A step that the provider ran itself, or an unknown element.
+    /// A step that the provider ran itself, or an item of unknown type.
     Other,
 }
 
@@ -59,7 +59,7 @@ impl ItemKind {
         }
     }
 
-    /// Returns whether a model produces this type.
+    /// Returns whether a model produces items of this type.
     pub(super) fn is_model_output(self) -> bool {
         self != Self::Message && !self.is_output()
     }
@@ -85,18 +85,18 @@ impl InputItem {
         Self { json, kind, id, at }
     }
 
-    /// Returns a text member, or an empty string.
+    /// Returns a string member; empty if it is missing.
     pub(super) fn text_of(&self, key: &str) -> String {
         self.json.tree().root().text_of(key).map(Cow::into_owned).unwrap_or_default()
     }
 
-    /// Returns the ciphertext, if there is one.
+    /// Returns the encrypted content, if there is any.
     fn sealed(&self) -> Option<String> {
         let tree = self.json.tree();
         tree.root().present("encrypted_content").and_then(Node::text).map(Cow::into_owned)
     }
 
-    /// Returns the key of an element that a model produced.
+    /// Returns the key of an item that a model produced; `None` for other items.
     fn landmark(&self) -> Option<ReplyKey> {
         if self.kind.is_call() {
             return Some(ReplyKey::Call(self.text_of("call_id")));
@@ -105,7 +105,7 @@ impl InputItem {
         (self.kind == ItemKind::Reply).then(|| ReplyKey::Text(None, text()))
     }
 
-    /// Returns the digest of the content that a preceding reasoning item is bound to.
+    /// Returns the digest of this item, to which the reasoning item before it is bound.
     pub(super) fn bound_digest(&self) -> Digest {
         let content = if self.kind.is_call() {
             let arguments = if self.kind.is_custom() { "input" } else { "arguments" };
@@ -124,7 +124,7 @@ impl InputItem {
     }
 }
 
-/// Returns the elements of `input`, which may also be a string.
+/// Parses `input`, which is a list of items or a string.
 pub(super) fn elements(input: Option<Node<'_>>) -> Vec<InputItem> {
     let Some(input) = input else { return Vec::new() };
     if input.is_string() {
@@ -137,16 +137,16 @@ pub(super) fn elements(input: Option<Node<'_>>) -> Vec<InputItem> {
     numbered.map(|(at, node)| InputItem::new(node.json(), Some(at))).collect()
 }
 
-/// Checks that each element is complete, its Seal is valid, and its reference resolves.
+/// Checks each item: required members, Seals, and references to stored items.
 pub(super) struct InputChecker<'a, 'e> {
     pub(super) exchange: &'a mut Exchange<'e>,
     pub(super) turn: &'a Turn,
     pub(super) storage: StorageMode,
-    /// Owner of the stored items.
+    /// Owner of the stored responses: a digest of account and provider.
     pub(super) owner: Digest,
-    /// Whether the endpoint requires items in pairs and stores the response.
+    /// Whether the provider requires items in pairs and this response is stored.
     pub(super) checks_pairs: bool,
-    /// The ciphertexts seen so far.
+    /// Encrypted contents seen so far.
     pub(super) seen: Vec<String>,
 }
 
@@ -172,7 +172,7 @@ impl InputChecker<'_, '_> {
         Ok(())
     }
 
-    /// Verifies the ciphertext, if there is one.
+    /// Verifies the encrypted content of an item, if there is any.
     fn check_sealed(&mut self, item: &InputItem, next: Option<&InputItem>) -> Result<(), Refusal> {
         if self.storage == StorageMode::Stateless {
             self.check_plain_reasoning(item);
@@ -219,8 +219,8 @@ impl InputChecker<'_, '_> {
         Ok(())
     }
 
-    /// Verifies a plain-text thought, on endpoints that issue no Seals. Providers do not reject it;
-    /// an edited text counts as dropped.
+    /// Checks a plain-text thought, for providers that issue no Seals. Providers never reject it,
+    /// so an edited thought is recorded as dropped.
     fn check_plain_reasoning(&mut self, item: &InputItem) {
         let text = openai::text(item.json.tree().root().get("content"));
         if text.is_empty() {
@@ -232,7 +232,7 @@ impl InputChecker<'_, '_> {
         self.exchange.record.record_returned(&text, path, verdict);
     }
 
-    /// Resolves a reasoning item without content by its id.
+    /// Replaces a reasoning item that has an id but no content with the stored item.
     fn resolve_empty_reasoning(&mut self, item: &mut InputItem) -> Result<(), Refusal> {
         let tree = item.json.tree();
         let has_content = ["encrypted_content", "content"]
@@ -286,7 +286,7 @@ fn check_summary(item: &InputItem) -> Result<(), Refusal> {
     }
 }
 
-/// Shortens a value as OpenAI's error messages do.
+/// Shortens a value for an error message, like OpenAI does.
 fn shortened(text: &str) -> String {
     let tail: String = text.chars().rev().take(4).collect();
     let head: String = text.chars().take(4).collect();

@@ -36,12 +36,12 @@ pub(crate) static ENDPOINT: Endpoint = Endpoint {
     },
 };
 
-/// How an endpoint stores its responses.
+/// How a provider stores responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StorageMode {
-    /// Stores items, and requires a reasoning item and the item it led to together.
+    /// Stores items. A reasoning item and the item that followed it must be returned together.
     Paired,
-    /// Stores items without checking pairs.
+    /// Stores items, and accepts them in any combination.
     Unpaired,
     /// Stores nothing and issues no Seals.
     Stateless,
@@ -57,8 +57,9 @@ impl StorageMode {
     }
 }
 
-/// Adds the response to its early events, the phase to a new message, and an invalid ciphertext to
-/// a new reasoning item. Returns `None` for other events.
+/// Adds to a stream event what the codec does not write: the whole response in early events, the
+/// phase of a new message, and an invalid ciphertext in a new reasoning item. Returns `None` for
+/// other events.
 fn complete(event: &mut Value, whole: &Value) -> Option<()> {
     match event.get("type")?.as_str()? {
         "response.created" | "response.in_progress" => {
@@ -84,8 +85,8 @@ fn complete(event: &mut Value, whole: &Value) -> Option<()> {
     Some(())
 }
 
-/// Returns the ciphertext of a new reasoning item: of the same format as the final one, but
-/// invalid.
+/// Returns the ciphertext for a reasoning item that was just added. It has the same format as the
+/// final ciphertext, but is invalid.
 fn early(sealed: &str) -> String {
     let mut bytes = vec![0x80, 0, 0, 0, 0, 0x69];
     let mut noise = vec![0; sealed.len() / 3 + 32];

@@ -1,4 +1,4 @@
-//! Reads requests: the settings, the conversation, and the pairing of its elements.
+//! Reads Responses API requests: the settings, the conversation and the pairing of its items.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,6 @@ const PATHS: SettingPaths = SettingPaths {
     format_schema: "/text/format/schema",
 };
 
-/// Reads a request or returns the provider's error.
 pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     let (request, state) = (exchange.request, exchange.state);
     let root = request.body.root();
@@ -44,7 +43,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     if checks_pairs {
         check_pairs(&items, owner, state)?;
     }
-    // A stored conversation may contain the other half.
+    // A stored conversation may contain the missing calls or outputs.
     if root.present("conversation").is_none() {
         check_outputs(&items)?;
     }
@@ -55,7 +54,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the whole conversation to store: the previous response and the new input.
+/// Returns the conversation to store: that of the previous response, followed by the new input.
 pub(super) fn conversation(request: &SimRequest, state: &SimState) -> Vec<Json> {
     let (root, owner) = (request.body.root(), owner(request));
     let resumed = root.text_of("previous_response_id");
@@ -69,12 +68,12 @@ pub(super) fn conversation(request: &SimRequest, state: &SimState) -> Vec<Json> 
     before.iter().flat_map(|items| items.iter().cloned()).chain(added).collect()
 }
 
-/// Returns whether the response is to be stored.
+/// Returns whether the response will be stored, which is the default.
 pub(super) fn stores(root: Node<'_>) -> bool {
     root.get("store").and_then(Node::bool).unwrap_or(true)
 }
 
-/// Returns the owner of the stored responses: account and endpoint.
+/// Returns the owner of stored responses: a digest of account and provider.
 pub(super) fn owner(request: &SimRequest) -> Digest {
     request.account.and(request.row.name.as_bytes())
 }
@@ -94,7 +93,7 @@ fn read_settings(
         let message = format!("Unsupported parameter: '{param}' is not supported with this model.");
         return Err(Refusal::invalid(message).param(param));
     }
-    // Endpoints without Seals always show thoughts.
+    // Providers that issue no Seals always return readable thoughts.
     let summary = ["/reasoning/summary", "/reasoning/generate_summary"];
     let is_requested = summary.iter().any(|at| root.at(at).is_some_and(Node::is_string));
     turn.shows = storage == StorageMode::Stateless || is_requested;
@@ -102,7 +101,7 @@ fn read_settings(
     Ok(())
 }
 
-/// Returns the conversation of the previous response.
+/// Returns the stored conversation of the previous response.
 fn earlier(
     root: Node<'_>,
     owner: Digest,
@@ -129,12 +128,12 @@ fn earlier(
     })
 }
 
-/// Checks that reasoning and the item it led to come together or not at all.
+/// Checks that a reasoning item and the item that followed it are both present or both missing.
 fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(), Refusal> {
     let refuse = |message: String| Err(Refusal::invalid(message).param("input"));
     for (at, item) in items.iter().enumerate() {
         let (Some(id), Some(_)) = (&item.id, item.at) else { continue };
-        // An item that was never stored has no pair.
+        // An item that was never stored is not checked.
         let Some(stored) = state.stored.item(owner, id) else { continue };
         if item.kind == ItemKind::Reasoning {
             let mut rest = items.iter().skip(at + 1);
@@ -170,7 +169,7 @@ fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(
     Ok(())
 }
 
-/// Checks that every call has an output, and every output a call.
+/// Checks that each call has an output, and that each output has a call.
 fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
     let ids = |is_wanted: fn(ItemKind) -> bool| -> HashSet<String> {
         let wanted = items.iter().filter(|item| is_wanted(item.kind));
@@ -192,7 +191,7 @@ fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that no message separates calls from their outputs (DeepSeek).
+/// Checks that no message separates a call from its output, as DeepSeek does.
 fn check_uninterrupted(items: &[InputItem]) -> Result<(), Refusal> {
     let mut waiting: Vec<String> = Vec::new();
     for item in items {

@@ -1,4 +1,4 @@
-//! Writes responses: the output items with their Seals, and the echoed settings.
+//! Writes Responses API responses: output items with their Seals, and the echoed settings.
 
 use serde_json::{Value, json};
 use throughline_core::StopReason;
@@ -11,7 +11,7 @@ use crate::wires::responses::input::InputItem;
 use crate::wires::responses::{StorageMode, read};
 use crate::wires::{Exchange, openai, set, value};
 
-/// Writes a whole response, and stores it if requested.
+/// Writes a complete response, and stores it if the request asks for it.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let (request, state) = (exchange.request, exchange.state);
     let root = request.body.root();
@@ -83,7 +83,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
 }
 
 impl StorageMode {
-    /// Derives an id: a UUID at DeepSeek, else a prefix with letters and digits.
+    /// Derives an id: a UUID for DeepSeek, otherwise a prefix followed by letters and digits.
     fn id(self, request: &SimRequest, prefix: &str, label: &str) -> String {
         match self {
             Self::Paired | Self::Unpaired => request.id(prefix, label, 48),
@@ -100,8 +100,7 @@ fn items(
 ) -> Vec<Value> {
     let request = exchange.request;
     let has_calls = plan.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
-    // Write the other items first, because the Seal of a thought is bound to the item that follows
-    // it.
+    // Write the other items first, because the Seal of a thought is bound to the item after it.
     let mut written: Vec<Option<Value>> = Vec::new();
     for (at, part) in plan.parts.iter().enumerate() {
         written.push(match part {
@@ -142,7 +141,7 @@ fn items(
         }
         let id = storage.id(request, "rs_", &format!("reasoning {at}"));
         items.push(if storage == StorageMode::Stateless {
-            // There is no Seal, so the text identifies the thought.
+            // Without a Seal, the ledger identifies the thought by its text.
             exchange.record.issue(text, "reasoning");
             json!({
                 "type": "reasoning",
@@ -179,7 +178,7 @@ fn message_item(id: &str, content: &Value) -> Value {
 fn message(turn: &Turn, id: &str, text: &str, has_calls: bool) -> Value {
     let content = json!([{"type": "output_text", "annotations": [], "logprobs": [], "text": text}]);
     let mut message = message_item(id, &content);
-    // Newer families mark the phase of a message and expect it back.
+    // Newer families mark each message with a phase, and expect the phase back.
     let family = turn.target.profile.name.as_str();
     if matches!(family, "gpt" | "gpt-5.5" | "gpt-5.6" | "deepseek-v4") {
         set(&mut message, "phase", if has_calls { "commentary" } else { "final_answer" });
