@@ -1,5 +1,5 @@
-//! Measures the cost of an agent's turn without the model: at turn 5,000 compared with turn 10, and
-//! at turn 1,000 compared with LangGraph with SQLite checkpoints. A turn is a user message, a tool
+//! Measures the cost of an agent's turn, without the model. Compares turn 5,000 with turn 10, and
+//! turn 1,000 with LangGraph using SQLite checkpoints. A turn consists of a user message, a tool
 //! call, its result and an answer.
 
 #![allow(
@@ -22,15 +22,16 @@ use throughline_testkit::python;
 
 use support::{Conversation, Cost, measuring, median};
 
-/// Length of the long conversation, and the turn at which short ones are measured.
+/// Number of turns in the long conversation. `SHORT` is the turn at which short conversations are
+/// measured.
 const LONG: usize = 5_000;
 const SHORT: usize = 10;
-/// Turn at which Throughline is compared with LangGraph.
+/// Turn at which Throughline and LangGraph are compared.
 const PEER: usize = 1_000;
-/// Number of turns that LangGraph plays. Each of its steps stores the whole state, so all turns
-/// would take hours.
+/// Number of turns that LangGraph plays. It stores the whole state at each step, so playing all
+/// turns would take hours.
 const PLAYED: usize = 100;
-/// Number of turns measured at each point, for Throughline and for LangGraph.
+/// Number of turns measured per point with Throughline. `PEER_WINDOW` is the number for LangGraph.
 const WINDOW: usize = 100;
 const PEER_WINDOW: usize = 5;
 
@@ -92,8 +93,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Measures the tenth turns of short conversations and the latest turns of a long one alternately,
-/// so that other load on the machine affects both equally.
+/// Alternates between tenth turns of short conversations and the latest turns of a long
+/// conversation, so that other load on the machine affects both equally.
 async fn growth(turns: usize) -> (Vec<Cost>, Vec<Cost>) {
     let mut load = Conversation::new(true).await;
     for _ in 0..turns {
@@ -133,7 +134,7 @@ async fn at_turn(summarises: bool, turns: usize) -> Figures {
     Figures { cpu: micros(median(&costs, cpu)), wall: micros(median(&costs, wall)), stored }
 }
 
-/// Runs the same turns on LangGraph, in an environment that the first run creates.
+/// Plays the same turns with LangGraph. The first call installs LangGraph in its own environment.
 fn langgraph() -> Figures {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/langgraph");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("langgraph");

@@ -1,5 +1,5 @@
-//! Tests the classes of replay failures seen in the field, three cases each. The provider rejects
-//! the broken request or degrades, the audit predicts it with the right rule, and the provider
+//! Tests known classes of replay failures, with three cases per class. The provider rejects or
+//! degrades the broken request, the audit predicts this with the right rule, and the provider
 //! accepts the repaired request.
 
 #![allow(
@@ -79,18 +79,18 @@ const ROUTER: Setup = Setup {
     headers: &[],
 };
 
-/// The effect of a broken request on the simulator.
+/// Effect of a broken request on the simulator.
 #[derive(Clone, Copy)]
 enum Symptom {
-    /// An error that contains this text.
+    /// The request is rejected with an error that contains this text.
     Error(&'static str),
-    /// A response with the stop reason refusal.
+    /// The reply has the stop reason for a refusal.
     Refusal,
-    /// A response with fewer cached tokens than possible.
+    /// Fewer tokens are read from the cache than possible.
     CacheMiss,
 }
 
-/// One case of a class.
+/// A broken request of one class, with its expected symptom.
 struct Case {
     setup: Setup,
     /// Number of steps before the broken request.
@@ -122,7 +122,7 @@ async fn run_case(case: &Case) {
         audit.findings.iter().map(|finding| (finding.rule.id, finding.severity)).collect();
     assert!(found.contains(&(case.rule, severity)), "{}: {found:?}", case.rule);
 
-    // The earlier requests are cached now, so only a broken prefix misses the cache.
+    // The earlier requests are cached now, so only a changed prefix misses the cache.
     let before = talk.send(spoiled.clone()).await;
     shows(case, &simulator, &before);
 
@@ -168,7 +168,8 @@ fn is_content(case: &Case, simulator: &Simulator, answer: &SimResponse, sent: &s
 
 fn stop_of(answer: &SimResponse) -> String {
     let answer = answer.json();
-    // Converse has no such stop reason; the model's own is in an additional field.
+    // Converse has no stop reason for a refusal; the model's own stop reason is in an additional
+    // field.
     let places = ["/additionalModelResponseFields/stop_reason", "/stop_reason", "/stopReason"];
     let stop = places.iter().find_map(|place| answer.pointer(place)?.as_str());
     stop.unwrap_or_default().to_owned()
@@ -186,7 +187,7 @@ macro_rules! classes {
     };
 }
 
-/// Returns the last message of the model.
+/// Returns the model's last message in the next request.
 fn latest<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Value {
     let shape = talk.shape();
     let role = if shape == Shape::Gemini { "model" } else { "assistant" };
@@ -194,18 +195,18 @@ fn latest<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Value {
     messages.into_iter().find(|message| message["role"] == role).unwrap()
 }
 
-/// Returns the parts of the last message of the model.
+/// Returns the parts of the model's last message.
 fn parts<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
     let member = talk.shape().parts().unwrap();
     latest(talk)[member].as_array_mut().unwrap()
 }
 
-/// Returns the items of a Responses request.
+/// Returns the input items of the next Responses API request.
 fn items<'t>(talk: &'t mut Conversation<'_>) -> &'t mut Vec<Value> {
     Shape::Responses.messages(&mut talk.next)
 }
 
-/// Returns the first part that has this member.
+/// Returns the first part of the model's last message that has this member.
 fn part_with<'t>(talk: &'t mut Conversation<'_>, member: &str) -> &'t mut Value {
     parts(talk).iter_mut().find(|part| part.get(member).is_some()).unwrap()
 }
@@ -214,7 +215,7 @@ fn without(value: &mut Value, member: &str) {
     value.as_object_mut().unwrap().shift_remove(member).unwrap();
 }
 
-/// Moves the first member to the end: an equal value in a different text.
+/// Moves the first member of an object to the end, which changes its text but not its value.
 fn turn_members(value: &mut Value) {
     let members = value.as_object_mut().unwrap();
     let first = members.keys().next().cloned().unwrap();
@@ -223,7 +224,7 @@ fn turn_members(value: &mut Value) {
 }
 
 classes! {
-    // An adapter drops the opaque field.
+    // An adapter dropped the opaque field.
     class_a_dropped_by_an_adapter {
         thinking_is_not_echoed: MANUAL, 1, "anthropic/tool-loop-needs-thinking", Symptom::Error("Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
             |talk| parts(talk).retain(|part| part["type"] != "thinking" && part["type"] != "text");
@@ -232,7 +233,7 @@ classes! {
         the_signature_is_discarded_and_the_text_kept: MANUAL, 1, "anthropic/signature-missing", Symptom::Error("signature: Field required"),
             |talk| without(part_with(talk, "signature"), "signature");
     }
-    // Persistence loses or changes the value.
+    // The value was lost or changed by persistence.
     class_b_lost_in_persistence {
         the_text_was_emptied_and_the_signature_kept: MANUAL, 1, "anthropic/thinking-modified", Symptom::Error("cannot be modified"),
             |talk| part_with(talk, "signature")["thinking"] = json!("");
@@ -241,7 +242,7 @@ classes! {
         the_store_keeps_every_block_twice: MANUAL, 1, "anthropic/thinking-modified", Symptom::Error("cannot be modified"),
             |talk| { let copy = parts(talk)[0].clone(); parts(talk).insert(0, copy); };
     }
-    // A value is sent to a model, account or endpoint that did not issue it.
+    // A value was sent to a model, account or endpoint that did not issue it.
     class_c_sent_to_a_stranger {
         the_account_was_switched: STATELESS, 1, "openai/encrypted-content-invalid", Symptom::Error("could not be verified"),
             |talk| { talk.account = "key-of-theirs".to_owned(); talk.next["metadata"] = json!({"switched": "yes"}); };
@@ -250,7 +251,7 @@ classes! {
         another_providers_signature_goes_to_claude: MANUAL, 1, "anthropic/signature-invalid", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| part_with(talk, "signature")["signature"] = json!("gAAAAABpTm90LWEtY2xhdWRlLXNpZ25hdHVyZQ==");
     }
-    // Compaction or trimming separates reasoning from its items.
+    // Compaction or trimming separated reasoning from the items that followed it.
     class_d_split_by_compaction {
         an_orphan_call_was_removed_and_its_reasoning_stayed: STORED, 1, "openai/reasoning-without-following-item", Symptom::Error("without its required following item"),
             |talk| items(talk).retain(|item| item["type"] != "function_call" && item["type"] != "function_call_output");
@@ -259,7 +260,7 @@ classes! {
         a_summary_removed_thinking_in_an_active_loop: MANUAL, 2, "anthropic/tool-loop-needs-thinking", Symptom::Error("must start with a thinking block"),
             |talk| parts(talk).retain(|part| part["type"] != "thinking");
     }
-    // Content before a bound block changed.
+    // Content before a prefix-bound block was changed.
     class_e_prefix_changed {
         the_system_prompt_is_dynamic: BOUND, 1, "anthropic/prefix-changed", Symptom::Error("bound to a different conversation"),
             |talk| talk.next["system"] = json!("Be brief. It is Monday.");
@@ -277,7 +278,7 @@ classes! {
         a_partial_block_was_kept_on_bedrock: BEDROCK, 1, "bedrock/signature-missing", Symptom::Error("signature: Field required"),
             |talk| { parts(talk).insert(0, json!({"reasoningContent": {"reasoningText": {"text": "I was about to"}}})); };
     }
-    // A sanitiser, redactor or synthesiser changes the blocks.
+    // A sanitiser, redactor or synthesiser changed the blocks.
     class_g_sanitised {
         a_redactor_took_the_signature_for_a_secret: MANUAL, 1, "anthropic/signature-invalid", Symptom::Error("Invalid `signature` in `thinking` block"),
             |talk| part_with(talk, "signature")["signature"] = json!("REDACTED");
@@ -290,7 +291,7 @@ classes! {
         a_validator_made_a_block_up: MANUAL, 1, "anthropic/signature-missing", Symptom::Error("signature: Field required"),
             |talk| { parts(talk).retain(|part| part["type"] != "thinking"); parts(talk).insert(0, json!({"type": "thinking", "thinking": "[previous reasoning]"})); };
     }
-    // Parallel calls or stream chunks are aggregated wrongly.
+    // Parallel calls or stream chunks were aggregated wrongly.
     class_h_aggregated_wrongly {
         parallel_calls_are_split_into_steps: GEMINI_PARALLEL, 1, "gemini/first-call-needs-signature", Symptom::Error("missing a thought_signature"),
             |talk| {
@@ -317,7 +318,7 @@ classes! {
                 details.splice(0..1, [first, second]);
             };
     }
-    // Plain reasoning is not sent back, or in the wrong dialect.
+    // Plain reasoning was not sent back, or was sent in the wrong dialect.
     class_i_wrong_dialect {
         deepseek_does_not_get_its_reasoning: DEEPSEEK, 1, "deepseek/reasoning-content-missing", Symptom::Error("The reasoning_content in the thinking mode must be passed back to the API."),
             |talk| without(latest(talk), "reasoning_content");
@@ -326,7 +327,7 @@ classes! {
         mistral_gets_a_key_it_does_not_know: MISTRAL, 1, "mistral/reasoning-content-forbidden", Symptom::Error("Extra inputs are not permitted"),
             |talk| latest(talk)["reasoning_content"] = json!("I thought about it.");
     }
-    // OpenAI's stored items come without their pairs.
+    // Items stored by OpenAI were sent without the items they are paired with.
     class_j_unpaired_items {
         the_call_lost_its_id: STORED, 1, "openai/reasoning-without-following-item", Symptom::Error("without its required following item"),
             |talk| for item in items(talk) { if item["type"] == "function_call" { without(item, "id"); } };
@@ -335,7 +336,7 @@ classes! {
         the_item_was_never_stored: STATELESS, 1, "openai/item-not-found", Symptom::Error("Items are not persisted when `store` is set to false"),
             |talk| for item in items(talk) { if item["type"] == "reasoning" { without(item, "encrypted_content"); } };
     }
-    // Equal values in a different text cause cache misses.
+    // Equal values were serialised differently, which causes cache misses.
     class_k_unstable_text {
         a_tool_is_written_in_another_order: MANUAL, 2, "anthropic/cache-prefix-broken", Symptom::CacheMiss,
             |talk| turn_members(&mut talk.next["tools"][0]);
@@ -344,7 +345,7 @@ classes! {
         a_declaration_is_written_in_another_order: GEMINI, 2, "gemini/cache-prefix-broken", Symptom::CacheMiss,
             |talk| turn_members(&mut talk.next["tools"][0]["functionDeclarations"][0]);
     }
-    // Reasoning is sent as visible text.
+    // Reasoning was sent as visible text.
     class_l_said_aloud {
         a_thought_became_text: MANUAL, 3, "anthropic/thought-as-text", Symptom::Refusal,
             |talk| for part in parts(talk) { if part["type"] == "thinking" { *part = json!({"type": "text", "text": part["thinking"]}); } };

@@ -1,4 +1,4 @@
-//! An agent with a scripted model and one tool, whose conversation grows turn by turn.
+//! Benchmark conversation: an agent with a scripted model and one tool, which grows turn by turn.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use throughline_store::{Journal, Options, open};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Returns whether to measure: `cargo test` runs benches only to check that they work.
+/// Returns whether to measure. `cargo test` also runs benchmarks, but only to check that they work.
 pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// Time that a turn took.
+/// Time spent on a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,
@@ -39,7 +39,7 @@ pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration
     times[times.len() / 2]
 }
 
-/// Returns the CPU time of this process.
+/// Returns the CPU time that this process has used.
 fn cpu() -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let nanoseconds = threads.map(|thread| {
@@ -50,8 +50,8 @@ fn cpu() -> Duration {
     Duration::from_nanos(nanoseconds.sum())
 }
 
-/// A folder that is deleted on drop. It is next to the build, because the temporary folder may be
-/// in memory.
+/// A folder that is deleted on drop. It is in the build directory, because the system's temporary
+/// folder may be in memory.
 pub(crate) struct BenchFolder(PathBuf);
 
 impl BenchFolder {
@@ -69,7 +69,7 @@ impl BenchFolder {
         self.0.join(name)
     }
 
-    /// Returns the total size of the files in bytes.
+    /// Returns the total size of all files in bytes.
     fn size(&self) -> u64 {
         let files = std::fs::read_dir(&self.0).unwrap();
         files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
@@ -82,7 +82,7 @@ impl Drop for BenchFolder {
     }
 }
 
-/// Generates text that does not repeat; the LangGraph bench uses the same text.
+/// Generates text without repetitions. The LangGraph benchmark uses the same text.
 fn text(seed: u64, length: usize) -> String {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+";
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
@@ -94,7 +94,7 @@ fn text(seed: u64, length: usize) -> String {
     (0..length).map(letter).collect()
 }
 
-/// Time spent in the model and the tool, which is not measured.
+/// Time spent in the model and the tool, which is subtracted from each measurement.
 #[derive(Default)]
 struct ExternalTime(AtomicU64);
 
@@ -109,7 +109,7 @@ impl ExternalTime {
     }
 }
 
-/// Calls the tool and answers after its result, or writes a summary.
+/// Model that calls the tool, answers after its result, or writes a summary.
 struct ScriptedModel {
     target: Target,
     turn: Arc<AtomicU64>,
@@ -152,7 +152,8 @@ impl Model for ScriptedModel {
             extras: Vec::new(),
         };
         let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
-        // Dropping the request counts as the model's work, because a real model would send it.
+        // Dropping the request is counted as model time, because a real model would send the
+        // request.
         drop(call);
         self.away.count(began);
         Box::pin(async move {
@@ -170,7 +171,7 @@ impl ModelRegistry for OneModel {
     }
 }
 
-/// Returns a description of a place.
+/// Tool that returns generated text.
 struct LookTool(Arc<ExternalTime>);
 
 impl Tool for LookTool {
@@ -210,21 +211,21 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// A conversation that grows turn by turn.
+/// A benchmark conversation.
 pub(crate) struct Conversation {
     runner: Runner,
     agent: AgentConfig,
     turn: Arc<AtomicU64>,
     away: Arc<ExternalTime>,
     thread: Option<LogId>,
-    /// The conversation that was set aside.
+    /// Thread of the conversation that was set aside.
     left: Option<LogId>,
     place: BenchFolder,
     _journal: Journal,
 }
 
 impl Conversation {
-    /// Creates a conversation with summaries, or one that is always sent in full.
+    /// Creates a conversation that is summarised, or always sent in full.
     pub(crate) async fn new(summarises: bool) -> Self {
         let place = BenchFolder::new("own");
         let url = format!("sqlite://{}", place.file("store.db").display());
@@ -250,7 +251,7 @@ impl Conversation {
         Self { runner, agent, turn, away, thread: None, left: None, place, _journal: journal }
     }
 
-    /// Plays one turn and returns its cost without the model and the tool.
+    /// Plays one turn and returns its cost, without the time of the model and the tool.
     pub(crate) async fn turn(&mut self) -> Cost {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let said = text(turn * 3, 120);
@@ -272,7 +273,7 @@ impl Conversation {
         Cost { wall: took.saturating_sub(away), cpu: worked.saturating_sub(away) }
     }
 
-    /// Sets the conversation aside and starts a new one.
+    /// Sets the current conversation aside and starts another.
     pub(crate) fn begin_another(&mut self) {
         self.left = self.thread.take();
     }

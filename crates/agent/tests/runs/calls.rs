@@ -1,4 +1,4 @@
-//! Tests of the reflection limit and of the permit that decides on every model call.
+//! Tests for the reflection limit, and for the permit that every model call needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
     }
 }
 
-/// Permits a fixed number of calls.
+/// Allows a fixed number of calls.
 struct CountingPermit(AtomicU64);
 
 impl CallPermit for CountingPermit {
@@ -69,7 +69,7 @@ impl CallPermit for CountingPermit {
 
 #[tokio::test]
 async fn denied_call_ends_the_run_like_a_limit() {
-    // Turns, reflections and gate retries all need a permit.
+    // Turns, reflections and gate retries each need a permit.
     for permits in 0..7 {
         let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
             _ if call.tools.is_empty() => ScriptedAnswer::Text("a note"),
@@ -114,7 +114,7 @@ async fn cancel_does_not_wait_for_lease_of_dead_owner() {
         .await
         .unwrap();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    // The next owner reads the command and calls no model.
+    // The next owner handles the command without calling a model.
     scene.journal.release(&us(), &run, lease.fence).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Cancelled);
     assert!(scene.models.asked(MODEL).is_empty());

@@ -1,4 +1,4 @@
-//! Tests of compaction runs, of the ids of deltas, and of resuming a run that only waits.
+//! Tests for compaction runs, the ids of deltas, and resuming a run that only waits.
 
 use throughline_agent::{AgentConfig, RunRequest, RunSpec, RunStatus, ToolSpec};
 use throughline_core::{Body, LogId};
@@ -36,7 +36,7 @@ async fn compaction_run_summarises_whole_thread() {
     let state = scene.state(&compaction.run).await;
     assert!(state.window.items.is_empty(), "everything is covered");
     assert!(state.window.summary.is_some());
-    // The next run sees the summary and its own message.
+    // The next run sees only the summary and its own message.
     let next = RunRequest { said: vec![Body::Text("And?".into())], ..start(&begun.thread) };
     let next = scene.runner.start(next).await.unwrap();
     scene.runner.drive(&us(), &next.run).await.unwrap();

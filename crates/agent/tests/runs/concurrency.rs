@@ -1,4 +1,4 @@
-//! Runs many agents concurrently in one process.
+//! Tests that many agents can run concurrently in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn agents_in_a_crowd_all_complete() {
         _ => ScriptedAnswer::Text("Done."),
     });
     let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
-    // Every run waits for the disk after all others, so leases must be long.
+    // Each run waits for the disk writes of all others, so leases must be long.
     scene.runner.lease = Duration::from_mins(5);
     let scene = Arc::new(scene);
     let before = resident();

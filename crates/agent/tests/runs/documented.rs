@@ -1,4 +1,5 @@
-//! Document 004: the exact documents and events that a run writes, and the effect of each setting.
+//! Document 004: the exact documents and events that a run produces, and the effect of each
+//! setting.
 
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +46,7 @@ impl Listener for EventRecorder {
 }
 
 impl EventRecorder {
-    /// Returns the JSON of all events of one type.
+    /// Returns all events of one type as JSON.
     fn of(&self, name: &str) -> Vec<String> {
         let events = self.events.lock().unwrap();
         let events = events.iter().filter(|event| event.name() == name);
@@ -53,7 +54,7 @@ impl EventRecorder {
     }
 }
 
-/// Records its arguments and prices every kind of token.
+/// Records the arguments of each call, and has a price for every kind of token.
 #[derive(Default)]
 struct RecordingPrices(Mutex<Vec<(String, Usage)>>);
 
@@ -85,13 +86,13 @@ async fn agent_uses_configured_token_counter_and_cost_estimator() {
     agent.limits.max_cost_usd = Some(1000.0);
     let (begun, status) = scene.run(agent, "and three asked").await;
     assert_eq!(status, RunStatus::Completed);
-    // The first call checks that a price exists; the second prices the whole answer.
+    // The first call checks that the model has a price; the second prices the whole answer.
     let asked = [(MODEL.to_owned(), Usage::default()), (MODEL.to_owned(), USED)];
     assert_eq!(*priced.0.lock().unwrap(), asked);
     let state = scene.state(&begun.run).await;
     assert_eq!(state.window.tokens(), 3 + 4);
     assert!((state.progress.spent.cost_usd - 560.0).abs() < 1e-9, "{:?}", state.progress.spent);
-    // By default, tokens are estimated from the length and nothing has a price.
+    // By default, tokens are estimated from the text length, and no model has a price.
     let scene = Scene::new(models(), Vec::new()).await;
     let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "and three asked").await;
     let state = scene.state(&begun.run).await;
@@ -99,7 +100,7 @@ async fn agent_uses_configured_token_counter_and_cost_estimator() {
     assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there are no default prices");
 }
 
-/// A name for two models, of which the second answers.
+/// A model name that maps to two models, of which the second answers.
 #[derive(Clone)]
 struct FallbackRoute(Arc<dyn Model>, Arc<dyn Model>);
 
@@ -201,7 +202,8 @@ async fn reflection_mode_separate_uses_its_own_request_and_template() {
     assert_eq!(state.smart.reflections.unwrap()[0].text.to_string(), "noted");
 }
 
-/// Summarises the first run of a Thread; returns the input of the summary and its text.
+/// Summarises the first run on a Thread. Returns the text given to the model and the resulting
+/// summary.
 async fn summarised(reflection: &str) -> (String, String) {
     let is_summary =
         |call: &Call| call.system.iter().any(|item| text_of(item).contains("You summarise"));
@@ -283,8 +285,8 @@ async fn plan_steps_and_plan_events_match_the_documents() {
 const QUESTIONS: &str = r#"[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]"#;
 const ASK: &str = r#"{"questions":[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]}"#;
 
-/// Runs an agent that asks its questions and receives this answer. Returns the question and the
-/// recorded events.
+/// Runs an agent that asks a person and receives this answer. Returns the question and the recorded
+/// events.
 async fn asked(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),

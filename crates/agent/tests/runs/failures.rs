@@ -1,5 +1,5 @@
-//! Failures inside a run: panicking or endless tools, looping models, accepted invalid answers,
-//! missing prices and inconsistent snapshots.
+//! Tests for failures inside a run: tools that panic or never end, looping models, accepted invalid
+//! answers, missing prices and inconsistent snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// Returns the reason with which a run ended.
+/// Returns the reason why a run ended.
 async fn reason(scene: &Scene, run: &throughline_core::LogId) -> String {
     match scene.state(run).await.progress.phase {
         Phase::Ended { reason, .. } => reason.to_string(),
@@ -32,7 +32,7 @@ async fn reason(scene: &Scene, run: &throughline_core::LogId) -> String {
     }
 }
 
-/// Panics, and releases the tools that wait for the panic.
+/// Tool that panics after it releases the tools that wait for it.
 struct PanickingTool(ToolSpec, Arc<Notify>);
 
 impl Tool for PanickingTool {
@@ -48,7 +48,7 @@ impl Tool for PanickingTool {
     }
 }
 
-/// Signals its start and runs until it is released.
+/// Tool that signals its start and runs until it is released.
 #[derive(Clone, Default)]
 struct BlockingTool {
     began: Arc<Notify>,
@@ -93,7 +93,7 @@ async fn panicking_tool_does_not_affect_other_tools() {
     assert_eq!(of("crack"), Some(ToolExecutionStatus::Error));
 }
 
-/// Advances the clock by a minute, and then never ends.
+/// Tool that advances the clock by a minute and never ends.
 struct EndlessTool(Arc<FakeClock>);
 
 impl Tool for EndlessTool {
@@ -131,8 +131,8 @@ async fn max_wall_clock_ms_applies_while_a_tool_runs() {
     );
 }
 
-/// Starts a run with a limit of five seconds, waits for a person after three, and continues for
-/// `seconds` more.
+/// Starts a run with a time limit of five seconds. The run waits for a person after three seconds,
+/// and then continues for `seconds`.
 async fn run_for(seconds: u64) -> RunStatus {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("sign", "{}")]),

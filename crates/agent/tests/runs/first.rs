@@ -1,4 +1,4 @@
-//! Tests of the agent loop: tools, plans, approvals, questions, gates, limits, summaries and
+//! Tests for the agent loop: tools, plans, approvals, questions, gates, limits, summaries and
 //! handoffs.
 
 use throughline_agent::{
@@ -240,7 +240,7 @@ async fn truncated_answer_is_discarded_and_time_limit_ends_the_run() {
     let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "hello").await;
     assert_eq!(status, RunStatus::Failed);
     assert_eq!(scene.state(&begun.run).await.window.items.len(), 1, "only the user message");
-    // Listeners already received a part, so the call is not repeated.
+    // Listeners already received part of the answer, so the call is not repeated.
     assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 1);
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.limits.max_wall_clock_ms = Some(5000);

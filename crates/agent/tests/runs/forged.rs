@@ -1,5 +1,5 @@
-//! Forged snapshots cannot run a tool without approval, use a tool that the agent was not given, or
-//! choose the ids of a run.
+//! Tests that a forged snapshot cannot run a tool without approval, use a tool that the agent does
+//! not have, or choose the ids of a run.
 
 use std::sync::PoisonError;
 
@@ -14,8 +14,8 @@ use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Creates a scene whose model calls `sign`, which needs approval, and the snapshot of the waiting
-/// run.
+/// Creates a run that waits for approval of the tool `sign`. Returns the scene and a snapshot of
+/// the run.
 async fn waiting() -> (Scene, Value) {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("sign", r#"{"sum":1}"#)]),
@@ -27,7 +27,7 @@ async fn waiting() -> (Scene, Value) {
         ToolSpec::new("pay"),
     ];
     let mut scene = Scene::new(models, tools).await;
-    // The agent was given `sign` and `look`; the runner also has `pay`.
+    // The agent has the tools `sign` and `look`; the runner also has `pay`.
     let whole = scene.runner.clone();
     let given = whole.tools.iter().filter(|(name, _)| &***name != "pay");
     let given: Vec<_> = given.map(|(_, tool)| std::sync::Arc::clone(tool)).collect();
@@ -40,7 +40,7 @@ async fn waiting() -> (Scene, Value) {
     (scene, serde_json::from_slice(document.bytes()).unwrap())
 }
 
-/// Restores a document and drives the run until it is idle.
+/// Restores a snapshot and drives the run until it waits or ends.
 async fn restored(scene: &Scene, document: &Value) -> Result<(LogId, RunStatus), String> {
     let bytes = Bytes::from(document.to_string());
     let snapshot = parse_snapshot(&bytes).map_err(|error| error.to_string())?;
@@ -53,7 +53,7 @@ fn ran(scene: &Scene) -> Vec<String> {
     scene.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Returns plausible forgeries, each with the claim that it makes.
+/// Returns plausible forgeries of a snapshot, each with a description.
 fn forgeries(honest: &Value) -> Vec<(&'static str, Value)> {
     let call = honest["progress"]["calls"][0]["id"].clone();
     let forge = |change: &dyn Fn(&mut Value)| {
@@ -139,7 +139,7 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
         let pending = state.smart.pending_approvals.clone().unwrap_or_default();
         assert_eq!(pending.len(), 1, "{claim}: {pending:?}");
         assert_eq!(pending[0].args.as_str(), r#"{"sum":1}"#, "{claim}: a person sees what runs");
-        // With an approval the tool runs once, with the arguments that were shown.
+        // After approval, the tool runs once, with the arguments that the approval showed.
         let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
         scene.runner.send_command(&us(), &run, RunCommand::Decide(allowed)).await.unwrap();
         assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed, "{claim}");
@@ -153,7 +153,7 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
 #[tokio::test]
 async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
     let (scene, honest) = waiting().await;
-    // `look` needs no approval unless a rule of the agent requires it, and the document contains no
+    // `look` needs approval only if a rule of the agent requires it, and the snapshot contains no
     // rules.
     let document = honest.to_string().replace(r#""sign""#, r#""look""#);
     let mut document: Value = serde_json::from_str(&document).unwrap();
@@ -183,7 +183,7 @@ async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
 async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     let (scene, honest) = waiting().await;
     let mut other = honest.to_string().replace(r#""sign""#, r#""pay""#);
-    // The list of tools is unchanged, so it does not contain `pay`.
+    // The snapshot's list of tools is unchanged, so it does not contain `pay`.
     let mut document: Value = serde_json::from_str(&other).unwrap();
     document["casting"]["tools"] = honest["casting"]["tools"].clone();
     document["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
@@ -192,7 +192,7 @@ async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     assert_eq!(ran(&scene), Vec::<String>::new());
     let history = scene.state(&run).await.smart.tool_history.unwrap();
     assert!(history[0].error.as_ref().unwrap().contains("There is no tool named pay"));
-    // A tool that this runner does not have is rejected by name.
+    // A tool that this runner does not have is rejected with its name.
     other = honest.to_string().replace(r#""look""#, r#""launch""#);
     let refused = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
     assert!(refused.contains("casting.tools: there is no tool launch here"), "{refused}");
@@ -239,7 +239,7 @@ async fn restoring_removes_the_context_of_another_process() {
     assert_eq!(state.context("mine").unwrap().as_str(), "1");
 }
 
-/// Collects all JSON pointers of a document.
+/// Collects the JSON pointers of all values in a document.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(members) => members.iter().map(|(name, one)| (name.clone(), one)).collect(),

@@ -1,4 +1,4 @@
-//! A scripted model, a fake clock, fake ids, and a store in a temporary folder.
+//! Test harness: scripted models, a fake clock, fake ids, and a store in a temporary folder.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,22 +22,23 @@ use throughline_spec::{RunEvent, SmartState};
 use throughline_store::{Durability, Journal, Options, open};
 use throughline_testkit::Folder;
 
-/// Usage of each scripted answer.
+/// Token usage of each scripted answer.
 pub(crate) const USED: Usage = Usage { input: 100, cached: 40, written: 0, output: 10, thought: 4 };
 
-/// The next answer of a scripted model.
+/// What a scripted model answers to a call.
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptedAnswer {
     Text(&'static str),
-    /// A signed Thought, followed by a text.
+    /// A signed Thought, followed by text.
     Thinks(&'static str, &'static str),
-    /// Tool calls, each with its name and arguments.
+    /// Tool calls, each with name and arguments.
     Calls(&'static [(&'static str, &'static str)]),
     Fails(ModelErrorKind),
     Cut,
 }
 
-/// Chooses the answer from the conversation alone, so a repeated call gets the same answer.
+/// A model that chooses its answer by the conversation alone, so a repeated call gets the same
+/// answer.
 pub(crate) struct ScriptedModel {
     target: Target,
     script: Arc<dyn Fn(&Call) -> ScriptedAnswer + Send + Sync>,
@@ -147,7 +148,7 @@ impl ModelRegistry for ScriptedModels {
     }
 }
 
-/// A clock that stands still, or advances by a second per reading.
+/// A clock that stands still or advances by one second per reading.
 #[derive(Default)]
 pub(crate) struct FakeClock(pub(crate) AtomicU64);
 
@@ -167,7 +168,7 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// Records its arguments and returns them.
+/// Tool that records its arguments and returns them.
 pub(crate) struct RecordingTool {
     pub(crate) spec: ToolSpec,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
@@ -188,7 +189,7 @@ impl Tool for RecordingTool {
     }
 }
 
-/// A runner with its store, models and recorded tool calls.
+/// A runner with its store, its models and the recorded tool calls.
 pub(crate) struct Scene {
     pub(crate) runner: Runner,
     pub(crate) journal: Journal,
@@ -236,21 +237,20 @@ impl Scene {
         }
     }
 
-    /// Starts a run and drives it until it is idle.
+    /// Starts a run and drives it until it waits or ends.
     pub(crate) async fn run(&self, agent: AgentConfig, said: &str) -> (StartedRun, RunStatus) {
         let begun = self.runner.start(Self::start(agent, said)).await.unwrap();
         let status = self.runner.drive(&us(), &begun.run).await.unwrap();
         (begun, status)
     }
 
-    /// Returns the state of a run after validating it against the published schema.
+    /// Returns the state of a run, after validating it against the published schema.
     pub(crate) async fn state(&self, run: &LogId) -> State {
         let state = self.runner.state(&us(), run).await.unwrap();
         must_fit(&STATE, &state.smart_state().json());
         state
     }
 
-    /// Returns the events of a run.
     pub(crate) async fn events(&self, run: &LogId) -> Vec<RunEvent> {
         let mut events = Vec::new();
         let mut after = 0;
@@ -300,7 +300,7 @@ pub(crate) fn said_by_tools(call: &Call) -> Vec<String> {
     texts.map(Iterator::collect).collect()
 }
 
-/// Returns the names of events in order, with repetitions collapsed.
+/// Returns the names of the events in order, without consecutive duplicates.
 pub(crate) fn names(events: &[RunEvent]) -> Vec<String> {
     let mut names: Vec<String> = events.iter().map(|event| event.name().into_owned()).collect();
     names.dedup();

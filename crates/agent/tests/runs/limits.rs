@@ -1,4 +1,4 @@
-//! Document 004: the remaining rules for limits, builders and snapshots, one test per rule.
+//! Document 004: further rules for limits, builders and snapshots, with one test per rule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// Counts how many calls run at the same time.
+/// Tool that records the maximum number of concurrent calls.
 struct ConcurrencyProbe {
     now: AtomicUsize,
     most: Arc<AtomicUsize>,
@@ -38,7 +38,7 @@ impl Tool for ConcurrencyProbe {
     }
 }
 
-/// Returns the limit that a run reached.
+/// Returns the final status of a run, and the limit that it reached.
 async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<String>) {
     let (begun, status) = scene.run(agent, "go").await;
     let events = scene.events(&begun.run).await;
@@ -70,7 +70,7 @@ async fn max_parallel_tools_total_output_and_context_are_enforced() {
     agent.limits.max_parallel_tools = Some(2);
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
     assert_eq!(most.load(Ordering::SeqCst), 2);
-    // Each answer of the scripted model uses ten tokens.
+    // Each answer from the scripted model uses ten output tokens.
     let mut short = agent.clone();
     short.limits.max_total_output_tokens = Some(5);
     let reached = Some("maxTotalOutputTokens".to_owned());
@@ -80,7 +80,7 @@ async fn max_parallel_tools_total_output_and_context_are_enforced() {
     assert_eq!(limit_of(&scene, agent).await, (RunStatus::Failed, reached));
 }
 
-/// Counts every text as long.
+/// Token counter that counts one million tokens for every text.
 struct MillionTokens;
 
 impl TokenCounter for MillionTokens {
@@ -102,7 +102,7 @@ async fn each_run_uses_its_own_token_counter() {
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
     let begun = other.start(Scene::start(agent.clone(), "go")).await.unwrap();
     assert_eq!(other.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
-    // Another run on the same Thread uses its own counter.
+    // A second run on the same Thread uses its own counter.
     let mut start = Scene::start(agent, "go on");
     start.thread = Some(begun.thread);
     let begun = scene.runner.start(start).await.unwrap();

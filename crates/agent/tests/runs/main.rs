@@ -1,4 +1,4 @@
-//! Runs of agents over scripted models and a real store.
+//! Tests of agent runs with scripted models and a real store.
 
 #![allow(
     clippy::unwrap_used,

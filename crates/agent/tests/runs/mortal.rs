@@ -1,4 +1,4 @@
-//! A store whose process exits at a given commit, before or right after the write.
+//! A store that exits the process at a given commit, before or right after the write.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ pub(crate) enum CrashPoint {
     After(u64),
 }
 
-/// Wraps a journal and exits the process at a given commit.
+/// Wraps a journal, and exits the process at a given commit.
 #[derive(Clone)]
 pub(crate) struct CrashingStore {
     journal: Journal,
@@ -35,8 +35,8 @@ impl CrashingStore {
         Self { journal, end, commits: Arc::default(), lease: Arc::default() }
     }
 
-    /// Exits the process. Its leases are released first, because the test does not wait for their
-    /// expiry.
+    /// Exits the process. The lease is released first, so that the test need not wait until it
+    /// expires.
     async fn die(&self) -> ! {
         let lease = self.lease.lock().unwrap().clone();
         if let Some((tenant, log, fence)) = lease {

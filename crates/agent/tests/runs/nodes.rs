@@ -1,5 +1,5 @@
-//! Two nodes share one PostgreSQL. The node that runs an agent is killed, the other resumes the
-//! run, and a follower receives every event once.
+//! Two nodes share one PostgreSQL database. The node that drives a run is killed, the other node
+//! resumes the run, and a follower receives every event exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl IdGenerator for NodeIds {
 
 const TURNS: usize = 40;
 
-/// Opens a node with this name on the database.
+/// Creates a runner with this name on the shared database.
 async fn node(url: &str, name: &str) -> (Runner, Journal) {
     let journal = open(url, &Options::default()).await.unwrap();
     let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| match results(call) {
@@ -47,7 +47,7 @@ async fn node(url: &str, name: &str) -> (Runner, Journal) {
     (runner, journal)
 }
 
-/// Entry point of the node that is killed.
+/// Entry point of the child process that is killed.
 #[tokio::test]
 async fn a_node() {
     let Some(url) = child_task() else { return };
@@ -66,7 +66,8 @@ async fn a_node() {
     runner.drive(&us(), &begun.run).await.unwrap();
 }
 
-/// Follows a run to its end and returns the numbers of its events; `seen` receives each number.
+/// Follows a run to its end and returns the sequence numbers of its events. `seen` receives the
+/// latest number.
 async fn followed(journal: Journal, run: LogId, seen: tokio::sync::watch::Sender<u64>) -> Vec<u64> {
     let mut follow = LogFollower::events(&journal, us(), run, 0).await.unwrap();
     let mut numbers = Vec::new();

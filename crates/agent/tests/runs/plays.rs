@@ -1,4 +1,4 @@
-//! Scenarios: complete, deterministic conversations that use every feature.
+//! Scenarios: complete, deterministic conversations that together use every feature.
 
 use throughline_agent::{
     AgentConfig, AskUser, ContextPolicy, Decision, GateRule, Handoff, OutputContract, RunCommand,
@@ -269,7 +269,8 @@ fn company_models() -> ScriptedModels {
         })
 }
 
-/// Returns the deterministic reaction to a pending request; `None` if there is none.
+/// Returns the scripted reaction to the first pending request, and whether it decides the outcome
+/// of a lost call. `None` if no request is pending.
 pub(crate) fn reaction(state: &State) -> Option<(RunCommand, bool)> {
     let open = state.progress.calls.iter().find(|call| call.stage.pending().is_some())?;
     let mut approvals = state.smart.pending_approvals.iter().flatten();

@@ -1,5 +1,5 @@
-//! Duplicate, late, malformed, foreign or expired decisions are rejected with a clear error, and no
-//! tool runs.
+//! Tests that duplicate, late, malformed, foreign or expired decisions are rejected with a clear
+//! error, without running a tool.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,6 @@ const MODEL: &str = "claude-sonnet-4-5";
 const ASK: &str =
     r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}"#;
 
-/// Kind of the pending request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum PendingKind {
     Approval,
@@ -25,7 +24,7 @@ enum PendingKind {
 
 const BOTH: [PendingKind; 2] = [PendingKind::Approval, PendingKind::Question];
 
-/// A run with a pending request.
+/// A run that waits for a decision.
 struct WaitingRun {
     scene: Scene,
     run: LogId,
@@ -55,7 +54,7 @@ impl WaitingRun {
         Self { scene, run: begun.run, id, what }
     }
 
-    /// Returns a valid decision.
+    /// Returns a valid decision on the pending request.
     fn right(&self) -> RunCommand {
         match self.what {
             PendingKind::Approval => {
@@ -73,7 +72,7 @@ impl WaitingRun {
         RunCommand::Answer(resolution)
     }
 
-    /// Returns invalid decisions, each with the expected error.
+    /// Returns invalid decisions, each with its expected error.
     fn malformed(&self) -> Vec<(RunCommand, String)> {
         let of_unknown = |problem: &str| problem.to_owned() + " not found for id: unknown";
         match self.what {
@@ -123,7 +122,7 @@ impl WaitingRun {
         self.scene.ran.lock().unwrap().len()
     }
 
-    /// Checks that no tool ran and the request is still pending.
+    /// Asserts that no tool ran and that the request is still pending.
     async fn still_waits(&self) {
         assert_eq!(self.ran(), 0);
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
@@ -132,7 +131,7 @@ impl WaitingRun {
         assert_eq!(self.scene.models.asked(MODEL).len(), 1, "the model was not called again");
     }
 
-    /// Checks that a valid decision is still accepted and completes the run.
+    /// Asserts that a valid decision is still accepted and completes the run.
     async fn ends(&self) {
         self.tell(&us(), self.right()).await.unwrap();
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
@@ -185,7 +184,7 @@ async fn concurrent_decisions_apply_once() {
             waiting.tell(&us, waiting.right()),
             other.send_command(&us, &waiting.run, waiting.right())
         );
-        // A command left in the inbox is handled by the next owner, which rejects it.
+        // The next owner handles a command that is left in the inbox, and rejects it.
         let status = waiting.scene.runner.take_over(&us, &waiting.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
@@ -227,7 +226,7 @@ async fn expired_request_counts_as_rejected() {
         let refused = waiting.refused(waiting.right()).await;
         assert!(refused.contains("has expired"), "{refused}");
         assert_eq!(waiting.ran(), 0);
-        // The store uses its own clock.
+        // The store expires requests by its own clock.
         let (journal, run) = (&waiting.scene.journal, &waiting.run);
         while journal.pending(&us(), Some(run)).await.unwrap()[0].status != PendingStatus::Expired {
         }

@@ -1,9 +1,9 @@
-//! A run that is stopped after any action ends as if it had never been stopped.
+//! A run that is stopped at any point ends as if it had never been stopped.
 //!
 //! A child process plays a conversation and exits at a given commit, before or right after the
-//! write. This process resumes from the store alone. Thread, state and effects must equal those of
-//! an uninterrupted run. The only exception is a tool that is not idempotent and was interrupted. A
-//! person then decides its outcome, and the tool never runs twice.
+//! write. This process resumes the run from the store alone. Thread, state and effects must equal
+//! those of an uninterrupted run. The only exception is an interrupted tool that is not idempotent:
+//! a person decides its outcome, and the tool never runs twice.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ use crate::harness::{FakeClock, us};
 use crate::mortal::{CrashPoint, CrashingStore};
 use crate::plays::{PLAYS, Scenario, reaction};
 
-/// Derives ids from the turn, so that a resuming process generates the same ids.
+/// Derives ids from the turn number, so that a resuming process generates the same ids.
 #[derive(Default)]
 struct TurnIds(AtomicU64);
 
@@ -36,7 +36,7 @@ impl IdGenerator for TurnIds {
     }
 }
 
-/// Appends a line to a file, an effect that survives the death of its process.
+/// Tool that appends a line to a file. This effect survives the exit of the process.
 struct FileTool {
     spec: ToolSpec,
     file: std::path::PathBuf,
@@ -63,7 +63,7 @@ async fn journal(folder: &Path) -> Journal {
     open(&format!("sqlite://{}", folder.join("store.db").display()), &options).await.unwrap()
 }
 
-/// Creates a runner for the agents of a scenario.
+/// Creates a runner with the models and tools of a scenario.
 fn runner(play: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnIds>) -> Runner {
     let clock = Arc::new(FakeClock::default()) as Arc<dyn Clock>;
     let ports = Ports { clock, ids: Arc::clone(ids) as Arc<dyn IdGenerator>, secret: [7; 32] };
@@ -80,8 +80,8 @@ fn runner(play: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnI
     runner
 }
 
-/// Drives a run to its end and answers its requests. Returns whether a person had to decide the
-/// outcome of a tool.
+/// Drives a run to its end and answers its pending requests. Returns whether a person had to decide
+/// the outcome of a tool.
 async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
     let mut lost = false;
     while runner.drive(&us(), run).await.unwrap() == RunStatus::Waiting {
@@ -95,8 +95,8 @@ async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
     lost
 }
 
-/// Plays a scenario to its end from the state of the store. Returns whether a person had to decide
-/// the outcome of a tool.
+/// Plays a scenario to its end, starting from the stored state. Returns whether a person had to
+/// decide the outcome of a tool.
 async fn play(play: &Scenario, folder: &Path, store: Arc<dyn Store>) -> bool {
     let ids = Arc::new(TurnIds::default());
     let runner = runner(play, folder, store, &ids);
@@ -116,7 +116,7 @@ async fn play(play: &Scenario, folder: &Path, store: Arc<dyn Store>) -> bool {
     lost
 }
 
-/// Returns the final states of the runs and the effects of the tools.
+/// Returns the final state of each run, and the effects of the tools.
 async fn outcome(play: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
     let journal = journal(folder).await;
     let runner = runner(play, folder, Arc::new(journal.clone()), &Arc::default());
@@ -132,7 +132,7 @@ async fn outcome(play: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
     (states, effects.lines().map(str::to_owned).collect())
 }
 
-/// Entry point of the child process that exits.
+/// Entry point of the child process, which exits at a given commit.
 #[tokio::test]
 async fn a_player() {
     let Some(task) = child_task() else { return };
@@ -145,7 +145,7 @@ async fn a_player() {
     play(one, folder, Arc::new(CrashingStore::new(journal(folder).await, end))).await;
 }
 
-/// Stops a scenario at every commit and resumes it each time.
+/// Plays a scenario once per commit, stops it at that commit and resumes it.
 async fn stop_at_every_commit(name: &str) {
     let one = PLAYS.iter().find(|play| play.name == name).unwrap();
     let whole = Folder::new("play");
@@ -225,7 +225,7 @@ async fn agents_with_handoffs_and_limits_resume_when_stopped_anywhere() {
     stop_at_every_commit("company").await;
 }
 
-/// Stops a run halfway, exports it as a snapshot and finishes it in another store.
+/// Stops a run halfway, exports it as a snapshot, and finishes it in another store.
 async fn resume_in_another_store(name: &str) {
     let one = PLAYS.iter().find(|play| play.name == name).unwrap();
     let whole = Folder::new("play");

@@ -1,4 +1,4 @@
-//! The documented rules of a runtime: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
+//! Documented rules of the runtime: `ReasoningConfig.reflection`, `humanInTheLoop.askUser`,
 //! `AgentLimits`, `RuntimeProfile`, `costEstimator` and `LLMMessage.ephemeral`.
 
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ fn is_reflection(call: &Call) -> bool {
     call.items.last().is_some_and(|item| item.ephemeral)
 }
 
-/// Alternates between two tools, and answers after six calls.
+/// Script that alternates between two tools and answers after six calls.
 fn busy(call: &Call) -> ScriptedAnswer {
     match results(call) {
         0 | 1 | 4 | 5 => ScriptedAnswer::Calls(&[("look", "{}")]),

@@ -1,4 +1,4 @@
-//! Tests of model switches: the model must exist, and prefix-bound Seals are respected.
+//! Tests for model switches: the new model must exist, and prefix-bound Seals stay valid.
 
 use throughline_agent::{AgentConfig, RunCommand, RunRequest, RunStatus, ToolSpec};
 use throughline_core::Call;
@@ -6,7 +6,7 @@ use throughline_spec::ToolApprovalResolution;
 
 use crate::harness::*;
 
-/// Larger than the window may become before it is summarised.
+/// Text long enough to trigger a summary.
 const LONG: &str = r#"{"text":"a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text, a long text"}"#;
 
 fn script(call: &Call) -> ScriptedAnswer {
@@ -21,8 +21,8 @@ fn script(call: &Call) -> ScriptedAnswer {
     }
 }
 
-/// Switches the model in the tool loop of a Thread's second run; returns whether the first run was
-/// summarised.
+/// Switches the model in the second run on a Thread, within a tool loop. Returns whether the first
+/// run was summarised.
 async fn is_summarised(model: &str) -> bool {
     let models = ["claude-sonnet-4-5", "claude-opus-4-5", "claude-opus-5-5"];
     let cast =

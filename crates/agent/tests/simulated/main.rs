@@ -1,4 +1,4 @@
-//! Runs agents against the simulated providers, which verify every returned Seal.
+//! Tests that run agents against the simulated providers, which verify every returned Seal.
 
 #![allow(
     clippy::unwrap_used,

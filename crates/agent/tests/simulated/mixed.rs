@@ -1,5 +1,5 @@
-//! Mixed runs: pauses, kills, model switches, summaries and parallel tools in random order. No
-//! request is refused, and every Seal that its model may receive is sent back.
+//! Runs with pauses, kills, model switches, summaries and parallel tools in random order. No
+//! request may be refused, and every Seal that its model may receive must be sent back.
 
 use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, State};
 use throughline_core::LogId;
@@ -8,10 +8,10 @@ use throughline_testkit::{TestRng, cases, figure};
 
 use crate::world::{MODELS, TestEnvironment, decisions, drive, tell, us};
 
-/// Upper bound of threads; the multiplier of soak tests would take days here.
+/// Maximum number of Threads. With the multiplier for soak tests, this test would take days.
 const MOST: u32 = 200;
 
-/// Number of resumptions after which a run counts as hanging.
+/// Number of resumptions after which a run is considered stuck.
 const PATIENCE: usize = 200;
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ async fn mixed_runs_are_never_refused_and_return_every_permitted_seal() {
     }
 }
 
-/// Runs one Thread with a few runs.
+/// Performs a few runs on one Thread.
 async fn converse(seed: u64, figures: &mut Figures) {
     let mut dice = TestRng::new(seed);
     let world = TestEnvironment::new(seed, dice.below(2) == 0).await;
@@ -83,11 +83,11 @@ async fn converse(seed: u64, figures: &mut Figures) {
     figures.summaries += u64::try_from(account.summaries.len()).unwrap();
 }
 
-/// Drives a run to its end through kills and model switches.
+/// Drives a run to its end, with random kills and model switches.
 async fn run_out(world: &TestEnvironment, run: &LogId, dice: &mut TestRng, figures: &mut Figures) {
     for number in 0..PATIENCE {
-        // Some processes return under their own name; others have another name and wait for the
-        // lease.
+        // Some resuming processes have the name of the lease owner. Others have a different name
+        // and must wait for the lease.
         let node = world.node(["first", "second"][dice.below(2)]);
         if number > 0 && dice.below(3) == 0 {
             let state = node.state(&us(), run).await.unwrap();
@@ -121,7 +121,7 @@ async fn run_out(world: &TestEnvironment, run: &LogId, dice: &mut TestRng, figur
     panic!("{run} never ends");
 }
 
-/// Returns the number of answers with several tool calls.
+/// Returns the number of answers that contain several tool calls.
 fn together(state: &State) -> u64 {
     let mut calls: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
     for item in state.window.visible_items().filter(|item| item.call().is_some()) {
@@ -134,7 +134,8 @@ fn pick(dice: &mut TestRng) -> Name {
     Name::from(dice.pick(&MODELS).unwrap().0)
 }
 
-/// Creates an agent with summaries, questions, and random reasoning and reflection settings.
+/// Creates an agent with summaries, and with random settings for questions, reasoning and
+/// reflection.
 fn agent(dice: &mut TestRng) -> AgentConfig {
     let mut agent = AgentConfig::smart("").instructions("You are thorough, and never naïve.");
     agent.human_in_the_loop.ask_user =

@@ -1,5 +1,5 @@
-//! Several agents on one Thread: one agent's provider Thoughts never reach another agent, as text
-//! or as reasoning. No provider refuses the remaining request.
+//! Several agents share a Thread. One agent's provider Thoughts must never reach another agent,
+//! neither as text nor as reasoning, and providers must accept the remaining request.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::world::{MODELS, TestEnvironment, drive, us};
 const HOST: &str = "the host thinks of marmalade";
 const CLERK: &str = "the clerk thinks of turnips";
 
-/// Whether a provider returns readable Thoughts. If not, a Gemini answer has no Thought; its tool
-/// call is signed instead.
+/// Whether a provider returns readable Thoughts. If not, a Gemini answer contains no Thought, but a
+/// signed tool call.
 #[derive(Clone, Copy, Debug)]
 enum Thoughts {
     Shown,
@@ -35,7 +35,7 @@ fn agent(name: &str, model: &str, thoughts: Thoughts) -> AgentConfig {
     agent
 }
 
-/// Declares a host that hands over to a clerk.
+/// Declares two agents: a host, and a clerk to which the host hands over.
 fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> RunSpec {
     let mut host = agent("host", host, thoughts);
     host.handoffs = vec![Handoff { to: "clerk".into(), description: None }];
@@ -51,7 +51,7 @@ async fn say(
     said: &str,
 ) -> (LogId, LogId) {
     let mut node = world.node("node");
-    // An owner that loses its lease would call the model again and use up the script.
+    // An owner that loses its lease would call the model again and use up the scripted replies.
     node.lease = Duration::from_mins(1);
     let said = vec![Body::Text(said.into())];
     let start = RunRequest { tenant: us(), thread, casting, said, once: Vec::new() };
@@ -62,7 +62,7 @@ async fn say(
     (begun.run, begun.thread)
 }
 
-/// Returns the reasons for which Thoughts and Seals of a run's calls were withheld.
+/// Returns the reasons why Thoughts and Seals were withheld in the calls of a run.
 async fn reasons(world: &TestEnvironment, run: &LogId) -> String {
     let records = world.store().read(&us(), run, 0, 1000).await.unwrap();
     let events = records.iter().flat_map(|record| unpack_events(record).unwrap());
@@ -91,8 +91,8 @@ async fn peers_never_get_each_others_provider_thoughts() {
     );
 }
 
-/// Runs both agents on one Thread and checks every request. Returns how many of the host's Seals
-/// were withheld from the clerk.
+/// Runs both agents on one Thread and checks every request. Returns the number of the host's Seals
+/// that were withheld from the clerk.
 async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usize {
     let script = format!(
         r#"
@@ -118,9 +118,9 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         "#
     );
     let world = TestEnvironment::scripted(&script).await;
-    // Handoff from the host to the clerk within one exchange.
+    // The host hands over to the clerk within one exchange.
     let (run, thread) = say(&world, casting(host, clerk, thoughts), None, "Help me.").await;
-    // The clerk continues alone, then the host under a new name.
+    // The clerk continues alone, followed by the host under a new name.
     let (_, thread) = say(
         &world,
         RunSpec::single_agent(agent("clerk", clerk, thoughts), Vec::new()),
@@ -150,7 +150,7 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         let both: Vec<_> = returned(later).intersection(&issued(earlier)).copied().collect();
         assert!(both.is_empty(), "{what}: call {later} brought seals of call {earlier}");
     }
-    // The clerk and the renamed host each received their own Seals.
+    // The clerk and the renamed host each receive their own Seals.
     if !clerk.starts_with("deepseek") {
         assert!(returned(2).is_superset(&issued(1)), "{what}: the clerk's own");
     }
@@ -158,7 +158,7 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         assert!(returned(3).is_superset(&issued(0)), "{what}: the host's own");
     }
     let reasons = reasons(&world, &run).await;
-    // DeepSeek requires reasoning text, so a stand-in replaces the Thought.
+    // DeepSeek requires reasoning text, so a placeholder replaces the Thought.
     let is_recorded = reasons.contains("by policy") || reasons.contains("placeholder");
     assert!(is_recorded, "{what}: {reasons}");
     issued(0).len()

@@ -1,4 +1,5 @@
-//! Wraps the models to compare each request with the simulators' verdicts, and records violations.
+//! Wraps the models, compares each request with the verdict of the simulators, and records
+//! violations.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,26 +11,27 @@ use throughline_core::{
 use throughline_provider::EndpointModels;
 use throughline_sim::{LedgerEntry, ReturnedSeal, Simulator, Verdict};
 
-/// Models that check every request.
+/// Wrapper around the models that checks every request.
 pub(crate) struct VerifyingModels {
     models: EndpointModels,
     seen: Arc<Mutex<Observations>>,
     simulator: Arc<Simulator>,
 }
 
-/// Observations and violations so far.
+/// What was observed so far, including violations.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// The last request of the conversation itself: its summary and its other Items.
+    /// Last request of the conversation itself: the id of its summary, and the ids of its other
+    /// Items.
     last: Option<(Option<ItemId>, Vec<ItemId>)>,
-    /// The summary that preceded each sealed Item when it was issued.
+    /// For each sealed Item, the summary that preceded it when it was issued.
     behind: HashMap<ItemId, Option<ItemId>>,
-    /// Violations of the expected behaviour.
+    /// Descriptions of violations.
     pub(crate) objections: Vec<String>,
     pub(crate) asked: u64,
-    /// Seals that were sent back.
+    /// Number of Seals that were sent back.
     pub(crate) replayed: u64,
-    /// Seals that were withheld, because they belong to another model or their prefix was
+    /// Number of Seals that were withheld, because they belong to another model or their prefix was
     /// summarised.
     pub(crate) withheld: u64,
     pub(crate) summaries: std::collections::BTreeSet<ItemId>,
@@ -68,7 +70,7 @@ impl Model for VerifyingModel {
         Box::pin(async move {
             self.seen.lock().unwrap().hear(&call);
             let saying = self.model.send(call.clone()).await?;
-            // Requests are sequential, so the last entry belongs to this one.
+            // Requests are sequential, so the last ledger entry belongs to this request.
             let entry = self.simulator.last_entry().expect("the question is in the ledger");
             self.seen.lock().unwrap().compare(&call, &saying.fates, &entry);
             Ok(saying)
@@ -77,7 +79,7 @@ impl Model for VerifyingModel {
 }
 
 impl Observations {
-    /// Checks that a conversation only grows, unless a summary replaces its beginning.
+    /// Checks that each request extends the previous one, unless a summary replaced the beginning.
     fn hear(&mut self, call: &Call) {
         let is_own = |id: &ItemId| !matches!(&*id.0, "reflection" | "conversation");
         if call.items.is_empty() || !call.items.iter().all(|item| is_own(&item.id)) {
@@ -102,7 +104,8 @@ impl Observations {
         self.last = Some((summary, others));
     }
 
-    /// Checks that every readable Seal was sent and that the simulators accepted it.
+    /// Checks that every Seal that the model can read was sent, and that the simulators accepted
+    /// it.
     fn compare(&mut self, call: &Call, fates: &[Fate], entry: &LedgerEntry) {
         let target = &call.target;
         self.asked += 1;
@@ -121,7 +124,7 @@ impl Observations {
                 match did {
                     Disposition::Kept if is_readable => kept += 1,
                     Disposition::Elided(_) if !is_readable => self.withheld += 1,
-                    // The prefix of this Seal was summarised after it was issued.
+                    // The prefix to which this Seal is bound was summarised later.
                     Disposition::Elided(ElisionReason::PrefixChanged) if is_moved => {
                         self.withheld += 1;
                     }
@@ -133,12 +136,12 @@ impl Observations {
             }
         }
         self.replayed += kept;
-        // A stand-in for another provider's reasoning is not a Seal.
+        // A placeholder for another provider's reasoning is not a Seal.
         let is_seal =
             |back: &&ReturnedSeal| back.verdict != Verdict::Dropped("stand_in".to_owned());
         let back: Vec<&ReturnedSeal> = entry.returned.iter().filter(is_seal).collect();
         let is_taken = back.iter().all(|back| back.verdict == Verdict::Accepted);
-        // A prefix-bound model does not need Seals whose prefix was summarised.
+        // A prefix-bound model does not need the Seals whose prefix was summarised.
         let is_bound = target.profile.bound.prefix && !self.summaries.is_empty();
         let is_whole = entry.status == 200 && is_taken && (entry.lost == 0 || is_bound);
         let back = u64::try_from(back.len()).unwrap();
@@ -148,8 +151,8 @@ impl Observations {
     }
 }
 
-/// Returns the values of an Item that only their issuer can read: Seals, or the Thought on a wire
-/// without Seals.
+/// Returns the values of an Item that only their issuer can read: its Seals, or the Thought itself
+/// on a wire without Seals.
 fn sealed<'i>(item: &'i Item, fate: &'i Fate, wire: &str) -> Vec<(&'i Origin, &'i Disposition)> {
     let plain = item.origin.as_ref().filter(|origin| {
         let is_thought = matches!(item.body, Body::Thought(_));

@@ -29,7 +29,7 @@ use throughline_testkit::{Folder, TestRng};
 
 use crate::witness::VerifyingModels;
 
-/// One model per family, and one whose Seals are bound to the whole prefix.
+/// One model of each family, and one model whose Seals are bound to the whole prefix.
 pub(crate) const MODELS: [(&str, &str); 6] = [
     ("claude-sonnet-4-5", "anthropic"),
     ("gpt-5.2", "openai"),
@@ -39,19 +39,19 @@ pub(crate) const MODELS: [(&str, &str); 6] = [
     ("claude-sonnet-5", "anthropic"),
 ];
 
-/// Initial lease duration; short, because owners are often killed here.
+/// Initial lease duration. It is short, because the tests often kill the owner of a run.
 const LEASE: Duration = Duration::from_millis(60);
 
 pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }
 
-/// Environment for the runs of one Thread.
+/// Everything that the runs of one Thread need: simulator, models, store and ids.
 pub(crate) struct TestEnvironment {
     pub(crate) simulator: Arc<Simulator>,
     pub(crate) witness: Arc<VerifyingModels>,
     store: Arc<dyn Store>,
-    /// Bodies of all requests in order.
+    /// Bodies of all requests, in order.
     bodies: Arc<Mutex<Vec<String>>>,
     ids: Arc<SequentialIds>,
     _folder: Folder,
@@ -62,7 +62,7 @@ impl TestEnvironment {
         Self::open(Options { seed, parallel, ..Options::default() }).await
     }
 
-    /// Opens an environment whose models answer from a script.
+    /// Creates an environment whose models answer from a script.
     pub(crate) async fn scripted(script: &str) -> Self {
         Self::open(Options { script: script.parse().unwrap(), ..Options::default() }).await
     }
@@ -91,7 +91,7 @@ impl TestEnvironment {
         Self { simulator, witness, store: Arc::new(journal), bodies, ids, _folder: folder }
     }
 
-    /// Creates a process that can own runs.
+    /// Creates a runner that acts as a separate process.
     pub(crate) fn node(&self, name: &str) -> Runner {
         let ports = Ports {
             clock: Arc::new(RealClock),
@@ -128,7 +128,7 @@ impl TestEnvironment {
     }
 }
 
-/// Records the bodies of all requests.
+/// Upstream that records the bodies of all requests.
 struct RecordingUpstream {
     http: Http,
     bodies: Arc<Mutex<Vec<String>>>,
@@ -167,7 +167,8 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name).schema(Json::parse(schema.to_owned()).unwrap()).description("Does it.")
 }
 
-/// Yields several times before it returns, so that the owner of the run can be killed meanwhile.
+/// Tool that yields several times before it returns, so that the run's owner can be killed
+/// meanwhile.
 struct SlowTool(ToolSpec);
 
 impl Tool for SlowTool {
@@ -203,7 +204,8 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// Drives a run until it is idle, or until the owner is killed after `looks` polls.
+/// Drives a run until it waits or ends. Kills the owner after `looks` polls and then returns
+/// `None`.
 pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<RunStatus> {
     let mut runner = runner.clone();
     loop {
@@ -211,18 +213,18 @@ pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<
         let driven = DropAfter { work: Box::pin(runner.drive(&tenant, run)), looks };
         match driven.await? {
             Ok(status) => return Some(status),
-            // The previous owner was killed, and its lease has not expired yet.
+            // The previous owner was killed, but its lease has not expired yet.
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
             }
-            // An owner that was too slow to renew its lease retries with a longer one.
+            // The owner was too slow to renew its lease, so retry with a longer lease.
             Err(RunError::Store(StoreError::Fenced { .. })) => runner.lease *= 2,
             Err(error) => panic!("{run} cannot go on: {error}"),
         }
     }
 }
 
-/// Sends a command as soon as the run has no owner.
+/// Sends a command, and waits for the lease if the run has another owner.
 pub(crate) async fn tell(runner: &Runner, run: &LogId, word: RunCommand) {
     let mut runner = runner.clone();
     loop {
@@ -237,7 +239,7 @@ pub(crate) async fn tell(runner: &Runner, run: &LogId, word: RunCommand) {
     }
 }
 
-/// A future that is dropped halfway.
+/// A future that is dropped after a number of polls.
 struct DropAfter<'a, T> {
     work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
     looks: usize,
@@ -255,7 +257,7 @@ impl<T> Future for DropAfter<'_, T> {
     }
 }
 
-/// Returns the decisions of people for all pending requests.
+/// Returns random decisions of people on all pending requests.
 pub(crate) fn decisions(state: &State, dice: &mut TestRng) -> Vec<RunCommand> {
     let approvals = state.smart.pending_approvals.iter().flatten();
     let approvals = approvals.filter(|waits| waits.status == ToolApprovalStatus::Pending);

@@ -1,4 +1,4 @@
-//! The verdicts of audit and simulator on a request, and the known kinds of disagreement.
+//! The verdicts of audit and simulator, and the known kinds of disagreement.
 
 use throughline_codec::{Audit, Severity, Verdict};
 use throughline_sim::{LedgerEntry, Simulator, Verdict as Seal};
@@ -9,9 +9,9 @@ use crate::doctor::{Conversation, PriorScope, Setup};
 #[derive(Clone, Debug)]
 pub(crate) struct SimOutcome {
     pub(crate) verdict: Verdict,
-    /// What a successful request lost.
+    /// Losses of a request that succeeded.
     pub(crate) losses: Vec<Loss>,
-    /// The error message of a rejected request.
+    /// Error message, if the request was rejected.
     pub(crate) refusal: String,
 }
 
@@ -20,18 +20,18 @@ pub(crate) struct SimOutcome {
 pub(crate) enum Loss {
     /// A Seal was dropped for this reason.
     Dropped(String),
-    /// A Seal is missing although the content it was issued with came back.
+    /// A Seal is missing although the content it belongs to was returned.
     Lost,
     /// The model refused, because the request contained its thoughts as text.
     Answer,
-    /// The tool loop continues under another thinking configuration.
+    /// The tool loop continued with another thinking configuration.
     Thinking,
-    /// Cached content is now written in another order.
+    /// Cached content was sent with reordered members.
     Cache,
 }
 
 impl SimOutcome {
-    /// Reads the outcome of the last request from the ledger.
+    /// Reads the outcome of the last request from the simulator's ledger.
     pub(crate) fn from_last_entry(simulator: &Simulator) -> Self {
         let entry = simulator.last_entry().unwrap();
         let losses = losses(&entry);
@@ -63,7 +63,7 @@ fn losses(entry: &LedgerEntry) -> Vec<Loss> {
     losses
 }
 
-/// Returns the rules that determine the verdict of an audit.
+/// Returns the rules that decided the verdict of an audit.
 pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     let gravest = match audit.verdict() {
         Verdict::Refuse => Severity::Refuse,
@@ -76,7 +76,7 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     rules
 }
 
-/// The information that the audit receives about a conversation.
+/// What the audit is given about a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditKnowledge {
     pub(crate) past: PriorScope,
@@ -87,7 +87,7 @@ impl AuditKnowledge {
     pub(crate) const ALL: Self = Self { past: PriorScope::Everything, age: true };
 }
 
-/// The known kinds of disagreement. `kinds.rs` has a test for each, which states which side is
+/// The known kinds of disagreement. Each has a test in `kinds.rs`, which states which side is
 /// right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DisagreementKind {
@@ -113,7 +113,8 @@ impl DisagreementKind {
         }
     }
 
-    /// Classifies a disagreement, if its kind is known. `audit` received what `knows` describes.
+    /// Classifies a disagreement; `None` if its kind is unknown. `knows` describes what the audit
+    /// was given.
     pub(crate) fn of(
         talk: &Conversation<'_>,
         body: &bytes::Bytes,
@@ -127,7 +128,7 @@ impl DisagreementKind {
         if heard == full {
             return Self::classify_undocumented(&talk.setup, made, audit);
         }
-        // With full information the audit must agree; with less it may only report less.
+        // With full information, the audit must agree; with less, it may only report less.
         let agrees =
             full == made.verdict || Self::classify_undocumented(&talk.setup, made, &told).is_some();
         let of_age = talk.audit_with(body, knows.past, true).verdict();
@@ -152,8 +153,8 @@ impl DisagreementKind {
         talk.is_swapped.then_some(Self::SealUnknown)
     }
 
-    /// Classifies disagreements that remain with full information: behaviour that providers do not
-    /// document.
+    /// Classifies disagreements that remain with full information, because providers do not
+    /// document the behaviour.
     fn classify_undocumented(setup: &Setup, made: &SimOutcome, audit: &Audit) -> Option<Self> {
         let is_bedrock = setup.provider == "bedrock";
         match (audit.verdict(), made.verdict, &made.losses[..]) {

@@ -1,5 +1,5 @@
-//! The known kinds of disagreement between audit and simulator: a request for each, and which side
-//! is right.
+//! The known kinds of disagreement between audit and simulator. Each has a test with an example
+//! request, and states which side is right.
 
 use serde_json::{Value, json};
 use throughline_codec::Verdict;
@@ -13,7 +13,7 @@ fn setup(label: &str) -> Setup {
     SETUPS.iter().find(|(name, _)| *name == label).unwrap().1
 }
 
-/// Starts a conversation and stops within its tool loop.
+/// Starts a conversation and stops after the first tool call.
 async fn start_tool_loop<'s>(simulator: &'s Simulator, label: &str) -> Conversation<'s> {
     let mut talk = Conversation::new(simulator, setup(label), 1, "Plan a weekend in Lisbon.");
     assert!(talk.step().await, "no tool was called");
@@ -43,11 +43,11 @@ fn edit_system(talk: &mut Conversation<'_>) {
     talk.next["system"] = json!("Be long-winded.");
 }
 
-/// One letter of a signature changed. Only its issuer can detect this, because signatures are
+/// One letter of a signature was changed. Only the issuer can detect this, because signatures are
 /// opaque; the provider answers "Invalid `signature` in `thinking` block" [I
 /// <https://github.com/ding113/claude-code-hub/issues/518>]. The simulator has the key and is
-/// right. An audit without the issued value has no evidence and must not refuse; with it, the audit
-/// agrees. The same applies to dropped, moved and reordered values.
+/// right. Without the issued value, the audit has no evidence and must not refuse; with the value,
+/// it agrees. The same applies to dropped, moved and reordered values.
 #[tokio::test]
 async fn what_the_audit_is_not_told_it_does_not_judge() {
     let simulator = start(Options::default()).await.unwrap();
@@ -68,10 +68,11 @@ async fn what_the_audit_is_not_told_it_does_not_judge() {
 }
 
 /// The system prompt changed before a thought that is bound to it. The provider checks prefixes for
-/// accounts created on or after 2026-08-31, and for older ones only if the request specifies how to
-/// treat a mismatch [D <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>].
-/// The simulator has the account's age and is right: it rejects new accounts and answers old ones.
-/// An audit without the age can conclude neither, and warns; with the age, it agrees in both cases.
+/// accounts created on or after 2026-08-31, and for older accounts only if the request sets a
+/// mismatch policy [D <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>].
+/// The simulator knows the account's age and is right: it rejects new accounts and answers old
+/// accounts. Without the age, the audit can conclude neither, and warns; with the age, it agrees in
+/// both cases.
 #[tokio::test]
 async fn an_account_of_unknown_age_is_warned() {
     let simulator = start(Options::default()).await.unwrap();
@@ -90,13 +91,13 @@ async fn an_account_of_unknown_age_is_warned() {
     simulator.stop().await;
 }
 
-/// A conversation that was not stored continues with `store`; its reasoning has an id, its calls
-/// have none. A reasoning item whose id resolves requires the id of the item that followed it:
-/// recorded as a rejection of an edited history [C pydantic-ai, `thinking_with_modified_history`].
-/// An id that was never stored resolves to nothing, and no rejection of such a pair was observed.
-/// The simulator knows its stored items and is right to answer. An audit without the exchange
-/// assumes that the id is stored, because `store` is on by default [T openai 3.49.0]; with the
-/// exchange, it agrees.
+/// A conversation that was not stored continues with `store`; its reasoning items have ids, its
+/// calls have none. A reasoning item whose id resolves requires the id of the item that followed
+/// it. This was recorded as a rejection of an edited history [C pydantic-ai,
+/// `thinking_with_modified_history`]. An id that was never stored resolves to nothing, and no
+/// rejection of such a pair was observed. The simulator knows its stored items and is right to
+/// answer. Without the exchange, the audit assumes that the id is stored, because `store` is on by
+/// default [T openai 3.49.0]; with the exchange, it agrees.
 #[tokio::test]
 async fn an_id_of_unknown_origin_is_taken_for_a_stored_one() {
     let simulator = start(Options::default()).await.unwrap();
@@ -116,11 +117,12 @@ async fn an_id_of_unknown_origin_is_taken_for_a_stored_one() {
     simulator.stop().await;
 }
 
-/// Two reasoning items swapped their ciphertexts. Both decrypt, so nothing is rejected; but each
-/// precedes an item that it did not lead to, and reasoning belongs immediately before its output [T
-/// openai 3.49.0]. The simulator issued both and is right. An audit without one of the exchanges
-/// sees a ciphertext where another was issued, and predicts the error for altered ones: "could not
-/// be verified" [I <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
+/// Two reasoning items swapped their ciphertexts. Each ciphertext can be decrypted, so nothing is
+/// rejected. But each now precedes an item that did not follow it, and reasoning belongs
+/// immediately before its output [T openai 3.49.0]. The simulator issued both ciphertexts and is
+/// right. If one exchange is missing, the audit sees a different ciphertext than the issued one,
+/// and predicts the error for altered ciphertexts: "could not be verified" [I
+/// <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
 #[tokio::test]
 async fn a_seal_of_unknown_origin_is_taken_for_an_altered_one() {
     let simulator = start(Options::default()).await.unwrap();
@@ -145,11 +147,11 @@ async fn a_seal_of_unknown_origin_is_taken_for_an_altered_one() {
 }
 
 /// Thinking is disabled between a call and its result. A tool loop is one turn, and a turn has one
-/// thinking configuration: this is documented for the Messages API [D
+/// thinking configuration. This is documented for the Messages API [D
 /// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>], where the audit
-/// reports it too. Bedrock's Converse probably behaves alike, since the model is the same, but this
-/// is neither documented nor recorded. The simulator may assume it. The audit, whose rules are
-/// never stricter than their evidence, is right not to report it.
+/// reports it, too. Bedrock's Converse probably behaves the same, since the model is the same, but
+/// this is neither documented nor recorded. The simulator may assume it. The audit's rules are
+/// never stricter than their evidence, so the audit is right not to report it.
 #[tokio::test]
 async fn bedrock_is_not_known_to_want_one_configuration_for_a_turn() {
     let simulator = start(Options::default()).await.unwrap();
@@ -168,11 +170,12 @@ async fn bedrock_is_not_known_to_want_one_configuration_for_a_turn() {
     simulator.stop().await;
 }
 
-/// The members of a tool changed their order. The simulator caches every prefix it received.
-/// Bedrock caches what precedes a `cachePoint`, and without one neither reads nor writes a cache [D
+/// The members of a tool were reordered. The simulator caches every prefix it received. Bedrock
+/// caches only the content before a `cachePoint`, and does not use a cache without one [D
 /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent_CachePointBlock.html>, I
-/// <https://github.com/NousResearch/hermes-agent/issues/11970>]. This request has no marker, so it
-/// loses nothing, and the audit is right. Where prefixes are cached automatically, both agree.
+/// <https://github.com/NousResearch/hermes-agent/issues/11970>]. This request has no `cachePoint`,
+/// so it loses nothing, and the audit is right. For providers that cache prefixes automatically,
+/// audit and simulator agree.
 #[tokio::test]
 async fn bedrock_caches_only_what_is_marked() {
     let simulator = start(Options::default()).await.unwrap();
@@ -200,8 +203,8 @@ fn turn_round(value: &mut Value) {
     members.insert(first, said);
 }
 
-/// The call that a reasoning item led to is missing, and the item precedes something else.
-/// Reasoning belongs immediately before its output [T openai 3.49.0], and the simulator drops what
+/// A reasoning item precedes another item, because the call that followed it is missing. Reasoning
+/// belongs immediately before its output [T openai 3.49.0], and the simulator drops reasoning that
 /// it cannot attach. No documentation or report states that an endpoint without stored ids drops
 /// it, so the audit is right not to report it.
 #[tokio::test]

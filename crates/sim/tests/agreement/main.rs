@@ -1,27 +1,29 @@
-//! Compares audit and simulator, which share only the catalog. Both judge the same conversations,
+//! Compares audit and simulator, which share only the catalog. They judge the same conversations,
 //! intact and mutated, and must agree on all three verdicts.
 //!
-//! - Refuse: the gravest finding of the audit refuses; the simulator returns a status of 400 or
-//!   more.
-//! - Degrade: the gravest finding degrades; the simulator answers, but its ledger shows a loss.
-//! - Accept: the audit reports notes at most; the simulator answers without a loss.
+//! - Refuse: the most severe finding of the audit is a refusal; the simulator returns status 400 or
+//!   higher.
+//! - Degrade: the most severe finding is a degradation; the simulator answers, but its ledger shows
+//!   a loss.
+//! - Accept: the audit reports at most notes; the simulator answers without a loss.
 //!
 //! A loss in the ledger is one of these:
 //!
-//! - A Seal was dropped as unread, edited, moved or repeated (`Dropped`).
-//! - A Seal did not come back with its call or, for Gemini, with anything it signed (`lost`).
+//! - A Seal was dropped because it was unreadable, edited, moved or repeated (`Dropped`).
+//! - A Seal is missing although its call was returned, or for Gemini any content that it signed
+//!   (`lost`).
 //! - The model refused, because the request contained its thoughts as text.
-//! - A tool loop continued under another thinking configuration (`reconfigured`).
-//! - Cached content is written in another order (`missed`).
+//! - A tool loop continued with another thinking configuration (`reconfigured`).
+//! - Cached content was sent with reordered members (`missed`).
 //!
 //! Neither side counts cache misses caused by changed content or settings. Each conversation has
-//! its own account, so conversations do not share a cache.
+//! its own account, so no two conversations share a cache.
 //!
-//! For half of the conversations the audit receives all earlier exchanges. For the others it
-//! receives the last exchange, all but the last, only the responses, or nothing. Some lack the age
-//! of the account. With full information the audit must agree. With less it may report less, and
-//! more only in the cases listed in `kinds.rs`, which covers every known difference and states
-//! which side is right. Any other difference fails the test.
+//! For half of the conversations, the audit receives all earlier exchanges. For the others, it
+//! receives the last exchange, all but the last, only the responses, or nothing. For some, the
+//! account's age is missing. With full information, the audit must agree. With less, it may report
+//! less; it may report more only in the cases listed in `kinds.rs`. That file covers every known
+//! difference and states which side is right. Any other difference fails the test.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,15 +51,15 @@ use throughline_testkit::{MUTATIONS, MutationTarget, SealLocation, TestRng, case
 #[derive(Clone, Debug, Default)]
 struct Tally {
     heard: usize,
-    /// How often both accept, degrade and refuse.
+    /// Number of agreements per verdict: accept, degrade, refuse.
     agreed: [usize; 3],
-    /// How often they differ in a known way.
+    /// Number of differences of each known kind.
     kinds: BTreeMap<DisagreementKind, usize>,
-    /// How often they differ otherwise.
+    /// Number of unexpected differences.
     others: usize,
 }
 
-/// Result of comparing the two verdicts.
+/// Result of comparing the verdicts of audit and simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Agreed(Verdict),
@@ -88,7 +90,7 @@ impl Tally {
     }
 }
 
-/// Unexpected disagreements: how often each occurred, and its first case.
+/// Unexpected differences by description, each with its count and its first case.
 type UnexpectedDifferences = BTreeMap<String, (usize, String)>;
 
 #[tokio::test]
@@ -131,11 +133,11 @@ async fn audit_and_simulator_agree() {
     assert!(all.kinds.len() <= 10, "{:?}", all.kinds);
 }
 
-/// The text that triggers redacted thinking in Anthropic's models.
+/// Text that triggers redacted thinking in Anthropic's models.
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING_46C9A13E193C177646C7398A98432ECCCE4C1253D5E2D82641AC0E52CC2876CB";
 
-/// Builds a conversation of some turns that ends within a tool loop, after an answer, or in the
-/// loop of a later turn. Some conversations call all tools at once; each step is whole or streamed.
+/// Builds a conversation that ends in a tool loop, after an answer, or in the tool loop of a later
+/// turn. In some conversations the model calls all tools at once, and some responses are streamed.
 async fn conversation<'s>(
     simulator: &'s Simulator,
     setup: Setup,
@@ -167,8 +169,8 @@ async fn conversation<'s>(
     talk
 }
 
-/// Mutates the next request, and sometimes switches its account or model. Returns the mutation and
-/// the switch; `None` if the mutation did not apply.
+/// Mutates the next request, and sometimes switches its account or model. Returns descriptions of
+/// the mutation and the switch; `None` if the mutation did not apply.
 fn spoil(
     talk: &mut Conversation<'_>,
     setup: &Setup,
@@ -198,7 +200,7 @@ fn spoil(
     is_spoiled.then_some((operator.name, who))
 }
 
-/// Picks the information that the audit receives.
+/// Picks at random what the audit receives.
 fn told(dice: &mut TestRng) -> AuditKnowledge {
     let less =
         [PriorScope::TheLast, PriorScope::TheEarlier, PriorScope::Answers, PriorScope::Nothing];
@@ -206,7 +208,7 @@ fn told(dice: &mut TestRng) -> AuditKnowledge {
     AuditKnowledge { past, age: dice.below(8) != 0 }
 }
 
-/// Compares both verdicts on one request, and sends the repaired request to the simulator.
+/// Compares both verdicts on a request, then sends the repaired request to the simulator.
 async fn hear(
     talk: &Conversation<'_>,
     name: &str,
@@ -238,8 +240,8 @@ async fn hear(
         differ(what, format!("{} {}", made.refusal, found.unwrap_or_default()));
     }
     if made.verdict == Verdict::Refuse {
-        // The simulator accepts the repaired request, unless the audit reported that repair is
-        // impossible.
+        // The simulator must accept the repaired request, unless the audit reported that the
+        // request cannot be repaired.
         let repaired = talk.repair(&body, RepairLevel::Refused);
         if repaired.audit.verdict() != Verdict::Refuse {
             let again = talk.send(repaired.request.body.clone()).await;

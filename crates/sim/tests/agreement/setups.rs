@@ -58,7 +58,7 @@ macro_rules! setup {
     };
 }
 
-/// Every setup, with its name in the figures.
+/// All setups, each with its name in the report.
 pub(crate) static SETUPS: &[(&str, Setup)] = &[
     setup!("Sonnet 4.5, manual": "anthropic" "claude-sonnet-4-5" claude("claude-sonnet-4-5", &manual())),
     setup!("Opus 4.6": "anthropic" "claude-opus-4-6" claude("claude-opus-4-6", &adaptive())),

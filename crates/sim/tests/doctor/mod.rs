@@ -1,5 +1,5 @@
-//! Shared by the tests that compare audit and simulator: a correct client for every wire, and the
-//! audit of its requests.
+//! Shared by the tests that compare audit and simulator: a correct client for every wire, which can
+//! also audit its own requests.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -18,61 +18,60 @@ use throughline_json::Name;
 use throughline_sim::Simulator;
 use throughline_testkit::Shape;
 
-/// The provider, model and settings of a conversation.
+/// Provider, model and settings of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
-    /// A row of the provider catalog.
+    /// Name of the provider in the catalog.
     pub(crate) provider: &'static str,
     pub(crate) model: &'static str,
-    /// Members of every request besides the conversation.
+    /// Members of every request, apart from the conversation.
     pub(crate) knobs: fn() -> Value,
     /// Headers of every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// A conversation that is replayed exactly, until a test mutates it.
+/// A conversation that the client replays exactly, until a test mutates it.
 pub(crate) struct Conversation<'s> {
     pub(crate) setup: Setup,
     pub(crate) simulator: &'s Simulator,
-    /// The next request.
+    /// Body of the next request.
     pub(crate) next: Value,
-    /// The exchanges so far.
+    /// Earlier exchanges, oldest first.
     pub(crate) said: Vec<Exchange>,
-    /// The API key of the requests.
+    /// API key for the next requests.
     pub(crate) account: String,
-    /// Whether the next step is streamed.
+    /// Whether the next response is streamed.
     pub(crate) streams: bool,
     /// Whether two Seals of the next request were swapped.
     pub(crate) is_swapped: bool,
     /// Whether the model calls all tools at once.
     pub(crate) calls_all: bool,
-    /// The API key and setup of the earlier requests.
+    /// API key of the earlier requests. `earlier` is their setup.
     earlier_account: String,
     earlier: Setup,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// A request and its response, as sent over the wire.
+/// A request body and its response body, as sent over the wire.
 pub(crate) struct Exchange {
     pub(crate) request: Bytes,
     pub(crate) response: Bytes,
     pub(crate) is_streamed: bool,
 }
 
-/// How much of the earlier conversation the audit receives.
+/// Part of the earlier conversation that is given to the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PriorScope {
     Everything,
-    /// The last exchange.
+    /// Only the last exchange.
     TheLast,
     /// All exchanges except the last.
     TheEarlier,
-    /// All responses, but no requests.
+    /// All responses, but none of the requests.
     Answers,
     Nothing,
 }
 
-/// A response of the simulator.
 #[derive(Clone, Debug)]
 pub(crate) struct SimResponse {
     pub(crate) status: u16,
@@ -119,7 +118,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// Uses another API key for the whole conversation.
+    /// Sets the API key for the whole conversation.
     pub(crate) fn under(mut self, account: impl Into<String>) -> Self {
         self.account = account.into();
         self.earlier_account.clone_from(&self.account);
@@ -130,7 +129,7 @@ impl<'s> Conversation<'s> {
         shape_of(&self.setup)
     }
 
-    /// Sends a body as the next request.
+    /// Sends `body` without changing the conversation.
     pub(crate) async fn send(&self, body: Bytes) -> SimResponse {
         self.post(body, false).await
     }
@@ -138,7 +137,8 @@ impl<'s> Conversation<'s> {
     async fn post(&self, body: Bytes, is_streamed: bool) -> SimResponse {
         let path = codec_of(&self.setup).path(&target(&self.setup, "x"), is_streamed);
         let path = match self.setup.provider {
-            // The base URLs of the rows end in a version, so the codec's paths lack it.
+            // The base URLs in the catalog end with a version, so the codec's paths do not contain
+            // it.
             _ if path.starts_with("/v1") || path.starts_with("/model") => path,
             _ => format!("/v1{path}"),
         };
@@ -157,8 +157,8 @@ impl<'s> Conversation<'s> {
         SimResponse { status, body: response.into_body().collect().await.unwrap().to_bytes() }
     }
 
-    /// Sends the next request, appends the reply as a correct client does, and returns whether it
-    /// contains calls.
+    /// Sends the next request and appends the reply like a correct client. Returns whether the
+    /// reply contains calls.
     pub(crate) async fn step(&mut self) -> bool {
         let (is_streamed, body) = (self.streams, self.stepping());
         let answer = self.post(body.clone(), is_streamed).await;
@@ -169,7 +169,7 @@ impl<'s> Conversation<'s> {
         calls > 0
     }
 
-    /// Returns the next request, with `stream` set on wires that specify streaming in the body.
+    /// Returns the next request, with `stream` set on wires that request streaming in the body.
     fn stepping(&self) -> Bytes {
         let is_in_path = matches!(self.shape(), Shape::Converse | Shape::Gemini);
         if !self.streams || is_in_path {
@@ -180,7 +180,7 @@ impl<'s> Conversation<'s> {
         Bytes::from(serde_json::to_vec(&next).unwrap())
     }
 
-    /// Converts a streamed response to the equivalent whole one.
+    /// Converts a streamed response to the equivalent complete response.
     fn joined(&self, stream: &[u8]) -> Value {
         let codec = codec_of(&self.setup);
         let asked = DecodeContext::of(target(&self.setup, &self.account));
@@ -188,7 +188,7 @@ impl<'s> Conversation<'s> {
         serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
-    /// Continues until the model answers without calls, for at most `most` steps.
+    /// Runs steps until the model answers without calls, but at most `most`.
     pub(crate) async fn steps(&mut self, most: usize) {
         for _ in 0..most {
             if !self.step().await {
@@ -197,7 +197,7 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// Continues with another model of the same provider.
+    /// Continues with another model from the same provider.
     pub(crate) fn switch(&mut self, to: Setup) {
         self.setup = to;
         for (key, value) in (to.knobs)().as_object().unwrap() {
@@ -207,7 +207,6 @@ impl<'s> Conversation<'s> {
         }
     }
 
-    /// Appends a user message.
     pub(crate) fn say(&mut self, text: &str) {
         say(self.shape(), &mut self.next, text);
     }
@@ -216,7 +215,7 @@ impl<'s> Conversation<'s> {
         Bytes::from(serde_json::to_vec(&self.next).unwrap())
     }
 
-    /// Returns the part of the earlier conversation that the audit receives.
+    /// Returns the part of the earlier conversation that is given to the audit.
     pub(crate) fn prior(&self, told: PriorScope) -> PriorExchanges {
         let mut prior = PriorExchanges::new();
         let codec = codec_of(&self.earlier);
@@ -242,13 +241,13 @@ impl<'s> Conversation<'s> {
         prior
     }
 
-    /// Audits a body with the whole earlier conversation, or with none of it.
+    /// Audits a body, given either the whole earlier conversation or nothing.
     pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
         let told = if knows_the_past { PriorScope::Everything } else { PriorScope::Nothing };
         self.audit_with(body, told, true)
     }
 
-    /// Audits a body with the given part of the earlier conversation.
+    /// Audits a body, given this part of the earlier conversation.
     pub(crate) fn audit_with(&self, body: &Bytes, told: PriorScope, knows_age: bool) -> Audit {
         let (prior, request) = (self.prior(told), request_of(&self.setup, body.clone()));
         let mut transcript = self.transcript(&request, &prior);
@@ -256,7 +255,6 @@ impl<'s> Conversation<'s> {
         audit(&transcript, &target(&self.setup, &self.account)).unwrap()
     }
 
-    /// Repairs a body.
     pub(crate) fn repair(&self, body: &Bytes, reach: RepairLevel) -> Repair {
         let prior = self.prior(PriorScope::Everything);
         let request = request_of(&self.setup, body.clone());
@@ -265,7 +263,7 @@ impl<'s> Conversation<'s> {
     }
 
     fn transcript<'t>(&self, request: &'t Request, prior: &'t PriorExchanges) -> Transcript<'t> {
-        // The simulator's accounts are new unless a header sets their age.
+        // Accounts of the simulator are new, unless a header sets their creation date.
         let created = self.setup.headers.iter().find(|(name, _)| *name == "x-sim-account-created");
         let created = created.map_or("2026-09-01", |(_, value)| value);
         let account_created = Some(format!("{created}T00:00:00Z").parse().unwrap());
@@ -284,7 +282,6 @@ fn request_of(setup: &Setup, body: Bytes) -> Request {
     }
 }
 
-/// Decodes a stream to its reply.
 fn reply_of(codec: &dyn Codec, stream: &[u8], asked: &DecodeContext) -> Reply {
     let mut decoder = StreamDecoder::with_framing(codec, asked, codec.framing());
     let mut events = decoder.push(stream).unwrap();
@@ -308,7 +305,7 @@ pub(crate) fn target(setup: &Setup, account: &str) -> Target {
     Catalog::builtin().target_for(setup.provider, setup.model, account).unwrap()
 }
 
-/// Adds tools to a request.
+/// Adds the first `count` tools to a request.
 fn offer(shape: Shape, request: &mut Value, count: usize) {
     let schema = json!({"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}, "required": ["place"]});
     let names = ["forecast", "flights", "hotels"];
@@ -333,7 +330,6 @@ fn offer(shape: Shape, request: &mut Value, count: usize) {
     }
 }
 
-/// Appends a user message.
 pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
     let message = match shape {
         Shape::Anthropic | Shape::Responses | Shape::Chat => {
@@ -345,7 +341,7 @@ pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
     shape.messages(request).push(message);
 }
 
-/// Appends a reply unchanged and the results of its calls; returns the number of calls.
+/// Appends an unchanged reply and the results of its calls; returns the number of calls.
 pub(crate) fn take(shape: Shape, request: &mut Value, answer: &Value) -> usize {
     let elements = |value: &Value| value.as_array().cloned().unwrap_or_default();
     match shape {

@@ -1,4 +1,4 @@
-//! Tests of Anthropic's Messages API: accepted, rejected, dropped and signed content.
+//! Tests for Anthropic's Messages API: accepted, rejected, dropped and signed content.
 
 use crate::common::{HttpResponse, get, post, simulator};
 use serde_json::{Value, json};
@@ -7,7 +7,6 @@ use throughline_sim::{Options, Simulator, Verdict, start};
 const PATH: &str = "/v1/messages";
 const KEY: &[(&str, &str)] = &[("x-api-key", "key-one"), ("anthropic-version", "2023-06-01")];
 
-/// A mutation of a request.
 type Change = fn(&mut Value);
 
 fn tool(name: &str) -> Value {
@@ -38,7 +37,7 @@ async fn ask(simulator: &Simulator, body: &Value) -> HttpResponse {
     post(simulator, PATH, KEY, body).await
 }
 
-/// Appends the reply and the results of its calls.
+/// Appends the reply and the results of its calls to the request.
 fn go_on(request: &mut Value, answer: &Value) {
     let content = answer["content"].clone();
     let calls = content.as_array().expect("content is a list").iter();
@@ -55,7 +54,7 @@ fn go_on(request: &mut Value, answer: &Value) {
     }
 }
 
-/// Sends a request and returns the next one, with the first tool result.
+/// Sends a request and returns the follow-up request, which contains the first tool result.
 async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
     let answer = ask(simulator, &request).await.accepted();
     assert_eq!(answer["stop_reason"], "tool_use");
@@ -239,7 +238,7 @@ async fn thinking_may_be_redacted_and_interleaved() {
     assert_eq!(kind(0), "redacted_thinking");
     ask(&simulator, &whole).await.accepted();
 
-    // With a budget all thoughts must come back; otherwise some may be missing.
+    // With a budget, all thoughts must be returned; without one, some may be missing.
     let mut partial = whole.clone();
     partial["messages"][1]["content"].as_array_mut().unwrap().remove(3);
     let sentence = ask(&simulator, &partial).await.refused(400);
@@ -351,7 +350,7 @@ async fn changed_prefix_is_rejected_dropped_or_tolerated() {
         let counted = post(&simulator, "/v1/messages/count_tokens", KEY, &changed).await;
         assert_eq!(counted.refused(400), sentence);
 
-        // An older account is checked only on request.
+        // For an older account, prefixes are checked only if the request asks for it.
         let old = [KEY, &[("x-sim-account-created", "2026-08-30")]].concat();
         post(&simulator, PATH, &old, &changed).await.accepted();
         let mut bound = changed.clone();
@@ -391,7 +390,7 @@ async fn key_order_and_cache_control_do_not_change_a_prefix() {
 #[tokio::test]
 async fn unreadable_blocks_are_dropped_without_error() {
     let simulator = simulator().await;
-    // Opus 5.5 does not read Fable 5.1.
+    // Opus 5.5 cannot read thoughts from Fable 5.1.
     let mut switched = in_loop(&simulator, request("claude-fable-5-1")).await;
     switched["model"] = json!("claude-opus-5-5");
     ask(&simulator, &switched).await.accepted();
@@ -518,7 +517,7 @@ async fn unsupported_settings_are_rejected() {
     assert!(sentence.starts_with("`max_tokens` must be greater than `thinking.budget_tokens`."));
     let interleaved = [KEY, &[("anthropic-beta", "interleaved-thinking-2025-05-14")]].concat();
     post(&simulator, PATH, &interleaved, &large).await.accepted();
-    // Adaptive thinking allows a forced tool.
+    // With adaptive thinking, forced tools are allowed.
     let mut adaptive = request("claude-opus-4-6");
     adaptive["thinking"] = json!({"type": "adaptive"});
     adaptive["tool_choice"] = json!({"type": "tool", "name": "news"});
@@ -595,7 +594,7 @@ async fn cache_matches_prefixes_as_written() {
         json!({"input_schema": schema, "name": "weather", "description": "Looks something up."});
     let three = ask(&simulator, &again).await.accepted();
     assert_eq!(cached(&three), 0, "the order of members counts");
-    // Changed thinking settings invalidate the cached messages, but not the tools.
+    // Changed thinking settings invalidate the cached messages, but not the cached tools.
     longer["thinking"] = json!({"type": "adaptive"});
     let four = ask(&simulator, &longer).await.accepted();
     assert!(cached(&four) > 0 && cached(&four) < cached(&two));

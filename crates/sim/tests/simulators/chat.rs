@@ -1,4 +1,4 @@
-//! Tests of Chat Completions and its dialects: accepted requests, and rejections with their
+//! Tests for Chat Completions and its dialects: accepted requests, and rejections with their
 //! messages.
 
 use crate::common::{HttpResponse, post, simulator};
@@ -37,7 +37,7 @@ fn message(answer: &Value) -> Value {
     answer["choices"][0]["message"].clone()
 }
 
-/// Appends the message and the results of its calls; returns the number of calls.
+/// Appends the message and the results of its calls to `messages`; returns the number of calls.
 fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
     let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
     messages.push(message);
@@ -48,7 +48,7 @@ fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
     calls.len()
 }
 
-/// Adds the row's setting that enables thinking.
+/// Adds the setting with which a provider enables thinking.
 fn thinking(row: &str, request: Value) -> Value {
     match row {
         "openrouter" => with(request, "reasoning", json!({"effort": "low"})),
@@ -78,7 +78,7 @@ const ROWS: [(&str, &str, &str); 15] = [
     ("openrouter", "deepseek/deepseek-v4", "reasoning_details"),
 ];
 
-/// Assembles the message of a stream as a correct client does.
+/// Assembles a message from stream events, like a correct client.
 fn assembled(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut message = json!({"role": "assistant", "content": ""});
@@ -304,7 +304,7 @@ async fn deepseek_and_kimi_require_the_reasoning_of_calls() {
             let answer = ask(&simulator, row, &request(model, &without)).await;
             assert_eq!(answer.refused(400), expected);
             assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
-            // Later turns do not repair it.
+            // Later turns do not fix the missing reasoning.
             without.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
             ask(&simulator, row, &request(model, &without)).await.refused(400);
         }
@@ -402,7 +402,7 @@ async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
 }
 
 /// Returns the messages after one step at OpenRouter: a question, a call with its details, and the
-/// result.
+/// call's result.
 async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     let mut messages = vec![user("Weather?")];
     let asked = thinking("openrouter", request(model, &messages));
@@ -411,7 +411,7 @@ async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     messages
 }
 
-/// Extracts the upstream's error from the router's error.
+/// Extracts the upstream error that the router wrapped in its own error.
 #[track_caller]
 fn upstream(answer: &HttpResponse, name: &str) -> Value {
     assert_eq!(answer.status, 400, "{}", answer.text());
@@ -462,10 +462,10 @@ async fn routed_claude_verifies_signatures() {
     unsigned[1]["reasoning_details"][0].as_object_mut().unwrap().remove("signature");
     let raw = upstream(&ask(&simulator, "openrouter", &asked(&unsigned)).await, "Anthropic");
     assert_eq!(raw["error"]["message"], "messages.1.content.0.thinking.signature: Field required");
-    // After a new question the signature is not required.
+    // After a new user message, the signature is not required any more.
     unsigned.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
     ask(&simulator, "openrouter", &asked(&unsigned)).await.accepted();
-    // If all details are missing, the request is accepted and the loss recorded.
+    // If all details are missing, the request is accepted, and the loss is recorded.
     let mut dropped = messages.clone();
     dropped[1].as_object_mut().unwrap().remove("reasoning_details");
     ask(&simulator, "openrouter", &asked(&dropped)).await.accepted();

@@ -1,4 +1,4 @@
-//! Tests of Bedrock's Converse: Claude, and models that do not sign.
+//! Tests for Bedrock's Converse API, with Claude and with models that do not sign.
 
 use crate::common::{HttpResponse, get, post, simulator};
 use serde_json::{Value, json};

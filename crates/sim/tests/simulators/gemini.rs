@@ -1,4 +1,4 @@
-//! Tests of Gemini's generateContent: accepted requests, and rejections with their messages.
+//! Tests for Gemini's generateContent: accepted requests, and rejections with their messages.
 
 use crate::common::{HttpResponse, get, post, simulator};
 use base64::Engine as _;
@@ -48,7 +48,7 @@ fn content(answer: &Value) -> Value {
     answer["candidates"][0]["content"].clone()
 }
 
-/// Appends the content and the results of its calls; returns the number of calls.
+/// Appends the content and the results of its calls to `contents`; returns the number of calls.
 fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
     let calls: Vec<Value> = content["parts"]
         .as_array()
@@ -71,7 +71,7 @@ fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
     calls.len()
 }
 
-/// Assembles the content of a stream and joins adjacent texts.
+/// Assembles the content from the chunks of a stream, and joins adjacent texts.
 fn assembled(chunks: &[Value]) -> Value {
     let mut parts: Vec<Value> = Vec::new();
     for part in chunks.iter().flat_map(|chunk| content(chunk)["parts"].as_array().cloned().unwrap())
@@ -101,7 +101,7 @@ async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     contents
 }
 
-/// Returns the first call of a content.
+/// Returns the first function call part of a content.
 fn call(content: &mut Value) -> &mut Value {
     let parts = content["parts"].as_array_mut().unwrap();
     parts.iter_mut().find(|part| part.get("functionCall").is_some()).unwrap()
@@ -195,14 +195,14 @@ async fn only_gemini_3_requires_the_first_call_signature() {
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:weather` , position 2. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
             );
             assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
-            // Only the current turn is checked.
+            // Only the current turn is checked for signatures.
             unsigned
                 .extend([json!({"role": "model", "parts": [{"text": "Sunny."}]}), user("And?")]);
             ask(&simulator, model, &request(&unsigned)).await.accepted();
         }
     }
     let contents = one_step(&simulator, "gemini-3-pro-preview").await;
-    // Calls of one step that were separated count as steps of their own.
+    // Parallel calls that were split into separate contents count as separate steps.
     let mut apart = contents.clone();
     let mut second = contents[1].clone();
     call(&mut second).as_object_mut().unwrap().remove("thoughtSignature");
@@ -240,7 +240,7 @@ async fn invalid_signatures_are_rejected_as_corrupted() {
         call(&mut changed[1])["thoughtSignature"] = json!(signature);
         request(&changed)
     };
-    // Both base64 alphabets are valid.
+    // Signatures are valid in both base64 alphabets.
     ask(&simulator, model, &signed(&URL_SAFE.encode(&bytes))).await.accepted();
     assert!(simulator.ledger().all_verified());
     let mut flipped = bytes.clone();
@@ -262,7 +262,7 @@ async fn invalid_signatures_are_rejected_as_corrupted() {
     let vertex = format!("/at/vertex{path}");
     let elsewhere = post(&simulator, &vertex, &KEY, &signed(&good)).await;
     assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
-    // No documentation states that another Gemini model cannot read it.
+    // Other Gemini models accept the signature, because no documentation states otherwise.
     ask(&simulator, "gemini-3-flash-preview", &signed(&good)).await.accepted();
     let last = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(last.returned[0].verdict, Verdict::Accepted);
@@ -364,7 +364,7 @@ async fn models_are_listed() {
     let simulator = simulator().await;
     let list = get(&simulator, "/v1beta/models", &KEY).await.accepted();
     assert!(list["models"].as_array().unwrap().len() > 3);
-    // Google's client also uses the path that other providers use.
+    // Google's client also lists models at the path that other providers use.
     assert_eq!(get(&simulator, "/v1/models", &KEY).await.accepted(), list);
     let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.accepted();
     assert_eq!(one["name"], "models/gemini-2.5-pro");

@@ -1,5 +1,5 @@
-//! Tests of the simulators over HTTP, per provider. One test binary links the shared code only
-//! once.
+//! Tests for the simulators over HTTP, one module per provider. They share one test binary, so that
+//! common code is linked only once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Tests of the Responses API and its variants: accepted requests, and rejections with their
+//! Tests for the Responses API and its variants: accepted requests, and rejections with their
 //! messages.
 
 use crate::common::{HttpResponse, post, simulator};
@@ -44,7 +44,7 @@ fn output(answer: &Value) -> Vec<Value> {
     answer["output"].as_array().cloned().unwrap()
 }
 
-/// Appends the output and the results of its calls; returns the number of calls.
+/// Appends the output and the results of its calls to `input`; returns the number of calls.
 fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
     input.extend_from_slice(output);
     let calls = output.iter().filter(|item| item["type"] == "function_call");
@@ -58,7 +58,7 @@ fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
     answers.len()
 }
 
-/// Returns the input after the first step: a question, a reasoning item, a call and its output.
+/// Returns the input after one step: a question, a reasoning item, a call and its output.
 async fn one_step(simulator: &Simulator, row: &str, model: &str, store: bool) -> Vec<Value> {
     let mut input = vec![user("What is the weather?")];
     let first = with(request(model, &input), "store", json!(store));
@@ -180,7 +180,7 @@ async fn previous_response_id_continues_a_stored_response() {
     let both = with(resumed.clone(), "conversation", json!("conv_1"));
     let refused = ask(&simulator, "openai", &both).await.refused(400);
     assert!(refused.starts_with("Mutually exclusive parameters"), "{refused}");
-    // The calls of the previous response still require their outputs.
+    // Calls in the previous response still require their outputs.
     let silent = with(resumed, "input", json!([user("Well?")]));
     let refused = ask(&simulator, "openai", &silent).await.refused(400);
     assert!(refused.starts_with("No tool output found for function call call_"), "{refused}");
@@ -249,7 +249,7 @@ async fn stored_reasoning_requires_its_following_item() {
                 answer.json()["error"],
                 json!({"message": expected, "type": "invalid_request_error", "param": "input", "code": null})
             );
-            // Pairs are not checked without `store`.
+            // Without `store`, pairs are not checked.
             let unstored = with(request(model, broken), "store", json!(false));
             ask(&simulator, row, &unstored).await.accepted();
         }
@@ -269,7 +269,7 @@ async fn stored_item_requires_its_reasoning() {
             "Item '{call}' of type 'function_call' was provided without its required 'reasoning' item: '{reasoning}'."
         )
     );
-    // Without its id the call has no required pair.
+    // Without its id, the call requires no reasoning item.
     broken[1].as_object_mut().unwrap().remove("id");
     ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.accepted();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
@@ -314,7 +314,7 @@ async fn invalid_ciphertexts_are_rejected() {
         let last = simulator.ledger().entries.last().cloned().unwrap();
         assert!(matches!(last.returned.last().unwrap().verdict, Verdict::Refused(_)));
     }
-    // Ciphertexts of another account and another endpoint.
+    // Ciphertexts issued to another account, and by another endpoint.
     let mut stranger = input.clone();
     for item in &mut stranger[1..3] {
         item.as_object_mut().unwrap().remove("id");

@@ -1,7 +1,8 @@
-//! Runs the unmodified official clients against the simulator: whole and streamed, two turns with
-//! tools and reasoning. If a Seal is dropped or altered, the client raises the provider's error.
+//! Runs the unmodified official clients against the simulator, for two turns with tools and
+//! reasoning, complete and streamed. If a client drops or alters a Seal, it raises the provider's
+//! error.
 //!
-//! `scripts/sdks` creates the environments of the scripts; `scripts/test` calls it.
+//! `scripts/sdks` installs the clients; `scripts/test` calls it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +10,7 @@ use std::process::Stdio;
 use throughline_sim::{Options, start};
 use throughline_testkit::{figure, skip, workspace_root};
 
-/// Runs one script with the simulator's address, and prints its output if it fails.
+/// Runs a script with the simulator's address; if it fails, prints its output.
 async fn run(language: &str, script: &str) {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
     let Some(mut command) = interpreter(language) else {
@@ -35,7 +36,7 @@ async fn run(language: &str, script: &str) {
     simulator.stop().await;
 }
 
-/// Returns the interpreter with the clients installed, if `scripts/sdks` was run.
+/// Returns the interpreter with the installed clients, or `None` if `scripts/sdks` was not run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = environments();
     let mut command = match language {

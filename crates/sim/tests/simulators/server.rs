@@ -1,4 +1,4 @@
-//! Tests of behaviour common to all wires: faults, scripts, determinism, the ledger and shutdown.
+//! Tests for behaviour common to all wires: faults, scripts, determinism, the ledger and shutdown.
 
 use crate::common::{get, post, send, simulator};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn with_fault(fault: &str, body: &Value) -> crate::common::HttpResponse {
 async fn the_same_seed_gives_the_same_bytes() {
     for body in [request(), streamed()] {
         let (one, two) = (simulator().await, simulator().await);
-        // Other requests do not affect the response.
+        // Another request in between must not affect the response.
         post(&two, PATH, KEY, &json!({"model": "claude-x", "max_tokens": 1, "messages": []})).await;
         let first = post(&one, PATH, KEY, &body).await;
         assert_eq!(first.body, post(&two, PATH, KEY, &body).await.body);
@@ -185,7 +185,7 @@ async fn script_determines_replies() {
     assert_eq!(first["usage"]["input_tokens"], 10);
     assert_eq!(first["usage"]["output_tokens_details"]["thinking_tokens"], 3);
 
-    // No turn matches a new conversation, so the simulator generates a reply.
+    // No scripted turn matches a new conversation, so the simulator generates a reply.
     let own = post(&simulator, PATH, KEY, &request()).await.accepted();
     assert_eq!(own["stop_reason"], "tool_use");
 
@@ -199,7 +199,7 @@ async fn script_determines_replies() {
     assert_eq!(second["stop_reason"], "max_tokens");
     assert_eq!(second["content"], json!([{"type": "text", "text": "Cut sh"}]));
 
-    // Swapped blocks are rejected, because Seals are bound to their positions.
+    // Swapped blocks are rejected, because each Seal is bound to its position.
     next["messages"][1]["content"].as_array_mut().unwrap().swap(0, 1);
     let sentence = post(&simulator, PATH, KEY, &next).await.refused(400);
     assert!(sentence.starts_with("messages.1.content.1: `thinking`"), "{sentence}");

@@ -1,4 +1,4 @@
-//! A small test client: sends one request per connection and collects the response.
+//! A small HTTP client for tests, which sends each request over a new connection.
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -11,7 +11,7 @@ pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: hyper::HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Whether the connection broke before the end of the body.
+    /// Whether the connection closed before the end of the body.
     pub(crate) was_cut: bool,
 }
 
@@ -25,7 +25,7 @@ impl HttpResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns the JSON of each server-sent event.
+    /// Returns the data of all server-sent events as JSON.
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = self.text();
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -41,7 +41,7 @@ impl HttpResponse {
         self.json()
     }
 
-    /// Asserts the status and returns the error message, at the position that the provider uses.
+    /// Asserts the status and returns the error message from the provider's error body.
     #[track_caller]
     pub(crate) fn refused(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text());
@@ -52,12 +52,11 @@ impl HttpResponse {
     }
 }
 
-/// Starts a simulator with default options.
 pub(crate) async fn simulator() -> Simulator {
     start(Options::default()).await.expect("a port is free")
 }
 
-/// Posts a body with these headers, which identify the account.
+/// Posts a body with these headers, which include the API key.
 pub(crate) async fn post(
     simulator: &Simulator,
     path: &str,
@@ -111,7 +110,7 @@ pub(crate) async fn send(
         HttpResponse { status: parts.status.as_u16(), headers: parts.headers, body, was_cut }
     };
     tokio::pin!(exchange);
-    // Drive the connection during the exchange; it may end before the exchange does.
+    // Drive the connection while the exchange is pending. The connection may close first.
     tokio::select! {
         answer = &mut exchange => answer,
         _ = connection => exchange.await,
