@@ -14,7 +14,7 @@ use crate::progress::{Purpose, RunStatus};
 pub enum Action {
     /// Append these Items to the Thread.
     Keep(Vec<Item>),
-    /// Change members of the Thread's documented state.
+    /// Change members of the Thread's documented state, such as the plan or the tool history.
     Change(StateChange),
     /// Emit an event to listeners.
     Tell(RunEvent),
@@ -41,7 +41,7 @@ pub enum Action {
 /// A request to a person or to the caller that the run waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HumanRequest {
-    /// Id that the decision must quote.
+    /// Id by which the decision refers to this request.
     pub id: Name,
     /// Kind of decision or result that the run needs.
     pub kind: HumanRequestKind,
@@ -64,11 +64,11 @@ words! {
 /// A tool call that is ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// Id of the tool call.
+    /// Id of the tool call, to which the result is assigned.
     pub call: Name,
     /// Registered name of the tool in the runner.
     pub tool: Name,
-    /// Agent that makes the call.
+    /// Name of the agent that makes the call.
     pub agent: Name,
     /// Arguments from the model, or the edited arguments from an approval.
     pub args: Json,
@@ -76,7 +76,7 @@ pub struct ToolRun {
     pub timeout: Option<Duration>,
 }
 
-/// Reason why an input is rejected.
+/// Error for an input that a step rejects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {

@@ -33,10 +33,10 @@ pub struct AgentConfig {
     /// Reasoning settings, as a `ReasoningConfig` JSON document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Json>,
-    /// Profile that provides the default limits.
+    /// Preset of default limits.
     #[serde(default)]
     pub profile: RuntimeProfile,
-    /// Limits that override the profile.
+    /// Limits that override those of `profile`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: AgentLimits,
     /// Maximum number of output tokens per answer.
@@ -178,7 +178,7 @@ pub struct HumanInTheLoop {
     pub approval_expires_ms: Option<u64>,
 }
 
-/// Settings for questions to a person.
+/// Settings for the tool `ask_user_question`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AskUser {
@@ -195,11 +195,11 @@ impl Default for AskUser {
     }
 }
 
-/// Schema of an agent's final answer.
+/// Required form of the agent's final answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OutputContract {
-    /// JSON Schema of the answer.
+    /// JSON Schema against which the answer is validated.
     pub schema: Json,
     /// Name of the schema, for providers that require one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

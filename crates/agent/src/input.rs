@@ -14,7 +14,7 @@ use crate::tool::ToolAnswer;
 pub struct Input {
     /// Time of the event according to the runner's clock.
     pub at: Timestamp,
-    /// The event itself.
+    /// What happened, with its details.
     pub what: RunInput,
 }
 
@@ -45,7 +45,7 @@ pub enum RunInput {
     },
     /// These tool calls are starting. The ids are committed before the tools run.
     ToolsBegan(Vec<Name>),
-    /// A tool finished.
+    /// A tool returned its result, timed out or panicked.
     ToolEnded(ToolCompletion),
     /// A person decided on a tool approval.
     Decided(ToolApprovalResolution),
@@ -64,7 +64,7 @@ pub enum RunInput {
     TimeUp,
     /// The run switches to another model for later calls.
     Switched {
-        /// Name of the new model.
+        /// Configured name of the new model.
         model: Name,
         /// Whether the new model's Seals are bound to the whole prefix sent before them.
         is_prefix_bound: bool,
@@ -103,7 +103,7 @@ pub struct ModelAnswer {
 /// Result of a finished tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCompletion {
-    /// Id of the tool call.
+    /// Id of the tool call that finished.
     pub call: Name,
     /// Result that the tool returned.
     pub answer: ToolAnswer,

@@ -67,7 +67,7 @@ pub enum RuntimeProfile {
     Custom,
 }
 
-/// Default values of a profile.
+/// Default limits and compaction settings of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preset {
     pub(crate) tool_calls: u64,

@@ -24,9 +24,9 @@ pub trait CallPermit: Send + Sync {
 pub struct CallDenial {
     /// Name of the limit, such as `keyBudget`.
     pub limit: Name,
-    /// Amount that the limit allows.
+    /// Amount that the limit allows, in the limit's unit.
     pub allowed: f64,
-    /// Amount used so far.
+    /// Amount used so far, in the same unit.
     pub actual: f64,
     /// One sentence that describes the problem and the fix.
     pub message: Name,

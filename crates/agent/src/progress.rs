@@ -13,7 +13,7 @@ use throughline_json::{Json, Name, words};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// Id of this run.
+    /// Id of this run, which is also the id of its log.
     pub run: Name,
     /// Name of the agent that is currently active.
     pub agent: Name,
@@ -98,7 +98,7 @@ impl Progress {
 pub enum Phase {
     /// A model call is in progress.
     Asking {
-        /// Purpose of the call.
+        /// Why the model is called.
         purpose: Purpose,
     },
     /// Tools are running.
@@ -116,13 +116,13 @@ pub enum Phase {
 }
 
 words! {
-    /// Purpose of a model call.
+    /// Why a model is called.
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     Purpose {
-        /// The next step of the agent.
+        /// The next turn of the agent, with its tools.
         Turn = "turn",
-        /// One last answer, without tools.
+        /// A final answer without tools, after a limit was reached.
         Final = "final",
         /// A note about recent results, which is not part of the conversation.
         Reflection = "reflection",
@@ -161,7 +161,7 @@ words! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCall {
-    /// Id of the tool call.
+    /// Id of the call, as stored in the Thread.
     pub id: Name,
     /// Name of the tool that the model called.
     pub tool: Name,
@@ -175,7 +175,7 @@ pub struct OpenCall {
     pub began: Option<Name>,
 }
 
-/// Stage of a tool call.
+/// How far a tool call has progressed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "is")]
 pub enum Stage {
@@ -199,9 +199,9 @@ pub enum Stage {
         /// Id of the pending request for the result.
         id: Name,
     },
-    /// The tool was started.
+    /// The tool was started, and its result is not recorded yet.
     Begun,
-    /// The call has a result.
+    /// The call has a result in the Thread.
     Done,
 }
 
@@ -235,7 +235,7 @@ pub struct UsageTotals {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelUsage {
-    /// Configured label of the account.
+    /// Configured label of the provider account.
     pub account: Name,
     /// Requested model, under the provider's name for it.
     pub model: Name,
@@ -301,9 +301,9 @@ pub struct EphemeralMessage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BreakerState {
-    /// Number of failures since the last success.
+    /// Number of consecutive failures.
     pub failures: u64,
-    /// Successes since the breaker half-opened.
+    /// Number of successes since the breaker became half-open.
     pub successes: u64,
     /// Time until which the model is not called; `None` while the breaker is closed.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ pub const GET_TOOL_RESPONSE: &str = "get_tool_response";
 pub struct RunSpec {
     /// Name of the agent that starts the run.
     pub first: Name,
-    /// All agents by name.
+    /// Declarations of all agents, by name.
     pub agents: Agents,
     /// Tools that all agents of the run may use.
     #[serde(default)]

@@ -100,7 +100,7 @@ pub trait Watcher: Send + Sync {
 /// `onQuestion`. Events arrive after they are committed; deltas arrive immediately. Correctness
 /// never depends on a listener.
 pub trait Listener: Send + Sync {
-    /// Called for each event of a run.
+    /// Called for each event, including deltas.
     fn on_event(&self, run: &Name, event: &RunEvent);
 
     /// Called when the model asks a person a question and when the question is resolved.
@@ -158,7 +158,7 @@ pub enum RunError {
     /// The stored records of the run cannot be read.
     #[error("run {run} cannot be read: {problem}")]
     Damaged {
-        /// Id of the run.
+        /// Id of the run whose records are damaged.
         run: Name,
         /// What is missing or invalid in the stored records.
         problem: Name,
@@ -167,7 +167,7 @@ pub enum RunError {
 
 pub(crate) type RunResult<T> = Result<T, RunError>;
 
-/// Parameters of a new run.
+/// Parameters for starting a run.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
     /// Tenant that owns the run.
@@ -198,7 +198,7 @@ impl RunRequest {
 /// Ids of a newly created run, or of an existing run with the same idempotency keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedRun {
-    /// Id of the run.
+    /// Id of the run, which is also the id of its log.
     pub run: LogId,
     /// Id of the run's Thread.
     pub thread: LogId,
@@ -237,7 +237,7 @@ impl Runner {
         }
     }
 
-    /// Replaces all tools of the runner.
+    /// Replaces all tools that this runner can execute.
     #[must_use]
     pub fn with_tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let named = tools.into_iter().map(|tool| (tool.spec().name, tool));

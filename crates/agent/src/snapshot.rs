@@ -60,7 +60,7 @@ pub struct Snapshot {
 pub struct InvalidSnapshot(pub Name);
 
 impl Snapshot {
-    /// Captures the current state of a run.
+    /// Captures a run's state, without the values that are only valid in this process.
     pub(crate) fn capture(state: &State, thread: Name, archived: Vec<(Name, Item)>) -> Self {
         let mut smart = state.smart.clone();
         strip_runtime(&mut smart);

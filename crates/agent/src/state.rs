@@ -135,7 +135,6 @@ impl State {
         self.cast.is_prefix_bound(&model) || self.progress.prefix_bound.as_ref() == Some(&model)
     }
 
-    /// Returns the agent that is currently active.
     pub(crate) fn current_agent(&self) -> Option<&ResolvedAgent> {
         self.cast.agent(&self.progress.agent)
     }

@@ -115,13 +115,13 @@ pub trait Tool: Send + Sync {
 /// Information about a tool call, passed to the tool.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// Id of the run.
+    /// Id of the run that makes the call.
     pub run: Name,
     /// Id of the call. A repeated call keeps its id, so a tool can use it to detect duplicates.
     pub call: Name,
     /// Name of the agent that makes the call.
     pub agent: Name,
-    /// Callback that reports progress as text.
+    /// Callback that reports progress to listeners as text.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 

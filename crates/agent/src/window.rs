@@ -18,7 +18,7 @@ use throughline_json::{Name, work};
 pub struct WindowItem {
     /// The Item as stored in the Thread.
     pub item: Item,
-    /// Estimated number of tokens.
+    /// Estimated number of tokens in the Item.
     pub tokens: u64,
     /// Sequence number in the Thread; 0 until the Item is written.
     pub seq: u64,
@@ -29,7 +29,7 @@ pub struct WindowItem {
 pub struct Window {
     /// Summary of all older Items; `None` before the first compaction.
     pub summary: Option<WindowItem>,
-    /// The latest Items in conversation order.
+    /// The Items after the summary, in conversation order.
     pub items: Vec<WindowItem>,
     /// Number that the next message will get.
     pub next: u32,
@@ -122,8 +122,8 @@ impl Window {
     }
 
     /// Returns the Items as the agent `me` sees them. In messages from another agent's model,
-    /// provider Thoughts and Seals get a foreign owner, so no Call sends them and each gets a Fate
-    /// with that reason. Plain-text Thoughts supplied by a caller are passed on as those of a peer.
+    /// provider Thoughts and Seals get a foreign owner. No Call sends them, and their Fates state
+    /// the reason. Plain-text Thoughts supplied by a caller are passed on as a peer's Thoughts.
     ///
     /// A message belongs to a peer if the author of any of its Items is a peer. Items from before
     /// authors were recorded have no author; their message belongs to a peer if one of its Thoughts

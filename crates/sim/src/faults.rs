@@ -86,7 +86,7 @@ impl FaultKind {
     }
 }
 
-/// One step of sending a response body.
+/// One action while a response body is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStep {
     Bytes(Vec<u8>),

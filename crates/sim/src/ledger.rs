@@ -55,9 +55,9 @@ pub struct LedgerEntry {
     pub refused: Option<String>,
     /// Stop reason of the reply: `done`, `tools`, `length`, `refused` and so on.
     pub stop: Option<String>,
-    /// Seals issued in the response.
+    /// Seals that the response contained.
     pub issued: Vec<IssuedSeal>,
-    /// Seals returned in the request.
+    /// Seals that the request contained, each with its verdict.
     pub returned: Vec<ReturnedSeal>,
     /// Number of Seals that are missing although the content they belong to was returned. Most
     /// providers count only the calls of the current turn; Gemini counts everything it signed.
@@ -85,7 +85,7 @@ impl LedgerEntry {
 /// A Seal that a response contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IssuedSeal {
-    /// Digest of the Seal.
+    /// Digest of the Seal, equal to the one in [`ReturnedSeal::seal`].
     pub seal: String,
     /// Type of the sealed part, in the wire's terms, such as `thinking`.
     pub kind: String,
@@ -94,11 +94,11 @@ pub struct IssuedSeal {
 /// A Seal that a request contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReturnedSeal {
-    /// Digest of the Seal.
+    /// Digest of the Seal, equal to the one in [`IssuedSeal::seal`].
     pub seal: String,
     /// Position in the request, in the provider's notation, such as `messages.1.content.0`.
     pub path: String,
-    /// Outcome of the verification.
+    /// Whether the provider accepted, ignored or rejected the Seal.
     pub verdict: Verdict,
 }
 
@@ -147,11 +147,9 @@ pub(crate) struct ReplySource {
 /// A value by which a later request can be matched to an earlier reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKey {
-    /// Id of a tool call.
     Call(String),
     /// Text sent to this account, or to any account if `None`.
     Text(Option<Digest>, String),
-    /// Text of a thought.
     Thought(String),
     Seal(String),
 }

@@ -52,7 +52,7 @@ pub struct Script {
 pub struct ScriptError {
     /// Line number, starting at 1.
     pub line: usize,
-    /// What is wrong with this line.
+    /// Description of the problem.
     pub message: String,
 }
 
@@ -63,7 +63,7 @@ struct ScriptFile {
     turn: Vec<ScriptedTurn>,
 }
 
-/// One turn as written in the script.
+/// A turn as written in the script.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct ScriptedTurn {

@@ -79,13 +79,11 @@ pub(crate) struct Turn {
     pub(crate) results: Vec<String>,
     /// Number of earlier model replies in the conversation.
     pub(crate) step: usize,
-    /// Text of the last user message.
     pub(crate) user_text: String,
     /// JSON Schema for a structured reply; `true` allows any object, `None` means plain text.
     pub(crate) schema: Option<Value>,
     /// Whether the request contains thoughts of the model as plain text.
     pub(crate) demoted: bool,
-    /// Maximum number of output tokens.
     pub(crate) max_tokens: Option<u64>,
     /// Digests of the conversation so far, for families that bind Seals to it.
     pub(crate) prefix: PrefixBinding,
@@ -175,7 +173,6 @@ pub(crate) enum ReplyPart {
     Thought { text: String, display: ThoughtDisplay },
     /// Visible text.
     Text(String),
-    /// A tool call.
     Call {
         name: String,
         /// A JSON object, or a string for a tool that takes free-form text.
@@ -236,17 +233,14 @@ impl Refusal {
         if self.kind.is_empty() { default } else { &self.kind }
     }
 
-    /// Sets the name of the invalid parameter.
     pub(crate) fn param(self, param: impl Into<String>) -> Self {
         Self { param: Some(param.into()), ..self }
     }
 
-    /// Sets the error code.
     pub(crate) fn code(self, code: impl Into<String>) -> Self {
         Self { code: Some(code.into()), ..self }
     }
 
-    /// Sets the error type.
     pub(crate) fn kind(self, kind: impl Into<String>) -> Self {
         Self { kind: kind.into(), ..self }
     }

@@ -93,13 +93,13 @@ const USUAL: [&str; 16] = [
     "USERPROFILE",
 ];
 
-/// Declared tools that are not open yet.
+/// Declarations of MCP servers and HTTP tools. Nothing is opened until [`ToolDeclarations::open`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ToolDeclarations {
-    /// Servers from `[mcp.…]`.
+    /// Servers declared as `[mcp.…]`.
     pub mcp: Vec<McpConfig>,
-    /// Tools from `[http.…]`.
+    /// HTTP tools declared as `[http.…]`.
     pub http: Vec<HttpConfig>,
 }
 
@@ -136,7 +136,7 @@ impl ToolDeclarations {
         line::read(text, variables)
     }
 
-    /// Appends the declarations of `others` to these.
+    /// Adds the declarations of `others` after these.
     #[must_use]
     pub fn merge(mut self, others: Self) -> Self {
         self.mcp.extend(others.mcp);

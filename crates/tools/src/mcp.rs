@@ -25,7 +25,7 @@ use crate::secret::{Mask, Secrets, without_query};
 /// Maximum number of pages in a server's tool list, to stop servers whose list never ends.
 const MAX_PAGES: usize = 1000;
 
-/// How to reach a server.
+/// Transport over which a server is reached.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Transport {
@@ -86,7 +86,7 @@ pub enum Approval {
 pub struct McpConfig {
     /// Name of the server, used as the prefix of its tool names.
     pub name: Name,
-    /// How to reach the server.
+    /// Transport over which the server is reached.
     pub reach: Transport,
     /// Names of the tools to offer; `None` offers all tools of the server.
     pub only: Option<Vec<Name>>,
@@ -173,7 +173,7 @@ words! {
         Unreachable = "cannot be opened",
         /// The connection was lost.
         Lost = "was lost",
-        /// A timeout expired.
+        /// The server did not respond in time.
         Slow = "took too long",
         /// The server rejected the request.
         Refused = "refused",

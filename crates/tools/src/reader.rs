@@ -52,7 +52,7 @@ pub struct Phrases {
     pub duration: &'static str,
     /// Describes a valid size, with an example for the given key.
     pub size: fn(&str) -> String,
-    /// Maximum size in bytes.
+    /// Maximum size in bytes that the document may specify.
     pub largest_size: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Phrases {
 pub struct Diagnostics<'t> {
     text: &'t str,
     phrases: &'static Phrases,
-    /// Resolves the variables in `${NAME}` placeholders.
+    /// Looks up environment variables for `${NAME}` placeholders.
     pub variables: Variables<'t>,
     /// Problems that make the document unusable.
     pub errors: Vec<Problem>,

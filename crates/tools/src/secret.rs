@@ -34,7 +34,6 @@ impl Mask {
         Self(words.into_iter().map(Credential::new).collect())
     }
 
-    /// Masks all secrets in a text.
     pub(crate) fn apply(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, word| text.replace(word.reveal(), MASK))
     }

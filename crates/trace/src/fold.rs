@@ -28,7 +28,7 @@ pub struct TraceOptions {
     pub thread_id: Option<Name>,
     /// Whether spans contain the text of messages, Thoughts and tool calls.
     pub log_data: bool,
-    /// Redaction policy for this text.
+    /// Redaction policy applied to the text.
     pub redaction: RedactionPolicy,
 }
 

@@ -8,7 +8,7 @@ use throughline_json::{self as json, Json, Name, Number, words};
 
 use crate::span::{Span, SpanKind, Value, derive_id, hex};
 
-/// Identity and settings of a trace.
+/// Ids and settings shared by all batches of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     /// Session id: `sess_RUN`, or `TENANT.sess_RUN` unless the tenant is `default`. It contains
@@ -81,7 +81,7 @@ fn plain_name(name: &str) -> String {
     format!("{DIGEST}{}", hex(&derive_id::<16>(name)))
 }
 
-/// Prefix that marks a digest in place of the original name.
+/// Prefix that marks a name as a digest of the original name.
 const DIGEST: &str = "x-";
 
 words! {

@@ -92,7 +92,7 @@ impl SinkKind {
     ];
 }
 
-/// Configuration of a sink.
+/// Configuration of one sink.
 #[derive(Clone, Debug)]
 pub struct SinkOptions {
     /// Protocol of the sink.

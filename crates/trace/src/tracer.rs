@@ -23,7 +23,7 @@ const PAGE: u32 = 256;
 pub struct TracerOptions {
     /// Store that contains the run logs.
     pub store: Arc<dyn Store>,
-    /// Source of the current time.
+    /// Clock that provides the current time.
     pub clock: Arc<dyn Clock>,
     /// Whether traces are delivered once as a whole or in batches.
     pub mode: Mode,

@@ -26,7 +26,7 @@ pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// Time spent on a turn.
+/// Wall-clock time and CPU time of a turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,

@@ -21,7 +21,7 @@ use crate::window::Window;
 /// Number of records to read at a time.
 const PAGE: u32 = 512;
 
-/// A loaded Thread.
+/// A Thread with its state and window in memory.
 pub(crate) struct OpenThread {
     pub(crate) log: LogId,
     pub(crate) folded: FoldedLog<ThreadState>,

@@ -18,7 +18,7 @@ use crate::run::replay::replay_event;
 use crate::run::{EventEmitter, Runner};
 use crate::window::is_peer_item;
 
-/// Everything that one model call needs.
+/// Inputs and dependencies of one model call.
 pub(crate) struct ModelCall {
     pub(crate) model: Arc<dyn Model>,
     /// Name of the model in the agent declaration.

@@ -34,7 +34,7 @@ impl Step {
         Ok(())
     }
 
-    /// Starts a run with a user message.
+    /// Starts a run with a user message. The message may be empty if the Thread has Items.
     pub(super) fn on_user_message(&mut self, bodies: Vec<Body>) -> StepResult {
         self.check_not_started()?;
         if bodies.is_empty() && self.state.window.items.is_empty() {

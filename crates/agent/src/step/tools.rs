@@ -220,7 +220,7 @@ impl Step {
         Ok(())
     }
 
-    /// Runs a started call again.
+    /// Runs a started call, with the arguments from its approval if there are any.
     pub(super) fn run_again(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         let args = self.open_call(position).and_then(|open| open.args.clone());

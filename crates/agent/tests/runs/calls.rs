@@ -50,7 +50,7 @@ async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
     }
 }
 
-/// Allows a fixed number of calls.
+/// Permit that allows a fixed number of calls.
 struct CountingPermit(AtomicU64);
 
 impl CallPermit for CountingPermit {

@@ -28,7 +28,7 @@ fn reflecting(reflection: &str) -> AgentConfig {
     AgentConfig::minimal(MODEL).reasoning(&ReasoningConfig::parse(&json(&config)).unwrap())
 }
 
-/// Records all events and, separately, all questions.
+/// Listener that records all events and, separately, all questions.
 #[derive(Default)]
 struct EventRecorder {
     events: Mutex<Vec<RunEvent>>,

@@ -24,7 +24,6 @@ fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// Returns the reason why a run ended.
 async fn reason(scene: &Scene, run: &throughline_core::LogId) -> String {
     match scene.state(run).await.progress.phase {
         Phase::Ended { reason, .. } => reason.to_string(),
@@ -244,7 +243,7 @@ async fn calls_beside_a_handoff_follow_the_calling_agents_rules() {
     assert_eq!(scene.state(&begun.run).await.progress.agent.to_string(), "clerk");
 }
 
-/// Has a price for only one model.
+/// Cost estimator with a price for only one model.
 struct OnePrice;
 
 impl CostEstimator for OnePrice {

@@ -1,5 +1,5 @@
-//! Tests that a forged snapshot cannot run a tool without approval, use a tool that the agent does
-//! not have, or choose the ids of a run.
+//! Tests that a forged snapshot cannot run tools without approval, use tools that the agent does
+//! not have, or choose run ids.
 
 use std::sync::PoisonError;
 

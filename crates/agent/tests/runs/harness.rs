@@ -25,7 +25,7 @@ use throughline_testkit::Folder;
 /// Token usage of each scripted answer.
 pub(crate) const USED: Usage = Usage { input: 100, cached: 40, written: 0, output: 10, thought: 4 };
 
-/// What a scripted model answers to a call.
+/// Answer of a scripted model to one call.
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptedAnswer {
     Text(&'static str),

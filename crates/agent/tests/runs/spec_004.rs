@@ -171,7 +171,7 @@ fn runtime_profiles_preset_limits_and_explicit_values_win() {
     assert_eq!(of(RuntimeProfile::Custom, own), (Some(3), Some(5), Some(96_000)));
 }
 
-/// Has a price for only one model.
+/// Cost estimator with a price for only one model.
 struct OneDollarPrice;
 
 impl CostEstimator for OneDollarPrice {

@@ -18,7 +18,7 @@ pub(crate) struct VerifyingModels {
     simulator: Arc<Simulator>,
 }
 
-/// What was observed so far, including violations.
+/// Observations and violations recorded so far.
 #[derive(Default)]
 pub(crate) struct Observations {
     /// Last request of the conversation itself: the id of its summary, and the ids of its other

@@ -167,8 +167,8 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec::new(name).schema(Json::parse(schema.to_owned()).unwrap()).description("Does it.")
 }
 
-/// Tool that yields several times before it returns, so that the run's owner can be killed
-/// meanwhile.
+/// Tool that yields several times before it returns, so that the run's owner can be killed while
+/// the tool runs.
 struct SlowTool(ToolSpec);
 
 impl Tool for SlowTool {

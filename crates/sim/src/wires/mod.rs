@@ -93,7 +93,6 @@ static ENDPOINTS: [&Endpoint; 5] = [
     &chat::ENDPOINT,
 ];
 
-/// Returns the simulator for a wire.
 pub(crate) fn endpoint(wire: &Wire) -> Option<&'static Endpoint> {
     ENDPOINTS.into_iter().find(|endpoint| endpoint.codec.wire() == *wire)
 }
@@ -112,7 +111,6 @@ fn member_is(node: Node<'_>, key: &str, value: &str) -> bool {
     node.get(key).is_some_and(|member| member.is(value))
 }
 
-/// Returns whether a member is `true`.
 fn is_true(node: Node<'_>, key: &str) -> bool {
     node.get(key).and_then(Node::bool) == Some(true)
 }

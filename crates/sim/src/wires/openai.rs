@@ -62,7 +62,6 @@ pub(crate) fn models(model: Option<&str>) -> Option<Value> {
     }
 }
 
-/// Builds the error for a missing parameter.
 pub(crate) fn missing(param: &str) -> Refusal {
     let message = format!("Missing required parameter: '{param}'.");
     Refusal::invalid(message).param(param).code("missing_required_parameter")

@@ -76,7 +76,7 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     rules
 }
 
-/// What the audit is given about a conversation.
+/// Information about a conversation that is given to the audit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditKnowledge {
     pub(crate) past: PriorScope,

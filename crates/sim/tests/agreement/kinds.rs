@@ -120,8 +120,8 @@ async fn an_id_of_unknown_origin_is_taken_for_a_stored_one() {
 /// Two reasoning items swapped their ciphertexts. Each ciphertext can be decrypted, so nothing is
 /// rejected. But each now precedes an item that did not follow it, and reasoning belongs
 /// immediately before its output [T openai 3.49.0]. The simulator issued both ciphertexts and is
-/// right. If one exchange is missing, the audit sees a different ciphertext than the issued one,
-/// and predicts the error for altered ciphertexts: "could not be verified" [I
+/// right. If one exchange is missing, the audit sees an unexpected ciphertext and predicts the
+/// error for altered ones: "could not be verified" [I
 /// <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
 #[tokio::test]
 async fn a_seal_of_unknown_origin_is_taken_for_an_altered_one() {

@@ -26,7 +26,7 @@ pub(crate) struct Setup {
     pub(crate) model: &'static str,
     /// Members of every request, apart from the conversation.
     pub(crate) knobs: fn() -> Value,
-    /// Headers of every request.
+    /// Headers sent with every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 

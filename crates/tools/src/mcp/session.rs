@@ -78,7 +78,7 @@ async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Sessi
                 command.current_dir(directory);
             }
             // Put the process into its own group, so that Ctrl+C in the terminal does not reach it.
-            // This program stops the process itself.
+            // Throughline stops the process itself.
             #[cfg(unix)]
             command.process_group(0);
             let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();

@@ -28,7 +28,7 @@ pub(super) enum Vendor {
     Gemini,
     OpenAi,
     Xai,
-    /// A vendor that issues no Seals.
+    /// Any other vendor; its models issue no Seals.
     Other,
 }
 

@@ -110,7 +110,6 @@ pub(crate) fn content(
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialogue {
-    /// Digest of the system prompt.
     pub(crate) system: Digest,
     pub(crate) tools: Digest,
     pub(crate) messages: Vec<Message>,
@@ -132,12 +131,12 @@ pub(crate) enum Role {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
-    /// A thought with its signature.
+    /// A thought with its text and signature, as in Anthropic's `thinking` block.
     Thinking {
         text: String,
         signature: Option<String>,
     },
-    /// A thought without readable text.
+    /// A thought without readable text, as in Anthropic's `redacted_thinking` block.
     Redacted {
         data: Option<String>,
     },
@@ -148,7 +147,6 @@ pub(crate) enum Block {
         name: String,
         content: Vec<u8>,
     },
-    /// A tool result.
     Answer {
         id: String,
         text: String,

@@ -31,9 +31,9 @@ pub(crate) struct Settings<'t> {
 /// Policy for thoughts bound to another conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchPolicy {
-    /// Reject the request.
+    /// Reject the request with an error.
     Error,
-    /// Drop the thoughts.
+    /// Drop the thoughts and report them in a notice.
     Drop,
 }
 

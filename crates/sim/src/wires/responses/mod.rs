@@ -57,9 +57,9 @@ impl StorageMode {
     }
 }
 
-/// Adds to a stream event what the codec does not write: the whole response in early events, the
-/// phase of a new message, and an invalid ciphertext in a new reasoning item. Returns `None` for
-/// other events.
+/// Adds members to a stream event that the codec does not write. Early events get the whole
+/// response, a new message gets its phase, and a new reasoning item gets an invalid ciphertext.
+/// Returns `None` for other events.
 fn complete(event: &mut Value, whole: &Value) -> Option<()> {
     match event.get("type")?.as_str()? {
         "response.created" | "response.in_progress" => {
