@@ -58,8 +58,9 @@ impl SampleGenerator<'_> {
         }
     }
 
-    /// Determines the type that a schema describes. Gemini writes types in capitals. The first type
-    /// other than `null` is used from a list. A schema without a type is classified by its members.
+    /// Determines the type that a schema describes. Gemini writes types in capitals. From a list of
+    /// types, the first type other than `null` is used. A schema without a type is classified by
+    /// its members.
     fn kind(&self, schema: &Value) -> String {
         let named = match schema.get("type") {
             Some(Value::String(kind)) => Some(kind.as_str()),

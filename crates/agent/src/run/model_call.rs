@@ -57,8 +57,8 @@ impl ModelCall {
         let mut fates = response.fates;
         for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
             for did in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
-                // The provider may own this Seal after all. The real reason to leave it out is that
-                // another agent produced it.
+                // The value may come from this provider. It is left out because another agent
+                // produced it, so report that reason instead.
                 if *did == Disposition::Elided(ElisionReason::Foreign) {
                     *did = Disposition::Elided(ElisionReason::ByPolicy);
                 }

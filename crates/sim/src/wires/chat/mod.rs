@@ -9,9 +9,10 @@
 //!   the model thinks.
 //! - `mistral`: `thinking` chunks. Rejects keys outside its schema, and call ids that are not nine
 //!   letters and digits.
-//! - `openrouter`, `vercel`: `reasoning_details`. Reject what the upstream rejects, where the
-//!   router is known to relay it, wrapped in the router's error.
-//! - All others: a text under the row's key, or tags. Reject calls without results.
+//! - `openrouter`, `vercel`: `reasoning_details`. Return the upstream's error, wrapped in the
+//!   router's error, where the router is known to relay it.
+//! - All others: text in a provider-specific message member, or in tags. Reject calls without
+//!   results.
 
 mod details;
 mod read;

@@ -29,8 +29,8 @@ pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
 
-/// Checks a Claude request in the same order as Anthropic. Stores the values to which the reply's
-/// Seals are bound in the turn. `forced_tools` is the provider's rule for forced tools.
+/// Checks a Claude request in the same order as Anthropic. Stores in the turn the values to which
+/// the reply's Seals are bound. `forced_tools` is the provider's rule for forced tools.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     turn: &mut Turn,
