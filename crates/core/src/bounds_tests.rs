@@ -1,4 +1,4 @@
-//! Tests of blocked hosts and addresses.
+//! Tests for blocked hosts and addresses.
 
 use std::net::SocketAddr;
 

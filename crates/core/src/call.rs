@@ -13,7 +13,7 @@ use crate::origin::Target;
 use crate::replay::ReplayPolicy;
 use crate::settings::Settings;
 
-/// A model request.
+/// A model request, independent of any wire. A codec encodes it as an HTTP request.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The model and endpoint to call.
@@ -22,7 +22,7 @@ pub struct Call {
     pub system: Vec<Item>,
     /// The tools that the model may call.
     pub tools: Vec<Tool>,
-    /// The conversation.
+    /// The Items of the conversation, oldest first.
     pub items: Vec<Item>,
     /// Whether to stream the response.
     pub stream: bool,
@@ -40,7 +40,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Creates an empty Call.
+    /// Creates a Call without Items, tools or settings, which does not stream.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -76,9 +76,9 @@ impl Call {
 pub struct Extra {
     /// The wire that defines the member; `None` if the caller added it for any wire.
     pub wire: Option<Wire>,
-    /// The name of the member.
+    /// The member name in the JSON request body.
     pub key: Name,
-    /// The verbatim value.
+    /// The member value as the caller wrote it.
     pub value: Json,
 }
 
@@ -89,11 +89,11 @@ pub struct Tool {
     pub name: Name,
     /// The description shown to the model.
     pub description: Option<Name>,
-    /// The JSON Schema of the arguments.
+    /// The JSON Schema for the arguments; `None` for tools without one, such as hosted tools.
     pub schema: Option<Json>,
-    /// Whether the provider runs the tool.
+    /// Whether the provider runs the tool itself, as it does for its web search.
     pub hosted: bool,
-    /// The definition as received on the wire.
+    /// The verbatim tool definition; `None` if the caller built the tool from the other fields.
     pub native: Option<NativePart>,
 }
 
@@ -104,15 +104,15 @@ impl Tool {
     }
 }
 
-/// An HTTP request to a model. Codecs use this type instead of a bare body, because the model, the
-/// stream flag and betas may be in the path or headers.
+/// An HTTP request to a model API. Codecs need the path and headers as well as the body, because
+/// some wires put the model, the stream flag or beta flags there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The path and query.
+    /// The URL path and query, without scheme and host.
     pub path: Name,
     /// The headers that affect the request, without credentials.
     pub headers: Vec<(Name, Name)>,
-    /// The request body.
+    /// The request body, usually JSON.
     pub body: Bytes,
 }
 
@@ -131,7 +131,7 @@ pub struct ReceivedRequest {
     pub wire: Wire,
     /// The model and endpoint that the client requested.
     pub target: Target,
-    /// The request itself.
+    /// The request as received, with its original body bytes.
     pub request: Request,
     /// The body members in order: name and byte range of the value.
     pub members: Vec<(Name, Range<usize>)>,
@@ -142,12 +142,13 @@ pub struct ReceivedRequest {
 /// A request encoded from a Call, with a full account of its content.
 #[derive(Clone, Debug)]
 pub struct EncodedRequest {
-    /// The request to send.
+    /// The HTTP request, ready to be sent.
     pub request: Request,
     /// The Fate of every Item and Seal: first the system prompt, then the conversation.
     pub fates: Vec<Fate>,
     /// One warning for each setting that could not be carried unchanged.
     pub warnings: Vec<Warning>,
-    /// A digest of everything before the reply, where the model binds its Seals to that prefix.
+    /// The digest of everything that precedes the reply; `None` if the model does not bind Seals to
+    /// their prefix.
     pub prefix: Option<Digest>,
 }

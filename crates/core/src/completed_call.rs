@@ -7,16 +7,16 @@ use throughline_json::Name;
 use crate::reply::Usage;
 use crate::trace_parent::TraceParent;
 
-/// A completed gateway call.
+/// One completed gateway call, successful or not.
 #[derive(Clone, Debug)]
 pub struct CompletedCall {
     /// The span of the call itself.
     pub own: TraceParent,
     /// The caller's span id, if the request had a `traceparent`.
     pub parent: Option<[u8; 8]>,
-    /// Total duration.
+    /// Time from receiving the request to the end of the response.
     pub took: Duration,
-    /// Time until the provider's first byte.
+    /// Time until the provider sent its first response byte.
     pub first_byte: Option<Duration>,
     /// The gateway's call id, if the call was recorded.
     pub call: Option<Name>,
@@ -24,11 +24,11 @@ pub struct CompletedCall {
     pub dialect: Name,
     /// The provider that was called.
     pub provider: Option<Name>,
-    /// The requested model.
+    /// The model name in the request.
     pub model: Option<Name>,
-    /// The HTTP status that was returned; 0 if the client received none.
+    /// The HTTP status sent to the client; 0 if no status was sent.
     pub status: u16,
-    /// Token usage.
+    /// Token usage as reported by the provider.
     pub usage: Option<Usage>,
     /// The numbers of Items and Seals that were kept, restored and elided.
     pub fates: Option<[u64; 3]>,

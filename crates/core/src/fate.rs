@@ -7,15 +7,15 @@ use crate::name::ItemId;
 /// The outcome of one Call for an Item's visible content and for each of its Seals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// The Item's id.
+    /// The Item that the two outcomes below describe.
     pub item: ItemId,
-    /// The outcome for the readable content.
+    /// The outcome for the Item's readable content.
     pub visible: Disposition,
-    /// The outcome for each Seal, in the Item's order.
+    /// One outcome per Seal, in the order of [`Item::seals`](crate::Item::seals).
     pub seals: Vec<Disposition>,
 }
 
-/// The outcome for one piece of content.
+/// The outcome for an Item's readable content or for one Seal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// Sent unchanged.
@@ -79,7 +79,7 @@ impl std::fmt::Display for Evidence {
 }
 
 words! {
-    /// The way in which content was reshaped.
+    /// How content was changed before it was sent.
     ReshapeKind {
         /// Encoded for another wire.
         OtherWire = "encoded for another wire",
@@ -89,7 +89,7 @@ words! {
         IdsDropped = "ids dropped",
         /// Joined with the neighbouring Item.
         Merged = "merged with its neighbour",
-        /// Structure was converted to text.
+        /// Structured content was converted to plain text.
         Flattened = "flattened to text",
         /// Sent as in an earlier request, although the content has changed since.
         Frozen = "sent as before",
@@ -109,7 +109,7 @@ words! {
         OtherModel = "the model cannot read it",
         /// The content before the Seal has changed.
         PrefixChanged = "the content before it changed",
-        /// The Thought has no Seal, and the wire accepts only sealed ones.
+        /// The Thought has no Seal, and the wire accepts only sealed Thoughts.
         Unsigned = "unsigned",
         /// The stream ended before the content was complete.
         Cut = "truncated stream",
@@ -131,14 +131,14 @@ words! {
 /// A setting of the Call that could not be carried unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The setting's name on the source wire or in our types.
+    /// The setting's name, as in the source request or in [`Settings`](crate::Settings).
     pub setting: Name,
     /// A sentence that describes what happened to the setting.
     pub message: Name,
 }
 
 impl Warning {
-    /// Creates a warning about a setting.
+    /// Creates a warning; `message` is a complete sentence for the user.
     pub fn new(setting: impl Into<Name>, message: impl Into<Name>) -> Self {
         Self { setting: setting.into(), message: message.into() }
     }

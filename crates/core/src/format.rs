@@ -1,10 +1,10 @@
-//! The provider format of a piece of reasoning.
+//! Names of the formats in which providers represent reasoning.
 
 use throughline_json::Name;
 
 use crate::profile::{Contract, Vendor};
 
-/// The provider format of a piece of reasoning. Unknown names are kept.
+/// The format in which a provider represents reasoning. Unknown format names are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReasoningFormat {
     /// Anthropic thinking blocks.
@@ -17,12 +17,12 @@ pub enum ReasoningFormat {
     AzureOpenAiResponsesV1,
     /// xAI reasoning items.
     XaiResponsesV1,
-    /// Any other name.
+    /// A format name that this version does not know.
     Other(Name),
 }
 
 impl ReasoningFormat {
-    /// Returns the format with that name.
+    /// Parses a format name. Never fails: unknown names become [`ReasoningFormat::Other`].
     pub fn new(name: &str) -> Self {
         match name {
             "anthropic-claude-v1" => Self::AnthropicClaudeV1,
@@ -39,7 +39,7 @@ impl ReasoningFormat {
         Self::Other(Name::from("unknown"))
     }
 
-    /// Returns the documented name.
+    /// Returns the format name as used in documents, such as `anthropic-claude-v1`.
     pub fn as_str(&self) -> &str {
         match self {
             Self::AnthropicClaudeV1 => "anthropic-claude-v1",
@@ -64,7 +64,7 @@ impl ReasoningFormat {
         }
     }
 
-    /// Returns when a provider of this format requires its reasoning back.
+    /// Returns when a provider that uses this format requires its reasoning in later requests.
     pub fn replay_contract(&self) -> Contract {
         match self.vendor() {
             Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi) => {

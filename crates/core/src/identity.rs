@@ -1,23 +1,23 @@
-//! The speaker of a message: an identifier for the system, which is never sent, and a name for the
-//! model.
+//! Identifies the speaker of a message: an internal identifier, which is never sent, and a name
+//! that the model sees.
 
 use throughline_json::{self as json, Fields, InvalidDocument, Json, JsonKind, Label, Node};
 
-/// The speaker of a message.
+/// The speaker of a message, such as an agent or a user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
-    /// The identifier used by the system. Never sent to a model.
+    /// The internal identifier. Never sent to a model.
     pub identifier: Identifier,
     /// The name shown to the model.
     pub representation: Label,
 }
 
-/// The system's identifier of a speaker: text or a number.
+/// The internal identifier of a speaker: a string or a number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Identifier {
-    /// A string.
+    /// A string identifier.
     Text(Label),
-    /// A number, verbatim.
+    /// A numeric identifier, with its digits as written.
     Number(Json),
 }
 
@@ -28,14 +28,14 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// Creates a speaker with the same name for the system and the model.
+    /// Creates a speaker whose identifier and representation are both `name`.
     pub fn named(name: impl Into<Label>) -> Self {
         let representation = name.into();
         Self { identifier: Identifier::Text(representation.clone()), representation }
     }
 
-    /// Whether both are the same speaker. Identifiers decide, so a new representation does not
-    /// change the speaker. Identities of older Threads have only a name and are compared by that
+    /// Whether `self` and `other` are the same speaker. Identifiers decide, so a speaker may change
+    /// its representation. Identities from older Threads have only a name and are compared by that
     /// name.
     pub fn is_same(&self, other: &Self) -> bool {
         let has_only_name =
@@ -45,8 +45,9 @@ impl Identity {
                 && self.representation == other.representation)
     }
 
-    /// Reads a string, which sets both names, or an object `{"identifier", "representation"}` with
-    /// both members required. The error names the member below `path`.
+    /// Parses a string, which sets identifier and representation, or an object `{"identifier",
+    /// "representation"}` with both members required. Errors name the invalid member by its path,
+    /// starting with `path`.
     pub fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {
         let error = |field: &str, problem: &'static str| InvalidDocument {
             field: field.into(),
@@ -90,14 +91,14 @@ impl Identity {
     }
 }
 
-/// A speaker as supplied by a caller.
+/// A speaker as supplied by a caller, before validation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawIdentity {
     /// A string that becomes both the identifier and the representation.
     Named(Label),
     /// A raw object `{"identifier", "representation"}`, which is validated.
     Raw(Json),
-    /// A validated value, used as is.
+    /// A validated identity, used unchanged.
     Ready(Identity),
 }
 

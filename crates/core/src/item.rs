@@ -1,5 +1,5 @@
-//! One part of one message. The list is flat, with message boundaries as data on each Item, because
-//! signatures belong to parts.
+//! One part of one message. Conversations are flat Item lists, because providers sign individual
+//! parts. Each Item stores the index of its message.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -14,16 +14,17 @@ use crate::origin::Origin;
 use crate::seal::Seal;
 use crate::thought::Thought;
 
-/// One part of one message. Its id and position identify it; two Items may have equal content.
+/// One part of one message. Items are identified by id and position, never by content, because two
+/// Items may have equal content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// The id within the Thread.
+    /// The id, unique within the Thread.
     pub id: ItemId,
-    /// The message, and the part of that message.
+    /// The position as message index and part index.
     pub place: ItemPosition,
-    /// The role of the speaker.
+    /// The role under which the Item is sent, such as user or assistant.
     pub role: Role,
-    /// The content.
+    /// The kind of Item and its content.
     pub body: Body,
     /// The Seals issued by the provider. Any kind of Item may carry any number.
     pub seals: Vec<Seal>,
@@ -34,25 +35,26 @@ pub struct Item {
     /// The agent whose model produced the Item. A Thought has its own identity instead. `None` for
     /// other Items, and for Items stored before authors were recorded.
     pub author: Option<Arc<Identity>>,
-    /// Whether the model and all logs see the Item, but the Thread does not store it.
+    /// Whether the Item is sent to the model and logged, but not stored in the Thread.
     pub ephemeral: bool,
 }
 
 impl Item {
-    /// Creates an Item that did not come from a wire.
+    /// Creates an Item that was not decoded from a wire: no native part, Seals, origin or author.
     pub fn new(id: impl Into<ItemId>, place: ItemPosition, role: Role, body: Body) -> Self {
         let (seals, native, origin, author) = (Vec::new(), None, None, None);
         Self { id: id.into(), place, role, body, seals, native, origin, author, ephemeral: false }
     }
 
-    /// Replaces the content. The received part and the Seals no longer match it and are removed.
+    /// Replaces the content and removes the received part and the Seals, which no longer match it.
     pub fn replace_body(&mut self, body: Body) {
         self.body = body;
         self.native = None;
         self.seals.clear();
     }
 
-    /// Marks the Item as truncated by an interrupted stream: readable, but never replayable.
+    /// Marks the Item as truncated by an interrupted stream. It stays readable but is never
+    /// replayed.
     pub fn mark_truncated(&mut self) {
         if let Body::Thought(thought) = &mut self.body {
             thought.whole = false;
@@ -63,7 +65,7 @@ impl Item {
         }
     }
 
-    /// Returns the tool call, if the Item is one.
+    /// Returns the tool call; `None` for every other kind of Item.
     pub fn call(&self) -> Option<&ToolCall> {
         if let Body::Call(call) = &self.body { Some(call) } else { None }
     }
@@ -73,7 +75,8 @@ impl Item {
         self.native.as_ref().filter(|native| native.wire == *wire)
     }
 
-    /// Returns the readable text of a text, Thought, summary or provider-run step.
+    /// Returns the readable text of a text, Thought, summary or provider-run step; `None` for other
+    /// Items.
     pub fn visible(&self) -> Option<&str> {
         match &self.body {
             Body::Text(text) | Body::Summary { text, .. } => Some(text),
@@ -86,7 +89,7 @@ impl Item {
     }
 }
 
-/// The position of an Item: the message of a request or reply, and the part of that message.
+/// The position of an Item in a request or reply: its message, and its part within that message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemPosition {
     /// The message index, from 0.
@@ -96,7 +99,7 @@ pub struct ItemPosition {
 }
 
 impl ItemPosition {
-    /// Creates a position.
+    /// Creates a position. Indexes above `u32::MAX` saturate.
     pub fn new(message: usize, part: usize) -> Self {
         let narrow = |count| u32::try_from(count).unwrap_or(u32::MAX);
         Self { message: narrow(message), part: narrow(part) }
@@ -104,17 +107,17 @@ impl ItemPosition {
 }
 
 words! {
-    /// The role of a speaker.
+    /// The role under which a message is sent.
     Role {
-        /// The system prompt.
+        /// System instructions.
         System = "system",
         /// OpenAI's developer role, ranked between system and user.
         Developer = "developer",
-        /// The user.
+        /// Input from the user.
         User = "user",
-        /// The model.
+        /// Output from the model.
         Assistant = "assistant",
-        /// A tool result.
+        /// The result of a tool call, to be sent to the model.
         Tool = "tool",
     }
 
@@ -131,18 +134,18 @@ words! {
     }
 }
 
-/// The content of an Item.
+/// The kind of an Item and its content.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Plain text.
     Text(Arc<str>),
     /// An image, document or audio clip.
     Media(Media),
-    /// Reasoning.
+    /// The model's reasoning.
     Thought(Thought),
-    /// A tool call by the model.
+    /// A tool call that the model requested.
     Call(ToolCall),
-    /// The result of a tool call.
+    /// The result of a tool call, to be sent to the model.
     Result(ToolResult),
     /// A step that the provider ran: a web search, code execution, or an MCP call.
     Hosted(HostedStep),
@@ -150,7 +153,7 @@ pub enum Body {
     Compaction,
     /// A summary of earlier Items, created by Throughline.
     Summary {
-        /// The text of the summary.
+        /// The summary as sent to the model.
         text: Arc<str>,
         /// The sequence numbers of the summarized Items.
         covers: Range<u64>,
@@ -160,7 +163,8 @@ pub enum Body {
 }
 
 impl Body {
-    /// Copies the content into its own memory, so that it no longer keeps a larger buffer alive.
+    /// Returns a copy in its own memory. The original may be a slice that keeps a whole request
+    /// body allocated.
     #[must_use]
     pub fn detached(&self) -> Self {
         let mut body = self.clone();
@@ -181,14 +185,14 @@ impl Body {
     }
 }
 
-/// A tool call by the model.
+/// A tool call that the model requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
     /// Throughline's id, unique in the Thread.
     pub id: CallId,
-    /// The id on the wire, if any; not always unique.
+    /// The wire's id for the call, if any; not always unique.
     pub wire_id: Option<Name>,
-    /// The name of the tool.
+    /// The name of the tool that the model called.
     pub name: Name,
     /// The arguments: an object, or a string if `custom` is set.
     pub args: Json,
@@ -196,18 +200,18 @@ pub struct ToolCall {
     pub custom: bool,
 }
 
-/// The result of a tool call.
+/// The result of a tool call, to be sent to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
-    /// The call that produced the result.
+    /// The id of the call that produced the result.
     pub call: CallId,
-    /// The id of that call on the wire, if any.
+    /// The wire's id for that call, if any.
     pub wire_id: Option<Name>,
     /// The tool name, if the wire includes it.
     pub name: Option<Name>,
-    /// Whether the call succeeded.
+    /// Whether the call succeeded, failed, was denied, or has an unknown outcome.
     pub outcome: Outcome,
-    /// The content: texts, media and values.
+    /// The output of the tool, in order.
     pub parts: Vec<Part>,
 }
 
@@ -234,16 +238,16 @@ impl Part {
     }
 }
 
-/// A step that the provider ran.
+/// A step that the provider ran itself, such as a web search, or the result of such a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostedStep {
     /// The tool name, such as `web_search`.
     pub name: Name,
-    /// The id that links the step to its result.
+    /// The wire id that a step and its result share.
     pub pairs: Option<Name>,
     /// Whether this Item is the result of the step.
     pub is_result: bool,
-    /// The readable content.
+    /// The readable text of the step; may be empty.
     pub visible: Arc<str>,
 }
 
@@ -275,7 +279,8 @@ impl Media {
         }
     }
 
-    /// Returns a digest of the content, so that media can be compared without the bytes.
+    /// Returns the digest of the base64 text or the address, for comparing media without storing
+    /// it.
     pub fn digest(&self) -> Digest {
         match self {
             Media::Inline { base64, .. } => *blake3::hash(base64).as_bytes(),
@@ -284,23 +289,23 @@ impl Media {
     }
 }
 
-/// A part as received on a wire.
+/// A message part exactly as received on a wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativePart {
-    /// The wire that defines the part.
+    /// The wire whose format `json` has.
     pub wire: Wire,
     /// Whether the part came from a request or from a response.
     pub side: Direction,
-    /// The id of the part on the wire, if any.
+    /// The wire's id for the part, if any.
     pub id: Option<Name>,
-    /// The verbatim part.
+    /// The JSON of the part, verbatim.
     pub json: Json,
     /// Whether `json` was assembled from stream fragments.
     pub assembled: bool,
-    /// The list within the message that contained the part, on wires with several lists per
-    /// message.
+    /// The member of the message that contained the part, on wires whose messages have several part
+    /// lists.
     pub slot: Label,
-    /// The message that contained the part.
+    /// The message that contained the part, if it is known.
     pub envelope: Option<Arc<Envelope>>,
 }
 
@@ -322,19 +327,19 @@ pub enum Direction {
     Response,
 }
 
-/// A message as received, shared by the Items decoded from it. It is sent as these bytes if all its
-/// Items are present and unchanged.
+/// A message as received, shared by the Items decoded from it. If all these Items are present and
+/// unchanged, the message is sent verbatim.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
-    /// The verbatim message.
+    /// The JSON of the message, verbatim.
     pub json: Json,
     /// The number of Items decoded from the message.
     pub parts: usize,
 }
 
 impl ItemId {
-    /// Builds an id from a position: `2.0`, prefixed with the id of the reply that contains the
-    /// Item.
+    /// Builds an id from a position: `2.0` in a request, or `REPLY.2.0` if `reply` is the id of the
+    /// reply that contains the Item.
     pub fn from_position(reply: &str, place: ItemPosition) -> Self {
         let ItemPosition { message, part } = place;
         if !reply.is_empty() {
@@ -343,7 +348,7 @@ impl ItemId {
         // Every Item of every request needs an id, so the digits are formatted on the stack.
         let mut text = [0; 24];
         let mut rest = text.as_mut_slice();
-        // Two 32-bit numbers and a dot always fit.
+        // Two 32-bit numbers and a dot always fit into 24 bytes.
         let _fits = write!(rest, "{message}.{part}");
         let length = 24 - rest.len();
         let text = text.get(..length).and_then(|text| std::str::from_utf8(text).ok());

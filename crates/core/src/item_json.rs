@@ -1,4 +1,4 @@
-//! Stored Items: one JSON text per Item, which is restored to an equal Item.
+//! The storage format of Items: one JSON text per Item, from which an equal Item is restored.
 //!
 //! # References
 //! The native JSON is embedded verbatim, and content that it already contains is referenced:
@@ -38,18 +38,18 @@
 //!   `{"is": value}`.
 //!
 //! # Messages
-//! The Items of one message share their [`Envelope`](crate::Envelope). Each stores the bytes
-//! between the previous part and its own, and the Item whose part comes last also stores the rest.
-//! In `cut`:
+//! The Items of one message share their [`Envelope`](crate::Envelope). Each Item stores the bytes
+//! between the previous part and its own. The last Item also stores the bytes after its part. In
+//! `cut`:
 //!
-//! - `of` is the number of Items, `part` the index of this one (defaults: 1 and 0).
+//! - `of` is the number of Items in the message, `part` the index of this Item (defaults: 1 and 0).
 //! - `first` is the id of the first Item (default: the id of part 0 of the message).
 //! - `stands` is the position of the part in the message, if it differs from `part`.
 //!
 //! Erasing an Item's text therefore erases all of its content, and the other Items are restored
 //! without an envelope. If a message does not consist of its Items' parts, or repeats their content
-//! between them, the first Item stores it as `whole`. That text then [`holds_siblings`], and must
-//! drop them ([`without_siblings`]) when one of them is erased.
+//! between them, the first Item stores the message as `whole`. For that text [`holds_siblings`] is
+//! true, and [`without_siblings`] must be applied when a sibling is erased.
 
 use bytes::Bytes;
 use throughline_json::{self as json, Fields, InvalidDocument, Json, Name, Tree};
@@ -64,7 +64,7 @@ mod write;
 /// The format version, for both writing and reading.
 const VERSION: u64 = 1;
 
-/// One Item in its stored form.
+/// The stored form of one Item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredItem {
     /// The text to store.
@@ -73,8 +73,8 @@ pub struct StoredItem {
     pub holds_siblings: bool,
 }
 
-/// Returns the stored texts of Items, in order. Store the Items of one message together, because an
-/// Item that is stored alone keeps the whole message.
+/// Returns the stored text of each Item, in order. Pass all Items of a message together, because an
+/// Item that is stored alone includes the whole message.
 pub fn store_items(items: &[Item]) -> Vec<StoredItem> {
     let cuts = message_split::plan_shares(items);
     let stored = items.iter().zip(cuts).map(|(item, cut)| StoredItem {
@@ -84,8 +84,8 @@ pub fn store_items(items: &[Item]) -> Vec<StoredItem> {
     stored.collect()
 }
 
-/// Restores Items from their texts, in the same order; `None` marks an erased Item. Native JSON
-/// stays a slice of the given bytes.
+/// Restores Items from their stored texts, in order. `None` stands for an erased Item. The native
+/// JSON of each Item stays a slice of the given bytes.
 pub fn restore_items(
     stored: impl IntoIterator<Item = Option<Bytes>>,
 ) -> Result<Vec<Item>, InvalidDocument> {
@@ -111,14 +111,14 @@ pub fn restore_items(
     Ok(items)
 }
 
-/// Whether a stored text also contains content of other Items of its message.
+/// Whether a stored text also contains content of other Items in the same message.
 pub fn holds_siblings(stored: &Json) -> bool {
     let tree = stored.tree();
     tree.root().present(message_split::KEY).is_some_and(message_split::is_whole_of_many)
 }
 
-/// Removes the message from a stored text, and with it the content of the sibling Items. They are
-/// then restored without an envelope.
+/// Removes the whole message from a stored text, and so the content of the sibling Items. The
+/// message's Items are then restored without an envelope.
 #[must_use]
 pub fn without_siblings(stored: &Json) -> Json {
     let tree = stored.tree();

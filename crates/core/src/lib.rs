@@ -2,7 +2,7 @@
 //!
 //! Everything that a provider returns is an [`Item`]. Reasoning is an Item whose body is a
 //! [`Thought`], and each opaque value in it is a [`Seal`] with an owner. A [`Call`] is a model
-//! request, a [`Reply`] its response, and a [`Fate`] reports what one Call did with each Item.
+//! request, a [`Reply`] its response, and a [`Fate`] reports what one Call did with an Item.
 //!
 //! The ports are traits that other crates implement: [`Model`], [`Upstream`], [`Store`].
 //!

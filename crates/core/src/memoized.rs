@@ -1,4 +1,4 @@
-//! Memoizes lookups by name.
+//! A bounded cache for lookups by name.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -8,8 +8,7 @@ const MOST: usize = 512;
 /// Maximum length in bytes of a memoized name.
 const LONGEST: usize = 256;
 
-/// Memoizes the results of a pure lookup by name. A lookup must always return the same value for a
-/// name.
+/// Caches the results of a lookup by name. The lookup must always return the same value for a name.
 #[derive(Debug)]
 pub struct Memoized<T>(RwLock<HashMap<Box<str>, T>>);
 
@@ -37,14 +36,14 @@ impl<T> Default for Memoized<T> {
     }
 }
 
-/// A clone starts empty, because its owner may change afterwards.
+/// A clone starts empty, because the owner of the clone may change what a lookup returns.
 impl<T> Clone for Memoized<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-/// The cache does not affect equality of its owner.
+/// All caches are equal, so that a cache does not affect the equality of its owner.
 impl<T> PartialEq for Memoized<T> {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -61,7 +60,6 @@ mod tests {
         assert_eq!(recall.get_or_insert_with("one", || 1), 1);
         assert_eq!(recall.get_or_insert_with("one", || 2), 1);
         assert_eq!(recall.get_or_insert_with("two", || 2), 2);
-        // A clone starts empty.
         assert_eq!(recall.clone().get_or_insert_with("one", || 3), 3);
     }
 

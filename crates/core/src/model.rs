@@ -1,8 +1,7 @@
-//! Port to the models: a [`Call`] goes in, and a stream of [`Event`]s comes out.
+//! Port to the models: sends a [`Call`] and returns a stream of [`Event`]s.
 //!
-//! A model combines a codec and an endpoint, so callers need to know neither. The encoded request
-//! and its Fates are final before anything is sent. The last event is [`Event::Ended`] with the
-//! whole Reply.
+//! A model combines a codec and an endpoint, so callers depend on neither. The Fates are final
+//! before the request is sent. The last event is [`Event::Ended`] with the whole Reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,33 +19,33 @@ use crate::reply::{Event, Usage};
 /// The events of a streaming reply.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, ModelError>> + Send>>;
 
-/// A model call in progress.
+/// A model call in progress, which completes when the model starts to answer.
 pub type ModelFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ModelStream, ModelError>> + Send + 'a>>;
 
 /// A model that accepts Calls.
 pub trait Model: Send + Sync {
-    /// Returns the model and endpoint; Calls must be built for this target.
+    /// Returns the model and endpoint. Every Call passed to `send` must have this target.
     fn target(&self) -> &Target;
 
-    /// Sends the Call and waits until the model starts to answer. Dropping the result cancels the
-    /// request.
+    /// Sends the Call and waits until the model starts to answer. Dropping the future or the stream
+    /// cancels the request.
     fn send(&self, call: Call) -> ModelFuture<'_>;
 }
 
 /// Looks up models by their configured names.
 pub trait ModelRegistry: Send + Sync {
-    /// Returns the model with that name.
+    /// Returns the model; fails if no model with that name is configured.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 }
 
-/// A streaming reply, with the account of its request.
+/// A streaming reply, with the Fates and warnings of the request.
 pub struct ModelStream {
     /// The Fate of every Item and Seal of the Call.
     pub fates: Vec<Fate>,
     /// One warning for each setting that could not be carried unchanged.
     pub warnings: Vec<Warning>,
-    /// The reply as a stream of events.
+    /// The events of the reply; the last event is [`Event::Ended`].
     pub events: EventStream,
 }
 
@@ -56,7 +55,7 @@ impl std::fmt::Debug for ModelStream {
     }
 }
 
-/// The error of a failed model call.
+/// A failed model call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
@@ -67,14 +66,14 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// Creates an error.
+    /// Creates an error. `message` must not contain keys or Seals.
     pub fn new(kind: ModelErrorKind, message: impl Into<Name>) -> Self {
         Self { kind, message: message.into() }
     }
 }
 
 words! {
-    /// The kind of a model failure.
+    /// The kind of failure of a model call.
     ModelErrorKind {
         /// A temporary provider failure: a 5xx, a broken connection, or a timeout.
         Transient = "5xx-transient",
@@ -90,15 +89,15 @@ words! {
 }
 
 impl ModelErrorKind {
-    /// Parses the documented name.
+    /// Parses a name such as `rate-limit`; `None` if the name is unknown.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
     }
 }
 
-/// Provides the current time.
+/// A source of wall-clock time.
 pub trait Clock: Send + Sync {
-    /// Returns the current time.
+    /// Returns the current wall-clock time.
     fn now(&self) -> Timestamp;
 }
 
@@ -111,6 +110,6 @@ pub trait IdGenerator: Send + Sync {
 /// Estimates the cost of an answer in US dollars. The library contains no prices; the caller
 /// supplies them.
 pub trait CostEstimator: Send + Sync {
-    /// Returns the cost; `None` if the model has no price.
+    /// Returns the cost in US dollars; `None` if the model has no price.
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64>;
 }

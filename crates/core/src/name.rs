@@ -1,4 +1,4 @@
-//! Ids and names of wires, which are cheap to clone and compare by value.
+//! Wire names and ids. They are cheap to clone and compare by value.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ impl Wire {
     /// Amazon Bedrock's Converse API.
     pub const BEDROCK_CONVERSE: Wire = Wire(Cow::Borrowed("bedrock-converse"));
 
-    /// Creates a wire name.
+    /// Creates a wire name. Any text is accepted.
     pub fn new(name: impl Into<Label>) -> Self {
         Self(name.into())
     }
@@ -31,7 +31,7 @@ impl Wire {
         Self(Cow::Borrowed(name))
     }
 
-    /// Returns the name.
+    /// Returns the wire name, such as `openai-chat`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,7 +47,7 @@ impl std::fmt::Display for Wire {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub Name);
 
-/// Throughline's id of a tool call. The wire's id may be missing, or duplicated within a
+/// Throughline's id for a tool call. The wire's id may be missing, or repeated within a
 /// conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub Name);
@@ -71,13 +71,13 @@ text_id!(ItemId, CallId);
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
 
-/// Encodes bytes as hexadecimal digits.
+/// Encodes bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from_digit(u32::from(value), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Decodes hexadecimal digits.
+/// Decodes hexadecimal digits; `None` if a digit is invalid or the length is odd.
 pub(crate) fn unhex(text: &str) -> Option<Bytes> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = text.as_bytes().chunks(2).map(|pair| match pair {

@@ -7,19 +7,19 @@ use throughline_json::Name;
 use crate::name::Wire;
 use crate::profile::{Profile, Provider};
 
-/// The producer of an Item. `account` is a configured label, not a hash of the key, because keys
-/// rotate and accounts do not.
+/// The provider, endpoint and model that produced an Item. `account` is a configured label instead
+/// of a hash of the API key, because keys rotate and accounts do not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The provider's name, such as `anthropic` or `openrouter`.
     pub provider: Name,
-    /// The endpoint; one provider may sign differently at each endpoint.
+    /// The endpoint URL. A provider may sign differently at each endpoint.
     pub endpoint: Name,
-    /// The configured label of the account.
+    /// The configured account label.
     pub account: Name,
-    /// The protocol of the request.
+    /// The wire on which the model was called.
     pub wire: Wire,
-    /// The requested model.
+    /// The model name in the request.
     pub asked: Name,
     /// The model that the response names; often a dated version of the requested one.
     pub answered: Name,
@@ -42,12 +42,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns the provider's name of the model.
+    /// Returns the model name to send to the provider.
     pub fn model(&self) -> &str {
         &self.origin.asked
     }
 
-    /// Returns the Origin with the model and upstream that the response named.
+    /// Returns the Origin for a response that names this model and upstream provider. `model`
+    /// defaults to the requested model.
     pub fn answered_by(&self, model: Option<&str>, routed: Option<Name>) -> Arc<Origin> {
         let model = model.unwrap_or(&self.origin.answered);
         if *model == *self.origin.answered && routed == self.origin.routed {

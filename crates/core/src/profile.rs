@@ -13,9 +13,9 @@ use crate::name::Wire;
 /// A kind of endpoint: its protocol, dialect and default address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provider {
-    /// The name of the entry, such as `anthropic`.
+    /// The name of the catalog entry, such as `anthropic`.
     pub name: Name,
-    /// The protocol.
+    /// The wire that the endpoint uses.
     pub wire: Wire,
     /// The default base URL, up to the path that the wire defines.
     pub base_url: Name,
@@ -36,18 +36,20 @@ pub struct Dialect {
     /// Whether every assistant message with tool calls must have the channel's key, even if only as
     /// `""`.
     pub demanded_with_tools: bool,
-    /// The placeholder for reasoning of another model, where the key is required.
+    /// The placeholder to send instead of another model's reasoning, where the key is required.
     pub stand_in: Option<String>,
     /// The accepted format of tool call ids.
     pub call_ids: CallIds,
     /// How a request enables, disables and sizes reasoning.
     pub switch: ReasoningSwitch,
-    /// Whether the Responses clone stores its responses, so that item ids resolve.
+    /// Whether the endpoint stores its responses, so that later requests can refer to item ids.
+    /// Applies to the Responses wire.
     pub stores: bool,
     /// Whether stored ids pair reasoning with the item that follows, so that neither is accepted
     /// without the other.
     pub pairs: bool,
-    /// Whether only their outputs may follow parallel calls.
+    /// Whether parallel tool calls must be followed directly by their outputs, with no other item
+    /// between them.
     pub calls_together: bool,
     /// Whether a router passes reasoning to the upstream unchanged, so that the upstream's own
     /// checks apply.
@@ -66,7 +68,7 @@ pub enum CallIds {
     /// Up to 60 letters, digits, `_` and `-`.
     #[default]
     Plain,
-    /// The same, up to 40.
+    /// Up to 40 letters, digits, `_` and `-`.
     Forty,
     /// Exactly nine letters and digits.
     Nine,
@@ -111,7 +113,7 @@ pub enum ReasoningSwitch {
     Flag,
     /// Ollama's native API: `think: true | "low"`
     Think,
-    /// The request has no such setting.
+    /// The request has no setting for reasoning.
     None,
 }
 
@@ -120,7 +122,7 @@ pub enum ReasoningSwitch {
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Profile {
-    /// The name of the entry, which is also the name of the family.
+    /// The name of the model family.
     pub name: String,
     /// Patterns of model names, where `*` matches anything. The longest matching pattern wins.
     pub models: Vec<String>,
@@ -132,15 +134,15 @@ pub struct Profile {
     pub thinks_by_default: bool,
     /// Whether thinking cannot be disabled.
     pub always_thinks: bool,
-    /// The supported effort values; empty if there is no such setting.
+    /// The supported effort values; empty if the model has no effort setting.
     pub efforts: Vec<String>,
     /// Gemini's thinking levels; empty for models with a token budget.
     pub levels: Vec<String>,
-    /// The range of the thinking token budget.
+    /// The accepted range of the thinking budget; `None` if the model has no such setting.
     pub budget: Option<TokenBudget>,
     /// Whether `temperature`, `top_p` and `top_k` are rejected.
     pub fixed_sampling: bool,
-    /// Whether these settings are rejected while the model reasons.
+    /// Whether `temperature`, `top_p` and `top_k` are rejected while the model reasons.
     pub unsampled_while_reasoning: bool,
     /// When a forced tool choice is rejected.
     pub forced_tools: ForcedTools,
@@ -151,11 +153,11 @@ pub struct Profile {
     pub reads: Vec<String>,
     /// Families whose Seals the model silently drops, although a pattern of `reads` matches them.
     pub ignores: Vec<String>,
-    /// The bindings of the family's Seals.
+    /// What the family's Seals are bound to.
     pub bound: Binding,
     /// A documented placeholder for a signature that the model did not issue.
     pub stand_in: Option<String>,
-    /// Additional facts for one specific wire.
+    /// Additional facts for one wire's codec, such as `max-tokens`.
     pub notes: BTreeMap<String, String>,
 }
 
@@ -185,7 +187,7 @@ impl Profile {
         self.vendor.filter(|_| self.bound.model)
     }
 
-    /// Whether the model supports that mode.
+    /// Whether a request may select that thinking mode.
     pub fn supports_mode(&self, mode: Mode) -> bool {
         self.modes.contains(&mode)
     }
@@ -195,13 +197,13 @@ impl Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
-    /// Claude.
+    /// Anthropic's Claude models.
     Anthropic,
-    /// Gemini.
+    /// Google's Gemini models.
     Google,
-    /// GPT and the o series, on any endpoint.
+    /// OpenAI's GPT and o-series models, on any endpoint.
     OpenAi,
-    /// Grok, on any endpoint.
+    /// xAI's Grok models, on any endpoint.
     Xai,
 }
 
@@ -209,17 +211,17 @@ pub enum Vendor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// With a token budget.
+    /// Thinking with a token budget.
     Enabled,
-    /// Chosen by the model, guided by effort.
+    /// The model decides how much to think, guided by the effort setting.
     Adaptive,
     /// No thinking.
     Disabled,
-    /// Only between tool calls.
+    /// Thinking only between tool calls.
     BetweenTools,
 }
 
-/// The range of a thinking token budget.
+/// The accepted range of a thinking budget, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TokenBudget {
@@ -236,19 +238,20 @@ pub struct TokenBudget {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForcedTools {
-    /// Never.
+    /// Never rejected.
     #[default]
     Allowed,
-    /// While thinking with a manual budget.
+    /// Rejected while the model thinks with a manual budget.
     RefusedWithBudget,
-    /// While thinking.
+    /// Rejected while the model thinks.
     RefusedWhileThinking,
-    /// Always.
+    /// Always rejected.
     Refused,
 }
 
 words! {
-    /// When a provider requires its reasoning back, from the weakest contract to the strictest.
+    /// When a provider requires its earlier reasoning in a request, from the weakest contract to
+    /// the strictest.
     #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     Contract {
@@ -262,22 +265,22 @@ words! {
     }
 }
 
-/// The bindings of a family's Seals, in addition to the issuing endpoint.
+/// What a family's Seals are bound to, in addition to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Binding {
-    /// To the model family.
+    /// Only models of certain families can read the Seals.
     pub model: bool,
-    /// To the account.
+    /// Only the issuing account can use the Seals.
     pub account: bool,
-    /// To everything that was sent before the Seal.
+    /// A Seal is valid only if everything sent before it is unchanged.
     pub prefix: bool,
 }
 
 /// Whether `text` matches a pattern in which `*` matches anything, ignoring case.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let (pattern, mut text) = (pattern.as_bytes(), text.as_bytes());
-    // Each text is tested against many patterns, and most of them differ in the first letter.
+    // Each text is tested against many patterns. Comparing the first letter rules out most of them.
     match (pattern.first(), text.first()) {
         (Some(b'*') | None, _) => {}
         (Some(wanted), Some(first)) if wanted.eq_ignore_ascii_case(first) => {}

@@ -1,4 +1,4 @@
-//! Decides which Thoughts a Call may carry and how plain ones reach a model.
+//! Decides which Thoughts a Call may carry, and in which form plain Thoughts are sent.
 
 use throughline_json::{Label, Name};
 
@@ -7,15 +7,15 @@ use crate::item::Item;
 use crate::name::ItemId;
 use crate::thought::Thought;
 
-/// Which Thoughts a Call may carry.
+/// Controls which Thoughts a Call may carry.
 #[derive(Clone, Debug)]
 pub struct ReplayPolicy {
-    /// Tags that the target accepts in addition to those of its wire. Their payloads are sent under
-    /// [`SIDE_CHANNEL`] if the wire has no typed member for them.
+    /// Tags that the target accepts in addition to its wire's own tags. Payloads with these tags
+    /// are sent under [`SIDE_CHANNEL`] if the wire has no typed member for them.
     pub takes: Vec<Name>,
     /// Whether the caller's plain Thoughts are sent in the `<thought>` envelope.
     pub plain: bool,
-    /// The calling agent; Thoughts of all other agents are marked as a peer's.
+    /// The calling agent. Thoughts by other agents are marked as a peer's reasoning.
     pub me: Identity,
     /// The Thread's secret, from which envelope nonces are derived. Without it an envelope could be
     /// forged, so plain Thoughts are not sent.
@@ -33,13 +33,14 @@ impl Default for ReplayPolicy {
 }
 
 impl ReplayPolicy {
-    /// Whether the tag was declared.
+    /// Whether the caller declared the tag in `takes`.
     pub fn accepts_tag(&self, tag: &str) -> bool {
         self.takes.iter().any(|taken| **taken == *tag)
     }
 
-    /// Renders a plain Thought for a model. The nonce prevents the Thought from closing the
-    /// envelope, and the envelope distinguishes the Thought from the model's own output.
+    /// Renders a plain Thought in the `<thought>` envelope, which separates it from the model's own
+    /// output. The nonce prevents the Thought from closing the envelope. Returns `None` without a
+    /// secret.
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
         let is_mine = thought.identity.is_same(&self.me);
@@ -59,8 +60,8 @@ impl ReplayPolicy {
         ))
     }
 
-    /// Decides how to send a Thought that the caller created. Codecs handle Thoughts with an
-    /// Origin.
+    /// Decides how to send a Thought that the caller created. Codecs handle Thoughts that a
+    /// provider issued.
     pub fn replay_form(&self, item: &Item, thought: &Thought, native_tags: &[&str]) -> ReplayForm {
         let tag = thought.replay_compatibility.as_deref();
         let declared = tag.is_some_and(|tag| native_tags.contains(&tag) || self.accepts_tag(tag));
@@ -97,7 +98,7 @@ pub enum ReplayForm {
 pub struct ThreadSecret([u8; 32]);
 
 impl ThreadSecret {
-    /// Wraps the bytes of a secret.
+    /// Wraps 32 secret bytes, from which nonces are derived.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

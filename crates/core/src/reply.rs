@@ -8,16 +8,16 @@ use throughline_json::{Json, Name};
 use crate::item::{Body, Item};
 use crate::origin::Origin;
 
-/// The final response of a model.
+/// A model's complete response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// The provider's response id.
     pub id: Option<Name>,
-    /// The content.
+    /// The Items of the response, in order.
     pub items: Vec<Item>,
     /// Why the response ended.
     pub stop: StopReason,
-    /// Token usage.
+    /// The token usage of the whole response.
     pub usage: Usage,
     /// The model and endpoint that answered.
     pub origin: Arc<Origin>,
@@ -38,15 +38,15 @@ pub enum StopReason {
     Sequence(Option<Name>),
     /// The provider paused a long turn, which the client can continue.
     Paused,
-    /// The model refused, for this reason.
+    /// The model refused to answer, for this reason.
     Refused(Name),
     /// The stream ended early; nothing in it can be replayed.
     Cut,
-    /// Another reason, in the provider's terms.
+    /// Any other reason, with the provider's name for it.
     Other(Name),
 }
 
-/// Token usage of a response.
+/// The token usage of one response, as reported by the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// All input tokens, including cached ones.
@@ -85,24 +85,24 @@ pub enum Event {
     },
     /// An Item started.
     Opened {
-        /// The index of the Item in the response, from 0.
+        /// The Item's index in the response, from 0.
         index: u32,
-        /// The wire's id of the part, if it is sent at the start. Parts of one message may share an
-        /// id.
+        /// The wire's id for the part, if it is sent at the start. Parts of one message may share
+        /// an id.
         id: Option<Name>,
         /// The content known so far: kind, names and ids.
         body: Body,
     },
-    /// An Item grew.
+    /// Content was added to an Item.
     Delta {
-        /// The index of the Item in the response.
+        /// The Item's index in the response, from 0.
         index: u32,
-        /// The added content.
+        /// The content to append.
         delta: Delta,
     },
-    /// An Item is complete. Seals appear only here.
+    /// An Item is complete. Earlier events never contain Seals.
     Closed {
-        /// The index of the Item in the response.
+        /// The Item's index in the response, from 0.
         index: u32,
         /// The complete Item.
         item: Box<Item>,
@@ -117,16 +117,16 @@ pub enum Event {
     Alien(Json),
 }
 
-/// An addition to an Item.
+/// Content to append to an Item.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
-    /// Text.
+    /// Text of a text Item.
     Text(Arc<str>),
-    /// Readable reasoning.
+    /// Readable text of a Thought.
     Thought(Arc<str>),
-    /// A fragment of the arguments' JSON text.
+    /// A fragment of the JSON text of a tool call's arguments.
     Args(Arc<str>),
-    /// A value at a path in the arguments.
+    /// A value at a path in a tool call's arguments.
     ArgsAt {
         /// The path as a `JSONPath`.
         path: Name,
@@ -138,7 +138,7 @@ pub enum Delta {
 /// An error that the provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The HTTP status, if there is one.
+    /// The HTTP status, if the error names one.
     pub status: Option<u16>,
     /// The provider's error type.
     pub kind: Option<Name>,

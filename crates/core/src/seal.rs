@@ -18,23 +18,22 @@ pub struct Seal {
     pub format: Label,
     /// The Origin that issued the Seal.
     pub owner: Arc<Origin>,
-    /// The position of the Seal.
+    /// Where the Seal belongs in its Item.
     pub attached: Attachment,
-    /// The binding of the Seal, in addition to the issuing endpoint.
+    /// The conditions for using the Seal, in addition to the issuing endpoint.
     pub bound: SealBinding,
 }
 
-/// The position of a Seal: a pointer into its Item's native JSON, and the Item that must follow
-/// directly.
+/// Where a Seal belongs in its Item, and which Item must follow directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// A JSON pointer into the Item's native JSON.
     pub at: Label,
-    /// The Item that must follow directly, where the wire pairs them.
+    /// The Item that must follow directly; `None` if the wire does not pair the two Items.
     pub leads: Option<ItemId>,
 }
 
-/// The binding of a Seal, in addition to the issuing endpoint.
+/// The conditions for using a Seal, in addition to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealBinding {
     /// Only certain model families can read the Seal.
@@ -46,7 +45,7 @@ pub struct SealBinding {
 }
 
 impl Seal {
-    /// Creates a Seal at `at` in its Item's native JSON.
+    /// Creates an unbound Seal at the JSON pointer `at` in its Item's native JSON.
     pub fn new(
         bytes: Bytes,
         format: impl Into<Label>,
@@ -57,7 +56,7 @@ impl Seal {
         Self { bytes, format: format.into(), owner, attached, bound: SealBinding::default() }
     }
 
-    /// Sets the binding.
+    /// Restricts the use of the Seal, which is otherwise bound only to its endpoint.
     #[must_use]
     pub fn bound_to(mut self, bound: SealBinding) -> Self {
         self.bound = bound;
@@ -71,8 +70,8 @@ impl Seal {
         self
     }
 
-    /// Returns the bytes if a Call to `to` after a prefix with this digest may carry them,
-    /// otherwise the reason. Without a digest the prefix is assumed to be unchanged.
+    /// Returns the bytes if a Call to `to` may carry them, otherwise the reason why not. `prefix`
+    /// is the digest of the content before the Seal; `None` means that the content is unchanged.
     pub fn open_for(&self, to: &Target, prefix: Option<&Digest>) -> Result<&Bytes, ElisionReason> {
         let (owner, reader) = (&self.owner, &to.origin);
         if owner.provider != reader.provider || owner.endpoint != reader.endpoint {
@@ -90,8 +89,8 @@ impl Seal {
         }
     }
 
-    /// Returns the bytes for the tenant that owns the Thread: replies, views, exports and the
-    /// store. Never use them for a Call.
+    /// Returns the bytes for the owning tenant's replies, views and exports, and for storage. Calls
+    /// must use [`Seal::open_for`] instead.
     pub fn reveal_to_tenant(&self) -> &Bytes {
         &self.bytes
     }
@@ -101,7 +100,7 @@ impl Seal {
         self.bytes.len()
     }
 
-    /// Returns the Seal as the text of a document; `None` if it is empty or not UTF-8.
+    /// Returns the Seal as text for a JSON document; `None` if the Seal is empty or not UTF-8.
     pub fn to_opaque(&self) -> Option<Opaque> {
         let text = std::str::from_utf8(&self.bytes).ok()?;
         (!text.is_empty()).then(|| Opaque::from(text))

@@ -15,13 +15,13 @@ pub struct Settings {
     pub top_k: Option<Json>,
     /// Stop sequences.
     pub stop: Vec<Name>,
-    /// Tool choice.
+    /// Which tool the model may or must call; `None` leaves the provider's default.
     pub choice: Option<ToolChoice>,
     /// Whether parallel tool calls are allowed.
     pub parallel: Option<bool>,
-    /// Reasoning settings.
+    /// Settings for the model's reasoning; `None` leaves the model's defaults.
     pub reasoning: Option<NativeReasoning>,
-    /// Required format of the answer.
+    /// Required format of the answer; `None` for free text.
     pub output: Option<OutputFormat>,
 }
 
@@ -30,11 +30,11 @@ pub struct Settings {
 pub enum ToolChoice {
     /// The model decides.
     Auto,
-    /// No tool.
+    /// The model must not call a tool.
     None,
-    /// Any tool, but at least one.
+    /// The model must call at least one tool.
     Any,
-    /// This tool.
+    /// The model must call this tool.
     Tool(Name),
     /// A choice that only the request's own wire supports.
     Other(Json),
@@ -43,20 +43,20 @@ pub enum ToolChoice {
 /// The required format of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// Any JSON.
+    /// Any valid JSON.
     Json,
     /// JSON that matches a schema.
     Schema {
         /// The name of the schema, where the wire requires one.
         name: Option<Name>,
-        /// The JSON Schema.
+        /// The JSON Schema that the answer must match.
         schema: Json,
         /// Whether the provider must enforce the schema.
         strict: Option<bool>,
     },
 }
 
-/// Settings of a model's native reasoning.
+/// Settings for a model's native reasoning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NativeReasoning {
     /// Whether reasoning is enabled; `None` leaves the model's default.
@@ -67,7 +67,7 @@ pub struct NativeReasoning {
     pub budget_tokens: Option<u64>,
     /// Whether the answer should contain readable thoughts.
     pub include_thoughts: Option<bool>,
-    /// Members that are merged into the request last, verbatim.
+    /// Request members to add last, verbatim.
     pub provider_extras: Vec<(Name, Json)>,
 }
 

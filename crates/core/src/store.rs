@@ -1,9 +1,8 @@
 //! Port to durable storage.
 //!
-//! Everything is stored as [`Record`]s in logs: one log per Thread and one per Run. A log is
-//! append-only. Its records are numbered from 1 without gaps, and their order is that number, never
-//! a time. The only write is [`Store::commit`], which stores a [`Batch`] with all effects of one
-//! decision atomically.
+//! Everything is stored as [`Record`]s in append-only logs: one log per Thread and one per Run.
+//! Records are numbered from 1 without gaps and ordered by that number, never by time.
+//! [`Store::commit`] stores a [`Batch`] atomically.
 //!
 //! Every call names a tenant and sees only that tenant's data.
 
@@ -37,10 +36,10 @@ pub use crate::store::vault::{
 
 use crate::fate::ElisionReason;
 
-/// The future of a port method.
+/// The result of a [`Store`] method, which completes when the database has answered.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// The owner of data. A tenant's data is never visible to another tenant.
+/// The name of a tenant. A tenant's data is never visible to another tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(pub Name);
 
@@ -50,13 +49,13 @@ pub struct LogId(pub Name);
 
 crate::name::text_id!(Tenant, LogId);
 
-/// Durable storage.
+/// Durable storage for Threads, Runs and captured turns.
 pub trait Store: Send + Sync {
     /// Stores the whole batch or nothing. Returns when the batch is durable.
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
-    /// Reads at most `limit` records of a log after a sequence number. A fork includes the history
-    /// of its source.
+    /// Reads at most `limit` records with sequence numbers above `after`. A forked log includes its
+    /// source's records up to the fork point.
     fn read<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -65,7 +64,7 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<Record>>;
 
-    /// Returns the sequence number after which all events with a number above `event` are found.
+    /// Returns a sequence number such that all events numbered above `event` are in later records.
     fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -73,13 +72,13 @@ pub trait Store: Send + Sync {
         event: u64,
     ) -> StoreFuture<'a, u64>;
 
-    /// Waits until the log has a record after that sequence number, written by any process.
+    /// Waits until any process has written a record with a sequence number above `after`.
     fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()>;
 
-    /// Returns the metadata of a log.
+    /// Returns a log's metadata; `None` if the tenant has no such log.
     fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>>;
 
-    /// Returns the last valid checkpoint at or before that sequence number.
+    /// Returns the last valid checkpoint with a sequence number of at most `at_most`.
     fn checkpoint<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -87,8 +86,8 @@ pub trait Store: Send + Sync {
         at_most: u64,
     ) -> StoreFuture<'a, Option<Record>>;
 
-    /// Leases the log to `owner` for a limited time. Until then, only the holder of the fence can
-    /// write.
+    /// Leases the log to `owner` for the duration `time`. Until the lease expires, only writes with
+    /// its fence succeed.
     fn lease<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -114,19 +113,19 @@ pub trait Store: Send + Sync {
         fence: Fence,
     ) -> StoreFuture<'a, ()>;
 
-    /// Finds the captured turns of these keys, one result per key, with the erasure epoch of the
-    /// lookup.
+    /// Finds captured turns by key. Returns one result per key and the erasure epoch at the time of
+    /// the lookup.
     fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey])
     -> StoreFuture<'a, VaultLookup>;
 
     /// Irreversibly erases the content of a Run. The Run's existence and the erasure stay recorded.
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()>;
 
-    /// Returns a writer for the events of an existing Run, with the fence that authorises the
-    /// writes.
+    /// Returns a writer for the events of an existing Run. If the Run is leased, `fence` must be
+    /// the lease's fence.
     fn events(&self, tenant: &Tenant, run: &LogId, fence: Option<Fence>) -> Box<dyn EventWriter>;
 
-    /// Lists the Runs of a Thread, newest first: at most `limit` of them, older than `before`.
+    /// Lists at most `limit` Runs of a Thread that are older than `before`, newest first.
     fn runs_of<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -135,7 +134,7 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<LogHead>>;
 
-    /// Lists the pending requests to people, of one log or of all.
+    /// Lists the pending approvals and questions of one log, or of all the tenant's logs.
     fn pending<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -148,7 +147,7 @@ pub trait Store: Send + Sync {
     /// Runs of all tenants.
     fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>>;
 
-    /// Writes a small record without effect, to test whether writes succeed.
+    /// Tests whether writes succeed, by taking a short lease on a log that is otherwise unused.
     fn probe(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let (tenant, log) = (Tenant::from("throughline-probe"), LogId::from("probe"));
@@ -168,9 +167,9 @@ pub const RUNNING: &str = "running";
 pub struct StaleRun {
     /// The tenant that owns the Run.
     pub tenant: Tenant,
-    /// The id of the Run.
+    /// The id of the Run's log.
     pub run: LogId,
-    /// The position in the list over all tenants.
+    /// The position in [`Store::stale_runs`], to be passed as `after` for the next page.
     pub place: u64,
 }
 
@@ -183,9 +182,9 @@ pub struct Record {
     pub kind: Name,
     /// When the database stored the record. For display only; `seq` defines the order.
     pub at: Timestamp,
-    /// The numbers of the first and last event in the record.
+    /// The numbers of the first and last event in the record; `None` for other records.
     pub events: Option<(u64, u64)>,
-    /// The content.
+    /// The content, or the reason why it was erased.
     pub content: Content,
 }
 
@@ -199,7 +198,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// Returns the bytes if they exist.
+    /// Returns the bytes; `None` if the content was erased.
     pub fn bytes(&self) -> Option<&Bytes> {
         match self {
             Content::Here(bytes) => Some(bytes),
@@ -210,7 +209,7 @@ impl Content {
 
 impl std::fmt::Debug for Content {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Contents may include Seals, so only the size is printed.
+        // The content may include Seals, so only its size is printed.
         match self {
             Content::Here(bytes) => write!(f, "Here({} B)", bytes.len()),
             Content::Gone(why) => write!(f, "Gone({why})"),
@@ -218,14 +217,14 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// The metadata of a log.
+/// A log's metadata, as returned by [`Store::log`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogHead {
-    /// The id of the log.
+    /// The id of the Thread or Run.
     pub log: LogId,
     /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
-    /// The Thread of a Run.
+    /// The Run's Thread; `None` for a Thread.
     pub of: Option<LogId>,
     /// The fork point, if the log is a fork.
     pub fork: Option<ForkPoint>,
@@ -233,7 +232,7 @@ pub struct LogHead {
     pub rewinds: Vec<Rewind>,
     /// A status maintained by the writers, such as `running`.
     pub status: Option<Name>,
-    /// The last sequence number.
+    /// The sequence number of the last record.
     pub last: u64,
     /// The number of the last event.
     pub events: u64,
@@ -267,7 +266,7 @@ impl LogHead {
     }
 }
 
-/// A rewind: history continues from an earlier record, and nothing is deleted.
+/// A rewind, after which history continues from an earlier record. No record is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewind {
     /// The sequence number of the rewind record.
@@ -276,7 +275,8 @@ pub struct Rewind {
     pub to: u64,
 }
 
-/// The right to write to a log, as a number that only grows.
+/// The number of a lease. Each new lease on a log gets a higher number, so that writes by an
+/// earlier holder are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub NonZeroU64);
 
@@ -289,20 +289,20 @@ pub struct Lease {
     pub until: Timestamp,
 }
 
-/// A pending request to a person.
+/// A request to a person that was stored, with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
-    /// The id, unique within the tenant.
+    /// The id of the request, unique within the tenant.
     pub id: Name,
     /// The kind of request, such as `approval` or `question`.
     pub kind: Name,
     /// The log that waits for the answer.
     pub log: LogId,
-    /// The record that contains the request.
+    /// The sequence number of the record that contains the request.
     pub seq: u64,
     /// When the request was created.
     pub opened: Timestamp,
-    /// When the request expires.
+    /// When the request expires; `None` if it never expires.
     pub expires: Option<Timestamp>,
     /// The status of the request.
     pub status: PendingStatus,

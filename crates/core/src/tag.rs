@@ -1,7 +1,7 @@
 //! The `replayCompatibility` tags of the built-in wires.
 //!
-//! A tag names the wire format of a Thought's payload. Tags are free names: a caller may use any
-//! other and declare it in [`ReplayPolicy::takes`](crate::ReplayPolicy::takes).
+//! A tag names the wire format of a Thought's payload. The set of tags is open: a caller may use
+//! any other name and declare it in [`ReplayPolicy::takes`](crate::ReplayPolicy::takes).
 
 use crate::name::Wire;
 
@@ -20,8 +20,8 @@ pub const BEDROCK_CONVERSE_REASONING: &str = "bedrock-converse-reasoning-v1";
 pub const THINKING_BLOCK: &str = "llm-message-thinking-block-v1";
 /// A Letta reasoning message whose provider is unknown.
 pub const LETTA_REASONING: &str = "letta-reasoning-message-v1";
-/// The readable rest of a provider's Thought that cannot be replayed: it was truncated, or its
-/// native part is missing. Callers should not declare this tag.
+/// The readable text of a provider's Thought that cannot be replayed, because the Thought was
+/// truncated or its native part is missing. Callers should not declare this tag.
 pub const NOT_REPLAYABLE: &str = "not-replayable";
 
 /// The built-in wires with the tags of their Thoughts.
@@ -33,12 +33,12 @@ pub const WIRE_TAGS: [(Wire, &str); 5] = [
     (Wire::BEDROCK_CONVERSE, BEDROCK_CONVERSE_REASONING),
 ];
 
-/// Returns the tag of a wire's Thoughts; `None` for other wires.
+/// Returns the tag for a wire's Thoughts; `None` if the wire is not built in.
 pub fn tag_of(wire: &Wire) -> Option<&'static str> {
     WIRE_TAGS.iter().find(|(ours, _)| ours == wire).map(|(_, tag)| *tag)
 }
 
-/// Returns the wire whose Thoughts have this tag.
+/// Returns the wire whose Thoughts have this tag; `None` if the tag is not built in.
 pub fn wire_of(tag: &str) -> Option<Wire> {
     WIRE_TAGS.into_iter().find(|(_, ours)| *ours == tag).map(|(wire, _)| wire)
 }

@@ -11,7 +11,7 @@ use crate::identity::Identity;
 /// The tag of a Thought that every model may read.
 pub const PLAIN_TEXT: &str = "plain-text";
 
-/// Reasoning. It is the body of an [`Item`](crate::Item), which carries its id, Seals and Origin.
+/// Reasoning, as the body of an [`Item`](crate::Item). The Item holds the id, Seals and Origin.
 ///
 /// A Thought issued by a provider never becomes visible text. A Thought created by the caller (no
 /// Origin) without a payload is plain: every model receives it in the `<thought>` envelope.
@@ -19,13 +19,13 @@ pub const PLAIN_TEXT: &str = "plain-text";
 pub struct Thought {
     /// The readable content; empty if everything is sealed.
     pub content: Arc<str>,
-    /// The kind of reasoning.
+    /// Whether the content is the reasoning itself, a summary, or not readable.
     pub kind: ThoughtKind,
     /// Whether the Thought arrived completely. A truncated Thought can never be replayed.
     pub whole: bool,
-    /// The provider format.
+    /// The provider's format for the reasoning.
     pub format: ReasoningFormat,
-    /// The position among the reasoning of its turn, if the wire numbers it.
+    /// The position among the Thoughts of the turn; `None` if the wire does not number them.
     pub index: Option<u64>,
     /// Whether a reasoning model produced the Thought, or prompting did.
     pub source: ReasoningSource,
@@ -60,19 +60,19 @@ impl Thought {
         }
     }
 
-    /// Whether other models may read the Thought as text.
+    /// Whether every model may read the Thought: no payload, and no tag other than [`PLAIN_TEXT`].
     pub fn is_plain(&self) -> bool {
         self.payload.is_none()
             && self.replay_compatibility.as_deref().is_none_or(|tag| tag == PLAIN_TEXT)
     }
 
-    /// Sets the time of recording, unless it is already set.
+    /// Sets the creation and update times to `now`, unless the Thought already has a record.
     pub fn set_recorded_at(&mut self, now: Timestamp) {
         let fresh = || ThoughtRecord { created_at: now, updated_at: now, ..Default::default() };
         self.record.get_or_insert_with(|| Box::new(fresh()));
     }
 
-    /// Estimates the number of tokens of the readable content.
+    /// Estimates the number of tokens in the readable content.
     pub fn tokens(&self, counter: &dyn TokenCounter) -> u64 {
         counter.count(&self.content)
     }
@@ -80,12 +80,12 @@ impl Thought {
 
 /// Counts tokens for estimates before a Call. The provider's usage is authoritative.
 pub trait TokenCounter: Send + Sync {
-    /// Returns the number of tokens of the text.
+    /// Returns the estimated number of tokens in the text.
     fn count(&self, text: &str) -> u64;
 }
 
 words! {
-    /// The kind of reasoning.
+    /// Whether the content is the reasoning itself, a summary, or not readable.
     ThoughtKind {
         /// The reasoning itself.
         Text = "text",
@@ -113,17 +113,17 @@ pub struct ThoughtRecord {
     pub created_at: Timestamp,
     /// When the Thought last changed.
     pub updated_at: Timestamp,
-    /// The name of the sender.
+    /// The sender's name in the message.
     pub name: Option<Name>,
-    /// The id of the sender.
+    /// The sender's id in the message.
     pub sender_id: Option<Name>,
-    /// The client's id of the message, by which retries are recognized.
+    /// The client's id for the message, used to recognize retries.
     pub otid: Option<Name>,
     /// The run that the Thought belongs to.
     pub run_id: Option<Name>,
-    /// The step of the run.
+    /// The step within that run.
     pub step_id: Option<Name>,
-    /// The number in the run's event stream.
+    /// The sequence number in the run's event stream.
     pub seq_id: Option<i64>,
     /// Whether the Thought belongs to a failed step.
     pub is_err: Option<bool>,

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::name::{hex, unhex};
 
-/// A span of a trace.
+/// A trace id and span id, as in a `traceparent` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceParent {
-    /// The trace id.
+    /// The trace id, never all zeros in a parsed header.
     pub trace: [u8; 16],
-    /// The span id.
+    /// The span id, never all zeros in a parsed header.
     pub span: [u8; 8],
     /// Whether the caller samples the trace.
     pub is_sampled: bool,

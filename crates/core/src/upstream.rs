@@ -19,7 +19,7 @@ pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
 pub type UpstreamFuture<'a> =
     Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>>;
 
-/// The body of a response as a stream.
+/// A response body in chunks, as they arrive.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
 
 /// Sends requests to the providers' endpoints.
@@ -28,7 +28,7 @@ pub trait Upstream: Send + Sync {
     /// normal response.
     fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_>;
 
-    /// Returns the number of retries so far.
+    /// Returns the total number of retries; 0 for implementations that never retry.
     fn retries(&self) -> u64 {
         0
     }
@@ -37,7 +37,7 @@ pub trait Upstream: Send + Sync {
 /// A request to an endpoint.
 #[derive(Clone)]
 pub struct UpstreamRequest {
-    /// The name of the configured endpoint.
+    /// The endpoint's name in the configuration.
     pub endpoint: Name,
     /// The requested model, if there is one. Failures count against this model instead of the whole
     /// endpoint.
@@ -48,7 +48,7 @@ pub struct UpstreamRequest {
     pub path: Name,
     /// The headers. Credentials in them are not sent; use `credential` instead.
     pub headers: Vec<(Name, Name)>,
-    /// The request body.
+    /// The request body, sent unchanged.
     pub body: Bytes,
     /// The caller's API key, used only if the endpoint has none.
     pub credential: Option<Credential>,
@@ -56,7 +56,8 @@ pub struct UpstreamRequest {
 
 impl std::fmt::Debug for UpstreamRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Queries and headers may contain keys, so only names are printed.
+        // Queries and header values may contain keys, so only the path and header names are
+        // printed.
         f.debug_struct("UpstreamRequest")
             .field("endpoint", &self.endpoint)
             .field("model", &self.model)
@@ -71,7 +72,7 @@ impl std::fmt::Debug for UpstreamRequest {
 
 /// A response from an endpoint.
 pub struct UpstreamResponse {
-    /// The HTTP status.
+    /// The HTTP status, which may be an error.
     pub status: u16,
     /// The headers, without hop-by-hop headers.
     pub headers: Vec<(Name, Name)>,
@@ -102,12 +103,12 @@ impl std::fmt::Debug for UpstreamResponse {
 pub struct Credential(Zeroizing<String>);
 
 impl Credential {
-    /// Wraps a key.
+    /// Wraps an API key without validating it.
     pub fn new(key: impl Into<String>) -> Self {
         Self(Zeroizing::new(key.into()))
     }
 
-    /// Returns the key, only for the request that carries it.
+    /// Returns the key in plain text. Use it only to set the credential of a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }

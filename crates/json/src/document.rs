@@ -14,13 +14,13 @@ pub use crate::document::schema::{
     Definitions, SchemaBuilder, array_schema, enum_schema, type_schema,
 };
 
-/// The error for an invalid document.
+/// A document member that is missing or invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct InvalidDocument {
     /// The path of the member from the document name down, such as `LLMMessage.toolCalls[0].name`.
     pub field: Name,
-    /// The problem and its correction, worded as the end of a sentence.
+    /// The problem and how to fix it, as a predicate that follows `field`.
     pub problem: Label,
 }
 
@@ -46,7 +46,7 @@ impl<'t> Fields<'t> {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
-    /// Returns the error for a member.
+    /// Creates an error about a member; `problem` is a predicate such as `must be a string`.
     pub fn error(&self, key: &str, problem: impl Into<Label>) -> InvalidDocument {
         InvalidDocument { field: Name::from(self.path(key)), problem: problem.into() }
     }
@@ -61,7 +61,7 @@ impl<'t> Fields<'t> {
         self.node.get(key)
     }
 
-    /// Reads a string.
+    /// Reads an optional string; fails if the member has another type.
     pub fn text(&self, key: &str) -> Result<Option<Name>, InvalidDocument> {
         self.read(key, Node::name, "must be a string")
     }
@@ -71,27 +71,27 @@ impl<'t> Fields<'t> {
         self.text(key)?.ok_or_else(|| self.error(key, "is missing: it must be a string"))
     }
 
-    /// Reads `true` or `false`.
+    /// Reads an optional boolean; fails if the member has another type.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, InvalidDocument> {
         self.read(key, Node::bool, "must be true or false")
     }
 
-    /// Reads a whole number.
+    /// Reads an optional whole number; fails if it does not fit into an `i64`.
     pub fn integer(&self, key: &str) -> Result<Option<i64>, InvalidDocument> {
         self.read(key, |node| node.number()?.parse().ok(), "must be a whole number")
     }
 
-    /// Reads a non-negative whole number.
+    /// Reads an optional non-negative whole number; fails if it does not fit into a `u64`.
     pub fn count(&self, key: &str) -> Result<Option<u64>, InvalidDocument> {
         self.read(key, Node::u64, "must be a non-negative whole number")
     }
 
-    /// Reads a number as written.
+    /// Reads an optional number and keeps it as written.
     pub fn number(&self, key: &str) -> Result<Option<Number>, InvalidDocument> {
         self.read(key, Number::from_node, "must be a number")
     }
 
-    /// Reads a member that must be one of a closed list of strings.
+    /// Reads an optional member whose value must be one of the enum's strings.
     pub fn string_enum<T: StringEnum>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
         let found = T::ALL.iter().copied().find(|word| node.is(word.as_str()));
@@ -99,13 +99,13 @@ impl<'t> Fields<'t> {
         found.ok_or_else(invalid).map(Some)
     }
 
-    /// Checks that the member is exactly the string `word`.
+    /// Checks that the member exists and is the string `word`.
     pub fn expect_string(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
         let is_word = self.present(key).is_some_and(|node| node.is(word));
         if is_word { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
     }
 
-    /// Reads an array of strings.
+    /// Reads an optional array of strings. Errors name the index of an invalid element.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<Name>>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
         if !node.is_array() {
@@ -117,7 +117,7 @@ impl<'t> Fields<'t> {
         node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Returns the entries of an object whose keys are data, each with a path that ends in its key.
+    /// Returns the members of an object whose names are data: each name, its value and its path.
     pub fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
         let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
         members.map(|(key, value)| {
@@ -126,8 +126,8 @@ impl<'t> Fields<'t> {
         })
     }
 
-    /// Rejects members that are not in `known`. Otherwise a misspelt setting would be ignored
-    /// silently.
+    /// Fails if the object has a member that is not in `known`, so that a misspelt setting is not
+    /// ignored silently.
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<(), InvalidDocument> {
         match self.extras(known).first() {
             None => Ok(()),
@@ -137,7 +137,8 @@ impl<'t> Fields<'t> {
         }
     }
 
-    /// Reads an array of objects; each element has its own path.
+    /// Reads an array of objects; empty if the member is absent. Errors include the element's
+    /// index.
     pub fn list(&self, key: &str) -> Result<Vec<Fields<'t>>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(Vec::new()) };
         if !node.is_array() {
@@ -148,7 +149,7 @@ impl<'t> Fields<'t> {
         elements.map(|(place, node)| Fields::from_node(node, at(place))).collect()
     }
 
-    /// Reads a nested object, whose members have paths below `key`.
+    /// Reads an optional nested object. Error paths of its members start with the path of `key`.
     pub fn object(&self, key: &str) -> Result<Option<Fields<'t>>, InvalidDocument> {
         self.present(key).map(|node| Fields::from_node(node, self.path(key))).transpose()
     }
@@ -171,16 +172,16 @@ impl<'t> Fields<'t> {
     }
 }
 
-/// An enum that is written as one of a closed list of strings.
+/// An enum whose variants are written as fixed strings.
 pub trait StringEnum: Copy + 'static {
-    /// All variants.
+    /// All variants, in declaration order.
     const ALL: &'static [Self];
 
-    /// Returns the string of the variant.
+    /// Returns the string that represents the variant in documents.
     fn as_str(self) -> &'static str;
 }
 
-/// Joins all strings of an enum for an error message.
+/// Returns the strings of all variants, separated by commas, for error messages.
 pub fn join_variants<T: StringEnum>() -> String {
     let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
     words.join(", ")
@@ -198,7 +199,7 @@ macro_rules! words {
         pub enum $name { $($(#[$note])* $variant,)+ }
 
         impl $name {
-            /// Returns the documented string.
+            /// Returns the string that represents the variant in documents.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
@@ -244,22 +245,22 @@ pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str
     }
 }
 
-/// Opaque text of a document: a signature or sealed data. Its `Debug` output shows only the size.
+/// A signature or sealed data in a document. The `Debug` output shows only its size.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Opaque(Arc<str>);
 
 impl Opaque {
-    /// Returns the text for the tenant that owns the document. Never log it.
+    /// Returns the text, which only the tenant that owns the document may see. Never log it.
     pub fn reveal_to_tenant(&self) -> &str {
         &self.0
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the text in bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the text is empty, in which case it seals nothing.
+    /// Whether the text is empty. An empty text seals nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Tests of reading and writing verbatim JSON.
+//! Tests for reading and writing verbatim JSON.
 
 use proptest::prelude::*;
 
@@ -116,6 +116,6 @@ fn parse_within_rejects_deeper_nesting() {
     assert_eq!(error.offset, 6);
     // An earlier syntax error is reported first.
     assert!(!Tree::parse_within(2, "[}[[[").map(|_| ()).unwrap_err().is_too_deep());
-    // The rest is not read.
+    // The text after the error is not read.
     assert!(Tree::parse_within(2, "[[[nonsense").map(|_| ()).unwrap_err().is_too_deep());
 }

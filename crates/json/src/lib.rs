@@ -1,15 +1,14 @@
-//! JSON kept as it was received.
+//! JSON that is kept exactly as it was received.
 //!
-//! Providers sign and encrypt the text they wrote, and a value that is parsed and rewritten is a
-//! different text: a parsed tree loses key order, `1e2`, `\u00e9`, large integers and duplicate
-//! keys. [`Json`] is therefore verbatim text that was validated once. [`Tree`] is an index over
-//! that text: one linear pass records where each value begins and ends, and every value is a slice
-//! of the same bytes.
+//! Providers sign the text that they wrote. Parsing and rewriting a value changes that text: key
+//! order, `1e2`, `\u00e9`, large integers and duplicate keys are lost. [`Json`] is therefore
+//! verbatim text that was validated once. [`Tree`] is an index over that text: one linear pass
+//! records where each value begins and ends, and every value is a slice of the same bytes.
 //!
-//! Nothing here recurses, so deep nesting cannot overflow the stack.
+//! No function recurses, so deep nesting cannot overflow the stack.
 //!
-//! [`record!`] declares an object of a documented format member by member. The declaration reads
-//! it, prints it, and describes it as a JSON Schema.
+//! [`record!`] declares the members of an object. The declaration generates a parser, a writer and
+//! a JSON Schema.
 
 mod document;
 mod measure;
@@ -44,12 +43,13 @@ pub use crate::write::{
 pub struct Json(Bytes);
 
 impl Json {
-    /// Validates and keeps the text, without surrounding whitespace.
+    /// Validates the text and keeps it without the surrounding whitespace.
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         Ok(Tree::parse(text)?.into_json())
     }
 
-    /// Wraps bytes without a check. They must be valid JSON, such as a part of a validated text.
+    /// Wraps bytes without validation. The bytes must be valid JSON, such as a value from a
+    /// validated text.
     pub fn from_trusted(bytes: Bytes) -> Self {
         Self(bytes)
     }
@@ -70,24 +70,25 @@ impl Json {
         &self.0
     }
 
-    /// Copies the value into its own memory, so that it no longer keeps a larger buffer alive.
+    /// Returns a copy in its own memory. The original may be a slice that keeps a larger buffer
+    /// allocated.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self(Bytes::copy_from_slice(&self.0))
     }
 
-    /// Builds an index for reading the value.
+    /// Builds an index over the value in one linear pass.
     pub fn tree(&self) -> Tree {
         Tree::from_checked(&self.0)
     }
 
-    /// Whether both values are equal, apart from whitespace, escapes and the order of members.
+    /// Whether the values are equal apart from whitespace, escapes and the order of members.
     pub fn is_equivalent_to(&self, other: &Json) -> bool {
         self.0 == other.0 || self.canonical() == other.canonical()
     }
 
-    /// Returns the value with sorted members, no whitespace and uniform escapes. Two texts of the
-    /// same value have the same canonical form; numbers are compared as written.
+    /// Returns the value with sorted members, no whitespace and uniform escapes. Equal values have
+    /// the same canonical form, except that numbers stay as written: `1.0` differs from `1`.
     pub fn canonical(&self) -> String {
         self.tree().root().canonical()
     }
@@ -137,7 +138,7 @@ impl<'de> serde::Deserialize<'de> for Json {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at line {line} column {column}")]
 pub struct SyntaxError {
-    /// The problem, worded as the end of a sentence.
+    /// A description of the problem, without the position.
     pub what: &'static str,
     /// The byte offset of the error.
     pub offset: usize,

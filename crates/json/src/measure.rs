@@ -1,23 +1,24 @@
-//! Counts the content of a request in one pass over its text, without an index or allocation.
+//! Counts the values in a request's JSON text in one pass, without an index or allocation.
 //!
-//! An index over a text with short values costs several times its bytes, and decoding costs more. A
-//! request with too many values is therefore refused before an index exists. The pass does not
-//! validate: counts of invalid JSON are meaningless, and the parser reports the error.
+//! An index over a text with many short values takes several times the memory of the text, and
+//! decoding takes more. A request with too many values is therefore refused before it is indexed.
+//! The pass does not validate: counts for invalid JSON are meaningless, and the parser reports the
+//! error.
 
-/// The counts of a request's content.
+/// The numbers of values, messages and tools in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
-    /// All values and all member names.
+    /// The number of values plus the number of member names.
     pub entries: usize,
-    /// Messages and parts: members of the outermost object, elements of its lists, and elements of
-    /// nested lists. A message counts as its parts, or as one if it has none. The request may be
-    /// wrapped in one more object.
+    /// The number of messages and parts: members of the outermost object, elements of its arrays,
+    /// and elements of nested arrays. A message counts as the number of its parts, or as 1 if it
+    /// has none. The request may be wrapped in one more object.
     pub items: usize,
-    /// Elements of the outermost `tools` list, and the declarations in them.
+    /// The number of elements in the outermost `tools` array, plus the declarations inside them.
     pub tools: usize,
 }
 
-/// The maximum counts of a request.
+/// Upper limits for the counts in a [`Measure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimits {
     /// Maximum number of values and member names.
@@ -43,7 +44,7 @@ impl Default for SizeLimits {
     }
 }
 
-/// The error for a request that exceeds a limit.
+/// A request exceeds one of the [`SizeLimits`]. Each variant contains the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeLimitExceeded {
     /// Too many values and member names.
@@ -58,7 +59,7 @@ pub enum SizeLimitExceeded {
 }
 
 impl Measure {
-    /// Counts the content of a text and stops at the first exceeded limit.
+    /// Counts the values in a JSON text. Fails as soon as a limit is exceeded.
     pub fn count(text: &[u8], limits: &SizeLimits) -> Result<Self, SizeLimitExceeded> {
         let objects = [0; TRACKED_DEPTH / 64];
         let mut counter = Counter {
@@ -109,25 +110,25 @@ fn string_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Maximum depth at which arrays and objects are distinguished. Deeper containers count as arrays,
-/// which does not affect the counts.
+/// Maximum depth at which arrays and objects are distinguished. Deeper containers are treated as
+/// arrays, which does not affect the counts.
 const TRACKED_DEPTH: usize = 4096;
 
 struct Counter {
     counted: Measure,
     depth: usize,
-    /// One bit for each open container, outermost first: whether it is an object.
+    /// One bit per open container, outermost first: 1 for an object, 0 for an array.
     objects: [u64; TRACKED_DEPTH / 64],
     /// The last byte outside strings and whitespace; `"` for a string, `0` for any other value.
     last: u8,
     /// Whether the scan is inside the `tools` member of the outermost object.
     is_tools: bool,
-    /// Whether the current element already has a part, which is counted instead of the element.
+    /// Whether the current element has a part. Its parts are then counted instead of the element.
     has_part: bool,
 }
 
 impl Counter {
-    /// Whether the container at that depth is an object; the outermost has depth 1.
+    /// Whether the container at that depth is an object. The outermost container has depth 1.
     fn is_object(&self, depth: usize) -> bool {
         let place = depth.wrapping_sub(1);
         self.objects.get(place / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
@@ -161,7 +162,7 @@ impl Counter {
         }
     }
 
-    /// Counts a value of the innermost container.
+    /// Counts a value in the innermost open container.
     fn value(&mut self, is_object: bool) {
         self.counted.entries += 1;
         self.last = b'0';

@@ -1,4 +1,4 @@
-//! Tests of the counts of a request and of the limits.
+//! Tests for the counts in a request and for the limits.
 
 use super::*;
 use crate::Tree;
@@ -50,7 +50,7 @@ fn counting_stops_at_the_first_limit() {
     assert_eq!(of(list("tools", 5)), Err(SizeLimitExceeded::Tools(5)));
     assert_eq!(of(format!("[{}0]", "0,".repeat(100))), Err(SizeLimitExceeded::Entries(100)));
     assert!(of(list("messages", 8)).is_ok());
-    // The rest is not scanned.
+    // Scanning stops at the limit, so the unterminated string is not reached.
     assert_eq!(of(format!("[{}{}", "0,".repeat(100), "\"")), Err(SizeLimitExceeded::Entries(100)));
 }
 

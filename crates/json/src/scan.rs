@@ -21,10 +21,10 @@ pub enum JsonKind {
     Object,
 }
 
-/// The positions of all values in a text.
+/// The positions of all values in a JSON text.
 #[derive(Clone, Default)]
 pub(super) struct Index {
-    /// The values in text order. The entries of an object are its keys and values, alternating.
+    /// The values in text order. For an object, keys and values alternate.
     pub(super) entries: Vec<Entry>,
     /// The offsets of escapes in strings.
     pub(super) escapes: Vec<u32>,
@@ -43,7 +43,7 @@ pub(super) struct Entry {
     pub(super) is_key: bool,
 }
 
-/// Minimum text length in bytes from which entries are counted before they are listed.
+/// Texts of at least this many bytes are measured before they are indexed.
 const LONG: usize = 256 << 10;
 
 /// Indexes valid UTF-8 text of less than 4 GiB with at most `deepest` nested containers. `expected`
@@ -53,7 +53,8 @@ pub(super) fn index(
     deepest: u32,
     expected: Option<usize>,
 ) -> Result<Index, SyntaxError> {
-    // A growing vector takes up to three times its final memory, so long texts are counted first.
+    // A growing vector takes up to three times its final memory, so the entries of long texts are
+    // counted first.
     let counted = || Measure::count(text, &SizeLimits::NONE).map_or(0, |measure| measure.entries);
     let expected = expected.or_else(|| (text.len() >= LONG).then(counted));
     let entries = Vec::with_capacity(expected.unwrap_or(text.len() / 48 + 16));
@@ -62,20 +63,20 @@ pub(super) fn index(
 }
 
 /// Scans a text. `open` is the innermost open container. While a container is open, its `link` is
-/// the index of the enclosing one.
+/// the index of its enclosing container.
 struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     index: Index,
     open: u32,
-    /// The number of containers that may still be opened.
+    /// The number of further levels of nesting that are allowed.
     room: u32,
 }
 
 /// The error message for nesting that exceeds the limit.
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
 
-/// Marks the missing parent of the outermost value.
+/// The `link` of an outermost container, which has no enclosing container.
 const NONE: u32 = u32::MAX;
 
 impl Scanner<'_> {
@@ -145,7 +146,7 @@ impl Scanner<'_> {
 
     fn push(&mut self, start: usize, shape: JsonKind, link: u32) {
         let (start, end) = (narrow(start), narrow(self.at));
-        // A string without escapes links to the index of the next escape.
+        // For a string without escapes, `link` is the index of the next escape in the text.
         let escaped = shape == JsonKind::String && (link as usize) < self.index.escapes.len();
         self.index.entries.push(Entry { start, end, link, shape, escaped, is_key: false });
     }

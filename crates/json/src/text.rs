@@ -1,36 +1,36 @@
-//! Reads and writes the escapes of JSON strings.
+//! Decodes and writes the escapes in JSON strings.
 
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// Number of bytes that are tested at once.
+/// Number of bytes that are tested at once in a `u64`.
 const WORD: usize = 8;
-/// Number of bytes that are copied or skipped at once. Escapes in prose and code are usually closer
-/// together.
+/// Number of bytes that are copied or skipped at once. The distance between escapes in prose and
+/// code is usually shorter.
 const WINDOW: usize = 32;
 
-/// Iterates over the offsets of quotes, backslashes and control characters, which a string must
-/// escape.
+/// Iterates over the offsets of special bytes: quotes, backslashes and control characters, which a
+/// string must escape.
 pub(super) struct Specials<'t> {
     rest: &'t [u8],
     /// The end offset of the current word.
     end: usize,
     /// The high bit of each special byte in the current word.
     found: u64,
-    /// The end offset of the window that contains specials and is scanned word by word.
+    /// The end offset of the current window, which contains special bytes and is scanned word by
+    /// word.
     window: usize,
 }
 
 impl<'t> Specials<'t> {
-    /// Starts at offset `from`.
     pub(super) fn starting_at(from: usize, text: &'t [u8]) -> Self {
         Self { rest: text.get(from..).unwrap_or_default(), end: from, found: 0, window: from }
     }
 }
 
 impl Specials<'_> {
-    /// Skips to the next window with specials. Most of a long text is plain, so whole windows are
-    /// tested at once.
+    /// Skips to the next window that contains special bytes. Most of a long text is plain, so whole
+    /// windows are tested at once.
     #[inline]
     fn skip_plain(&mut self) {
         while let Some((window, rest)) = self.rest.split_first_chunk::<WINDOW>() {
@@ -93,15 +93,16 @@ fn specials_in(word: [u8; WORD]) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     let low = word & (ONES * 0x7f);
-    // Each sum sets the high bit of every byte outside its class; no byte carries into the next.
+    // Each sum sets the high bit of every byte that is not of its kind. No byte carries into the
+    // next byte.
     let control = low + ONES * 0x60;
     let quote = (low ^ (ONES * 0x22)) + ONES * 0x7f;
     let slash = (low ^ (ONES * 0x5c)) + ONES * 0x7f;
     !((control & quote & slash) | word) & (ONES * 0x80)
 }
 
-/// A string that contains escapes: the enclosing text, the range between the quotes, and the
-/// offsets of the backslashes from that range on.
+/// A string that contains escapes: the enclosing text, the byte range between the quotes, and the
+/// offsets of all backslashes from there to the end of the text.
 pub(super) struct Escaped<'t> {
     pub(super) text: &'t [u8],
     pub(super) inner: Range<usize>,
@@ -110,8 +111,7 @@ pub(super) struct Escaped<'t> {
 
 impl Escaped<'_> {
     /// Unescapes the string into a reused buffer and passes the value to `take`. A lone surrogate,
-    /// which JSON can write but Unicode cannot represent, becomes U+FFFD; the verbatim text keeps
-    /// it.
+    /// which JSON can express but UTF-8 cannot, becomes U+FFFD. The verbatim text is unchanged.
     pub(super) fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -130,7 +130,7 @@ impl Escaped<'_> {
         let mut from = self.inner.start;
         let escapes = self.escapes.iter().map(|escape| *escape as usize);
         for escape in escapes.take_while(|escape| *escape < self.inner.end) {
-            // The low half of a surrogate pair was read with the high half.
+            // Skip the low half of a surrogate pair, which was decoded together with the high half.
             if escape >= from {
                 self.push_plain(from..escape, value);
                 from = self.unescape(escape + 1, value);
@@ -188,7 +188,7 @@ impl Escaped<'_> {
 /// Converts bytes that are known to be UTF-8: the whole text was validated, and escapes produce
 /// whole characters.
 pub(super) fn as_checked_str(bytes: &[u8]) -> &str {
-    // For short texts, the startup cost of the SIMD check exceeds its gain.
+    // For short texts, the standard check is faster than the SIMD check.
     if bytes.len() < 64 {
         return std::str::from_utf8(bytes).unwrap_or_default();
     }

@@ -10,7 +10,7 @@ use crate::scan::{self, Entry, Index};
 use crate::text::{self, Escaped};
 use crate::{Json, JsonKind, SyntaxError, work};
 
-/// An index of all values in a text. Slices of it share the text's memory.
+/// A JSON text with an index of all its values. Values are slices that share the text's memory.
 #[derive(Clone)]
 pub struct Tree {
     bytes: Bytes,
@@ -23,14 +23,14 @@ impl Tree {
         Self::parse_within(u32::MAX, text)
     }
 
-    /// Parses a text with at most `deepest` nested arrays and objects, and stops at deeper nesting;
-    /// see [`SyntaxError::is_too_deep`].
+    /// Parses a text with at most `deepest` levels of nesting. Deeper nesting is an error; see
+    /// [`SyntaxError::is_too_deep`].
     pub fn parse_within(deepest: u32, text: impl Into<Bytes>) -> Result<Self, SyntaxError> {
         Self::parse_measured(deepest, None, text)
     }
 
-    /// Parses a text whose entries were counted before, so that the index allocates no spare
-    /// memory.
+    /// Parses a text like [`Tree::parse_within`]. `entries` is the number of entries if they were
+    /// counted before, so that the index is allocated at its exact size.
     pub fn parse_measured(
         deepest: u32,
         entries: Option<usize>,
@@ -48,7 +48,7 @@ impl Tree {
         Ok(Self { bytes, index })
     }
 
-    /// Indexes a text that was validated before.
+    /// Indexes a text that was already validated.
     pub(super) fn from_checked(bytes: &Bytes) -> Self {
         Self { bytes: bytes.clone(), index: scan::index(bytes, u32::MAX, None).unwrap_or_default() }
     }
@@ -90,7 +90,7 @@ impl Tree {
     }
 }
 
-/// One value of a [`Tree`].
+/// One value or member name in a [`Tree`].
 #[derive(Clone, Copy)]
 pub struct Node<'t> {
     tree: &'t Tree,
@@ -113,26 +113,26 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Returns the number of the value in the tree, for [`Tree::node`].
+    /// Returns the value's number, with which [`Tree::node`] finds the value again.
     #[inline]
     pub fn number_in_tree(self) -> u32 {
         self.index
     }
 
-    /// Returns the type of the value.
+    /// Returns the JSON type of the value.
     #[inline]
     pub fn shape(self) -> JsonKind {
         self.entry().shape
     }
 
-    /// Returns the byte range in the tree's text.
+    /// Returns the value's byte range in the tree's text.
     #[inline]
     pub fn range(self) -> Range<usize> {
         let entry = self.entry();
         entry.start as usize..entry.end as usize
     }
 
-    /// Returns the verbatim bytes.
+    /// Returns the value's bytes, verbatim.
     #[inline]
     pub fn raw(self) -> &'t [u8] {
         self.tree.bytes.get(self.range()).unwrap_or_default()
@@ -167,24 +167,25 @@ impl<'t> Node<'t> {
         self.shape() == JsonKind::String
     }
 
-    /// Returns the text of a string.
+    /// Returns the unescaped text of a string; `None` for any other type.
     pub fn text(self) -> Option<Cow<'t, str>> {
         let owned = |text: &[u8]| Cow::Owned(text::as_checked_str(text).to_owned());
         self.read_string(owned, |text| Cow::Borrowed(text::as_checked_str(text)))
     }
 
-    /// Returns the text of a string as shared text.
+    /// Returns the unescaped text of a string as a shared string; `None` for any other type.
     pub fn name(self) -> Option<Arc<str>> {
         let shared = |text: &[u8]| Arc::from(text::as_checked_str(text));
         self.read_string(shared, shared)
     }
 
-    /// Returns the text of a string as bytes, without a copy if it has no escapes.
+    /// Returns the unescaped text of a string as bytes; `None` for any other type. Copies only if
+    /// the string has escapes.
     pub fn text_bytes(self) -> Option<Bytes> {
         self.read_string(Bytes::copy_from_slice, |text| self.tree.bytes.slice_ref(text))
     }
 
-    /// Converts the text of a string, which is copied only if it contains escapes.
+    /// Passes the text of a string to `verbatim`, or to `copied` if it had to be unescaped.
     fn read_string<T>(
         self,
         copied: impl FnOnce(&[u8]) -> T,
@@ -196,7 +197,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Returns the string if it contains escapes.
+    /// Returns the escape positions of a string; `None` if it has no escapes.
     #[inline]
     fn escaped(self) -> Option<Escaped<'t>> {
         let entry = self.entry();
@@ -222,23 +223,23 @@ impl<'t> Node<'t> {
         if entry.escaped {
             return self.escaped().is_some_and(|own| own.read(|text| text == value.as_bytes()));
         }
-        // Most other names differ in length, which the entry shows without reading the text.
+        // Most other names have another length, so comparing lengths first avoids reading the text.
         entry.shape == JsonKind::String
             && (entry.end - entry.start) as usize == value.len() + 2
             && self.inner() == value.as_bytes()
     }
 
-    /// Returns the value of a non-negative integer.
+    /// Returns a non-negative integer; `None` for any other value, such as `-1` or `1.0`.
     pub fn u64(self) -> Option<u64> {
         self.number()?.parse().ok()
     }
 
-    /// Returns the text of a number.
+    /// Returns a number as written; `None` for any other type.
     pub fn number(self) -> Option<&'t str> {
         (self.shape() == JsonKind::Number).then(|| std::str::from_utf8(self.raw()).ok()).flatten()
     }
 
-    /// Returns the value of `true` or `false`.
+    /// Returns a boolean; `None` for any other type.
     pub fn bool(self) -> Option<bool> {
         (self.shape() == JsonKind::Bool).then(|| self.raw() == b"true")
     }
@@ -270,28 +271,29 @@ impl<'t> Node<'t> {
         all.filter(|node| !node.entry().is_key)
     }
 
-    /// Returns the member with that name; the last one if the name is duplicated, as most parsers
-    /// do.
+    /// Returns the value of the member with that name. If the name occurs twice, the last member
+    /// counts, as in most parsers.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
         self.members().filter(|(name, _)| name.is(key)).last().map(|(_, value)| value)
     }
 
-    /// Returns the member with that name unless it is `null`, which always means absent.
+    /// Returns the value of the member with that name; `None` if the member is absent or `null`.
     pub fn present(self, key: &str) -> Option<Node<'t>> {
         self.get(key).filter(|value| !value.is_null())
     }
 
-    /// Returns the text of the member with that name.
+    /// Returns the text of the member with that name; `None` if the member is absent or not a
+    /// string.
     pub fn text_of(self, key: &str) -> Option<Cow<'t, str>> {
         self.get(key)?.text()
     }
 
-    /// Returns the text of the member with that name as shared text.
+    /// Like [`Node::text_of`], but returns a shared string.
     pub fn name_of(self, key: &str) -> Option<Arc<str>> {
         self.get(key)?.name()
     }
 
-    /// Returns the value at a JSON pointer (RFC 6901) relative to this one.
+    /// Returns the value at a JSON pointer (RFC 6901) relative to this value.
     pub fn at(self, pointer: &str) -> Option<Node<'t>> {
         let mut node = self;
         for step in pointer.split('/').skip(1) {
@@ -321,7 +323,7 @@ impl std::fmt::Debug for Node<'_> {
     }
 }
 
-/// Iterates over the values of an array.
+/// Iterates over the elements of an array.
 #[derive(Clone)]
 pub struct Elements<'t> {
     tree: &'t Tree,
@@ -364,8 +366,8 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
-/// Writes sorted members without whitespace. The remaining values of open containers are kept on an
-/// explicit stack, so depth costs no call stack.
+/// Writes sorted members without whitespace. The stack of open containers is on the heap, so deep
+/// nesting cannot overflow the call stack.
 fn canonical(root: Node<'_>) -> String {
     let mut out = Vec::new();
     let outermost: Vec<(Option<Node<'_>>, Node<'_>)> = vec![(None, root)];
@@ -376,7 +378,7 @@ fn canonical(root: Node<'_>) -> String {
             open.pop();
             continue;
         };
-        // A string ends with a quote, so these brackets open a container.
+        // A string ends with a quote, so a bracket at the end of the output opens a container.
         if !matches!(out.last(), None | Some(b'[' | b'{')) {
             out.push(b',');
         }

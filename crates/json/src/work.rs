@@ -1,17 +1,16 @@
-//! Counts steps of work in debug builds, so that tests can assert how work grows with the size of a
+//! Counts units of work in debug builds, so that tests can assert how work grows with the size of a
 //! request.
 //!
-//! Time depends on the machine and its load; a count does not. The JSON iterators count each value
-//! that they visit, and lookups count each candidate that they examine. A scan inside a loop
-//! therefore shows up as a count that grows with the square of the input. Release builds count
-//! nothing.
+//! Time depends on the machine and its load; a count does not. JSON iterators count each visited
+//! value, and lookups count each examined candidate. A scan inside a loop therefore shows up as a
+//! count that grows quadratically with the input. Release builds count nothing.
 
 #[cfg(debug_assertions)]
 mod counter {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Number of steps that a thread collects before it adds them to the total.
+    /// Number of steps that a thread counts locally before it adds them to the total.
     const BATCH: u64 = 1024;
 
     static TOTAL: AtomicU64 = AtomicU64::new(0);
@@ -39,13 +38,13 @@ mod counter {
     }
 }
 
-/// Counts one step.
+/// Counts one step of work, such as visiting a value.
 #[inline]
 pub fn step() {
     steps(1);
 }
 
-/// Counts that many steps.
+/// Counts `count` steps of work.
 #[inline]
 pub fn steps(count: usize) {
     #[cfg(debug_assertions)]
@@ -54,8 +53,8 @@ pub fn steps(count: usize) {
     let _ = count;
 }
 
-/// Returns the steps of all threads so far, without up to the last thousand of each other thread.
-/// Always 0 in release builds.
+/// Returns the number of steps in all threads. Up to 1,023 steps of each other thread may be
+/// missing. Always 0 in release builds.
 pub fn total() -> u64 {
     #[cfg(debug_assertions)]
     return counter::total();

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::{Json, Name, Node, text};
 
-/// Maximum length in bytes up to which the scratch buffer is reused.
+/// The scratch buffer is reused up to this length in bytes.
 const LARGE: usize = 64 << 10;
 
-/// Builds an object.
+/// Builds an object. `fill` adds the members in order.
 pub fn object(fill: impl FnOnce(&mut Object<'_>)) -> Json {
     build_json(|out| write_object(out, fill))
 }
 
-/// Builds an array.
+/// Builds an array. `fill` adds the elements in order.
 pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
     build_json(|out| write_array(out, fill))
 }
@@ -66,7 +66,7 @@ where
     Json::from_trusted(Bytes::from(out))
 }
 
-/// Builds a string.
+/// Builds a JSON string with the required escapes.
 pub fn string(value: &str) -> Json {
     // Reserve space for the quotes and a few escapes.
     let mut out = Vec::with_capacity(value.len() + value.len() / 8 + 2);
@@ -74,7 +74,7 @@ pub fn string(value: &str) -> Json {
     Json::from_trusted(Bytes::from(out))
 }
 
-/// Appends a quoted string to the output.
+/// Appends a quoted and escaped string to the output.
 pub fn push_string(out: &mut Vec<u8>, value: &str) {
     text::push_quoted(out, value);
 }
@@ -91,7 +91,7 @@ fn write_array(out: &mut Vec<u8>, fill: impl FnOnce(&mut Array<'_>)) {
     out.push(b']');
 }
 
-/// Appends the digits of a number to the output.
+/// Appends a number in decimal to the output.
 pub fn push_number(out: &mut Vec<u8>, value: u64) {
     let begin = out.len();
     let mut rest = value;
@@ -106,9 +106,9 @@ pub fn push_number(out: &mut Vec<u8>, value: u64) {
     out.get_mut(begin..).unwrap_or_default().reverse();
 }
 
-/// A value that [`Object`] and [`Array`] write.
+/// A value that can be added to an [`Object`] or [`Array`].
 pub trait JsonValue {
-    /// Appends the value to the output.
+    /// Appends the value's JSON text to the output.
     fn push_to(self, out: &mut Vec<u8>);
 }
 
@@ -141,7 +141,7 @@ macro_rules! object {
     };
 }
 
-/// Writes the members of an object.
+/// Writes the members of an object in call order. Names are not checked for duplicates.
 pub struct Object<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -157,13 +157,13 @@ impl Object<'_> {
         self.out
     }
 
-    /// Adds a value.
+    /// Adds a member with the name `key`.
     pub fn put(&mut self, key: &str, value: impl JsonValue) -> &mut Self {
         value.push_to(self.key(key));
         self
     }
 
-    /// Adds a value if there is one.
+    /// Adds a member if `value` is `Some`.
     pub fn maybe(&mut self, key: &str, value: Option<impl JsonValue>) -> &mut Self {
         match value {
             Some(value) => self.put(key, value),
@@ -176,17 +176,17 @@ impl Object<'_> {
         self.maybe(key, is_set.then_some(true))
     }
 
-    /// Adds a value that is already JSON.
+    /// Adds a member whose value is already JSON, verbatim.
     pub fn raw(&mut self, key: &str, value: &Json) -> &mut Self {
         self.put(key, value)
     }
 
-    /// Adds a value from a [`crate::Tree`] verbatim.
+    /// Adds a member with a value from a [`crate::Tree`], verbatim.
     pub fn node(&mut self, key: &str, value: Node<'_>) -> &mut Self {
         self.put(key, value)
     }
 
-    /// Adds members from a [`crate::Tree`] with their values verbatim.
+    /// Adds members from a [`crate::Tree`], with their values verbatim.
     pub fn nodes<'t>(
         &mut self,
         members: impl IntoIterator<Item = (Node<'t>, Node<'t>)>,
@@ -197,44 +197,44 @@ impl Object<'_> {
         self
     }
 
-    /// Adds a string.
+    /// Adds a string member, escaped as required.
     pub fn string(&mut self, key: &str, value: &str) -> &mut Self {
         self.put(key, value)
     }
 
-    /// Adds a string if there is one.
+    /// Adds a string member if `value` is `Some`.
     pub fn maybe_string(&mut self, key: &str, value: Option<&str>) -> &mut Self {
         self.maybe(key, value)
     }
 
-    /// Adds an integer.
+    /// Adds a member with a non-negative integer.
     pub fn number(&mut self, key: &str, value: u64) -> &mut Self {
         self.put(key, value)
     }
 
-    /// Adds `true` or `false`.
+    /// Adds a boolean member, also if it is `false`; see [`Object::flag`].
     pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
         self.put(key, value)
     }
 
-    /// Adds `null`.
+    /// Adds a member with the value `null`.
     pub fn null(&mut self, key: &str) -> &mut Self {
         self.put(key, &Json::null())
     }
 
-    /// Adds an object.
+    /// Adds a nested object. `fill` writes its members.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         write_object(self.key(key), fill);
         self
     }
 
-    /// Adds an array.
+    /// Adds a nested array. `fill` writes its elements.
     pub fn array(&mut self, key: &str, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
         write_array(self.key(key), fill);
         self
     }
 
-    /// Adds an array of these values.
+    /// Adds an array member with one element per value.
     pub fn list(
         &mut self,
         key: &str,
@@ -243,7 +243,7 @@ impl Object<'_> {
         self.array(key, |list| list.extend(values))
     }
 
-    /// Adds an array with one object for each item.
+    /// Adds an array member with one object per item. `fill` writes the object's members.
     pub fn objects<T>(
         &mut self,
         key: &str,
@@ -258,7 +258,7 @@ impl Object<'_> {
     }
 }
 
-/// Writes the elements of an array.
+/// Writes the elements of an array in call order.
 pub struct Array<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -272,46 +272,46 @@ impl Array<'_> {
         self.out
     }
 
-    /// Adds a value.
+    /// Adds an element of any supported type.
     pub fn push(&mut self, value: impl JsonValue) -> &mut Self {
         value.push_to(self.next());
         self
     }
 
-    /// Adds these values.
+    /// Adds one element per value.
     pub fn extend(&mut self, values: impl IntoIterator<Item = impl JsonValue>) {
         for value in values {
             self.push(value);
         }
     }
 
-    /// Adds a value that is already JSON.
+    /// Adds an element that is already JSON, verbatim.
     pub fn raw(&mut self, value: &Json) -> &mut Self {
         self.push(value)
     }
 
-    /// Adds a value from a [`crate::Tree`] verbatim.
+    /// Adds an element from a [`crate::Tree`], verbatim.
     pub fn node(&mut self, value: Node<'_>) -> &mut Self {
         self.push(value)
     }
 
-    /// Adds a string.
+    /// Adds a string element, escaped as required.
     pub fn string(&mut self, value: &str) -> &mut Self {
         self.push(value)
     }
 
-    /// Adds an integer.
+    /// Adds a non-negative integer.
     pub fn number(&mut self, value: u64) -> &mut Self {
         self.push(value)
     }
 
-    /// Adds an object.
+    /// Adds a nested object. `fill` writes its members.
     pub fn object(&mut self, fill: impl FnOnce(&mut Object<'_>)) -> &mut Self {
         write_object(self.next(), fill);
         self
     }
 
-    /// Adds an array.
+    /// Adds a nested array. `fill` writes its elements.
     pub fn array(&mut self, fill: impl FnOnce(&mut Array<'_>)) -> &mut Self {
         write_array(self.next(), fill);
         self

@@ -1,9 +1,8 @@
-//! References into an Item's native JSON, created when an Item is written and resolved when it is
-//! read.
+//! References into an Item's native JSON. Writing an Item creates them; reading it resolves them.
 //!
-//! The code is independent of wires: every string and value of the native JSON is visited once. The
-//! cost of references is bounded in proportion to that JSON, equally for writing and reading;
-//! anything beyond is written in full.
+//! The code knows no wire formats: it visits every string and value of the native JSON once.
+//! Writing and reading share a work budget proportional to the size of that JSON. Content whose
+//! reference would exceed the budget is written in full.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -15,16 +14,16 @@ use throughline_json::{self as json, Json, JsonKind, Name, Node};
 
 use crate::name::{hex, unhex};
 
-/// Minimum length in bytes of a text that is searched inside other strings.
+/// Minimum length in bytes of a text to search for inside other strings.
 const LONG: usize = 32;
 /// The minimum length of a joined piece, and the maximum gap between two pieces, in bytes.
 const PIECE_MIN_LEN: usize = 8;
 const GAP: usize = 16;
 
-/// The strings of a value with their nodes.
+/// The strings inside a value, each with its node.
 pub(super) type StringNodes<'t> = Vec<(Cow<'t, str>, Node<'t>)>;
 
-/// Returns the strings of a value in text order.
+/// Returns the strings inside a value, in the order of the JSON text.
 pub(super) fn strings_in(root: Option<Node<'_>>) -> StringNodes<'_> {
     let values = root.into_iter().flat_map(Node::values);
     values.filter_map(|node| Some((node.text()?, node))).collect()
@@ -52,12 +51,12 @@ impl<'t> StringIndex<'t> {
         Self { root, strings, by_text, reading, searching }
     }
 
-    /// Encodes a text in the shortest form.
+    /// Encodes a text as a reference if possible, otherwise as a JSON string.
     pub(super) fn text(&self, text: &str) -> Json {
         self.reference(text).unwrap_or_else(|| json::string(text))
     }
 
-    /// Encodes bytes that are usually text.
+    /// Encodes bytes as text if they are valid UTF-8, otherwise as `{"hex": …}`.
     pub(super) fn bytes(&self, bytes: &[u8]) -> Json {
         match std::str::from_utf8(bytes) {
             Ok(text) => self.text(text),
@@ -65,7 +64,7 @@ impl<'t> StringIndex<'t> {
         }
     }
 
-    /// Encodes a value in the shortest form.
+    /// Encodes a value as a reference if that is shorter, otherwise as `{"is": value}`.
     pub(super) fn value(&self, value: &Json) -> Json {
         let found = self.value_at(value).or_else(|| self.value_in(value));
         let found = found.filter(|(json, _)| json.bytes().len() < value.bytes().len() + 7);
@@ -75,7 +74,7 @@ impl<'t> StringIndex<'t> {
         }
     }
 
-    /// Whether the string at this pointer equals these bytes, and the budget covers the lookup.
+    /// Whether the string at `pointer` equals `bytes`, and the budget covers reading it back.
     pub(super) fn equals_at(&self, pointer: &str, bytes: &[u8]) -> bool {
         let Some((root, node)) = self.root.and_then(|root| Some((root, root.at(pointer)?))) else {
             return false;
@@ -112,7 +111,8 @@ impl<'t> StringIndex<'t> {
         Some((reference(&pointer(root, node)?, Some(from), to), cost(root, node)))
     }
 
-    /// Composes the text from consecutive strings with short gaps between them.
+    /// Composes the text from consecutive strings of the native JSON and short literals between
+    /// them.
     fn joined(&self, text: &str) -> Option<CostedReference> {
         let root = self.root.filter(|_| text.len() >= LONG)?;
         let (mut rest, mut total, mut found) = (text, 0, false);
@@ -189,7 +189,7 @@ fn pointer(root: Node<'_>, target: Node<'_>) -> Option<String> {
     Some(pointer)
 }
 
-/// Returns the cost of resolving a reference: the distance and the size of the value.
+/// Returns the cost of resolving a reference, from the value's offset in the JSON and its size.
 fn cost(root: Node<'_>, node: Node<'_>) -> usize {
     let way = node.range().end.saturating_sub(root.range().start);
     PIECE_MIN_LEN + way / 16 + node.raw().len()
@@ -202,7 +202,7 @@ impl WorkBudget {
         Self(Cell::new(4096 + 32 * root.map_or(0, |root| root.raw().len())))
     }
 
-    /// Deducts the cost if the budget covers it.
+    /// Deducts the cost and returns true, or empties the budget and returns false.
     fn spend(&self, cost: usize) -> bool {
         let left = self.0.get().checked_sub(cost);
         self.0.set(left.unwrap_or_default());
@@ -210,7 +210,8 @@ impl WorkBudget {
     }
 }
 
-/// Resolves references into an Item's native JSON. Errors are worded as ends of sentences.
+/// Resolves references into an Item's native JSON. Errors are predicates; the caller prepends the
+/// member name.
 pub(super) struct ReferenceResolver<'t> {
     root: Option<Node<'t>>,
     reading: WorkBudget,
@@ -230,7 +231,7 @@ impl<'t> ReferenceResolver<'t> {
         text.map_err(|_| "must be text, but splits a character")
     }
 
-    /// Reads bytes that are usually text.
+    /// Decodes a string, a reference, `{"joined": …}` or `{"hex": …}`.
     pub(super) fn bytes(&self, node: Node<'t>) -> Result<Bytes, &'static str> {
         const SHAPE: &str = "must be a string, [pointer, from, to], {joined} or {hex}";
         match node.shape() {

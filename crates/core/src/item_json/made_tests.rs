@@ -1,4 +1,4 @@
-//! Random Items of every kind are restored equal, also if one of them is missing.
+//! Property tests: random Items of every kind are restored equal, even if one Item is missing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use throughline_json::{self as json, Json, Name};
 use super::item_json_tests::{claude, parse, texts, without_envelopes};
 use crate::*;
 
-/// The choices of a test case in sequence; when they are used up, the first option is chosen.
+/// Random choices of a test case. After the last choice, `below` returns 0.
 struct ChoiceSource(std::vec::IntoIter<u16>);
 
 impl ChoiceSource {
@@ -209,7 +209,7 @@ impl ChoiceSource {
         seal
     }
 
-    /// Native JSON of an Item that contains all of its content, some of it, or something else.
+    /// Native JSON that contains all of the Item's content, part of it, or unrelated content.
     fn native(&mut self, item: &Item) -> NativePart {
         let json = if self.coin() {
             self.json()
@@ -257,7 +257,8 @@ impl ChoiceSource {
         item
     }
 
-    /// The Items of a message that is composed of them in various ways.
+    /// Returns the Items of one message, whose JSON contains their parts in order, reversed or not
+    /// at all.
     fn message(&mut self, number: usize) -> Vec<Item> {
         let count = 1 + self.below(3);
         let mut items: Vec<Item> =

@@ -1,4 +1,4 @@
-//! Splits messages into the shares of their Items, and reassembles them.
+//! Splits a message into one share per Item, and reassembles the message from these shares.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -11,25 +11,25 @@ use throughline_json::{Fields, InvalidDocument, Json, Name, Node, Object};
 use crate::item::{Envelope, Item, ItemPosition};
 use crate::name::ItemId;
 
-/// The member that describes an Item's share of its message.
+/// The member of a stored Item that describes its share of the message.
 pub(super) const KEY: &str = "cut";
 
-/// Maximum number and length of the strings between the parts of a message. A message has a role, a
-/// name and an id; a longer string may repeat content of a part.
+/// Maximum number and length of the strings between the parts of a message. Strings such as a role,
+/// a name or an id are short; a longer string may repeat content from a part.
 const MAX_STRINGS: usize = 64;
 const MAX_STRING_LEN: usize = 64;
 
 /// An Item's share of its message.
 pub(super) struct MessageShare<'i> {
-    /// The number of Items in the message, and the index of this one.
+    /// The number of Items in the message; `part` is the index of this Item.
     of: usize,
     part: usize,
-    /// The first of them, if its id is not the default.
+    /// The id of the message's first Item, if it differs from the default.
     first: Option<&'i ItemId>,
     keeps: EnvelopeShare<'i>,
 }
 
-/// The text that an Item stores of its message, in addition to its own part.
+/// The part of the message text that an Item stores in addition to its own part.
 enum EnvelopeShare<'i> {
     /// The text between the previous part and this one, and the text after the last part.
     Glue { stands: usize, before: &'i str, after: &'i str },
@@ -39,7 +39,7 @@ enum EnvelopeShare<'i> {
     Nothing,
 }
 
-/// Computes each Item's share of its message, if it has one.
+/// Computes each Item's share of its message; `None` for Items without a message.
 pub(super) fn plan_shares(items: &[Item]) -> Vec<Option<MessageShare<'_>>> {
     let is_same = |one: &Item, other: &Item| match (envelope_of(one), envelope_of(other)) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -78,7 +78,8 @@ fn default_first_id(item: &Item) -> ItemId {
     ItemId::from_position("", ItemPosition { message: item.place.message, part: 0 })
 }
 
-/// Returns the shares of the parts at these ranges.
+/// Returns the text before each part, and the text after the last part. `places` are the byte
+/// ranges of the parts.
 fn glue_shares<'i>(envelope: &'i Envelope, places: &[Range<usize>]) -> Vec<EnvelopeShare<'i>> {
     let text = envelope.json.as_str();
     let mut keeps: Vec<(usize, EnvelopeShare<'i>)> = Vec::with_capacity(places.len());
@@ -96,8 +97,8 @@ fn glue_shares<'i>(envelope: &'i Envelope, places: &[Range<usize>]) -> Vec<Envel
     keeps.into_iter().map(|(_, keeps)| keeps).collect()
 }
 
-/// Returns the range of each Item's part in the message. `None` if the message does not consist of
-/// the parts, or repeats their content between them.
+/// Returns the byte range of each Item's part in the message; `None` if the message does not
+/// consist of these parts, or repeats their content between them.
 fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>> {
     if items.len() != envelope.parts {
         return None;
@@ -106,7 +107,7 @@ fn part_ranges(items: &[Item], envelope: &Envelope) -> Option<Vec<Range<usize>>>
     for (part, item) in items.iter().enumerate() {
         waiting.entry(item.native.as_ref()?.json.bytes()).or_default().push_back(part);
     }
-    // Only values with the length of a part can match.
+    // A value can equal a part only if it has the same length, so other values are not compared.
     let lengths: HashSet<usize> = waiting.keys().map(|json| json.len()).collect();
     let tree = envelope.json.tree();
     let mut places: Vec<Option<Range<usize>>> = vec![None; items.len()];
@@ -146,7 +147,7 @@ impl<'t> MessageStrings<'t> {
         }
     }
 
-    /// Whether no string between the parts repeats content of a part.
+    /// Whether no string between the parts repeats content from a part.
     fn are_disjoint(&self, items: &[Item]) -> bool {
         let repeats = |text: &str| {
             let holds = |content: &str| content.len() > 1 && text.contains(content);
@@ -184,13 +185,13 @@ impl MessageShare<'_> {
     }
 }
 
-/// Whether a stored text contains a message of several Items.
+/// Whether a `cut` member contains the whole message and the message has several Items.
 pub(super) fn is_whole_of_many(cut: Node<'_>) -> bool {
     let is_many = |key| cut.present(key).is_some_and(|count| count.u64() != Some(1));
     cut.get("whole").is_some() && (is_many("of") || is_many("parts"))
 }
 
-/// One Item's share of its message, as read.
+/// An Item's share of its message, read from a stored text.
 pub(super) struct MessagePiece {
     of: usize,
     part: usize,
@@ -201,7 +202,7 @@ pub(super) struct MessagePiece {
     whole: Option<Envelope>,
 }
 
-/// Reads an Item's share of its message.
+/// Reads an Item's share of its message; `None` if the Item has no `cut` member.
 pub(super) fn read(
     fields: &Fields<'_>,
     item: &Item,
@@ -230,18 +231,18 @@ pub(super) fn read(
 /// Reassembles messages while their Items are read.
 #[derive(Default)]
 pub(super) struct MessageAssembler {
-    /// The pieces of the current message, if none is missing so far.
+    /// The shares of the current message so far; empty if a share is missing.
     pieces: Vec<MessagePiece>,
 }
 
 impl MessageAssembler {
-    /// Drops the current message, because an Item is missing.
+    /// Drops the current message, which cannot be completed because an Item is missing.
     pub(super) fn reset(&mut self) {
         self.pieces.clear();
     }
 
-    /// Adds the share of the last Item, and sets the envelope of all its Items when the message is
-    /// complete.
+    /// Adds the share of the last Item in `items`. When the message is complete, sets the envelope
+    /// of all its Items.
     pub(super) fn push(
         &mut self,
         piece: Option<MessagePiece>,

@@ -21,7 +21,7 @@ use crate::thought::{ReasoningSource, Thought, ThoughtKind, ThoughtRecord};
 
 type ItemResult<T> = Result<T, InvalidDocument>;
 
-/// Reads Items in sequence. Consecutive Items with the same origin or author share it.
+/// Reads Items in sequence. Consecutive Items with an equal origin or author share one allocation.
 #[derive(Default)]
 pub(super) struct StoredItemReader {
     last: Option<Arc<Origin>>,
@@ -29,7 +29,6 @@ pub(super) struct StoredItemReader {
 }
 
 impl StoredItemReader {
-    /// Reads the Item of a text.
     pub(super) fn item(&mut self, fields: &Fields<'_>) -> ItemResult<Item> {
         match fields.count("v")? {
             Some(VERSION) => {}
@@ -91,7 +90,7 @@ impl StoredItemReader {
     }
 }
 
-/// Returns the last value if it equals this one, so that consecutive equal values share memory.
+/// Returns the last value if it equals `value`, so that consecutive equal values share memory.
 fn share_with_last<T: PartialEq>(last: &mut Option<Arc<T>>, value: T) -> Arc<T> {
     match last.as_ref().filter(|last| ***last == value) {
         Some(last) => Arc::clone(last),
@@ -99,7 +98,7 @@ fn share_with_last<T: PartialEq>(last: &mut Option<Arc<T>>, value: T) -> Arc<T> 
     }
 }
 
-/// The context of one text.
+/// The values of one stored text to which its other members refer.
 struct ReadContext<'c, 't> {
     source: ReferenceResolver<'t>,
     origin: Option<&'c Arc<Origin>>,
@@ -299,7 +298,7 @@ impl<'t> ReadContext<'_, 't> {
     }
 }
 
-/// Reads the native part. Its id may be a reference and is read later.
+/// Reads the native part without its id, which may be a reference and is read later.
 fn native(fields: &Fields<'_>) -> ItemResult<Option<NativePart>> {
     let (wire, side) = match (fields.text("to")?, fields.text("by")?) {
         (Some(wire), None) => (wire, Direction::Request),
@@ -307,7 +306,7 @@ fn native(fields: &Fields<'_>) -> ItemResult<Option<NativePart>> {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err(fields.error("to", "must not be combined with `by`")),
     };
-    // The native JSON may be `null`, which means absent elsewhere.
+    // `null` is a valid native JSON, although a `null` member usually counts as absent.
     let json = required(fields, "json", fields.get("json"))?.json();
     let slot = fields.text("slot")?.map_or(Label::Borrowed(""), |slot| slot.to_string().into());
     let assembled = fields.bool("assembled")?.unwrap_or(false);

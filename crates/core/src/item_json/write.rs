@@ -54,7 +54,7 @@ fn identity(out: &mut Object<'_>, identity: &Identity) {
     out.string("representation", &identity.representation);
 }
 
-/// The context for references in one text.
+/// The context that references in one stored text depend on.
 struct StoredItemWriter<'w> {
     index: StringIndex<'w>,
     origin: Option<&'w Origin>,
@@ -120,7 +120,7 @@ impl StoredItemWriter<'_> {
         self.maybe_text(out, "step_id", record.step_id.as_ref());
         out.maybe("seq_id", record.seq_id).maybe("is_err", record.is_err);
         if !record.extras.is_empty() {
-            // The extras are a list, because a name may occur twice.
+            // The extras are written as an array of pairs, because a member name may occur twice.
             out.array("extras", |list| {
                 for (key, value) in &record.extras {
                     list.array(|pair| pair.string(key).extend([&self.index.value(value)]));
@@ -202,8 +202,8 @@ impl StoredItemWriter<'_> {
         out.maybe("prefix", seal.bound.prefix.map(|digest| hex(&digest)).as_deref());
     }
 
-    /// Writes an origin as a list, which is compact: almost every Item has one, and it is longer
-    /// than many Items.
+    /// Writes an origin as an array to save space: almost every Item has an origin, which is often
+    /// longer than the Item itself.
     fn origin(&self, out: &mut Array<'_>, origin: &Origin) {
         let Origin { provider, endpoint, account, wire, asked, answered, family, routed } = origin;
         let answered = (answered != asked).then_some(&**answered);

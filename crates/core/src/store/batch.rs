@@ -1,4 +1,4 @@
-//! A batch: all effects of one decision, stored atomically.
+//! Batches: sets of writes that a store applies atomically.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub mod kind {
     pub const ITEM: &str = "item";
     /// Packed events of a Run; see [`NewRecord::events`](super::NewRecord::events).
     pub const EVENTS: &str = "events";
-    /// A change of the state, which is folded from these records.
+    /// A state change. The state is computed by folding these records.
     pub const STATE: &str = "state";
     /// A snapshot of the state, so that folding does not start from the beginning.
     pub const CHECKPOINT: &str = "checkpoint";
-    /// A copy of content that other records of a Thread contain; see
+    /// A copy of content from other records of a Thread; see
     /// [`NewRecord::copy`](super::NewRecord::copy).
     pub const COPY: &str = "copy";
     /// History continues from an earlier record.
@@ -29,17 +29,17 @@ pub mod kind {
     pub const EXPIRED: &str = "expired";
 }
 
-/// All effects of one decision.
+/// A set of writes that a store applies atomically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
     /// The tenant that owns the data.
     pub tenant: Tenant,
-    /// Idempotency keys. If a batch with the same keys was stored before, nothing happens, and the
-    /// receipt of the first batch is returned.
+    /// Idempotency keys. If a batch with the same keys was stored before, the store writes nothing
+    /// and returns the receipt of the first batch.
     pub once: Vec<Name>,
-    /// The additions per log. Each log appears once.
+    /// The additions to logs, at most one per log.
     pub appends: Vec<Append>,
-    /// Captured turns whose contents are among the records.
+    /// Captured turns, whose content is in the records of this batch.
     pub vault: Vec<NewVaultTurn>,
     /// Requests to people that this batch creates.
     pub asks: Vec<PendingRequest>,
@@ -48,21 +48,21 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Creates an empty batch.
+    /// Creates a batch without writes.
     pub fn new(tenant: impl Into<Tenant>) -> Self {
         let (once, appends, vault) = (Vec::new(), Vec::new(), Vec::new());
         let (asks, takes) = (Vec::new(), Vec::new());
         Self { tenant: tenant.into(), once, appends, vault, asks, takes }
     }
 
-    /// Adds an append.
+    /// Adds the additions to one log.
     #[must_use]
     pub fn append(mut self, append: Append) -> Self {
         self.appends.push(append);
         self
     }
 
-    /// Adds an idempotency key.
+    /// Adds an idempotency key; see [`Batch::once`].
     #[must_use]
     pub fn with_idempotency_key(mut self, name: impl Into<Name>) -> Self {
         self.once.push(name.into());
@@ -73,7 +73,7 @@ impl Batch {
 /// Additions to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// The id of the log.
+    /// The log that is appended to.
     pub log: LogId,
     /// Describes the log if this append creates it. Then the log must not exist.
     pub opening: Option<LogOpening>,
@@ -91,7 +91,7 @@ pub struct Append {
 }
 
 impl Append {
-    /// Creates an empty append to a log.
+    /// Creates an append without records, checks or a new status.
     pub fn new(log: impl Into<LogId>) -> Self {
         Self {
             log: log.into(),
@@ -104,7 +104,7 @@ impl Append {
         }
     }
 
-    /// Creates the log.
+    /// Creates the log with these properties; fails if it exists.
     #[must_use]
     pub fn opening(mut self, opening: LogOpening) -> Self {
         self.opening = Some(opening);
@@ -118,21 +118,21 @@ impl Append {
         self
     }
 
-    /// Writes with this fence.
+    /// Sets the fence of the writer's lease.
     #[must_use]
     pub fn with_fence(mut self, fence: Fence) -> Self {
         self.fence = Some(fence);
         self
     }
 
-    /// Adds a record.
+    /// Adds a record after those added so far.
     #[must_use]
     pub fn record(mut self, record: NewRecord) -> Self {
         self.records.push(record);
         self
     }
 
-    /// Sets the status.
+    /// Sets the new status of the log, such as `running`.
     #[must_use]
     pub fn status(mut self, status: impl Into<Name>) -> Self {
         self.status = Some(status.into());
@@ -140,14 +140,14 @@ impl Append {
     }
 }
 
-/// The properties of a new log.
+/// The properties with which a log is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOpening {
     /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
-    /// The Thread of a Run.
+    /// The Run's Thread; `None` for a Thread.
     pub of: Option<LogId>,
-    /// The fork point. The log's own records follow it.
+    /// The fork point, if the log is a fork. The log's own records follow it.
     pub fork: Option<ForkPoint>,
 }
 
@@ -179,12 +179,12 @@ words! {
     }
 }
 
-/// Where a Thread forks off another.
+/// The point in a Thread's history at which another Thread was forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkPoint {
     /// The Thread whose history is shared.
     pub log: LogId,
-    /// The last shared record.
+    /// The sequence number of the last shared record.
     pub at: u64,
 }
 
@@ -193,29 +193,30 @@ pub struct ForkPoint {
 pub struct NewRecord {
     /// The kind of record; see [`kind`].
     pub kind: Name,
-    /// The content.
+    /// The bytes to store.
     pub content: Bytes,
-    /// The number of events of a Run in the record. The store assigns their numbers.
+    /// How many events the record contains; 0 for other records. The store assigns the event
+    /// numbers.
     pub events: u32,
     /// The subject, such as an Item id; erasing the subject erases this record.
     pub about: Option<Name>,
-    /// When the event happened, for imports of older data.
+    /// The time of the record, for imports of older data; `None` for the current time.
     pub at: Option<Timestamp>,
 }
 
 impl NewRecord {
-    /// Creates a record of a kind.
+    /// Creates a record without events or a subject.
     pub fn new(kind: impl Into<Name>, content: impl Into<Bytes>) -> Self {
         Self { kind: kind.into(), content: content.into(), events: 0, about: None, at: None }
     }
 
-    /// Creates a record that repeats content of other records of a Thread. Erasing any of them
-    /// erases this record too, in every log. Captured turns do not depend on it.
+    /// Creates a record that repeats content from other records of a Thread. Erasing any of those
+    /// records also erases this record, in every log. Captured turns do not depend on this record.
     pub fn copy(thread: &LogId, content: impl Into<Bytes>) -> Self {
         Self::new(kind::COPY, content).about(format!("{thread}/"))
     }
 
-    /// Sets the subject.
+    /// Sets the subject, such as an Item id. Erasing the subject erases the record.
     #[must_use]
     pub fn about(mut self, about: impl Into<Name>) -> Self {
         self.about = Some(about.into());
@@ -225,7 +226,7 @@ impl NewRecord {
 
 impl std::fmt::Debug for NewRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Contents may include Seals, so only the size is printed.
+        // The content may include Seals, so only its size is printed.
         write!(f, "NewRecord({}, {} B)", self.kind, self.content.len())
     }
 }
@@ -255,12 +256,12 @@ pub struct Receipt {
 /// The range written to one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenRange {
-    /// The id of the log.
+    /// The log that is appended to.
     pub log: LogId,
-    /// The first added sequence number; `last + 1` if there is none.
+    /// The sequence number of the first new record; `last + 1` if no record was added.
     pub first: u64,
-    /// The log's last sequence number now.
+    /// The log's last sequence number after the commit.
     pub last: u64,
-    /// The number of the last event now.
+    /// The number of the log's last event after the commit.
     pub events: u64,
 }

@@ -1,4 +1,4 @@
-//! Errors of a store.
+//! Errors that a store returns.
 
 use std::sync::Arc;
 
@@ -6,13 +6,14 @@ use throughline_json::Name;
 
 use crate::store::{LogId, PendingStatus};
 
-/// An error of a store. Unless stated otherwise, nothing was written, and stored data is intact.
+/// An error that a store returns. Unless stated otherwise, nothing was written, and stored data is
+/// intact.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another writer was first.
+    /// Another writer appended to the log first.
     #[error("{log} is at record {found}, expected {expected}: read the new records and retry")]
     Conflict {
-        /// The id of the log.
+        /// The log that was accessed.
         log: LogId,
         /// The last sequence number that the writer had seen.
         expected: u64,
@@ -22,13 +23,13 @@ pub enum StoreError {
     /// The writer's lease has expired, or another owner holds the log.
     #[error("this writer does not hold the lease of {log}: take a lease and read the log again")]
     Fenced {
-        /// The id of the log.
+        /// The log that was accessed.
         log: LogId,
     },
     /// Another owner holds the log.
     #[error("{log} is held by {owner}: retry when its lease expires, in {left_ms} ms")]
     Held {
-        /// The id of the log.
+        /// The log that was accessed.
         log: LogId,
         /// The owner of the lease.
         owner: Name,
@@ -43,13 +44,13 @@ pub enum StoreError {
         /// The status of the request.
         status: PendingStatus,
     },
-    /// The idempotency keys of a batch belong to different earlier batches.
+    /// The idempotency keys in a batch belong to different earlier batches.
     #[error("{name} was used in another request: use a new name for each message of a new request")]
     MixedOnce {
-        /// The key that was used.
+        /// The key that another batch has used.
         name: Name,
     },
-    /// The tenant has no such object.
+    /// The tenant has no object of this type with this name.
     #[error("there is no {what} {name}")]
     NotFound {
         /// The type of the object, such as `thread`.
@@ -57,13 +58,13 @@ pub enum StoreError {
         /// The name of the object.
         name: Name,
     },
-    /// The request is invalid.
+    /// The request is invalid, for this reason.
     #[error("{0}")]
     Invalid(Name),
     /// The disk or the database is full.
     #[error("the store is full: free some space; no restart is needed")]
     Full,
-    /// The store is read-only.
+    /// The store with this name is read-only.
     #[error("{0} is read-only: change its permissions, or choose another store")]
     ReadOnly(Name),
     /// Another program has locked the database.
@@ -100,7 +101,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates an error for an invalid request.
+    /// Creates a [`StoreError::Invalid`]; `problem` is the whole message.
     pub fn invalid(problem: impl Into<Name>) -> Self {
         Self::Invalid(problem.into())
     }

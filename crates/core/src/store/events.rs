@@ -1,4 +1,4 @@
-//! Events of a Run: numbered from 1, packed into records, and followed by readers.
+//! Run events: numbered from 1, packed into records, and followed by readers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,26 +11,26 @@ use crate::store::{
     Batch, Content, LogId, NewRecord, Receipt, Record, Store, StoreError, StoreFuture, Tenant, kind,
 };
 
-/// Writes the events of one Run. Events are small and frequent, so they are packed and written in
-/// the background.
+/// Writes one Run's events. Events are small and frequent, so they are packed and written in the
+/// background.
 pub trait EventWriter: Send + Sync {
     /// Queues an event and returns before it is written, unless the queue is full. `about` names
-    /// the Item that the event belongs to; events of different Items are packed separately, so that
-    /// each can be erased.
+    /// the Item that the event belongs to. Events about different Items are packed separately, so
+    /// that each Item's events can be erased.
     fn push<'a>(
         &'a self,
         event: &'a [u8],
         about: Option<&'a Name>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-    /// Writes the queued events, then the batch. Returns when all of it is durable.
+    /// Writes the queued events, then the batch. Returns when the events and the batch are durable.
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
-    /// Writes the queued events.
+    /// Writes the queued events and returns when they are durable.
     fn flush(&self) -> StoreFuture<'_, ()>;
 }
 
-/// Packs events into one record.
+/// Packs events into one record; see [`unpack_events`].
 pub fn pack_events<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord {
     let mut packed = Pack::default();
     for event in events {
@@ -48,7 +48,7 @@ pub fn unpack_events(record: &Record) -> Result<Vec<(u64, Bytes)>, ElisionReason
     }
 }
 
-/// Splits a pack into its events.
+/// Splits packed bytes into events. A truncated last event is left out.
 pub fn split_pack(packed: &Bytes) -> Vec<Bytes> {
     let mut bytes = packed.clone();
     let mut events = Vec::new();
@@ -74,7 +74,7 @@ fn read_length(bytes: &mut Bytes) -> Option<usize> {
     None
 }
 
-/// Events that become one record.
+/// Events to be stored as one record, each preceded by its length.
 #[derive(Debug, Default)]
 pub struct Pack {
     bytes: BytesMut,
@@ -83,17 +83,17 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Creates a pack for events about an Item, or about none.
+    /// Creates an empty pack for events about one Item, or about no Item.
     pub fn with_subject(about: Option<Name>) -> Self {
         Self { about, ..Self::default() }
     }
 
-    /// Returns the subject of the events.
+    /// Returns the Item id that the events are about, if any.
     pub fn subject(&self) -> Option<&Name> {
         self.about.as_ref()
     }
 
-    /// Returns the size in bytes.
+    /// Returns the size of the packed events in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -103,7 +103,7 @@ impl Pack {
         self.events == 0
     }
 
-    /// Adds an event.
+    /// Appends an event and its length.
     pub fn push(&mut self, event: &[u8]) {
         let mut length = event.len();
         while length > 0x7f {
@@ -123,7 +123,7 @@ impl Pack {
     }
 }
 
-/// Follows a log: existing records first, then new ones from any process.
+/// Reads a log continuously: first the existing records, then new records from any process.
 pub struct LogFollower<'s> {
     store: &'s dyn Store,
     tenant: Tenant,
@@ -132,12 +132,13 @@ pub struct LogFollower<'s> {
 }
 
 impl<'s> LogFollower<'s> {
-    /// Follows the records after a sequence number.
+    /// Starts with the first record after a sequence number.
     pub fn new(store: &'s dyn Store, tenant: Tenant, log: LogId, after: u64) -> Self {
         Self { store, tenant, log, last: after }
     }
 
-    /// Follows the events after an event number. The first record may contain earlier ones too.
+    /// Starts with the record that contains the first event after `starting_after`. That record may
+    /// contain earlier events too.
     pub async fn events(
         store: &'s dyn Store,
         tenant: Tenant,
@@ -148,7 +149,7 @@ impl<'s> LogFollower<'s> {
         Ok(Self { store, tenant, log, last })
     }
 
-    /// Returns the next records; waits until there are some.
+    /// Returns the next records, in order. Waits until at least one exists.
     pub async fn next(&mut self) -> Result<Vec<Record>, StoreError> {
         const PAGE: u32 = 256;
         loop {

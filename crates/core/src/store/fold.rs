@@ -9,13 +9,13 @@ const PAGE: u32 = 512;
 
 /// State that is folded from a log's records.
 pub trait Fold: Default + Send {
-    /// Applies a record.
+    /// Updates the state with the next record of the log.
     fn apply(&mut self, record: &Record) -> Result<(), StoreError>;
 
-    /// Serializes the state for a checkpoint.
+    /// Serializes the state into the content of a checkpoint.
     fn save(&self) -> Bytes;
 
-    /// Restores the state from a checkpoint.
+    /// Restores the state from a checkpoint that [`Fold::save`] wrote.
     fn load(saved: &Bytes) -> Result<Self, StoreError>;
 }
 
@@ -69,7 +69,7 @@ impl<F: Fold> FoldedLog<F> {
         Ok(folded)
     }
 
-    /// Applies a record that was added since.
+    /// Applies the next record of the log, which was added after the state was loaded.
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.stale |= matches!(&*record.kind, kind::FORGOTTEN | kind::EXPIRED);
         self.apply_record(record)
@@ -87,8 +87,9 @@ impl<F: Fold> FoldedLog<F> {
         self.state.apply(record)
     }
 
-    /// Whether a checkpoint is due: folding must cost more than writing it. All checkpoints of a
-    /// log together therefore stay below a fraction of the log.
+    /// Whether a checkpoint should be written: at least 64 records and 16 times the size of the
+    /// last checkpoint were applied since. All checkpoints together therefore take a small fraction
+    /// of the log.
     pub fn is_checkpoint_due(&self) -> bool {
         const RECORDS: u64 = 64;
         const SHARE: u64 = 16;
@@ -97,12 +98,13 @@ impl<F: Fold> FoldedLog<F> {
             && self.since >= SHARE.saturating_mul(self.saved)
     }
 
-    /// Returns a checkpoint record. After writing it, call [`FoldedLog::checkpoint_written`].
+    /// Returns a checkpoint of the current state. After storing it, call
+    /// [`FoldedLog::checkpoint_written`].
     pub fn checkpoint(&self) -> NewRecord {
         NewRecord::new(kind::CHECKPOINT, self.state.save())
     }
 
-    /// Records that a checkpoint of that size was written.
+    /// Notes that a checkpoint of `bytes` bytes was stored at sequence number `seq`.
     pub fn checkpoint_written(&mut self, seq: u64, bytes: u64) {
         (self.checkpoint, self.saved, self.since) = (seq, bytes, 0);
         self.last = self.last.max(seq);

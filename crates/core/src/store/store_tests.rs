@@ -1,4 +1,4 @@
-//! Tests of the valid ranges of a log.
+//! Tests for a log's valid ranges after rewinds.
 
 use jiff::Timestamp;
 

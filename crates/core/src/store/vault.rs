@@ -12,14 +12,14 @@ pub struct TurnId(pub Name);
 
 crate::name::text_id!(TurnId);
 
-/// A captured turn to store. Its contents are the records that the same batch adds to `log`.
+/// A captured turn to store. Its content is the records that the same batch adds to `log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewVaultTurn {
-    /// The id of the turn.
+    /// The turn's id, which Claims also contain.
     pub id: TurnId,
     /// The previous turn. Restoring follows this link, so branches are never mixed.
     pub parent: Option<TurnId>,
-    /// The lookup keys.
+    /// The keys by which the turn can be found.
     pub keys: Vec<VaultKey>,
     /// The log that contains the turn.
     pub log: LogId,
@@ -27,42 +27,42 @@ pub struct NewVaultTurn {
     pub prefix: Option<Digest>,
 }
 
-/// A lookup key of a captured turn. Only its keyed digest is stored.
+/// A key by which a captured turn can be found. Only its keyed digest is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VaultKey {
     /// A Claim that was issued with the turn.
     Claim(Name),
-    /// A provider's id of the turn or one of its parts. Ids are not unique, so a lookup succeeds
-    /// only if exactly one turn of the tenant has the id.
+    /// A provider's id for the turn or for one of its parts. Ids are not unique, so a lookup
+    /// succeeds only if exactly one of the tenant's turns has the id.
     Id(Name),
-    /// The digest of the visible conversation up to the turn. A lookup returns the newest such turn
-    /// and the number of the others.
+    /// The digest of the visible conversation up to the turn. A lookup returns the newest turn with
+    /// the digest, and the number of other turns with the same digest.
     Chain(Digest),
 }
 
 /// A stored captured turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultTurn {
-    /// The id of the turn.
+    /// The turn's id, which Claims also contain.
     pub id: TurnId,
-    /// The previous turn.
+    /// The previous turn; `None` for the first turn of a conversation.
     pub parent: Option<TurnId>,
     /// The log that contains the turn.
     pub log: LogId,
-    /// The first record of the turn.
+    /// The sequence number of the turn's first record.
     pub first: u64,
-    /// The last record of the turn.
+    /// The sequence number of the turn's last record.
     pub last: u64,
     /// The digest of the prefix, exactly as it was sent.
     pub prefix: Option<Digest>,
-    /// Why some of the content was erased, if it was.
+    /// Why some of the turn's content was erased; `None` if all of it exists.
     pub gone: Option<ElisionReason>,
 }
 
-/// The result of a lookup.
+/// A captured turn that matches a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultMatch {
-    /// The turn.
+    /// The matching turn; the newest, if several match.
     pub turn: VaultTurn,
     /// The number of other turns with the same key.
     pub siblings: u32,
@@ -73,11 +73,11 @@ pub struct VaultMatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ErasureEpoch(pub u64);
 
-/// The results of a lookup at one point in time.
+/// The results of one [`Store::find`](crate::Store::find) call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultLookup {
-    /// One result per key.
+    /// One result per key, in the order of the keys; `None` if no turn matches.
     pub found: Vec<Option<VaultMatch>>,
-    /// The epoch at that time.
+    /// The tenant's erasure epoch at the time of the lookup.
     pub era: ErasureEpoch,
 }

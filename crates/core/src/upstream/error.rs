@@ -1,22 +1,22 @@
-//! Errors of requests to a provider.
+//! Errors of requests to provider endpoints.
 
 use std::time::Duration;
 
 use throughline_json::{Name, words};
 
-/// An error of a request to a provider. Messages contain neither keys nor addresses with keys.
+/// A failed request to a provider's endpoint. Messages never contain keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// No endpoint with that name is configured.
     #[error("endpoint `{endpoint}` is not configured: add it, or set its API key")]
     UnknownEndpoint {
-        /// The requested name.
+        /// The name that the request specified.
         endpoint: Name,
     },
     /// Neither the endpoint nor the caller has an API key.
     #[error("no API key for {endpoint}: {}", advice(.variable.as_deref()))]
     NoCredential {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The environment variable that usually holds the key.
         variable: Option<Name>,
@@ -26,23 +26,23 @@ pub enum UpstreamError {
         "{endpoint} is at {address}, a link-local or cloud metadata address: such requests are refused"
     )]
     Refused {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The host, or the resolved address.
         address: Name,
     },
-    /// The request cannot be sent.
+    /// The request is malformed and was not sent.
     #[error("the request to {endpoint} cannot be sent: {problem}")]
     Invalid {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The reason.
+        /// The reason, as the end of the message.
         problem: Name,
     },
     /// The connection failed. Nothing was sent.
     #[error("{endpoint} cannot be reached: {cause}")]
     Unreachable {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The network error.
         cause: Name,
@@ -50,17 +50,17 @@ pub enum UpstreamError {
     /// A timeout expired.
     #[error("{endpoint} took more than {} {waiting}", format_duration(*.limit))]
     TimedOut {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The phase that timed out.
         waiting: TimeoutPhase,
-        /// The timeout.
+        /// The configured timeout.
         limit: Duration,
     },
     /// The connection broke after the request was sent.
     #[error("the connection to {endpoint} broke: {cause}")]
     Cut {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The network error.
         cause: Name,
@@ -68,15 +68,15 @@ pub enum UpstreamError {
     /// The circuit breaker is open after repeated failures. Nothing was sent.
     #[error("{endpoint} failed repeatedly; the next attempt is allowed in {}", format_duration(*.left))]
     Resting {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The remaining time.
+        /// The time until the next attempt is allowed.
         left: Duration,
     },
     /// The response exceeds the size limit.
     #[error("the response of {endpoint} has more than {limit} bytes")]
     TooLarge {
-        /// The name of the endpoint.
+        /// The endpoint's name in the configuration.
         endpoint: Name,
         /// The limit in bytes.
         limit: u64,
@@ -86,7 +86,7 @@ pub enum UpstreamError {
 words! {
     /// The phase of a request that timed out.
     TimeoutPhase {
-        /// Connecting.
+        /// Establishing the connection.
         Connecting = "to connect",
         /// Waiting for the first byte of the response.
         FirstByte = "to start its response",
@@ -102,7 +102,7 @@ fn advice(variable: Option<&str>) -> String {
     }
 }
 
-/// Formats a duration for people; never as zero.
+/// Formats a duration in milliseconds if it is below one second, otherwise in seconds, rounded up.
 fn format_duration(time: Duration) -> String {
     if time < Duration::from_secs(1) {
         format!("{} ms", time.as_millis().max(1))

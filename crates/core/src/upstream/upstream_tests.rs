@@ -1,4 +1,4 @@
-//! Tests of the debug output and error messages of the port.
+//! Tests for the port's debug output and error messages.
 
 use std::time::Duration;
 

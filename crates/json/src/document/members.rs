@@ -1,4 +1,5 @@
-//! Records: objects of a document, declared member by member in printing order.
+//! Records: JSON objects that are declared member by member, in the order in which they are
+//! written.
 
 use crate as json;
 use crate::document::{
@@ -8,33 +9,33 @@ use crate::name::Name;
 use crate::number::Number;
 use crate::{Json, Node, Object};
 
-/// An object of a document.
+/// A JSON object with declared members; implemented by [`record!`](crate::record).
 pub trait DocumentRecord: Sized {
-    /// The name in the document.
+    /// The record's name in error paths and in the JSON Schema.
     const NAME: &'static str;
 
-    /// Returns the JSON Schema; nested records are referenced.
+    /// Returns the record's JSON Schema. Nested records are added to `definitions` and referenced.
     fn schema(definitions: &mut Definitions) -> Json;
 
-    /// Reads the members.
+    /// Reads and validates all members; undeclared members are kept.
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
 
-    /// Writes the members.
+    /// Writes all present members in declaration order.
     fn write(&self, out: &mut Object<'_>);
 }
 
 /// The value type of a record member.
 pub trait RecordMember: Sized {
-    /// Returns the expected value, worded as the end of a sentence that begins with `it must be`.
+    /// Returns a description of the expected value, such as `a string`, that follows `it must be`.
     fn expected() -> String;
 
-    /// Returns the JSON Schema of the value.
+    /// Returns the JSON Schema for the value.
     fn schema(definitions: &mut Definitions) -> Json;
 
-    /// Reads the member; `None` if it is absent.
+    /// Reads the member; `None` if it is absent, an error if it is invalid.
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument>;
 
-    /// Writes the member.
+    /// Writes the member with the name `key`.
     fn write(&self, out: &mut Object<'_>, key: &str);
 
     /// Reads the member and fails if it is absent.
@@ -50,7 +51,7 @@ pub trait RecordMember: Sized {
 pub enum Nullable<T> {
     /// JSON `null`.
     Null,
-    /// Any other value.
+    /// A value other than `null`.
     Value(T),
 }
 
@@ -121,12 +122,12 @@ record_members! {
     u64: "a non-negative whole number", json::object!("type": "integer", "minimum": 0_u64),
         fields.count(key), out.put(key, *value);
     Number: "a number", type_schema("number"), fields.number(key), out.put(key, &value.json());
-    // Any value is kept verbatim, including `null`.
+    // A member that may be any JSON value is kept verbatim, including `null`.
     Json: "any JSON value", json::object(|_| {}),
         Ok(fields.get(key).map(Node::json)), out.put(key, value);
     Vec<Name>: "an array of strings", array_schema(&type_schema("string")),
         fields.texts(key), out.list(key, value);
-    // An object with arbitrary members is kept verbatim and in order.
+    // An object with arbitrary members keeps them verbatim and in order.
     Vec<(Name, Json)>: "an object", type_schema("object"),
         Ok(fields.object(key)?.map(|inner| inner.extras(&[]))),
         out.object(key, |out| write_extras(out, value, &[]));
@@ -171,11 +172,11 @@ impl<T: DocumentRecord> RecordMember for Vec<T> {
     }
 }
 
-/// Declares records with the names of their members in the document, in printing order.
+/// Declares records with the JSON names of their members, in the order in which they are written.
 ///
-/// A `field: Type` is required and a `field?: Type` is an `Option`. Undeclared members are kept in
-/// `extras` and printed last. `is "plan"` gives the record that `type`, which is printed first. The
-/// doc comments of the members become the descriptions in the JSON Schema.
+/// `field: Type` declares a required member and `field?: Type` an optional one. Undeclared members
+/// are kept in `extras` and written last. `is "plan"` adds the member `"type": "plan"`, which is
+/// written first. The doc comments of the members become the descriptions in the JSON Schema.
 #[macro_export]
 macro_rules! record {
     ($(
@@ -201,8 +202,8 @@ macro_rules! record {
             const MEMBERS: &'static [&'static str] =
                 &[$($crate::record!(@second $tag, "type"),)? $($key,)+];
 
-            /// Creates a record from the required members, in document order. All others are
-            /// absent.
+            /// Creates a record from its required members, in declaration order. Optional members
+            /// are absent.
             pub fn new($($($field: $needed,)?)+) -> Self {
                 Self {
                     $($field: $($crate::record!(@second $wanted, None))? $($crate::record!(@second $needed, $field))?,)+
@@ -210,7 +211,7 @@ macro_rules! record {
                 }
             }
 
-            /// Reads the document. JSON `null` means absent, except in members that accept any
+            /// Parses the record. JSON `null` means absent, except in members that accept any
             /// value.
             pub fn parse(document: &$crate::Json) -> Result<Self, $crate::InvalidDocument> {
                 let tree = document.tree();
@@ -218,7 +219,7 @@ macro_rules! record {
                 $crate::DocumentRecord::read(&fields)
             }
 
-            /// Returns the document as JSON, without absent members.
+            /// Returns the record as JSON, without absent members.
             pub fn json(&self) -> $crate::Json {
                 $crate::object(|out| $crate::DocumentRecord::write(self, out))
             }

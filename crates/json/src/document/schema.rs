@@ -1,10 +1,10 @@
-//! JSON Schemas of documents, generated from the declarations that read and write them.
+//! Builds JSON Schemas from the same declarations that read and write documents.
 
 use crate as json;
 use crate::document::{DocumentRecord, RecordMember, StringEnum};
 use crate::{Json, Object};
 
-/// The schemas of all referenced records, each once, by name.
+/// The schemas of all referenced records, by name. Each record occurs once.
 #[derive(Default)]
 pub struct Definitions(Vec<(&'static str, Json)>);
 
@@ -34,7 +34,7 @@ impl Definitions {
     }
 }
 
-/// Builds the schema of one record member by member.
+/// Builds the schema for one record, member by member.
 pub struct SchemaBuilder<'d> {
     definitions: &'d mut Definitions,
     members: Vec<(&'static str, Json)>,
@@ -42,30 +42,30 @@ pub struct SchemaBuilder<'d> {
 }
 
 impl<'d> SchemaBuilder<'d> {
-    /// Starts the schema of a record; nested records are added to `definitions`.
+    /// Starts a schema without members. Nested records are added to `definitions`.
     pub fn new(definitions: &'d mut Definitions) -> Self {
         Self { definitions, members: Vec::new(), required: Vec::new() }
     }
 
-    /// Adds the constant `type` member.
+    /// Adds a required `type` member with the constant value `tag`.
     pub fn tag(&mut self, tag: &str) {
         self.members.push(("type", json::object!("const": tag)));
         self.required.push("type");
     }
 
-    /// Adds a required member.
+    /// Adds a required member with the schema of `T` and the description `about`.
     pub fn required<T: RecordMember>(&mut self, key: &'static str, about: &str) {
         self.optional::<T>(key, about);
         self.required.push(key);
     }
 
-    /// Adds an optional member.
+    /// Adds an optional member with the schema of `T` and the description `about`.
     pub fn optional<T: RecordMember>(&mut self, key: &'static str, about: &str) {
         let schema = T::schema(self.definitions);
         self.member(key, about, &schema);
     }
 
-    /// Adds a member with the given schema.
+    /// Adds an optional member with the given schema and the description `about`.
     pub fn member(&mut self, key: &'static str, about: &str, schema: &Json) {
         // Doc links make sense only in the source, so their brackets are removed.
         let about = about.trim().replace("[`", "`").replace("`]", "`");
@@ -75,7 +75,7 @@ impl<'d> SchemaBuilder<'d> {
         self.members.push((key, described));
     }
 
-    /// Returns the schema. Unknown members are allowed, because records keep them.
+    /// Returns the finished schema. It allows unknown members, because records keep them.
     pub fn finish(self) -> Json {
         let members = self.members.iter().map(|(name, schema)| (*name, schema));
         json::object(|out| {
@@ -85,17 +85,17 @@ impl<'d> SchemaBuilder<'d> {
     }
 }
 
-/// Returns a schema for any value of a JSON type.
+/// Returns a schema for any value of one JSON type, such as `string`.
 pub fn type_schema(kind: &str) -> Json {
     json::object!("type": kind)
 }
 
-/// Returns a schema for an array of `items`.
+/// Returns a schema for an array whose elements match the schema `items`.
 pub fn array_schema(items: &Json) -> Json {
     json::object!("type": "array", "items": items)
 }
 
-/// Returns a schema for the strings of an enum.
+/// Returns a schema that allows only the strings of an enum.
 pub fn enum_schema<T: StringEnum>() -> Json {
     let words = T::ALL.iter().map(|word| word.as_str());
     json::object(|out| {
