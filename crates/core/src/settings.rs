@@ -67,7 +67,7 @@ pub struct NativeReasoning {
     pub budget_tokens: Option<u64>,
     /// Whether the answer should contain readable thoughts.
     pub include_thoughts: Option<bool>,
-    /// Request members to add last, verbatim.
+    /// Request members to merge into the encoded request last, verbatim.
     pub provider_extras: Vec<(Name, Json)>,
 }
 

@@ -1,4 +1,4 @@
-//! A byte-limited cache that evicts the oldest entries first.
+//! A cache with a size limit in bytes, which evicts the oldest entries first.
 
 use std::hash::Hash;
 
@@ -6,16 +6,16 @@ use hashlink::LinkedHashMap;
 
 /// The most recently inserted values, limited by their total size in bytes.
 ///
-/// Each turn of a conversation has a new key and replaces the entry of the turn before it. A cache
-/// that prefers frequently read keys would keep the conversations that have ended.
+/// Each turn of a conversation has a new key and replaces the entry of the previous turn. Eviction
+/// ignores how often a key was read, because that would keep conversations that have ended.
 pub(crate) struct ByteLru<K, V> {
-    /// Values with their sizes, oldest first.
+    /// Values with their sizes in bytes, oldest first.
     entries: LinkedHashMap<K, (V, usize)>,
     bytes: usize,
     most: usize,
 }
 
-/// Holds up to 16 MiB.
+/// The default limit is 16 MiB.
 impl<K: Eq + Hash, V> Default for ByteLru<K, V> {
     fn default() -> Self {
         Self::new(16 << 20)
@@ -35,20 +35,18 @@ impl<K: Eq + Hash, V> ByteLru<K, V> {
         self.entries.get_mut(key).map(|(value, _)| value)
     }
 
-    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Removes a value and returns it.
     pub(crate) fn take(&mut self, key: &K) -> Option<V> {
         let (value, size) = self.entries.remove(key)?;
         self.bytes -= size;
         Some(value)
     }
 
-    /// Inserts a value of this size in bytes, replacing one with the same key. Evicts the oldest
-    /// entries to make room. A value larger than the whole cache is not stored.
+    /// Inserts a value of `size` bytes, replacing any value with the same key, and evicts the
+    /// oldest entries to make room. A value larger than the whole cache is not stored.
     pub(crate) fn put(&mut self, key: K, value: V, size: usize) {
         drop(self.take(&key));
         if size > self.most {

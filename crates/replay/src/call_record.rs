@@ -1,16 +1,16 @@
-//! The record of one call: its request, the request sent, the outcome, and the times.
+//! The record of one gateway call: the request as received and as sent, the outcome, and the times.
 //!
 //! The record of a captured call is stored with its turn, in the same commit. A call without a
-//! reply (refused, failed or truncated) has its own log: a run of the conversation that it
-//! continued, or a thread if there is none.
+//! reply (refused, failed or truncated) has its own log. That log is a Run of the continued
+//! conversation, or a Thread if the call continued none.
 //!
 //! | record | contents |
 //! |---|---|
 //! | `turn`, or `story` without a reply | caller, target, outcome, times and tokens |
 //! | `copy` | the bodies, as differences to those of the previous call; see [`Bodies`] |
 //!
-//! The bodies repeat the content of Items. They are therefore marked as copies, which the store
-//! destroys together with any Item of their thread.
+//! The bodies repeat the content of Items. They are therefore stored as copies, which the store
+//! erases when any Item of the same Thread is erased.
 //!
 //! | file | contents |
 //! |---|---|
@@ -48,61 +48,63 @@ pub use crate::call_record::disconnect::DisconnectLimiter;
 pub use crate::call_record::report::report_json;
 use crate::turn::ParentTurn;
 
-/// Header names that contain one of these words are not stored.
+/// Headers whose names contain one of these words are not stored.
 const SECRET: [&str; 8] =
     ["auth", "cookie", "key", "password", "secret", "session", "signature", "token"];
 
-/// The facts of one request, filled in as the request progresses. The stored record, the metrics,
-/// the log line and the span of a call are made from them.
+/// The facts about one request, filled in as the request progresses. The stored record, the
+/// metrics, the log line and the trace span are derived from them.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     /// The id of the call; `None` if the request calls no model.
     pub node: Option<TurnId>,
     /// The tenant that made the call.
     pub tenant: Tenant,
-    /// The id of the gateway key.
+    /// The id of the gateway key with which the caller authenticated, if any.
     pub key: Option<Name>,
-    /// The caller's dialect.
+    /// The wire on which the caller sent the request.
     pub dialect: Wire,
     /// When the request arrived.
     pub arrived: Instant,
-    /// The account at the provider, under which the call is charged.
+    /// The name of the provider account that is charged for the call.
     pub provider: Option<Name>,
     /// The provider's name for the model.
     pub model: Option<Name>,
-    /// The number of targets that were tried before this one.
+    /// The number of targets that failed before the current target was tried.
     pub fallbacks: u64,
-    /// The audit verdict.
+    /// The audit verdict on the request; `None` if it was not audited.
     pub verdict: Option<Verdict>,
-    /// The Fates of the request that was sent.
+    /// Counts of the Fates in the request that was sent; `None` if none was sent.
     pub fates: Option<FateCounts>,
-    /// The first change before prefix-bound Seals, if these had to be removed because of it.
+    /// The first changed part of the prefix, if prefix-bound Seals were removed because of the
+    /// change.
     pub prefix_changed: Option<String>,
-    /// The HTTP status of the response.
+    /// The HTTP status of the response, from the provider or the gateway.
     pub status: Option<u16>,
-    /// When the provider began to respond.
+    /// When the provider sent its first response byte.
     pub first_byte: Option<Instant>,
     /// Whether the response is a stream.
     pub is_stream: bool,
-    /// The bytes of text received, from which tokens are estimated if the provider counted none.
+    /// The number of bytes of text received. Used to estimate tokens if the provider reports no
+    /// usage.
     pub received: u64,
-    /// The tokens used so far, as the provider counted them.
+    /// The token usage that the provider has reported so far.
     pub usage: Option<Usage>,
-    /// Whether the reply is complete, so that its usage is final.
+    /// Whether the reply is complete, which makes `usage` final.
     pub is_whole: bool,
-    /// The cost, if known.
+    /// The cost of the call; `None` if the model has no price.
     pub cost: Option<Json>,
-    /// The outcome of capturing the reply.
+    /// Whether the reply was captured in the Vault.
     pub capture: CaptureOutcome,
-    /// The failure in the gateway or at the provider, in the gateway's wording.
+    /// An error message about a failure in the gateway or at the provider.
     pub problem: Option<String>,
     /// The request and response bodies.
     pub texts: Bodies,
     /// The captured turn that the call continues.
     pub parent: Option<ParentTurn>,
-    /// The bodies of the call that produced that turn.
+    /// The bodies of the call that produced `parent`, as the base for delta encoding.
     pub base: Option<Arc<DeltaBase>>,
-    /// Whether the response is stored for later retrieval.
+    /// Whether the response is stored, so that the caller can retrieve it later by id.
     pub keeps_response: bool,
     /// When the request was received completely.
     began: Instant,
@@ -113,12 +115,12 @@ pub struct CallRecord {
     requested_model: Option<Name>,
     target: Option<SentTo>,
     attempts: Vec<FailedAttempt>,
-    /// The error message that the caller received.
+    /// The error message that was sent to the caller.
     error: Option<String>,
     outcome: Option<ReplySummary>,
 }
 
-/// The final target of the call.
+/// The target to which the request was finally sent.
 #[derive(Clone, Debug)]
 struct SentTo {
     endpoint: Name,
@@ -141,7 +143,7 @@ struct ReplySummary {
     stop: StopReason,
 }
 
-/// The outcome of capturing the reply.
+/// Whether the reply was captured in the Vault.
 #[derive(Clone, Debug, Default)]
 pub enum CaptureOutcome {
     /// There was nothing to capture.
@@ -153,19 +155,19 @@ pub enum CaptureOutcome {
     Lost(String),
 }
 
-/// Counts of the Fates of a call's Items and Seals.
+/// The number of Items and Seals with each Fate in one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FateCounts {
-    /// Sent as the caller sent them.
+    /// Items and Seals that were sent unchanged.
     pub kept: u64,
-    /// Restored from captured turns.
+    /// Items and Seals that were restored from captured turns.
     pub restored: u64,
-    /// Left out.
+    /// Items and Seals that were left out.
     pub elided: u64,
 }
 
 impl FateCounts {
-    /// Counts these Fates.
+    /// Counts the Fates of all Items and Seals; reshaped content is not counted.
     pub fn of(fates: &[Fate]) -> Self {
         let mut counted = Self::default();
         for did in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
@@ -188,7 +190,7 @@ impl std::fmt::Display for FateCounts {
 }
 
 impl CallRecord {
-    /// Starts the record of a request that has arrived.
+    /// Creates the record for a request that arrives now.
     pub fn new(tenant: Tenant, key: Option<Name>, dialect: Wire) -> Self {
         let now = Instant::now();
         Self {
@@ -229,7 +231,7 @@ impl CallRecord {
         }
     }
 
-    /// Records that the request is a call with this id.
+    /// Records that the request calls a model, with the call id `node`.
     pub fn begin_call(&mut self, node: TurnId, request: &Request) {
         self.node = Some(node);
         self.texts = Bodies::of(&request.body);
@@ -238,12 +240,12 @@ impl CallRecord {
         self.headers = shown(&request.headers);
     }
 
-    /// Records the requested model.
+    /// Records the model name in the caller's request.
     pub fn set_requested_model(&mut self, model: &Name) {
         self.requested_model = Some(Name::clone(model));
     }
 
-    /// Records the request sent and its target.
+    /// Records the request that is sent to the provider, its target, and the current time.
     pub fn set_sent(&mut self, request: &UpstreamRequest, origin: &Arc<Origin>) {
         self.sent = Some(Instant::now());
         let came = &self.texts.came;
@@ -257,19 +259,19 @@ impl CallRecord {
         });
     }
 
-    /// Records that an endpoint failed and that the next one is tried.
+    /// Records that an endpoint failed, before the next endpoint is tried.
     pub fn add_failed_attempt(&mut self, endpoint: &Name, error: impl Into<String>) {
         let (endpoint, error) = (Name::clone(endpoint), error.into());
         self.attempts.push(FailedAttempt { endpoint, error });
     }
 
-    /// Records that the provider has begun to respond.
+    /// Records the provider's status and the time of its first response byte.
     pub fn set_first_byte(&mut self, status: u16) {
         self.first_byte = Some(Instant::now());
         self.status = Some(status);
     }
 
-    /// Records the reply.
+    /// Records the provider's reply, its usage, and the current time as the end of the call.
     pub fn set_reply(&mut self, reply: &Reply) {
         self.end = Some(Instant::now());
         self.usage = Some(reply.usage);
@@ -281,8 +283,7 @@ impl CallRecord {
         });
     }
 
-    /// Records that the call failed. The bodies of a request that was neither audited nor sent are
-    /// not worth storing.
+    /// Records that the call failed. Drops the bodies if the request was neither audited nor sent.
     pub fn set_failure(&mut self, status: u16, error: impl Into<String>) {
         self.end = Some(Instant::now());
         self.status = Some(status);
@@ -297,12 +298,12 @@ impl CallRecord {
         self.first_byte.map(|at| at.duration_since(self.arrived))
     }
 
-    /// Returns the verdict on the request that was sent; `None` if none was sent.
+    /// Returns the audit verdict on the request that was sent; `None` if no request was sent.
     pub fn sent_verdict(&self) -> Option<Verdict> {
         self.verdict.filter(|_| self.fates.is_some())
     }
 
-    /// Returns the record without the bodies.
+    /// Returns the record as JSON, without the bodies.
     pub fn account(&self) -> Json {
         json::object(|o| {
             o.number("v", 1).string("dialect", self.dialect.as_str()).string("path", &self.path);
@@ -337,12 +338,12 @@ impl CallRecord {
     }
 }
 
-/// Returns the headers without credentials.
+/// Returns the headers whose names do not suggest a credential.
 fn shown(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
     headers.iter().filter(|(name, _)| !is_secret_header(name.as_bytes())).cloned().collect()
 }
 
-/// Whether a header name contains one of the words, ignoring case.
+/// Whether a header name contains one of the [`SECRET`] words, ignoring case.
 fn is_secret_header(name: &[u8]) -> bool {
     (0..name.len()).any(|at| {
         let rest = name.get(at..).unwrap_or_default();

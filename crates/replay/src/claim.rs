@@ -1,8 +1,8 @@
-//! Claims: handles in a reply in another dialect, by which its turn is found again.
+//! Claims: handles that the gateway places in a translated reply, to find the turn again.
 //!
 //! A Claim is placed where the dialect keeps opaque reasoning (`signature`, `encrypted_content`,
-//! `thoughtSignature`, `reasoning_details`). Tool calls get ids with the same information. Both
-//! identify the turn and are authenticated for one tenant:
+//! `thoughtSignature`, `reasoning_details`). Tool calls get ids with the same information. Claims
+//! and call ids identify the turn and are authenticated for one tenant:
 //!
 //! | handle | format |
 //! |---|---|
@@ -35,7 +35,7 @@ const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmno
 #[error("the system's random number generator failed")]
 pub struct RandomnessError;
 
-/// Issues and verifies Claims. Contains the key, so `Debug` prints none of it.
+/// Issues and verifies Claims. The `Debug` output omits the key.
 #[derive(Clone)]
 pub struct Claims {
     key: [u8; 32],
@@ -48,20 +48,20 @@ impl std::fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// Prefix of the tenant names of callers with their own provider key.
+    /// Prefix of tenant names for callers that send their own provider key.
     pub const CALLER_PREFIX: &str = "caller-";
 
-    /// Creates Claims under this key. The key can forge Claims, so protect it like the store's own
-    /// key.
+    /// Derives the Claim key from `key`. A holder of `key` can forge Claims, so protect it like the
+    /// store's master key.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key: blake3::derive_key("throughline 2026-11 claims v1", &key) }
     }
 
-    /// Creates the id of a turn that is not captured yet, before the first byte of its reply is
+    /// Creates a random id for a new turn. The id must exist before the first byte of the reply is
     /// sent.
     ///
-    /// An id consists of process letters, a counter and random letters. Consecutive ids of a
-    /// process sort next to each other, which keeps them together in the store.
+    /// An id consists of letters for the process, a counter and random letters. Consecutive ids
+    /// from one process sort next to each other, which keeps them together in the store.
     pub fn new_turn_id() -> Result<TurnId, RandomnessError> {
         static PROCESS: OnceLock<u128> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -76,13 +76,13 @@ impl Claims {
         Ok(TurnId::from([process, count, rest].concat()))
     }
 
-    /// Returns the Claim to a turn, for the field in which a dialect keeps opaque reasoning.
+    /// Returns the Claim for a turn, to be placed where a dialect keeps opaque reasoning.
     pub fn claim(&self, tenant: &Tenant, node: &TurnId) -> Name {
         let mac = self.authenticator(tenant, &[CLAIM_PREFIX, &node.0], CLAIM_MAC);
         Name::from([CLAIM_PREFIX, &node.0, &mac].concat())
     }
 
-    /// Returns the id of the turn's call with this number.
+    /// Returns the gateway's id for the tool call with this number in the turn.
     pub fn call_id(&self, tenant: &Tenant, node: &TurnId, number: usize) -> Name {
         let number = letters(number as u128, NUMBER);
         let mac = self.authenticator(tenant, &[CALL, &node.0, &number], CALL_MAC);
@@ -90,7 +90,7 @@ impl Claims {
     }
 
     /// Returns the turn that a Claim or call id identifies; `None` if it is forged, truncated, or
-    /// another tenant's.
+    /// was issued to another tenant.
     pub fn read(&self, tenant: &Tenant, text: &str) -> Option<TurnId> {
         let is_call = text.starts_with(CALL);
         let prefix = if is_call { CALL } else { CLAIM_PREFIX };
@@ -105,7 +105,7 @@ impl Claims {
         constant_time_eq(expected.as_bytes(), mac.as_bytes()).then(|| TurnId::from(node))
     }
 
-    /// Whether a text contains handles of this gateway: Claims, call ids or response ids.
+    /// Whether a text contains a handle in the gateway's format: a Claim, call id or response id.
     pub fn contains_handles(text: &[u8]) -> bool {
         let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         words.filter(|word| word.len() > TURN_LETTERS).any(|word| {
@@ -114,20 +114,21 @@ impl Claims {
         })
     }
 
-    /// Returns the response id for a turn.
+    /// Returns the gateway's response id for a turn.
     pub fn response_id(&self, tenant: &Tenant, node: &TurnId) -> Name {
         let mac = self.authenticator(tenant, &[RESPONSE, &node.0], CLAIM_MAC);
         Name::from([RESPONSE, &node.0, &mac].concat())
     }
 
-    /// Returns the turn that a response id identifies; `None` if it is not valid for this tenant.
+    /// Returns the turn that a response id identifies; `None` if the id is not valid for this
+    /// tenant.
     pub fn read_response(&self, tenant: &Tenant, id: &str) -> Option<TurnId> {
         let (node, mac) = id.strip_prefix(RESPONSE)?.split_at_checked(TURN_LETTERS)?;
         let expected = self.authenticator(tenant, &[RESPONSE, node], CLAIM_MAC);
         constant_time_eq(expected.as_bytes(), mac.as_bytes()).then(|| TurnId::from(node))
     }
 
-    /// Whether a response id has the gateway's format. No provider recognises such an id.
+    /// Whether a response id has the gateway's format. Providers do not know these ids.
     pub fn has_response_format(id: &str) -> bool {
         id.starts_with(RESPONSE)
     }
@@ -141,8 +142,8 @@ impl Claims {
         }))
     }
 
-    /// Whether a text has the format of a Claim or call id, genuine or not. Providers must not
-    /// receive one.
+    /// Whether a text has the format of a Claim or call id, genuine or not. Such a text must not be
+    /// sent to a provider.
     pub fn has_handle_format(text: &[u8]) -> bool {
         let has = |prefix: &str, length: usize| {
             text.starts_with(prefix.as_bytes())
@@ -153,7 +154,8 @@ impl Claims {
             || has(CALL, CALL.len() + TURN_LETTERS + NUMBER + CALL_MAC)
     }
 
-    /// Returns the handles of this gateway in an Item: among its Seals, and a call's id.
+    /// Returns the Claims among an Item's Seals, and the Item's tool call id if the gateway issued
+    /// it.
     pub fn handles_in_item(item: &Item) -> impl Iterator<Item = Name> {
         let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
         let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());
@@ -167,7 +169,7 @@ impl Claims {
         Name::from([Self::CALLER_PREFIX, &name].concat())
     }
 
-    /// Returns an authenticator over the tenant and these fields.
+    /// Returns a message authentication code for the tenant and these words, as `length` letters.
     fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for word in [&*tenant.0].iter().chain(words) {
@@ -180,7 +182,7 @@ impl Claims {
     }
 }
 
-/// Returns a number in base 62, lowest digit first, truncated to `length`.
+/// Returns a number in base 62, lowest digit first, truncated to `length` digits.
 fn letters(mut number: u128, length: usize) -> String {
     let mut text = String::with_capacity(length);
     for _ in 0..length {

@@ -1,6 +1,6 @@
-//! Rewrites a reply for a caller of another dialect: thoughts carry a Claim where that dialect
-//! keeps opaque reasoning, and tool calls get ids of the gateway. Clients send both back, which
-//! identifies the turn.
+//! Rewrites a reply for a caller that uses another dialect than the provider. Thoughts carry a
+//! Claim where that dialect keeps opaque reasoning, and tool calls get gateway ids. Clients send
+//! Claims and ids back, which identifies the turn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use throughline_json::{self as json, Name};
 
 use crate::claim::Claims;
 
-/// Rewrites one reply for its caller.
+/// Rewrites one reply, whole or streamed, for its caller.
 pub struct ClaimRewriter {
     wire: Wire,
     claims: Claims,
     tenant: Tenant,
     node: TurnId,
-    /// The model name that the caller sent, if the provider uses another one.
+    /// The model name in the caller's request, if it differs from the provider's name.
     model: Option<Name>,
-    /// Call numbers by the provider's call id.
+    /// The number of each tool call, by the provider's call id.
     calls: HashMap<Name, usize>,
 }
 
 impl ClaimRewriter {
-    /// Creates a rewriter for one reply.
+    /// Creates a rewriter for the reply of turn `node`. `model` replaces the model name in the
+    /// reply.
     pub fn new(
         wire: Wire,
         claims: Claims,
@@ -36,7 +37,7 @@ impl ClaimRewriter {
         Self { wire, claims, tenant, node, model, calls: HashMap::new() }
     }
 
-    /// Rewrites a whole reply.
+    /// Rewrites the id, the model name and the Items of a whole reply.
     pub fn reply(&mut self, mut reply: Reply) -> Reply {
         reply.id = self.id(reply.id);
         reply.origin = self.origin(reply.origin);
@@ -44,7 +45,7 @@ impl ClaimRewriter {
         reply
     }
 
-    /// Rewrites one stream event.
+    /// Rewrites one stream event. Events must be passed in order.
     pub fn event(&mut self, event: Event) -> Event {
         match event {
             Event::Began { id, origin } => {
@@ -62,8 +63,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// Returns the origin with the model name that the caller sent. Stored content names the
-    /// answering model.
+    /// Returns the origin with the model name from the caller's request. Only the reply is changed;
+    /// the stored turn names the answering model.
     fn origin(&self, origin: Arc<Origin>) -> Arc<Origin> {
         match &self.model {
             Some(model) => Arc::new(Origin { answered: model.clone(), ..Origin::clone(&origin) }),
@@ -71,8 +72,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// Returns the reply's id. For the Responses API it is a gateway id, since later requests refer
-    /// to it.
+    /// Returns the id of the rewritten reply. The Responses API gets a gateway id, because later
+    /// requests refer to the id.
     fn id(&self, own: Option<Name>) -> Option<Name> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return own;
@@ -101,8 +102,8 @@ impl ClaimRewriter {
     }
 }
 
-/// Renders a thought in a dialect with the Claim as its seal. Chat Completions has no field for
-/// one; there the call ids identify the turn.
+/// Renders a Thought in a dialect, with the Claim in place of its Seal. Returns `None` for Chat
+/// Completions, which has no field for a Claim; its call ids identify the turn.
 fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;
     let json = match wire.as_str() {
@@ -111,7 +112,7 @@ fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart>
         }
         "openai-responses" => json::object(|out| {
             let summary = json::object!("type": "summary_text", "text": text);
-            // The codec adds the id under which the stream opened this item.
+            // The codec adds the id that the stream used when it opened this item.
             out.string("type", "reasoning");
             out.list("summary", Some(&summary).filter(|_| !text.is_empty()));
             out.string("encrypted_content", claim);

@@ -1,4 +1,5 @@
-//! The engine: captures replies in the Vault and restores them into later requests.
+//! The replay engine, which captures replies in the Vault and restores lost reasoning into later
+//! requests.
 //!
 //! | file | contents |
 //! |---|---|
@@ -51,35 +52,35 @@ use crate::finding::Finding;
 use crate::objects::OwnedIds;
 use crate::turn::ParentTurn;
 
-/// Captures replies in the Vault and restores them into later requests.
+/// Captures replies in the Vault and restores lost reasoning into later requests.
 pub struct Replay {
     store: Arc<dyn Store>,
     claims: Claims,
     chains: ChainCache,
     turns: TurnCache,
     calls: CallLog,
-    /// Cache of object ids whose owner is known.
+    /// Caches object ids whose owner is known.
     owned: OwnedIds,
-    /// Set if replies do not wait for their capture.
+    /// The turns being written; `None` unless write-behind is enabled.
     pending: Option<PendingWrites>,
 }
 
 impl Replay {
-    /// Stores turns in this store and issues Claims with these keys.
+    /// Creates an engine that stores turns in `store` and issues Claims with `claims`.
     pub fn new(store: Arc<dyn Store>, claims: Claims) -> Self {
         let calls = CallLog::new(Arc::clone(&store));
         let (chains, turns) = (ChainCache::default(), TurnCache::default());
         Self { store, claims, chains, turns, calls, owned: OwnedIds::default(), pending: None }
     }
 
-    /// Enables write-behind: a reply no longer waits for its capture. A reply that was already sent
-    /// is lost if the process dies before the write.
+    /// Enables write-behind: the reply is sent before its turn is stored. If the process dies in
+    /// between, the turn is lost.
     #[must_use]
     pub fn relaxed(self) -> Self {
         Self { pending: Some(PendingWrites::default()), ..self }
     }
 
-    /// Issues and verifies Claims.
+    /// Returns the issuer of the Claims in replies.
     pub fn claims(&self) -> &Claims {
         &self.claims
     }
@@ -89,13 +90,13 @@ impl Replay {
         &*self.store
     }
 
-    /// Returns the records of calls.
+    /// Returns the log of call records.
     pub fn calls(&self) -> &CallLog {
         &self.calls
     }
 
-    /// Looks up these keys in one snapshot of the store, after pending writes of turns with these
-    /// keys.
+    /// Waits for pending writes of turns with these keys, then looks up the keys in one snapshot of
+    /// the store.
     pub async fn find(
         &self,
         tenant: &Tenant,
@@ -119,8 +120,8 @@ impl Replay {
         }
     }
 
-    /// Stores a reply and passes the result to `on_stored`. With write-behind, this returns before
-    /// the write.
+    /// Stores a reply and passes the result to `on_stored`. With write-behind, returns before the
+    /// reply is stored.
     pub async fn keep(self: &Arc<Self>, answered: Box<OwnedTurn>, on_stored: impl OnStored) {
         let Some(pending) = self.pending.as_ref().filter(|_| answered.turn().is_complete()) else {
             on_stored(self.capture(&answered.record.tenant, &answered.turn()).await);
@@ -136,7 +137,8 @@ impl Replay {
         });
     }
 
-    /// Stores a reply. Truncated and empty replies are not stored.
+    /// Stores a reply and returns the new turn's id; `None` for truncated and empty replies, which
+    /// are not stored.
     pub async fn capture(
         &self,
         tenant: &Tenant,
@@ -156,15 +158,15 @@ impl Replay {
     ) -> Result<Option<TurnId>, StoreError> {
         let whole = PreparedTurn::new(turn, marks);
         let Some(stored) = capture::capture(self, tenant, &whole).await? else { return Ok(None) };
-        // The next request probably continues this turn. An outdated epoch is safe: it only causes
-        // a recheck.
+        // Cache the turn, because the next request probably continues it. An outdated epoch is
+        // safe: it only causes another check.
         let captured = Arc::new(whole.remembered());
         self.turns.insert(tenant, &stored, &captured, turn.conversation.era);
         Ok(Some(stored.id))
     }
 
-    /// Restores what the client of a request has lost. The Call must be decoded from that request
-    /// for its target.
+    /// Restores the content that the client dropped or altered. `call` must be decoded from the
+    /// client's request, with the target that it will be sent to.
     pub async fn restore(
         &self,
         tenant: &Tenant,
@@ -175,27 +177,27 @@ impl Replay {
     }
 }
 
-/// Receives the result of storing a reply.
+/// A callback for the result of storing a reply.
 pub trait OnStored: FnOnce(Result<Option<TurnId>, StoreError>) + Send + 'static {}
 
 impl<F: FnOnce(Result<Option<TurnId>, StoreError>) + Send + 'static> OnStored for F {}
 
-/// A Call with the lost content restored, and a report of the changes.
+/// A Call with its lost content restored, and a report of the changes.
 #[derive(Debug)]
 pub struct RestoredCall {
     /// The Call to send. It contains no Claims.
     pub call: Call,
     /// The context for capturing the reply.
     pub conversation: Conversation,
-    /// Alterations by the client and turns that can no longer be restored.
+    /// Alterations by the client, and turns that can no longer be restored.
     pub findings: Vec<Finding>,
-    /// The Seals of the matched turns, exactly as their providers issued them.
+    /// The Seals in the matched turns, exactly as their providers issued them.
     pub issued: CapturedSeals,
     marks: HashMap<ItemId, LostParts>,
     left: Vec<Fate>,
 }
 
-/// The Seals of captured turns.
+/// The Seals in the captured turns that match a request.
 #[derive(Debug, Default)]
 pub struct CapturedSeals(Vec<Arc<Captured>>);
 
@@ -206,7 +208,7 @@ impl IssuedSeals for CapturedSeals {
     }
 }
 
-/// The restored content of one Item.
+/// The parts of one Item that were missing and have been restored.
 #[derive(Clone, Debug)]
 struct LostParts {
     evidence: Evidence,
@@ -217,8 +219,7 @@ struct LostParts {
 }
 
 impl RestoredCall {
-    /// Records in the Fates of the encoded Call what was restored and what was removed from the
-    /// request.
+    /// Updates the Fates of the encoded Call with the content that was restored or removed.
     pub fn account(&self, encoded: &mut EncodedRequest) {
         for fate in &mut encoded.fates {
             let Some(mark) = self.marks.get(&fate.item) else { continue };
@@ -237,28 +238,28 @@ impl RestoredCall {
     }
 }
 
-/// The context of a reply: everything about the request that capturing the reply needs.
+/// The information about a request that is needed to capture its reply.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// The end-user that the caller named.
+    /// The end user that the caller's request names, if any.
     pub end_user: Option<Name>,
     /// The visible conversation as the client sent it.
     pub chain: Chain,
-    /// The captured turn that the request continues.
+    /// The captured turn that the request continues; `None` if no turn was found.
     pub parent: Option<ParentTurn>,
-    /// The model's last turn if the request ends with it: the reply continues that turn.
+    /// The last model turn, if the request ends with it and the reply therefore continues it.
     pub open: Vec<Item>,
-    /// The epoch of the Vault lookup; the first epoch if there was none.
+    /// The epoch of the Vault lookup; the first epoch if there was no lookup.
     pub era: ErasureEpoch,
 }
 
 impl Conversation {
-    /// Returns the conversation of a Call for which nothing was looked up.
+    /// Returns the conversation of a Call without a Vault lookup: the parent is unknown.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
         Self::with_chain(Chain::of(call, tenant, end_user), call, end_user)
     }
 
-    /// Returns the conversation of a Call with this chain.
+    /// Returns the conversation of a Call whose chain is already computed.
     fn with_chain(chain: Chain, call: &Call, end_user: Option<&str>) -> Self {
         let last = chain.turns().last().filter(|turn| turn.items.end == call.items.len());
         let open = last.and_then(|turn| call.items.get(turn.items.clone()));

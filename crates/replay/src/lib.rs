@@ -1,28 +1,28 @@
-//! The replay engine: captures what models answer, and restores what clients lose of it.
+//! The replay engine: captures model replies and restores reasoning that clients lose.
 //!
 //! The crate has no HTTP server and no HTTP client. A program that sends its own requests calls
 //! [`Replay::restore_request`] before it sends a request, and [`Replay::capture_response`] when the
-//! response has ended. With a codec of its own, it calls [`Replay::restore`] and
-//! [`Replay::capture`].
+//! response has ended. A program with its own codec calls [`Replay::restore`] and
+//! [`Replay::capture`] instead.
 //!
 //! # Capture
-//! Each reply becomes a turn of the Vault: its Items as they came, the turn before it, and the keys
-//! that find it again. The keys are its own name, which a [claim](Claims) carries; the ids and
-//! Seals that the provider issued; and the [`Chain`] of the visible conversation up to it. A reply
-//! whose stream was cut is not captured.
+//! Each reply becomes a Vault turn, which consists of the Items as received, a link to the previous
+//! turn, and lookup keys. The keys are the turn's id, which a [Claim](Claims) contains, the
+//! provider's ids and Seals, and the [`Chain`] of the visible conversation. Truncated replies are
+//! not captured.
 //!
 //! # Restore
-//! The engine looks for the turns of a request, the last one first, by the best evidence it has:
+//! The engine looks up the turns in a request, newest first, by the strongest available evidence:
 //!
-//! 1. a claim;
-//! 2. an id or a Seal that names exactly one captured turn of the tenant, with equal calls;
-//! 3. the complete chain: the system prompt and every visible turn. Of equal turns the newest wins,
-//!    and the others are counted.
+//! 1. a Claim;
+//! 2. an id or a Seal that identifies exactly one of the tenant's captured turns, with equal calls;
+//! 3. the complete chain: the system prompt and every visible turn. If several captured turns
+//!    match, the newest is used and the others are counted.
 //!
-//! The engine then follows the ancestry of the turn it found, so the branches of a conversation
-//! never mix. A turn must belong to the same end user, whatever the evidence. A turn that the
-//! client sent intact is not changed. Any other turn is replaced by what was issued, or keeps the
-//! client's edited text where the provider allows that. Weaker evidence restores nothing.
+//! The engine then follows the parent links of the turn it found, so branches of a conversation are
+//! never mixed. A turn must always belong to the same end user. A turn that the client sent intact
+//! is not changed. Any other turn is replaced by the captured turn, with the client's edited text
+//! where the provider allows edits. Weaker evidence restores nothing.
 //!
 //! | module | contents |
 //! |---|---|

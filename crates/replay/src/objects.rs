@@ -1,9 +1,10 @@
-//! Ids of the objects that providers store for their callers, and the Vault keys of their owners.
+//! Ids of objects that providers store for their callers, and the Vault keys that record the
+//! owners.
 //!
-//! Many tenants may share one account at a provider, which cannot distinguish them. The engine
-//! therefore records every object id that a tenant receives. An owned id is a key of the Vault. A
-//! captured turn contains the keys of its own ids, so a call needs no further write. Every other id
-//! is recorded in the log [`LOG`] of its tenant.
+//! Many tenants may share one provider account, and the provider cannot distinguish them. The
+//! engine therefore records every object id that a tenant receives, as a Vault key. A captured turn
+//! includes the keys for the ids in its reply, so a call needs no further write. Every other id is
+//! recorded in the tenant's log [`LOG`].
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,18 +15,18 @@ use throughline_json::{Name, Node, words};
 
 use crate::claim::Claims;
 
-/// The log that records a tenant's objects.
+/// The id of the log that records a tenant's objects.
 pub const LOG: &str = "gateway.objects";
 
-/// The kind of a record that names one object.
+/// The kind of records that contain one object id.
 pub(crate) const OBJECT: &str = "object";
 
-/// How many owned ids are cached. The cache is cleared when it is full.
+/// Maximum number of cached ids. The cache is cleared when it is full.
 const MAX_CACHED_IDS: usize = 16_384;
 
 words! {
-    /// The dialects of one vendor, which share ids: an object of one wire exists on the vendor's
-    /// other wires. Error messages use these names.
+    /// The dialects of one vendor, which share object ids: an object created on one wire exists on
+    /// the vendor's other wires. Error messages use these names.
     Family {
         /// OpenAI's Responses and Chat Completions APIs.
         OpenAi = "openai",
@@ -37,7 +38,7 @@ words! {
 }
 
 impl Family {
-    /// Returns the family of a wire; `None` if requests on the wire name no objects.
+    /// Returns the family of a wire; `None` if requests on that wire never contain object ids.
     pub fn of(wire: &Wire) -> Option<Self> {
         match wire.as_str() {
             "openai-chat" | "openai-responses" => Some(Family::OpenAi),
@@ -50,17 +51,17 @@ impl Family {
 
 macro_rules! kinds {
     ($($kind:ident $word:literal $path:literal;)*) => {
-        /// The type of an object. The strings are stored and never change.
+        /// The type of an object. The strings are stored, so they never change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
 
         impl ObjectKind {
-            /// Returns the stored word of the kind.
+            /// Returns the string with which the type is stored.
             pub fn as_str(self) -> &'static str {
                 match self { $(ObjectKind::$kind => $word,)* }
             }
 
-            /// Returns the path of the provider's collection of such objects.
+            /// Returns the URL path of the provider's collection for this type.
             pub fn collection(self) -> &'static str {
                 match self { $(ObjectKind::$kind => $path,)* }
             }
@@ -88,7 +89,7 @@ kinds! {
 }
 
 impl ObjectKind {
-    /// Returns the path of one object of a dialect, as `passthrough` can name it.
+    /// Returns the URL path of one object in a dialect, as it can be listed in `passthrough`.
     pub fn path_of(self, family: Family, id: &str) -> String {
         let collection = match (family, self) {
             (Family::Gemini, ObjectKind::File) => "/v1beta/files",
@@ -100,17 +101,17 @@ impl ObjectKind {
     }
 }
 
-/// An object that a tenant received.
+/// The type and id of an object that a provider stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectId {
-    /// The kind of the object.
+    /// The type of the object, such as a file.
     pub kind: ObjectKind,
-    /// The provider's id.
+    /// The provider's id for the object; for Gemini without the collection prefix.
     pub id: Name,
 }
 
-/// Returns the account that owns an origin's objects: the caller's own account, or else the
-/// provider's host.
+/// Returns the account that owns the objects from an Origin: the caller's own account, or otherwise
+/// the endpoint.
 pub fn account_of(origin: &Origin) -> &str {
     if origin.account.starts_with(Claims::CALLER_PREFIX) {
         &origin.account
@@ -119,7 +120,7 @@ pub fn account_of(origin: &Origin) -> &str {
     }
 }
 
-/// Returns the key under which the Vault finds the owner of an object.
+/// Returns the Vault key that records the owner of an object.
 pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 object owner v1");
     for word in [account, object.kind.as_str(), &object.id] {
@@ -129,14 +130,15 @@ pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// Returns the keys of the objects that a reply returns to its caller. `request` is its body.
+/// Returns the Vault keys for the objects in a reply. `request` is the body of the caller's
+/// request.
 pub(crate) fn keys_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<VaultKey> {
     let account = account_of(&reply.origin);
     let ids = ids_of_reply(reply, request);
     ids.iter().map(|object| VaultKey::Chain(owner_key(account, object))).collect()
 }
 
-/// Returns the objects that a reply returns to its caller.
+/// Returns the objects whose ids a reply contains. `request` is the body of the caller's request.
 pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
     let mut ids = Vec::new();
     let mut add = |kind: ObjectKind, id: Option<Name>| {
@@ -200,14 +202,13 @@ fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {
     }
 }
 
-/// The paths of ids in the annotations that OpenAI adds to a text.
+/// The paths of object ids in the annotations that OpenAI adds to a text.
 const ANNOTATION_IDS: &[(&str, ObjectKind)] = &[
     ("annotations[].container_id", ObjectKind::Container),
     ("annotations[].file_id", ObjectKind::File),
 ];
 
-/// A bounded cache of ids that are known to be owned. Ownership never ends, so an entry never
-/// becomes stale.
+/// A bounded cache of owned ids. Ownership never ends, so an entry never becomes stale.
 #[derive(Default)]
 pub(crate) struct OwnedIds(Mutex<HashSet<(Tenant, Digest)>>);
 
@@ -226,8 +227,8 @@ impl OwnedIds {
     }
 }
 
-/// Returns the ids at these places of a response. A place is a path of member names; `[]` matches
-/// every element.
+/// Returns the object ids at these paths in a response. A path consists of member names; `[]`
+/// matches every array element.
 pub fn ids_at(
     family: Family,
     root: Node<'_>,
@@ -247,19 +248,19 @@ pub fn ids_at(
     found
 }
 
-/// Returns the object id in a node; `None` if the node is not a non-empty string.
+/// Reads an object id from a node; `None` unless the node is a non-empty string.
 pub fn id_of(family: Family, kind: ObjectKind, node: Node<'_>) -> Option<ObjectId> {
     let id = text_of(node)?;
     let id = if family == Family::Gemini { bare_name(&id) } else { id };
     Some(ObjectId { kind, id })
 }
 
-/// Returns the bare id of a Gemini name: `files/abc` and `abc` are the same file.
+/// Returns a Gemini id without its collection: `files/abc` and `abc` are the same file.
 pub fn bare_name(name: &str) -> Name {
     Name::from(name.rsplit('/').next().unwrap_or(name))
 }
 
-/// Returns the text of a node that is a non-empty string.
+/// Returns the text of a node; `None` unless it is a non-empty string.
 pub fn text_of(node: Node<'_>) -> Option<Name> {
     node.name().filter(|text| !text.is_empty())
 }

@@ -1,12 +1,13 @@
-//! Stored responses of the Responses API: `store`, `previous_response_id`, and later retrieval,
-//! whichever provider answered.
+//! Stored responses for the Responses API (`store`, `previous_response_id` and later retrieval),
+//! with any provider.
 //!
-//! A stored response is a run of its conversation's thread with one record: the response as the
-//! caller received it, and the provider that may also store it. The request is part of the call
-//! record, so earlier messages are not stored twice.
+//! A stored response is a Run of its conversation's Thread with one record. The record contains the
+//! response as sent to the caller, and the provider that may also store it. The request is part of
+//! the call record, so earlier messages are not stored twice.
 //!
-//! With `previous_response_id`, the request is expanded to the whole conversation and handled like
-//! any other. If the target itself stores that response, the request is forwarded unchanged.
+//! A request with `previous_response_id` is expanded to the whole conversation and then handled
+//! like any other request. If the target itself stores the previous response, the request is
+//! forwarded unchanged.
 
 use bytes::Bytes;
 use throughline_core::{Content, Origin, StoreError, Target, Tenant, TurnId, VaultKey, VaultTurn};
@@ -19,7 +20,7 @@ mod items;
 
 pub use crate::stored::items::{InputItemsQuery, list, listed_position};
 
-/// Returns the stored form of a response: the response, its end-user, and its origin.
+/// Returns the record that stores a response: the response, its end user and its origin.
 pub fn record(response: &Json, user: Option<&str>, origin: &Origin) -> Json {
     json::object(|o| {
         o.number("v", 1).maybe_string("user", user);
@@ -29,17 +30,17 @@ pub fn record(response: &Json, user: Option<&str>, origin: &Origin) -> Json {
     })
 }
 
-/// The storage options of a request.
+/// The storage options in a Responses API request.
 #[derive(Clone, Debug, Default)]
 pub struct StoreOptions {
     /// Whether to store the response; the default is true.
     pub keeps: bool,
-    /// The response that the request continues.
+    /// The id of the response that the request continues, if any.
     pub previous: Option<Name>,
 }
 
 impl StoreOptions {
-    /// Reads the options from a request body.
+    /// Reads `store` and `previous_response_id` from a request body.
     pub fn from_body(body: &Tree) -> Self {
         let root = body.root();
         let keeps = root.get("store").and_then(Node::bool).unwrap_or(true);
@@ -47,7 +48,7 @@ impl StoreOptions {
     }
 }
 
-/// Adds the request members that OpenAI echoes to a response of another provider.
+/// Adds the request members that OpenAI echoes to a response from another provider.
 pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
     const ECHOED: [&str; 13] = [
         "instructions",
@@ -82,28 +83,28 @@ pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
     }))
 }
 
-/// A stored response.
+/// A response that the gateway stored, read from its record.
 pub struct StoredResponse {
     /// The tenant that owns the response.
     pub tenant: Tenant,
-    /// The turn that contains the reply.
+    /// The id of the turn that contains the reply.
     pub node: TurnId,
-    /// The position of its conversation.
+    /// The stored turn, as the parent of a continuation.
     parent: ParentTurn,
     record: Tree,
 }
 
 /// The result of looking up a response id.
 pub enum Lookup {
-    /// A stored response.
+    /// The response is stored and was read.
     Here(Box<StoredResponse>),
-    /// It was stored and has been erased.
+    /// The response was stored and has been erased.
     Gone,
     /// No stored response has this id.
     Unknown,
 }
 
-/// Finds a response by id for any of these tenants.
+/// Finds a stored response by id among the responses of these tenants.
 pub async fn find(replay: &Replay, tenants: &[Tenant], id: &str) -> Result<Lookup, StoreError> {
     for tenant in tenants {
         let key = match replay.claims().read_response(tenant, id) {
@@ -137,18 +138,18 @@ pub async fn read(replay: &Replay, tenant: &Tenant, turn: VaultTurn) -> Result<L
 }
 
 impl StoredResponse {
-    /// Returns the response as the caller received it.
+    /// Returns the response as sent to the caller.
     pub fn response(&self) -> Option<Json> {
         self.record.root().get("response").map(Node::json)
     }
 
-    /// Returns the output item with this id, as the caller received it.
+    /// Returns the output item with this id, as sent to the caller.
     pub fn output_item(&self, id: &str) -> Option<Json> {
         let mut output = self.record.root().at("/response/output")?.elements();
         output.find(|item| item.get("id").is_some_and(|own| own.is(id))).map(Node::json)
     }
 
-    /// Whether a conversation of this end-user may continue it.
+    /// Whether a request from this end user may continue the response.
     pub fn belongs_to(&self, user: Option<&str>) -> bool {
         self.record.root().text_of("user").as_deref() == user
     }
@@ -165,15 +166,14 @@ impl StoredResponse {
             && is("wire", origin.wire.as_str())
     }
 
-    /// Returns the input of the response including the conversation before it; `None` if that was
-    /// erased.
+    /// Returns the response's input, including the earlier conversation; `None` if it was erased.
     pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
         let tail = replay.calls().tail(&self.tenant, &self.parent, None).await?;
         let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }
 
-    /// Returns the conversation up to the end of the response.
+    /// Returns the conversation up to and including the response; `None` if it was erased.
     async fn conversation(&self, replay: &Replay) -> Option<Vec<Json>> {
         let mut items = self.input(replay).await?;
         let response = self.response()?;
@@ -182,7 +182,8 @@ impl StoredResponse {
         Some(items)
     }
 
-    /// Expands a request to the whole conversation; `None` if that was erased.
+    /// Expands a request that continues this response to the whole conversation; `None` if the
+    /// conversation was erased.
     pub async fn unfolded(&self, replay: &Replay, body: &Bytes) -> Option<Bytes> {
         let mut items = self.conversation(replay).await?;
         let tree = Tree::parse(body.clone()).ok()?;
@@ -196,10 +197,10 @@ impl StoredResponse {
     }
 }
 
-/// The request member that names the response to continue.
+/// The request member with the id of the response to continue.
 pub const PREVIOUS_RESPONSE_ID: &str = "previous_response_id";
 
-/// Returns the elements of an `input`, which may also be a plain string.
+/// Returns the items of an `input`. A plain string becomes a user message.
 fn elements(input: Option<Node<'_>>) -> Vec<Json> {
     let Some(input) = input else { return Vec::new() };
     if input.is_string() {

@@ -1,16 +1,16 @@
-//! Where a captured turn is stored: its place in the Journal, and the kinds of its records.
+//! The position of a captured turn in the Journal, and the kinds of its records.
 
 use std::ops::RangeInclusive;
 
 use throughline_core::{LogId, Record, Store, StoreError, Tenant, TurnId};
 
-/// Kind of the record that contains a turn's header and the record of its call.
+/// The kind of records that contain a turn's header and its call record.
 pub const TURN: &str = "turn";
 
-/// Kind of the record that describes a call without a reply.
+/// The kind of records that describe a call without a reply.
 pub const CALL_RECORD: &str = "story";
 
-/// Returns the log of a stored response.
+/// Returns the id of the log that stores the response of a turn.
 pub fn response_log(node: &TurnId) -> LogId {
     LogId::from(format!("response-{node}"))
 }
@@ -18,15 +18,15 @@ pub fn response_log(node: &TurnId) -> LogId {
 /// The captured turn that a request continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentTurn {
-    /// The id of the turn.
+    /// The id of the captured turn.
     pub node: TurnId,
     /// The log that contains the turn.
     pub log: LogId,
-    /// The last record of the turn.
+    /// The sequence number of the turn's last record.
     pub last: u64,
 }
 
-/// Reads the records of a log with these sequence numbers.
+/// Reads the records of a log in a range of sequence numbers.
 pub(crate) async fn read_range(
     store: &dyn Store,
     tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! The bodies of a call, stored as differences to those of the previous call.
+//! The bodies of a call, stored as differences from the bodies of the previous call.
 //!
 //! | body | stored as a difference to |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | `sent`: the request as sent | the shorter of `whole` and `sent` of the previous call |
 //! | `account`: the report of Fates and findings | `account` of the previous call |
 //!
-//! The cost of a call is therefore proportional to its new content. Once the differences since the
-//! last full record are as long as the bodies, the next record is full. Reading the bodies of a
-//! call thus reads at most about twice their size.
+//! The stored size of a call is therefore proportional to its new content. When the differences
+//! since the last full record would exceed the size of the bodies, the next record is full. Reading
+//! a call's bodies therefore reads at most about twice their size.
 
 use bytes::Bytes;
 use throughline_core::LogId;
@@ -17,64 +17,65 @@ use throughline_json::{self as json, Json, Node};
 
 use crate::call_record::{delta, lossy};
 
-/// The bodies of one call, all of them UTF-8.
+/// The bodies of one call, each valid UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bodies {
     /// The request expanded to the whole conversation.
     pub whole: Bytes,
-    /// The request as received.
+    /// The request as the caller sent it.
     pub came: Bytes,
-    /// The request as sent.
+    /// The request as sent to the provider; empty if none was sent.
     pub sent: Bytes,
-    /// The report of Fates and findings.
+    /// The report of Fates and findings, as JSON.
     pub account: Bytes,
 }
 
-/// The bodies of a call that later calls can refer to.
+/// The bodies of a call, as the base against which the next call is encoded.
 #[derive(Clone, Debug)]
 pub struct DeltaBase {
-    /// The bodies themselves.
+    /// The decoded bodies.
     pub texts: Bodies,
-    /// The number of the last full record; `None` if it is this record and not written yet.
+    /// The sequence number of the last full record; `None` if this record is full and not stored
+    /// yet.
     pub full: Option<u64>,
-    /// Size in bytes of the differences since the last full record.
+    /// The size in bytes of all differences since the last full record.
     pub since: u64,
 }
 
-/// The reference for the differences of a call.
+/// The base against which a call's bodies are encoded.
 #[derive(Clone, Copy)]
 pub struct DeltaSource<'b> {
     pub tail: &'b DeltaBase,
-    /// The log and last record of the reference, if they are in another log.
+    /// The log and the last record of the base, if the base is in another log.
     pub elsewhere: Option<(&'b LogId, u64)>,
 }
 
-/// An encoded record and the reference for the next call.
+/// An encoded record, and the base for the next call.
 pub struct EncodedBodies {
     pub json: Json,
     pub tail: DeltaBase,
 }
 
-/// Whether two texts are equal. Compares pointers first, because the texts usually share their
-/// memory.
+/// Whether two texts are equal. Compares pointers first, because the texts usually share memory.
 pub(super) fn is_same(left: &Bytes, right: &Bytes) -> bool {
     (left.as_ptr() == right.as_ptr() && left.len() == right.len()) || left == right
 }
 
 impl Bodies {
-    /// Returns the bodies of a request of which only the received body is known.
+    /// Returns the bodies of a request that was received but not expanded or sent yet.
     pub fn of(body: &Bytes) -> Self {
         let body = lossy(body);
         Self { whole: body.clone(), came: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
-    /// Returns the size in bytes, counting shared texts once.
+    /// Returns the total size in bytes. A body that equals `whole` counts once.
     pub fn size(&self) -> usize {
         let once = |text: &Bytes| if is_same(text, &self.whole) { 0 } else { text.len() };
         self.whole.len() + once(&self.came) + once(&self.sent) + self.account.len()
     }
 
-    /// Encodes the bodies, as differences if that is shorter.
+    /// Encodes the bodies as differences from `base`, or in full if the differences add up to more
+    /// than the bodies.
     pub fn write(&self, base: Option<DeltaSource<'_>>) -> EncodedBodies {
         if let Some(base) = base
             && let Some(full) = base.tail.full
@@ -116,9 +117,11 @@ impl Bodies {
         })
     }
 
-    /// Encodes the sent request as the shorter of two differences.
+    /// Encodes the sent request as a difference from the previous sent request or from `whole`,
+    /// whichever is shorter.
     fn encode_sent(&self, before: &Bodies) -> (&'static str, Json) {
-        /// A difference shorter than the text by this factor is accepted without trying the other.
+        /// If the first difference is shorter than the text by this factor, the second is not
+        /// computed.
         const SHORT: usize = 16;
         let to = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
         let goes_on = to(&before.sent);
@@ -133,7 +136,8 @@ impl Bodies {
         }
     }
 
-    /// Decodes a record based on the bodies of the previous call; `None` if it is invalid.
+    /// Decodes a record. `before` are the bodies of the previous call. Returns `None` if the record
+    /// is invalid.
     pub fn read(before: &Bodies, record: Node<'_>) -> Option<Self> {
         let is_full = record.get("full").is_none();
         let nothing = Bodies::default();

@@ -1,4 +1,4 @@
-//! Bodies are stored without loss, at the cost of their new content.
+//! Tests that bodies are stored without loss, in a size proportional to their new content.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

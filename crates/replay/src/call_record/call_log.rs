@@ -14,10 +14,10 @@ use crate::call_record::disconnect::DisconnectLimiter;
 use crate::call_record::{Bodies, CallRecord, DeltaBase};
 use crate::turn::{CALL_RECORD, ParentTurn, TURN, read_range};
 
-/// Number of records per store read.
+/// Maximum number of records per read from the store.
 const PAGE: u64 = 256;
 
-/// The call records of a store.
+/// Stores call records, and reads them from the store.
 pub struct CallLog {
     store: Arc<dyn Store>,
     tails: DeltaCache,
@@ -26,28 +26,28 @@ pub struct CallLog {
 
 /// A stored call record.
 pub struct StoredCall {
-    /// The turn that contains the reply.
+    /// The turn that contains the reply; `None` for a call without a reply.
     pub turn: Option<VaultTurn>,
     pub at: String,
-    /// The record without the bodies.
+    /// The record as JSON, without the bodies.
     pub account: Json,
-    /// The bodies, or the reason for their erasure, if known.
+    /// The bodies, or the reason why they were erased, if it is known.
     pub texts: Result<Bodies, Option<ElisionReason>>,
 }
 
 /// Where the bodies of the previous call are stored.
 #[derive(Clone, Copy)]
 pub enum BaseLocation<'p> {
-    /// In the same log, or in the log that it forks from.
+    /// In the same log, or in the log from which that log was forked.
     Here,
     /// In the log of this turn.
     From(&'p ParentTurn),
-    /// Nowhere: the bodies are stored in full.
+    /// Not in the store, so the bodies are stored in full.
     Nowhere,
 }
 
 impl CallRecord {
-    /// Returns the record of the bodies, which belongs to this thread, and the reference for later
+    /// Returns the record that stores the bodies as a copy in `thread`, and the base for later
     /// calls.
     pub fn bodies_record(
         &self,
@@ -64,7 +64,7 @@ impl CallRecord {
         (NewRecord::copy(thread, json.bytes().clone()), tail)
     }
 
-    /// Returns the records of a call without a reply.
+    /// Returns the two records that are stored for a call without a reply.
     fn records(&self, thread: &LogId, goes_on: BaseLocation<'_>) -> Vec<NewRecord> {
         let record = NewRecord::new(CALL_RECORD, self.account().bytes().clone());
         vec![record, self.bodies_record(thread, goes_on).0]
@@ -72,18 +72,18 @@ impl CallRecord {
 }
 
 impl CallLog {
-    /// Creates the log of calls in this store.
+    /// Creates a call log with empty caches.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, tails: DeltaCache::default(), left: DisconnectLimiter::default() }
     }
 
-    /// Returns the limiter for abandoned calls.
+    /// Returns the limiter that delays new connections after clients disconnect.
     pub fn disconnects(&self) -> &DisconnectLimiter {
         &self.left
     }
 
-    /// Returns the bodies that a continuation of this turn can refer to, if they still exist. `era`
-    /// is the epoch of the latest store lookup, if there was one.
+    /// Returns the bodies against which the call after `parent` is encoded; `None` if they were
+    /// erased. `era` is the epoch of the latest store lookup, if there was one.
     pub async fn tail(
         &self,
         tenant: &Tenant,
@@ -94,8 +94,8 @@ impl CallLog {
             if era == Some(valid_in) {
                 return Some(tail);
             }
-            // Forgetting an Item destroys the bodies of its thread; they can then no longer serve
-            // as a base.
+            // Forgetting an Item erases the bodies in its Thread, which then cannot be used as a
+            // base.
             let last = self.store.read(tenant, &parent.log, parent.last.saturating_sub(1), 1).await;
             let exists = last.ok()?.first().is_some_and(|record| record.content.bytes().is_some());
             return exists.then_some(tail);
@@ -105,7 +105,8 @@ impl CallLog {
         Some(Arc::new(tail))
     }
 
-    /// Caches the bodies of a call with its last record and the epoch in which they were valid.
+    /// Caches the bodies of a call, with the number of its last record and the epoch in which the
+    /// bodies were valid.
     pub fn remember(
         &self,
         node: &TurnId,
@@ -119,7 +120,8 @@ impl CallLog {
         self.tails.put(&record.tenant, node, parent, (Arc::new(tail), era));
     }
 
-    /// Stores the record of a call without a reply. A request that is no call has no record.
+    /// Stores the record of a call without a reply. Does nothing if the request did not call a
+    /// model.
     pub async fn keep(&self, record: &CallRecord) -> Result<(), StoreError> {
         let Some(node) = &record.node else { return Ok(()) };
         let (tenant, parent) = (&record.tenant, record.parent.as_ref());
@@ -140,7 +142,7 @@ impl CallLog {
         commit(LogOpening::thread(), records).await.map(drop)
     }
 
-    /// Finds the record of a call.
+    /// Finds a call record by id; `None` if the tenant has no such call.
     pub async fn find(
         &self,
         tenant: &Tenant,
@@ -170,7 +172,7 @@ impl CallLog {
         Ok(Some(StoredCall { turn, at: record.at.to_string(), account, texts }))
     }
 
-    /// Reads the bodies in this record, or the reason for their erasure.
+    /// Reads the bodies whose record has the number `last`, or the reason why they were erased.
     async fn read_base(
         &self,
         tenant: &Tenant,
@@ -199,8 +201,8 @@ impl CallLog {
         Ok(texts.map(|texts| DeltaBase { texts, full: Some(full), since }).map_err(Some))
     }
 
-    /// Applies all records from a full one to `last`. No other calls are between them: a branch has
-    /// its own log.
+    /// Decodes the bodies in record `last` by applying all differences since record `full`. The
+    /// records in between belong to the same conversation, because each branch has its own log.
     async fn line(
         &self,
         tenant: &Tenant,
@@ -226,7 +228,7 @@ impl CallLog {
     }
 }
 
-/// Decodes a record based on the bodies of the previous call.
+/// Decodes a record. `before` are the bodies of the previous call.
 fn decode_bodies(
     before: &Bodies,
     record: &Record,
@@ -243,16 +245,16 @@ fn damaged(record: &Record) -> StoreError {
     StoreError::Corrupt(Name::from(format!("record {} is not a valid call record", record.seq)))
 }
 
-/// Returns the log of a call without a reply.
+/// Returns the id of the log that stores a call without a reply.
 fn log_of(node: &TurnId) -> LogId {
     LogId::from(format!("call-{node}"))
 }
 
 type CallKey = (Tenant, TurnId);
-/// Bodies and an epoch in which they were valid.
+/// The bodies of a call and an epoch in which they were valid.
 type CachedBase = (Arc<DeltaBase>, ErasureEpoch);
 
-/// Cache of the bodies of recent calls.
+/// Caches the bodies of recent calls.
 #[derive(Default)]
 struct DeltaCache(Mutex<ByteLru<CallKey, CachedBase>>);
 
@@ -262,7 +264,7 @@ impl DeltaCache {
         recent.get(&(tenant.clone(), node.clone())).cloned()
     }
 
-    /// Caches a call and removes its predecessor: conversations rarely branch.
+    /// Caches a call and removes the previous call, which is rarely continued again.
     fn put(&self, tenant: &Tenant, node: &TurnId, parent: Option<&TurnId>, base: CachedBase) {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parent) = parent {

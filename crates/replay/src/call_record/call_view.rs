@@ -7,10 +7,10 @@ use throughline_json::{self as json, Json, Node, Tree};
 use crate::call_record::call_log::StoredCall;
 use crate::call_record::{Bodies, report};
 
-/// Members that are renamed or internal.
+/// Members of the stored record that are renamed or left out.
 const OWN: [&str; 3] = ["v", "path", "headers"];
 
-/// Returns the whole record of a call.
+/// Returns a call record as JSON, including the bodies.
 pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
     let tree = found.account.tree();
     let account = tree.root();
@@ -23,7 +23,7 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
         let is_own = |key: &Node<'_>| OWN.iter().any(|own| key.is(own));
         for (key, value) in account.members() {
             if key.is("attempts") {
-                // Records of earlier versions name the error `said`.
+                // Earlier versions stored the error as `said`.
                 put_renamed(o, "attempts", value, ("said", "error"));
             } else if !is_own(&key) && !key.is("target") {
                 o.node(&key.text().unwrap_or_default(), value);
@@ -48,7 +48,7 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
         for (key, value) in tree.root().members().filter(|(key, _)| !key.is("fates")) {
             match &*key.text().unwrap_or_default() {
                 "dids" => continue,
-                // The names of these members in records of earlier versions.
+                // Earlier versions stored these members under other names.
                 "mended" => put_renamed(o, "repaired", value, ("mend", "fix")),
                 "more_mended" => o.node("more_repaired", value),
                 name => o.node(name, value),
@@ -65,7 +65,7 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
     put_sent(o, account, Some(&texts.sent));
 }
 
-/// Writes a list of objects in which one member gets its present name.
+/// Writes an array of objects and renames the member `former` to `present`.
 fn put_renamed<'o, 'b>(
     o: &'o mut json::Object<'b>,
     name: &str,
@@ -80,7 +80,7 @@ fn put_renamed<'o, 'b>(
     })
 }
 
-/// Writes the request sent and its target, if there was one.
+/// Writes the request that was sent and its target; nothing if no request was sent.
 fn put_sent(o: &mut json::Object<'_>, account: Node<'_>, body: Option<&Bytes>) {
     if let Some(target) = account.get("target") {
         put_request(o, "sent", target, body);

@@ -1,4 +1,4 @@
-//! Records of earlier versions are shown with the present member names.
+//! Tests that records from earlier versions are shown with the present member names.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

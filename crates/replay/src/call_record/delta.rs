@@ -1,8 +1,9 @@
-//! Encodes a text as its difference to another text.
+//! Encodes a text as its difference from a base text.
 //!
 //! A growing conversation shares its start, and often its end, with the previous request. The
-//! middle is cut at JSON element boundaries, and pieces that occur anywhere in the base are copied.
-//! A changed member or a moved cache marker therefore costs only its own length.
+//! middle is split at JSON element boundaries, and pieces that occur anywhere in the base are
+//! stored as references. A changed member or a moved cache marker therefore adds only its own
+//! length.
 //!
 //! The JSON form is an array of ranges `[start, length]` of the base, in bytes, and of new strings.
 
@@ -11,10 +12,11 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use throughline_json::{self as json, Node};
 
-/// Minimum length of a copied piece; the reference to a shorter one would be as long.
+/// Minimum length in bytes of a referenced piece. For shorter pieces, the reference is as long as
+/// the text.
 const SHORTEST: usize = 24;
 
-/// One part of a text.
+/// One part of an encoded text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DeltaPart<'t> {
     /// A range of the base.
@@ -23,7 +25,8 @@ enum DeltaPart<'t> {
     New(&'t [u8]),
 }
 
-/// Writes `text` as its difference to `base`. Both must be UTF-8; only new text is validated.
+/// Writes `text` as its difference from `base`. Both texts must be UTF-8; only new text is
+/// validated.
 pub(super) fn write(base: &[u8], text: &[u8], out: &mut json::Array<'_>) {
     for part in parts(base, text) {
         match part {
@@ -39,7 +42,7 @@ pub(super) fn write(base: &[u8], text: &[u8], out: &mut json::Array<'_>) {
     }
 }
 
-/// Applies a difference to `base`; `None` if it is invalid.
+/// Applies a difference to `base`; `None` if the difference is invalid.
 pub(super) fn read(base: &Bytes, parts: Node<'_>) -> Option<Bytes> {
     let mut text = Vec::new();
     let mut whole = None;
@@ -56,7 +59,7 @@ pub(super) fn read(base: &Bytes, parts: Node<'_>) -> Option<Bytes> {
         text.extend_from_slice(base.get(taken.clone())?);
         whole = (at == 0 && taken.len() == base.len()).then(|| base.clone());
     }
-    // A text equal to the base shares its memory.
+    // A text that equals the base shares the base's memory.
     Some(whole.filter(|whole| whole.len() == text.len()).unwrap_or_else(|| Bytes::from(text)))
 }
 
@@ -91,8 +94,8 @@ impl<'t> DeltaBuilder<'t> {
         }
     }
 
-    /// Appends `new`, copying pieces that occur in `old`, which starts at offset `start` of the
-    /// base.
+    /// Appends `new` and references its pieces that occur in `old`. `start` is the offset of `old`
+    /// in the base.
     fn find(&mut self, start: usize, old: &[u8], new: &'t [u8]) {
         let is_worth_it = |piece: &[u8]| piece.len() >= SHORTEST;
         let mut known: HashMap<&[u8], usize> = HashMap::new();
@@ -141,7 +144,7 @@ fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     length
 }
 
-/// Returns the length of the common suffix in bytes, rounded to a character boundary.
+/// Returns the length of the common suffix in bytes, rounded down to a character boundary.
 fn common_suffix(left: &[u8], right: &[u8]) -> usize {
     let mut length = common(left.rchunks(BLOCK).zip(right.rchunks(BLOCK)));
     let rest = left.iter().rev().zip(right.iter().rev()).skip(length);
@@ -160,7 +163,7 @@ fn is_inside_char(text: &[u8], place: usize) -> bool {
 /// Number of bytes compared at once.
 const BLOCK: usize = 256;
 
-/// Returns the total length of the leading equal blocks.
+/// Returns the total length in bytes of the leading equal blocks.
 fn common<'b>(blocks: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> usize {
     let equal = blocks.take_while(|(left, right)| left.len() == BLOCK && left == right);
     equal.count() * BLOCK

@@ -1,4 +1,4 @@
-//! Differences reproduce the text and are short when little is new.
+//! Tests that differences reproduce the text, and are short if little of the text is new.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,27 +1,28 @@
 //! Delays new connections briefly after client disconnects.
 //!
-//! The record of an abandoned call is stored and a short pause passes before new connections are
-//! served. Clients that connect only to disconnect pay this price; open connections do not.
+//! When a client disconnects during a call, new connections wait until the call's record is stored
+//! and a short pause has passed. Clients that reconnect often are slowed down; open connections are
+//! not.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Pause after each disconnect. It is negligible compared with a model's latency.
+/// Pause after each disconnect, which is negligible compared with a model's latency.
 const MOMENT: Duration = Duration::from_millis(5);
-/// Maximum wait of a new connection.
+/// Maximum time for which a new connection waits.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// Counts the abandoned calls that are being stored.
+/// Counts the abandoned calls whose records are being stored.
 #[derive(Default)]
 pub struct DisconnectLimiter(watch::Sender<usize>);
 
-/// Guard for one abandoned call that is being stored.
+/// Counts one abandoned call as pending until it is dropped.
 pub struct Guard<'l>(&'l DisconnectLimiter);
 
 impl DisconnectLimiter {
-    /// Registers a disconnect.
+    /// Registers an abandoned call as pending.
     pub fn leaving(&self) -> Guard<'_> {
         self.0.send_modify(|count| *count += 1);
         Guard(self)
@@ -36,7 +37,7 @@ impl DisconnectLimiter {
 }
 
 impl Guard<'_> {
-    /// Ends the pause after the call was stored.
+    /// Pauses for `MOMENT`, then ends the wait. Call this after the record was stored.
     pub async fn done(self) {
         sleep(MOMENT).await;
     }

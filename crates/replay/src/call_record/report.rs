@@ -1,4 +1,4 @@
-//! The report of a call: Fates of its Items, findings and repairs.
+//! The report on a call: the Fates of its Items, findings and repairs.
 
 use throughline_codec::AuditOutcome;
 use throughline_core::{Disposition, EncodedRequest};
@@ -6,12 +6,12 @@ use throughline_json::{self as json, Json, Node};
 
 use crate::finding::Finding;
 
-/// Maximum number of findings and repairs of each kind in a call record; the rest is only counted.
+/// Maximum length of each list of findings or repairs in a call record. Further entries are only
+/// counted.
 const MAX_LISTED: usize = 256;
 
-/// Returns the report of a call as JSON. Each distinct outcome is written once and referenced by
-/// number: from call to call, outcomes often change for all Items at once, and the delta then stays
-/// small.
+/// Returns the report on a call as JSON. Each distinct outcome is written once and referenced by
+/// number. If the outcome of all Items changes in the next call, the delta therefore stays small.
 pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
     let mut dids: Vec<&Disposition> = Vec::new();
     let mut number = |did| {
@@ -56,7 +56,7 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
     })
 }
 
-/// Writes the Fates of a report in full.
+/// Writes the Fates of a stored report, with each outcome spelled out.
 pub(super) fn put_fates(o: &mut json::Object<'_>, account: Node<'_>) {
     let dids: Vec<_> = account.get("dids").into_iter().flat_map(Node::elements).collect();
     let did = |number: Node<'_>| dids.get(usize::try_from(number.u64()?).ok()?).copied();

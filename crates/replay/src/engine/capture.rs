@@ -1,4 +1,4 @@
-//! Stores a reply as a turn of the Vault, in one commit.
+//! Stores a reply as a Vault turn, in one commit.
 
 use std::collections::HashSet;
 
@@ -28,39 +28,39 @@ pub struct Turn<'a> {
     /// [`EncodedRequest::prefix`](throughline_core::EncodedRequest::prefix) of the request as it
     /// was sent.
     pub prefix: Option<Digest>,
-    /// Further ids under which the client saw the reply, other than [claims](crate::Claims).
+    /// Further ids under which the client received the reply, other than [Claims](crate::Claims).
     pub ids: &'a [Name],
-    /// The record of the call, stored with the turn.
+    /// The call record to store with the turn, if any.
     pub record: Option<&'a CallRecord>,
-    /// The response as the caller received it, if it is stored for later retrieval.
+    /// The response as sent to the caller, if the caller may retrieve it later.
     pub response: Option<&'a Json>,
 }
 
 impl Turn<'_> {
-    /// Whether the reply is complete and not empty.
+    /// Whether the reply can be captured: neither truncated nor empty.
     pub fn is_complete(&self) -> bool {
         self.reply.stop != StopReason::Cut && !self.reply.items.is_empty()
     }
 }
 
-/// A reply to store, owning everything that its [`Turn`] borrows.
+/// The owned form of a [`Turn`], for storing a reply in another task.
 pub struct OwnedTurn {
-    /// The turn's id.
+    /// The turn's id, from [`Claims::new_turn_id`](crate::Claims::new_turn_id).
     pub node: TurnId,
-    /// The record of the call.
+    /// The call record to store with the turn.
     pub record: CallRecord,
     /// The conversation that the reply belongs to.
     pub conversation: Conversation,
     /// The reply as the provider sent it.
     pub reply: Reply,
-    /// The digest of the request prefix, if its Seals are bound to it.
+    /// The digest of the request prefix, if the model binds its Seals to the prefix.
     pub prefix: Option<Digest>,
-    /// The response as the client received it, if it is stored.
+    /// The response as sent to the caller, if the caller may retrieve it later.
     pub response: Option<Json>,
 }
 
 impl OwnedTurn {
-    /// Borrows the turn to capture.
+    /// Returns the borrowed form, to be passed to [`Replay::capture`].
     pub fn turn(&self) -> Turn<'_> {
         Turn {
             node: self.node.clone(),
@@ -73,18 +73,18 @@ impl OwnedTurn {
         }
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate memory size in bytes, which limits the pending writes.
     pub fn size(&self) -> usize {
         let items = self.reply.items.iter().chain(&self.conversation.open);
         self.record.texts.size() + items.map(size_of_item).sum::<usize>()
     }
 }
 
-/// A turn with the values that are computed once, even if the commit is retried.
+/// A turn with its keys and Items, which are computed once even if the commit is retried.
 pub(super) struct PreparedTurn<'t> {
     turn: &'t Turn<'t>,
     marks: TurnKeys,
-    /// The model's open turn that the reply continues, followed by the reply.
+    /// The Items of the model turn that the reply continues, if any, followed by the reply's Items.
     items: Vec<Item>,
 }
 
@@ -114,7 +114,7 @@ impl<'t> PreparedTurn<'t> {
     }
 }
 
-/// Stores a reply and returns the stored turn.
+/// Stores a reply. Starts a branch if another reply to the same request was stored first.
 pub(super) async fn capture(
     replay: &Replay,
     tenant: &Tenant,
@@ -131,7 +131,7 @@ pub(super) async fn capture(
     };
     let mut done = commit(replay, tenant, whole, first, goes_on).await;
     if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
-        // Another reply to the same request was stored first, so this one becomes a branch.
+        // Another reply to the same request was stored first, so this reply becomes a branch.
         let fork = LogOpening::fork(parent.log.clone(), parent.last);
         let fork = Append::new(own.clone()).opening(fork);
         done = commit(replay, tenant, whole, fork, BaseLocation::Here).await;
@@ -139,7 +139,7 @@ pub(super) async fn capture(
     if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
         && turn.conversation.parent.is_some()
     {
-        // The parent was forgotten in the meantime.
+        // The parent was erased in the meantime, so the reply starts a new conversation.
         done = commit(replay, tenant, whole, begin(), BaseLocation::Nowhere).await;
     }
     done.map(|receipt| receipt.written.into_iter().next().map(|written| stored_turn(turn, written)))
@@ -175,11 +175,11 @@ fn batch(
         out.maybe(CALL_RECORD, turn.record.map(CallRecord::account).as_ref());
     });
     append.records.push(NewRecord::new(TURN, header.bytes().clone()));
-    // Forgetting an Item searches the records of its thread, so each Item has a record.
+    // Each Item has its own record, so that it can be forgotten without the others.
     for stored in store_items(items) {
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
-    // The bodies come last: a continuation finds them by the turn's last record.
+    // The bodies come last, because a continuation finds them in the turn's last record.
     let (bodies, tail) = turn.record.map(|record| record.bodies_record(&log, goes_on)).unzip();
     append.records.extend(bodies);
     let mut batch = Batch::new(tenant.clone()).append(append);
@@ -197,7 +197,7 @@ fn batch(
     (batch, tail)
 }
 
-/// Returns the turn as the Vault would return it.
+/// Returns the turn as a Vault lookup would return it.
 fn stored_turn(turn: &Turn<'_>, written: WrittenRange) -> VaultTurn {
     VaultTurn {
         id: turn.node.clone(),
@@ -223,15 +223,15 @@ fn turns_before(turn: &Turn<'_>) -> usize {
 /// The lookup keys and visible content of a turn.
 pub(super) struct TurnKeys {
     pub(super) keys: Vec<VaultKey>,
-    /// The visible content, if the chain determines it.
+    /// Digests of the visible content; `None` if they must be computed from the Items.
     visible: Option<VisibleDigests>,
 }
 
 impl TurnKeys {
     pub(super) fn new(turn: &Turn<'_>) -> Self {
-        // The turn's own id is a key: Claims and later turns use it.
+        // The turn's own id is a key, by which Claims and later turns find it.
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
-        // Only the Responses API refers to a whole reply by its id.
+        // Only Responses API requests refer to a whole reply by its id.
         let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
         let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
         let ids = whole.chain(ids_in(&turn.reply.items));
@@ -253,8 +253,8 @@ impl TurnKeys {
     }
 }
 
-/// Ids that can identify a turn within a tenant: Seals, and ids of parts and calls other than
-/// counters.
+/// Returns values that can identify a turn within a tenant: Seals, and part and call ids that are
+/// not counters.
 pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
     let mut ids = Vec::new();
     for item in items {

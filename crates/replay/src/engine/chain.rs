@@ -1,17 +1,17 @@
-//! Digests of the visible conversation, one after each turn of the model.
+//! Digests of the visible conversation, one after each model turn.
 //!
-//! A digest covers only what every dialect shows alike:
+//! A digest covers only content that is the same in every dialect:
 //!
-//! - Consecutive messages of one speaker form one group. Empty texts and white space do not count.
-//! - Arguments are JSON with sorted members; media count by their digest.
-//! - Tool results count in the order of their calls.
+//! - Consecutive messages from one speaker form one group. Empty texts and white space are ignored.
+//! - Arguments are digested as JSON with sorted members, media by their own digest.
+//! - Tool results are digested in the order of their calls.
 //! - Thoughts, ids, provider-run steps and cache markers are left out.
-//! - Dialects order a model's texts and calls differently, so a turn is all of its text, then its
-//!   calls.
+//! - Dialects order a model's texts and calls differently, so a turn's texts are digested before
+//!   its calls.
 //!
-//! The tenant and the end-user come first, then the system prompt, so equal conversations of
-//! different users have different chains. One pass over a request computes the digests of all
-//! turns; [`Chain::after`] adds the digest of the reply.
+//! The tenant and the end user are digested first, then the system prompt. Equal conversations of
+//! different users therefore have different chains. One pass over a request computes the digests of
+//! all turns; [`Chain::after`] computes the digest after the reply.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -27,19 +27,19 @@ use throughline_json::{Json, work};
 pub struct Chain {
     /// Boxed because the hasher is large and chains are moved often.
     hasher: Box<blake3::Hasher>,
-    /// The last non-empty group. It may still grow.
+    /// The last non-empty group, which later Items may extend.
     group: Option<SpeakerGroup>,
     /// The current run of consecutive model Items.
     run: Option<Range<usize>>,
-    /// Whether a message after the system prompt was seen.
+    /// Whether the chain contains a message after the system prompt.
     has_begun: bool,
-    /// The model's last calls, in order.
+    /// The ids of the model's last tool calls, in order.
     calls: Vec<CallId>,
     turns: Vec<ChainTurn>,
 }
 
-/// Returns the key of a turn by its chain and its provider: among turns that look alike, a provider
-/// can only read its own Seals.
+/// Returns a digest of a chain and the provider that produced its last turn. Turns from several
+/// providers can have the same chain, but a provider can read only its own Seals.
 pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     static CONTEXT: LazyLock<blake3::Hasher> =
         LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
@@ -50,29 +50,29 @@ pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// One turn of the model.
+/// One model turn in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainTurn {
-    /// The digest of everything visible up to and including this turn; `None` if nothing in it is
-    /// visible.
+    /// The digest of everything visible up to and including this turn; `None` if the turn has no
+    /// visible content.
     pub digest: Option<Digest>,
-    /// The range of its Items in the Call.
+    /// The index range of the turn's Items in the Call.
     pub items: Range<usize>,
-    /// Digests of the visible content of the turn.
+    /// Digests of the turn's own visible content.
     pub visible: VisibleDigests,
 }
 
-/// Digests of the visible content of one turn.
+/// Digests of one turn's visible content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VisibleDigests {
-    /// All text without white space; `None` if there is no text.
+    /// The digest of all text without white space; `None` if there is no text.
     pub text: Option<Digest>,
-    /// Calls with arguments, and media; `None` if there are none.
+    /// The digest of all calls, with their arguments, and media; `None` if there are none.
     pub acts: Option<Digest>,
 }
 
 impl VisibleDigests {
-    /// Computes the digests of the Items of one turn.
+    /// Computes the digests for the Items of one model turn.
     pub fn of(items: &[Item]) -> Self {
         let mut group = SpeakerGroup::new(Speaker::Model, 0);
         for item in items {
@@ -96,7 +96,7 @@ impl VisibleDigests {
 }
 
 impl Chain {
-    /// Computes the chain of a Call.
+    /// Computes the chain of a Call from scratch, in time linear in its visible content.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
         let hasher = blake3::Hasher::new_derive_key("throughline 2026-11 visible chain v1");
         let mut hasher = Box::new(hasher);
@@ -114,8 +114,8 @@ impl Chain {
         chain
     }
 
-    /// Extends the chain of the first `seen` Items to all of these Items. The first `seen` Items
-    /// must be [settled](is_settled), because later model Items would continue an open turn.
+    /// Extends the chain of the first `seen` Items to all Items. The first `seen` Items must be
+    /// [settled](is_settled): they must not end with a model turn that later Items would continue.
     pub(super) fn extend(&mut self, items: &[Item], seen: usize) {
         for (at, item) in items.iter().enumerate().skip(seen) {
             self.push(at, item);
@@ -124,7 +124,7 @@ impl Chain {
         self.close_turn();
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate memory size in bytes.
     pub(super) fn size(&self) -> usize {
         let turns = self.turns.len() * size_of::<ChainTurn>();
         let calls = self.calls.iter().map(|id| id.0.len() + size_of::<CallId>()).sum::<usize>();
@@ -132,7 +132,7 @@ impl Chain {
         size_of::<Self>() + size_of::<blake3::Hasher>() + turns + calls + group
     }
 
-    /// Returns the model's turns, oldest first. The last one may still be open.
+    /// Returns the model turns, oldest first. A reply may continue the last turn.
     pub fn turns(&self) -> &[ChainTurn] {
         &self.turns
     }
@@ -169,7 +169,8 @@ impl Chain {
 
     fn push(&mut self, at: usize, item: &Item) {
         let speaker = match speaks(item) {
-            // Most wires accept a system prompt only at the top.
+            // Most wires accept system prompts only at the start, so later ones are digested as the
+            // caller's.
             Speaker::System if self.has_begun => Speaker::Caller,
             speaker => speaker,
         };
@@ -205,14 +206,14 @@ impl Chain {
         }
     }
 
-    /// Ends the current run of model Items: it becomes a turn or continues the last open one. The
-    /// turn gets its digest from [`Chain::close_turn`], once it cannot continue.
+    /// Ends the current run of model Items, which becomes a new turn or extends the last open turn.
+    /// [`Chain::close_turn`] computes the turn's digest when the turn is complete.
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let open = self.group.as_ref().filter(|group| group.speaker == Speaker::Model);
         let items = open.map_or(run.start, |group| group.start.min(run.start))..run.end;
         if open.is_some() {
-            // Turns are in order, so those that this one includes are the last.
+            // Turns are in order, so the turns to be merged into this turn are the last ones.
             while self.turns.last().is_some_and(|turn| turn.items.start >= items.start) {
                 work::step();
                 self.turns.pop();
@@ -221,8 +222,8 @@ impl Chain {
         self.turns.push(ChainTurn { digest: None, items, visible: VisibleDigests::default() });
     }
 
-    /// Computes the digest of the last turn from the model's open group. A group is digested once
-    /// rather than with every run that it continues.
+    /// Computes the digest of the last turn from the model's open group. The group is digested
+    /// once, not after each of its runs.
     fn close_turn(&mut self) {
         let Some(group) = self.group.as_mut().filter(|group| group.speaker == Speaker::Model)
         else {
@@ -244,12 +245,12 @@ impl std::fmt::Debug for Chain {
     }
 }
 
-/// Whether the last Item is not the model's, so a chain of these Items can be extended.
+/// Whether the Items do not end with a model turn, so that their chain can be extended.
 pub(super) fn is_settled(items: &[Item]) -> bool {
     items.last().is_none_or(|item| speaks(item) != Speaker::Model)
 }
 
-/// The speaker of an Item, as far as all dialects distinguish it.
+/// The speakers that every dialect distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaker {
     System,
@@ -270,23 +271,23 @@ fn has_visible_content(speaker: Speaker, item: &Item) -> bool {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => !text.trim().is_empty(),
         Body::Media(_) | Body::Call(_) | Body::Result(_) | Body::Compaction => true,
-        // Unknown content of a caller must count: it may be the only difference between two
+        // A caller's unknown content is covered, because it may be the only difference between two
         // conversations.
         Body::Unknown => speaker != Speaker::Model && item.native.as_ref().is_some_and(is_part),
         Body::Thought(_) | Body::Hosted(_) => false,
     }
 }
 
-/// Whether this is a part of a message rather than an otherwise empty message.
+/// Whether the native JSON is a part of a message rather than a whole message without parts.
 fn is_part(native: &NativePart) -> bool {
     native.envelope.as_ref().is_none_or(|envelope| envelope.json != native.json)
 }
 
-/// Consecutive Items of one speaker.
+/// Consecutive Items from one speaker.
 #[derive(Clone)]
 struct SpeakerGroup {
     speaker: Speaker,
-    /// Index of the first Item.
+    /// The index of the group's first Item.
     start: usize,
     /// Text since the last non-text part; for a model, all text.
     text: Vec<u8>,
@@ -304,7 +305,7 @@ impl SpeakerGroup {
         Self { speaker, start, text, parts, calls, results, seen: None }
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate memory size in bytes.
     fn size(&self) -> usize {
         let parts = self.parts.iter().map(|(_, part)| part.len());
         let acts = self.calls.iter().chain(&self.results).map(|(id, act)| id.0.len() + act.len());
@@ -368,7 +369,7 @@ impl SpeakerGroup {
         VisibleDigests { text, acts }
     }
 
-    /// Adds this group to the digest. Its results are ordered by these calls.
+    /// Adds this group to the digest. Tool results are sorted by the order of `calls`.
     fn absorb(&self, hasher: &mut blake3::Hasher, calls: &[CallId]) {
         if self.speaker == Speaker::Model {
             self.visible().absorb(hasher);
@@ -382,7 +383,7 @@ impl SpeakerGroup {
         }
         let turn = |id: &CallId| places.get(id).copied().unwrap_or(usize::MAX);
         results.sort_by_key(|(id, _)| turn(id));
-        // Clients that resume a session may send results twice, together with their media.
+        // Clients that resume a session may send tool results twice, together with their media.
         let (mut seen, mut contents, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
         for (id, result) in results {
             let is_stray = turn(id) == usize::MAX;
@@ -406,8 +407,8 @@ impl SpeakerGroup {
     }
 }
 
-/// Returns the arguments of a call as sorted JSON. Wires that accept only objects put free text
-/// into `input`.
+/// Returns a call's arguments as JSON with sorted members. Free text is put into an object with the
+/// member `input`, as wires do that accept only objects.
 fn arguments(call: &ToolCall) -> String {
     let tree = call.args.tree();
     let root = tree.root();
@@ -446,7 +447,8 @@ fn answer(result: &ToolResult) -> Vec<u8> {
     content
 }
 
-/// Returns a part as sorted JSON without the cache marker, which moves from turn to turn.
+/// Returns a part as JSON with sorted members, without the cache marker, which moves from turn to
+/// turn.
 fn unmarked(json: &Json) -> String {
     let tree = json.tree();
     if tree.root().get("cache_control").is_none() {
@@ -461,16 +463,16 @@ fn unmarked(json: &Json) -> String {
 /// Block size in bytes for stripping white space.
 const BLOCK: usize = 64;
 
-/// Appends a text without its white space.
+/// Appends a text without white space.
 fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
-    // Most text is ASCII, for which white space can be recognised per byte.
+    // Most text is ASCII, in which white space can be recognised byte by byte.
     if text.is_ascii() {
         out.reserve(text.len());
         for block in text.as_bytes().chunks(BLOCK) {
             let (mut kept, mut length) = ([0; BLOCK], 0);
             for byte in block {
-                // Branch-free: every byte is written, and the next one overwrites a white-space
-                // byte.
+                // To avoid a branch, every byte is written, and the byte after white space
+                // overwrites it.
                 if let Some(place) = kept.get_mut(length) {
                     *place = *byte;
                 }

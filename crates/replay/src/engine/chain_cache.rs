@@ -1,9 +1,9 @@
-//! Cache of the chains of earlier requests, so a growing conversation is digested only where it is
-//! new.
+//! Caches the chains of earlier requests, so that only the new part of a growing conversation is
+//! digested.
 //!
 //! The visible content of a request is cached with its chain. A later request that starts with
-//! exactly the same content extends that chain. Contents are compared in full; a fingerprint only
-//! selects candidates.
+//! exactly the same content extends that chain. A fingerprint selects candidates, whose content is
+//! then compared in full.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -14,12 +14,13 @@ use throughline_json::Name;
 use crate::byte_lru::ByteLru;
 use crate::engine::chain::{self, Chain};
 
-/// Longest cached conversation in Items. Caching one takes as much memory as decoding it.
+/// Maximum number of Items in a cached conversation. A cache entry takes as much memory as the
+/// decoded conversation.
 const MAX_ITEMS: usize = 8_192;
-/// Bytes at each end of a text that its fingerprint covers.
+/// Number of bytes at each end of a text that its fingerprint covers.
 const FINGERPRINT_END_BYTES: usize = 32;
 
-/// Chains of recent requests by fingerprint.
+/// The chains of recent requests, by fingerprint.
 #[derive(Default)]
 pub(super) struct ChainCache(Mutex<ByteLru<u64, CachedChain>>);
 
@@ -42,14 +43,14 @@ struct VisibleItem {
 }
 
 impl ChainCache {
-    /// Returns the chain of a Call, equal to [`Chain::of`] but faster.
+    /// Returns the same chain as [`Chain::of`], but extends a cached chain if possible.
     pub(super) fn of(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Chain {
         if call.items.len() > MAX_ITEMS {
             return Chain::of(call, tenant, end_user);
         }
         let marks = fingerprints(call, tenant, end_user);
         let Some(last) = marks.last() else { return Chain::of(call, tenant, end_user) };
-        // Conversations rarely branch, so a continuation takes the entry out and replaces it.
+        // Conversations rarely branch, so the entry is taken out and replaced by its continuation.
         let before = match self.take_longest_prefix(&marks) {
             Some((mark, known)) if known.begins(call, tenant, end_user) => Some((mark, known)),
             Some((mark, another)) => {
@@ -58,7 +59,8 @@ impl ChainCache {
             }
             None => None,
         };
-        // An entry cannot end with a model turn or contain Items that cannot be compared here.
+        // A request is cached only if it does not end with a model turn and all its Items can be
+        // compared.
         let seen = before.as_ref().map_or(0, |(_, known)| known.items.len());
         let new = call.items.get(seen..).unwrap_or_default();
         let shown = if chain::is_settled(&call.items) { VisibleItem::all(new) } else { None };
@@ -118,13 +120,13 @@ impl CachedChain {
         self.items.extend(items);
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate memory size in bytes.
     fn size(&self) -> usize {
         let owner = self.tenant.0.len() + self.end_user.as_ref().map_or(0, |user| user.len());
         size_of::<Self>() + owner + self.shown + self.chain.size()
     }
 
-    /// Whether a Call starts with this content.
+    /// Whether a Call of the same tenant and end user starts with this content.
     fn begins(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> bool {
         let is_same = |known: &[VisibleItem], items: &[Item]| {
             known.len() == items.len()
@@ -157,7 +159,7 @@ impl VisibleItem {
         Some(Self { role: item.role, body })
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate memory size in bytes.
     fn size(&self) -> usize {
         size_of::<Self>() + self.body.as_ref().map_or(0, size_of_body)
     }
@@ -221,7 +223,7 @@ fn fingerprints(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Vec<u64
     marks.collect::<Vec<_>>().split_off(call.system.len())
 }
 
-/// Returns a text of an Item that is probably unique.
+/// Returns the text of an Item that its fingerprint covers.
 fn text(item: &Item) -> &str {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => text,

@@ -1,4 +1,4 @@
-//! An extended cached chain equals one computed from scratch.
+//! Tests that an extended cached chain equals a chain computed from scratch.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -105,7 +105,7 @@ fn growing_conversation_keeps_one_extended_entry() {
         assert_eq!(recent.len(), 1);
         let known = recent.get(&mark).unwrap();
         assert_eq!(known.items.len(), length);
-        // The size equals that of a chain computed at once.
+        // The entry has the same size as a chain that was computed at once.
         let at_once = ChainCache::default();
         at_once.of(&call, &tenant, None);
         let at_once = at_once.0.lock().unwrap();
@@ -141,7 +141,7 @@ fn cache_does_not_retain_request_buffers() {
     assert!(bodies.iter().all(Bytes::is_unique));
 }
 
-/// The numbers of Items of the cached requests.
+/// Returns the number of cached Items of each request; `None` if it is not cached.
 fn remembered(chains: &ChainCache, calls: &[&Call]) -> Vec<Option<usize>> {
     let recent = chains.0.lock().unwrap();
     let items = calls.iter().map(|call| {

@@ -1,4 +1,4 @@
-//! Compares a client's turn with the captured one and applies permitted edits.
+//! Compares a client's turn with the captured turn and applies permitted edits.
 
 use throughline_core::{Body, Contract, Item, Seal, Target, ToolCall, Wire};
 use throughline_json::{self as json, Json, Node};
@@ -7,17 +7,17 @@ use crate::claim::Claims;
 use crate::engine::chain::ChainTurn;
 use crate::engine::turn_cache::Captured;
 
-/// How similar a turn of a request is to a captured one.
+/// How similar a turn in a request is to a captured turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Similarity {
     /// All visible content is equal.
     Same,
     /// Only the text differs.
     Edited,
-    /// The calls have the same ids, and arguments with only additional members. The text may
-    /// differ.
+    /// The calls have the same ids, and their arguments differ only by additional members. The text
+    /// may differ.
     Grown,
-    /// A different turn.
+    /// The turns differ in another way.
     Other,
 }
 
@@ -32,8 +32,8 @@ pub(super) fn likeness(turn: &ChainTurn, items: &[Item], captured: &Captured) ->
     }
 }
 
-/// Whether the client's calls equal the captured ones except for additional argument members, such
-/// as defaults. If a Seal covers the prefix, no difference is permitted.
+/// Whether the client's calls equal the captured calls except for additional argument members, such
+/// as defaults. If a Seal is bound to the prefix, no difference is permitted.
 fn has_grown(items: &[Item], captured: &Captured) -> bool {
     let now: Vec<&ToolCall> = items.iter().filter_map(Item::call).collect();
     let then: Vec<&ToolCall> = captured.items.iter().filter_map(Item::call).collect();
@@ -46,12 +46,12 @@ fn has_grown(items: &[Item], captured: &Captured) -> bool {
         && now.iter().zip(&then).all(|(now, then)| is_same_call(now, then))
 }
 
-/// Whether the captured turn has a Seal that covers the prefix.
+/// Whether the captured turn has a Seal that is bound to the prefix.
 fn is_prefix_bound(captured: &Captured) -> bool {
     captured.items.iter().flat_map(|item| &item.seals).any(|seal| seal.bound.prefix.is_some())
 }
 
-/// Whether a call has the id and tool of the captured one, and at least its arguments.
+/// Whether a call has the same id and tool as the captured call, and at least its arguments.
 fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
     let is_named = match (&now.wire_id, &then.wire_id) {
         (Some(now), Some(then)) => now == then || Claims::has_handle_format(now.as_bytes()),
@@ -61,7 +61,7 @@ fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
     is_named && now.name == then.name && has_members_of(&now.args, &then.args)
 }
 
-/// Whether a value contains every member of another, with equal values, at every depth.
+/// Whether `now` contains every member of `then` with an equal value, at every depth.
 fn has_members_of(now: &Json, then: &Json) -> bool {
     let (now, then) = (now.tree(), then.tree());
     let mut open = vec![(now.root(), then.root())];
@@ -126,20 +126,20 @@ pub(super) fn is_from_target(captured: &Captured, target: &Target) -> bool {
     })
 }
 
-/// Returns the Seals that the client sent, without Claims.
+/// Returns the Seals that the client sent, other than Claims.
 pub(super) fn seals(items: &[Item]) -> impl Iterator<Item = &Seal> {
     let seals = items.iter().flat_map(|item| &item.seals);
     seals.filter(|seal| !Claims::has_handle_format(seal.reveal_to_tenant()))
 }
 
-/// Whether a returned Seal equals the issued one. Google compares decoded bytes, and its own
-/// clients change the base64 alphabet.
+/// Whether the Seal that a client sent equals the issued Seal. For Gemini the decoded bytes are
+/// compared, because Google's own clients change the base64 alphabet.
 pub(super) fn is_same(sent: &Seal, issued: &Seal) -> bool {
     let (now, then) = (sent.reveal_to_tenant(), issued.reveal_to_tenant());
     now == then || issued.owner.wire == Wire::GEMINI && plain(now).eq(plain(then))
 }
 
-/// Base64 text normalised to one alphabet without padding.
+/// Normalises base64 text to one alphabet without padding.
 pub(super) fn plain(text: &[u8]) -> impl Iterator<Item = u8> {
     text.iter().filter(|byte| **byte != b'=').map(|byte| match byte {
         b'-' => b'+',
@@ -148,7 +148,7 @@ pub(super) fn plain(text: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Passes normalised base64 text to `make`. Copies only if the text is not normalised already.
+/// Passes normalised base64 text to `make`. Copies the text only if it is not normalised.
 pub(super) fn with_normalized_base64<T>(text: &[u8], make: impl FnOnce(&[u8]) -> T) -> T {
     let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
     let inner = text.get(..text.len() - padding).unwrap_or_default();
@@ -158,7 +158,7 @@ pub(super) fn with_normalized_base64<T>(text: &[u8], make: impl FnOnce(&[u8]) ->
     }
 }
 
-/// Whether the client returned everything that the target reads.
+/// Whether the client returned all Seals and all Thoughts that the target requires.
 pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) -> bool {
     let has_claims = items.iter().any(|item| Claims::handles_in_item(item).next().is_some());
     let (mut sent, mut issued) = (seals(items), captured.items.iter().flat_map(|item| &item.seals));
@@ -172,7 +172,7 @@ pub(super) fn is_intact(items: &[Item], captured: &Captured, target: &Target) ->
     !has_claims && is_all && !lacks_required_thought(items, captured, target)
 }
 
-/// Whether unsealed reasoning is missing that the target requires.
+/// Whether the client dropped unsealed reasoning that the target requires.
 fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) -> bool {
     let demands = match target.profile.contract {
         Contract::Stateless => false,
@@ -185,7 +185,7 @@ fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) 
         && captured.items.iter().filter(is_unsealed).any(|thought| !has_thought(items, thought))
 }
 
-/// Whether the client sent this thought.
+/// Whether the client sent this Thought, without a Claim.
 pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     let is_same = |item: &Item| match (&item.body, &thought.body) {
         (Body::Thought(now), Body::Thought(then)) => now.content == then.content,
@@ -194,7 +194,7 @@ pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     items.iter().any(|item| is_same(item) && Claims::handles_in_item(item).next().is_none())
 }
 
-/// Returns the client's Items with a Seal or sealed thought that differs from the issued one.
+/// Returns the client's Items whose Seal or sealed Thought differs from the issued one.
 pub(super) fn altered<'i>(
     items: &'i [Item],
     captured: &'i Captured,
@@ -211,8 +211,8 @@ pub(super) fn altered<'i>(
     })
 }
 
-/// Returns the captured Items with the client's text and arguments; `None` if a Seal covers them or
-/// the texts cannot be aligned.
+/// Returns the captured Items with the client's text and arguments; `None` if Seals forbid the edit
+/// or the texts cannot be aligned.
 pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     let mut calls = items.iter().filter_map(Item::call);
     let mut as_sent = |item: &Item| match item.call().and_then(|_| calls.next()) {
@@ -263,7 +263,7 @@ fn is_visible(item: &Item) -> bool {
 }
 
 /// Returns the captured Items with texts that the client inserted; `None` if the client changed
-/// anything else or a Seal covers the prefix.
+/// anything else or a Seal is bound to the prefix.
 fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     if is_prefix_bound(captured) {
         return None;
@@ -284,7 +284,8 @@ fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
                 }
             }
         } else if is_text(item) {
-            // Thoughts come first in their turn, unless a Seal ties them to the next Item.
+            // Thoughts precede the inserted text, unless a Seal requires the next Item to follow
+            // directly.
             while let Some(then) = issued.next_if(|then| !is_led && !is_visible(then)) {
                 merged.push(then.clone());
             }
@@ -303,7 +304,7 @@ fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     Some(merged)
 }
 
-/// Whether a client's Item corresponds to the captured one: equal text, or the same call.
+/// Whether a client's Item corresponds to the captured Item: equal text, or the same call.
 fn is_counterpart(now: &Item, then: &Item) -> bool {
     let letters = |item: &Item| -> String {
         let text = item.visible().unwrap_or_default();

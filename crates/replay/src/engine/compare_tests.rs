@@ -1,4 +1,4 @@
-//! Which edits by a client still match the captured turn.
+//! Tests which edits by a client still match the captured turn.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Records which tenant received which provider-held object, and looks it up.
+//! Records which tenant received which object that a provider stores, and looks up the owner.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::objects::{LOG, OBJECT, ObjectId, ObjectKind, account_of, owner_key};
 use crate::turn::read_range;
 
 impl Replay {
-    /// Returns for each object whether the tenant received it from that account.
+    /// Returns one result per object: whether the tenant received the object from that account.
     pub async fn owns(
         &self,
         tenant: &Tenant,
@@ -51,8 +51,8 @@ impl Replay {
         }
     }
 
-    /// Returns the objects found in captured turns without owner keys, which earlier versions
-    /// wrote.
+    /// Returns the indexes of objects found in captured turns from earlier versions, which wrote no
+    /// owner keys.
     async fn find_captured(
         &self,
         tenant: &Tenant,
@@ -80,7 +80,7 @@ impl Replay {
         Ok(captured)
     }
 
-    /// Whether that account returned the reply of a captured turn.
+    /// Whether a captured turn's reply came from that account.
     async fn was_returned_by(
         &self,
         tenant: &Tenant,
@@ -95,8 +95,8 @@ impl Replay {
         Ok(origins.any(|origin| account_of(origin) == account))
     }
 
-    /// Records in memory that the tenant received these objects, because the store failed to record
-    /// it. This process accepts the ids until it restarts or the cache is full.
+    /// Records only in memory that the tenant received these objects, for use when the store
+    /// failed. This process accepts the ids until it restarts or the cache is full.
     pub fn cache_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
         self.cache_owned(tenant, account, objects);
     }
@@ -112,8 +112,8 @@ impl Replay {
         }
     }
 
-    /// Records that the tenant received these objects from that account. Recorded objects are not
-    /// written again.
+    /// Records that the tenant received these objects from that account. Objects that are already
+    /// recorded are not written again.
     pub async fn record_objects(
         &self,
         tenant: &Tenant,
@@ -152,7 +152,7 @@ impl Replay {
             batch
         };
         let shared = LogId::from(LOG);
-        // Another process may open the log first, and an operator may have destroyed it.
+        // Another process may create the log first, and an operator may have erased it.
         let own = LogId::from(format!("{LOG}-{node}"));
         let attempts = [
             (&shared, None),

@@ -14,9 +14,9 @@ use crate::finding::Finding;
 /// [`Replay::capture_response`].
 #[derive(Debug)]
 pub struct RestoredRequest {
-    /// The request to send, and the Fate of every Item and Seal in it.
+    /// The request to send, with the Fate of every Item and Seal.
     pub encoded: EncodedRequest,
-    /// Alterations by the client and turns that can no longer be restored.
+    /// Alterations by the client, and turns that can no longer be restored.
     pub findings: Vec<Finding>,
     /// The context for decoding the response.
     pub context: DecodeContext,
@@ -25,27 +25,27 @@ pub struct RestoredRequest {
     is_streamed: bool,
 }
 
-/// The reason why a request was not restored or a response was not captured.
+/// A request could not be restored, or a response could not be captured.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The target's wire has no built-in codec. With your own codec, use [`Replay::restore`] and
     /// [`Replay::capture`].
     #[error("no codec registered for wire `{0}`")]
     UnknownWire(Wire),
-    /// The request or the response cannot be read or written.
+    /// The request cannot be decoded or encoded, or the response cannot be decoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The store failed.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No id could be generated for the turn.
+    /// The system's random number generator failed, so the turn has no id.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
 }
 
 impl Replay {
-    /// Restores what a request has lost, and encodes it again for its target. The request is in the
-    /// wire of the target. Parts that lost nothing keep their bytes.
+    /// Restores the content that a request has lost, and encodes the request again for its target.
+    /// The request must use the target's wire. Unaffected parts keep their bytes.
     pub async fn restore_request(
         &self,
         tenant: &Tenant,
@@ -66,8 +66,8 @@ impl Replay {
         Ok(RestoredRequest { encoded, findings, context, tenant, conversation, is_streamed })
     }
 
-    /// Captures the complete body of a successful response, whether it was streamed or not.
-    /// Returns the new turn; truncated and empty responses are not stored.
+    /// Captures the complete body of a successful response, streamed or not. Returns the new turn's
+    /// id; `None` for truncated and empty responses, which are not stored.
     pub async fn capture_response(
         &self,
         request: &RestoredRequest,

@@ -1,4 +1,4 @@
-//! Matches the turns of a request to captured turns.
+//! Matches the turns in a request with captured turns.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,10 +21,10 @@ use crate::engine::{CapturedSeals, Conversation, Replay, RestoredCall};
 use crate::finding::{Finding, RestoreIssue};
 use crate::turn::ParentTurn;
 
-/// Maximum number of turns per Vault query.
+/// Maximum number of turns that are looked up in one Vault query.
 const MOST_TURNS: usize = 64;
 
-/// Restores what the client of a request has lost.
+/// Restores the content that the client dropped or altered; see [`Replay::restore`].
 pub(super) async fn restore(
     replay: &Replay,
     tenant: &Tenant,
@@ -59,18 +59,18 @@ pub(super) async fn restore(
     Ok(RestoredCall { call, conversation, findings, issued, marks, left })
 }
 
-/// The matches for the turns of a request.
+/// The captured turns that match a request, and how they are used.
 struct TurnMatches {
     conversation: Conversation,
     patches: Vec<Patch>,
-    /// Turns that stay unchanged, by their range in the request.
+    /// Matched turns that stay unchanged, with their Item ranges in the request.
     owners: Vec<(Range<usize>, Arc<Captured>)>,
     findings: Vec<Finding>,
-    /// Captured turns that match or may match, by turn number.
+    /// Captured turns that match or may match, by turn index.
     candidates: HashMap<usize, Arc<Captured>>,
 }
 
-/// Finds the captured turn of each turn of a request and decides how to use it.
+/// Finds the captured turn for each turn in a request, and decides how to use it.
 async fn find_turns(
     replay: &Replay,
     (tenant, end_user): (&Tenant, Option<&str>),
@@ -115,7 +115,7 @@ async fn find_turns(
     Ok(TurnMatches { conversation, patches, owners, findings, candidates })
 }
 
-/// Thoughts sent as text that were removed from a Call.
+/// Findings and Fates for Thoughts that the client sent as text and that were removed.
 #[derive(Default)]
 struct RemovedThoughts {
     findings: Vec<Finding>,
@@ -156,29 +156,29 @@ impl RemovedThoughts {
     }
 }
 
-/// How to treat a matched turn.
+/// How to treat a turn in the request that matches a captured turn.
 enum TurnAction {
-    /// Replace it with these Items.
+    /// Replace the turn with these Items.
     Replace(Vec<Item>),
-    /// Leave it unchanged.
+    /// Leave the turn unchanged.
     Keep,
-    /// Restore nothing: it was edited where its Seals forbid it.
+    /// Restore nothing, because the client edited text that the turn's Seals cover.
     Nothing,
 }
 
-/// A turn of the request that was captured.
+/// The captured turn that matches a turn in the request.
 struct TurnMatch {
     node: TurnId,
     parent: ParentTurn,
-    /// The content, unless it was erased.
+    /// The turn's content and the evidence for the match; `None` if the content was erased.
     captured: Option<(Arc<Captured>, Evidence)>,
 }
 
-/// The parent of the last matched turn.
+/// The parent of the last matched turn. The search runs from the newest turn to the oldest.
 #[derive(Clone)]
 struct Ancestor {
     node: TurnId,
-    /// The evidence for the matched turn.
+    /// The evidence for the turn whose parent this is.
     evidence: Evidence,
     /// Number of turns at the start that the client no longer sends.
     dropped: usize,
@@ -186,13 +186,13 @@ struct Ancestor {
 
 struct TurnSearch<'r> {
     vault: VaultSearch<'r>,
-    /// The target of the Call.
+    /// The Origin of the Call's target.
     maker: &'r Origin,
     turns: &'r [ChainTurn],
     items: &'r [Item],
-    /// Index of the current turn.
+    /// The index of the current turn in `turns`.
     at: usize,
-    /// Number of turns in the next Vault query.
+    /// The number of turns to look up in the next Vault query.
     reach: usize,
     /// Number of visible turns before the current one.
     number: usize,
@@ -212,7 +212,7 @@ impl TurnSearch<'_> {
         self.findings.push(Finding { item: item.clone(), problem });
     }
 
-    /// Decides how to treat a matched turn, and reports alterations by the client.
+    /// Decides how to treat a matched turn, and reports the client's alterations.
     fn decide(&mut self, turn: &ChainTurn, captured: &Captured, target: &Target) -> TurnAction {
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
         for item in compare::altered(items, captured) {
@@ -237,7 +237,7 @@ impl TurnSearch<'_> {
         }
     }
 
-    /// Finds the captured turn of a turn of the request: by ancestry from the next turn, or by the
+    /// Finds the captured turn for a turn in the request: as the parent of the next turn, or by the
     /// turn's own evidence.
     async fn find_turn(
         &mut self,
@@ -247,7 +247,7 @@ impl TurnSearch<'_> {
         self.at = at;
         self.number = self.number.saturating_sub(usize::from(turn.digest.is_some()));
         let items = self.items.get(turn.items.clone()).unwrap_or_default();
-        // A run that contains Items of other roles is not a model turn.
+        // A turn that contains Items with other roles did not come from a model.
         if items.iter().any(|item| item.role != Role::Assistant) {
             return Ok(None);
         }
@@ -266,8 +266,7 @@ impl TurnSearch<'_> {
         self.by_chain(turn, items).await
     }
 
-    /// Whether the client's handles identify another turn than the ancestor, one that looks the
-    /// same.
+    /// Whether the client's Claims and ids identify another turn than the ancestor.
     async fn names_another_turn(
         &mut self,
         items: &[Item],
@@ -288,7 +287,8 @@ impl TurnSearch<'_> {
         Ok(named.is_some_and(|named| named.id != ancestor))
     }
 
-    /// Returns the turns that the client's Claims identify. Claims of other tenants are reported.
+    /// Returns the turns that the client's Claims identify. Invalid Claims and other tenants'
+    /// Claims are reported.
     fn claims_in(&mut self, items: &[Item]) -> Vec<TurnId> {
         let mut nodes = Vec::new();
         for item in items {
@@ -303,8 +303,8 @@ impl TurnSearch<'_> {
         nodes
     }
 
-    /// Matches the ancestor if it was captured at this position: texts can repeat within a
-    /// conversation.
+    /// Matches the ancestor if it was captured at the same position in the conversation. The
+    /// position matters, because equal texts can occur several times.
     async fn by_ancestry(
         &mut self,
         turn: &ChainTurn,
@@ -353,15 +353,15 @@ impl TurnSearch<'_> {
         self.accept(stored, Evidence::Claim, turn, items, fits).await
     }
 
-    /// Returns the chain keys of a turn. The target's own turn is preferred over others that look
-    /// the same.
+    /// Returns the chain keys of a turn. The first key prefers a turn from the Call's target over
+    /// other turns with the same visible content.
     fn chain_keys(&self, turn: &ChainTurn) -> Vec<VaultKey> {
         let keys = turn.digest.map(|digest| [chain::provider_digest(&digest, self.maker), digest]);
         keys.into_iter().flatten().map(VaultKey::Chain).collect()
     }
 
-    /// Looks up the ids or chain keys of the current turn. Each miss doubles the number of earlier
-    /// turns that are looked up in the same query.
+    /// Looks up the current turn's ids or chain keys. Each query also looks up earlier turns, and
+    /// each miss doubles their number.
     async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<VaultMatch>, StoreError> {
         if !self.vault.has_looked_up(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
@@ -379,7 +379,8 @@ impl TurnSearch<'_> {
         Ok(keys.iter().filter_map(|key| self.vault.result(key)).collect())
     }
 
-    /// Returns the turn that the client's ids and Seals identify, if they all agree.
+    /// Returns the turn that the client's ids and Seals identify; `None` if they identify different
+    /// turns.
     async fn turn_of_ids(&mut self, items: &[Item]) -> Result<Option<VaultTurn>, StoreError> {
         let keys: Vec<_> = capture::ids_in(items).into_iter().map(VaultKey::Id).collect();
         let found = self.find(&keys).await?;
@@ -410,8 +411,8 @@ impl TurnSearch<'_> {
         self.accept(stored, Evidence::Chain { siblings }, turn, items, fits).await
     }
 
-    /// Matches a turn that the evidence names, unless its content does not fit or it belongs to
-    /// another end-user.
+    /// Matches the turn that the evidence identifies, unless its content does not fit or it belongs
+    /// to another end user.
     async fn accept(
         &mut self,
         stored: VaultTurn,
@@ -435,7 +436,7 @@ impl TurnSearch<'_> {
             }
             LoadedTurn::Gone(why) => {
                 self.report(items, RestoreIssue::Gone(why));
-                // Only a complete chain proves that the client dropped none of the earlier turns.
+                // Only a matching chain proves that the client still sends all earlier turns.
                 match evidence {
                     Evidence::Chain { .. } => self.follow(&stored, &evidence, 0),
                     Evidence::Claim | Evidence::UniqueId => self.ancestor = None,
@@ -457,7 +458,7 @@ impl TurnSearch<'_> {
     }
 }
 
-/// Whether the visible content of a turn identifies the captured one.
+/// Whether the visible content is similar enough to identify the captured turn.
 fn is_same_turn(likeness: Similarity, turn: &ChainTurn) -> bool {
     match likeness {
         Similarity::Same | Similarity::Grown => true,

@@ -1,4 +1,4 @@
-//! Replaces turns of a Call with captured Items, and removes Claims.
+//! Replaces turns in a Call with captured Items, and removes Claims.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -12,16 +12,17 @@ use crate::claim::Claims;
 use crate::engine::LostParts;
 use crate::engine::compare;
 
-/// The replacement of one turn of a Call.
+/// The captured Items that replace one turn in a Call.
 pub(super) struct Patch {
-    /// The turn's Items in the Call.
+    /// The index range of the turn's Items in the Call.
     pub(super) range: Range<usize>,
     pub(super) node: TurnId,
     pub(super) items: Vec<Item>,
     pub(super) evidence: Evidence,
 }
 
-/// Replaces turns. The patches must be in the order of the Call.
+/// Applies the patches, which must be in the order of the Call, and records which parts were
+/// missing in `marks`.
 pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<ItemId, LostParts>) {
     if patches.is_empty() {
         return;
@@ -47,7 +48,7 @@ struct Splicer {
     taken: HashSet<ItemId>,
     /// Call ids in use.
     calls: HashSet<CallId>,
-    /// For each call that the client sent under another id: its current id and its id on the wire.
+    /// For each call that the client sent under another id: its Throughline id and its wire id.
     renamed: HashMap<CallId, (CallId, Option<Name>)>,
 }
 
@@ -62,7 +63,7 @@ impl Splicer {
         Self { items, messages: 0, taken, calls, renamed }
     }
 
-    /// Appends Items and renumbers their messages after the last one.
+    /// Appends Items and numbers their messages after the last message.
     fn add(&mut self, items: impl IntoIterator<Item = Item>) {
         let mut last = None;
         for mut item in items {
@@ -83,7 +84,7 @@ impl Splicer {
         self.add(items);
     }
 
-    /// Returns the Item; a result of a renamed call is linked to the new id.
+    /// Returns a copy of the Item. The result of a renamed call refers to the new id.
     fn relinked(&self, item: &Item) -> Item {
         let mut item = item.clone();
         if let Body::Result(result) = &mut item.body
@@ -123,7 +124,7 @@ impl Splicer {
         self.add(items);
     }
 
-    /// Gives Items with duplicate ids new ones, and updates the Seals that refer to them.
+    /// Renames Items whose ids are already used, and updates the Seals that refer to these Items.
     fn name(&mut self, node: &TurnId, items: &mut [Item]) {
         let mut named: HashMap<ItemId, ItemId> = HashMap::new();
         for item in items.iter_mut() {
@@ -141,12 +142,12 @@ impl Splicer {
     }
 }
 
-/// Returns the id itself, or a free one derived from it.
+/// Returns the id, or an unused id derived from it.
 fn unused(taken: &HashSet<CallId>, id: &CallId, node: &TurnId) -> CallId {
     if taken.contains(id) { CallId::from(format!("{node}_{id}")) } else { id.clone() }
 }
 
-/// Determines what the client had lost of an Item.
+/// Determines which parts of an Item the client had dropped.
 fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
     let visible = match &item.body {
         Body::Thought(_) => !compare::has_thought(lost, item),
@@ -154,7 +155,7 @@ fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
             let kind = std::mem::discriminant(&item.body);
             !lost.iter().any(|other| std::mem::discriminant(&other.body) == kind)
         }
-        // A turn is replaced only if these were visibly present.
+        // A turn is replaced only if the client sent these visible parts.
         Body::Text(_) | Body::Media(_) | Body::Call(_) | Body::Result(_) | Body::Summary { .. } => {
             false
         }
@@ -164,7 +165,7 @@ fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
     LostParts { evidence: evidence.clone(), visible, seals }
 }
 
-/// Sets the origin and Seal owner of a client's own Items, which stay unchanged.
+/// Sets the origin and the Seal owner of Items that the client sent and that stay unchanged.
 pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     let issued = || captured.iter().flat_map(|item| &item.seals);
     let maker = captured.iter().find_map(|item| item.origin.as_ref());
@@ -182,15 +183,15 @@ pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     }
 }
 
-/// Returns a neutral replacement for a gateway id, equal in every request.
+/// Returns a replacement for a gateway id that is the same in every request and reveals nothing.
 fn neutral(id: &Name) -> CallId {
     let digest = blake3::hash(id.as_bytes()).to_hex();
     CallId::from(format!("call_{}", digest.chars().take(24).collect::<String>()))
 }
 
 impl Claims {
-    /// Removes all handles from a Call, so that no provider receives them. Thoughts that only
-    /// carried a Claim are dropped, and their Fates are returned.
+    /// Removes all Claims and gateway ids from a Call, so that no provider receives them. Thoughts
+    /// that only carried a Claim are dropped, and their Fates are returned.
     pub fn remove(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
         let mut left = Vec::new();
         let mut renamed: HashMap<CallId, CallId> = HashMap::new();

@@ -1,6 +1,5 @@
-//! Cache of captured turns. Erased turns are never served: an entry is valid only in the epoch in
-//! which the store confirmed it or it was stored, and every search reads the current epoch from the
-//! store.
+//! Caches captured turns. Erased turns are never served: an entry is valid only in the epoch in
+//! which it was stored or confirmed, and every search reads the current epoch from the store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,21 +13,21 @@ use crate::engine::chain::VisibleDigests;
 #[derive(Debug)]
 pub(super) struct Captured {
     pub(super) end_user: Option<Name>,
-    /// Number of visible turns before this one.
+    /// The number of visible turns before this turn.
     pub(super) number: usize,
     pub(super) items: Vec<Item>,
     pub(super) visible: VisibleDigests,
-    /// Size of its records in bytes.
+    /// The size of the turn's records in bytes.
     pub(super) size: usize,
 }
 
 type TurnKey = (Tenant, TurnId);
 
-/// The cache of captured turns.
+/// Caches captured turns by tenant and turn id.
 #[derive(Default)]
 pub(super) struct TurnCache(Mutex<ByteLru<TurnKey, CachedTurn>>);
 
-/// A turn and the epoch in which it was valid.
+/// A turn and the last epoch in which it was known to be valid.
 struct CachedTurn {
     turn: VaultTurn,
     era: ErasureEpoch,
@@ -46,7 +45,7 @@ impl TurnCache {
         known.map(|known| Arc::clone(&known.captured))
     }
 
-    /// Returns the turn, if it was valid in this epoch.
+    /// Returns the cached turn if it is valid in this epoch.
     pub(super) fn get_valid(
         &self,
         tenant: &Tenant,
@@ -58,7 +57,7 @@ impl TurnCache {
         known.filter(|known| known.era == era).map(|known| known.turn.clone())
     }
 
-    /// Marks those of these turns that are cached as valid in this epoch.
+    /// Marks the cached turns among `turns` as valid in this epoch.
     pub(super) fn mark_valid<'t>(
         &self,
         tenant: &Tenant,

@@ -1,8 +1,8 @@
-//! Finds thoughts that a client sends back as text.
+//! Finds Thoughts that a client sends back as text.
 //!
-//! Some clients turn another model's reasoning into plain or tagged text. A provider's thought must
-//! not become text for another model. A text counts as a thought only on evidence: ignoring tags
-//! and surrounding white space, it equals a thought captured in the same turn.
+//! Some clients turn another model's reasoning into plain or tagged text, but a provider's Thought
+//! must not become text for another model. A text counts as a Thought only if it equals a Thought
+//! captured in the same turn, ignoring tags and surrounding white space.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::turn_cache::Captured;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
 
-/// The tags in which clients put thoughts.
+/// The tags in which clients enclose Thoughts.
 const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
-/// Maximum number of texts in a turn for which variants without one text are tried.
+/// Turns with more texts than this are not looked up with one text left out.
 const MAX_TEXTS: usize = 4;
-/// Maximum number of turns per request that are looked up in such variants.
+/// Maximum number of turns per request that are looked up with texts left out.
 const MOST_TURNS: usize = 64;
 
-/// The Items of a turn, with `None` for each Item that was a thought sent as text.
+/// The Items of a turn, with `None` for each Item that is a Thought sent as text.
 pub(super) type CleanedItems = Vec<Option<Item>>;
 
-/// Removes texts that are thoughts of the captured turn; `None` if there are none.
+/// Removes texts that equal Thoughts in the captured turn; `None` if there are no such texts.
 pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<CleanedItems> {
     let may_be_thought = |text: &str| {
         let text = text.trim();
         text.starts_with('<') || thoughts_in(&captured.items).any(|known| text.starts_with(known))
     };
-    // Cheap check first: most turns contain none.
+    // A cheap check comes first, because most turns contain no Thoughts as text.
     if !items.iter().filter_map(text_of).any(may_be_thought) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(super) fn without_thoughts(items: &[Item], captured: &Captured) -> Option<Cl
     has_thought.then_some(cleaned)
 }
 
-/// Returns the readable thoughts of a turn.
+/// Returns the text of each readable Thought in a turn.
 fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
     let thoughts = items.iter().filter_map(|item| {
         if let Body::Thought(thought) = &item.body { Some(thought.content.trim()) } else { None }
@@ -68,7 +68,8 @@ fn thoughts_in(items: &[Item]) -> impl Iterator<Item = &str> {
     thoughts.filter(|text| !text.is_empty())
 }
 
-/// Returns the readable thoughts of a turn, each alone and all joined as clients join them.
+/// Returns the readable Thoughts of a turn: each on its own, and all joined in the ways that
+/// clients join them.
 fn thoughts_of(items: &[Item]) -> Vec<String> {
     let thoughts: Vec<&str> = thoughts_in(items).collect();
     let mut known: Vec<String> = thoughts.iter().map(|text| (*text).to_owned()).collect();
@@ -82,7 +83,7 @@ fn text_of(item: &Item) -> Option<&str> {
     if let Body::Text(text) = &item.body { Some(text) } else { None }
 }
 
-/// Returns the Item with another text; `None` if that text is empty.
+/// Returns the Item with another text; `None` if the new text is blank.
 fn rewritten(item: &Item, text: &str) -> Option<Item> {
     if text.trim().is_empty() {
         return None;
@@ -92,7 +93,7 @@ fn rewritten(item: &Item, text: &str) -> Option<Item> {
     Some(item)
 }
 
-/// Returns the text after its leading tagged thoughts; `None` if it has none.
+/// Returns the text after its leading tagged Thoughts; `None` if it starts with no tagged Thought.
 fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Option<&str> {
     let mut rest = text;
     while let Some((inner, after)) = tagged(rest) {
@@ -104,7 +105,7 @@ fn strip_tagged_thoughts(text: &str, is_thought: impl Fn(&str) -> bool) -> Optio
     (rest.len() < text.len()).then(|| rest.trim_start())
 }
 
-/// Returns the content of a leading tag, and the text after that tag.
+/// Returns the text inside a leading tag, and the text after the closing tag.
 fn tagged(text: &str) -> Option<(&str, &str)> {
     let rest = text.trim_start().strip_prefix('<')?;
     let (head, rest) = rest.split_once('>')?;
@@ -113,8 +114,8 @@ fn tagged(text: &str) -> Option<(&str, &str)> {
     rest.split_once(&format!("</{name}>"))
 }
 
-/// Removes thoughts sent as text from the turns of a request; empty if there are none. `known`
-/// contains the captured turns already matched.
+/// Finds turns in a request that contain Thoughts as text, and returns their Items without these
+/// texts, by turn index. `known` contains the captured turns that were already matched.
 pub(super) async fn clean(
     replay: &Replay,
     (tenant, end_user): (&Tenant, Option<&str>),
@@ -165,7 +166,7 @@ fn items_of<'c>(call: &'c Call, turn: &ChainTurn) -> &'c [Item] {
     call.items.get(turn.items.clone()).unwrap_or_default()
 }
 
-/// Whether a turn may contain a thought as text: a text starts with a tag, or there are several
+/// Whether a turn may contain a Thought as text: a text starts with a tag, or the turn has several
 /// texts.
 fn may_hold(items: &[Item]) -> bool {
     if items.iter().any(|item| item.role != Role::Assistant) {
@@ -175,7 +176,8 @@ fn may_hold(items: &[Item]) -> bool {
     texts().any(|text| tagged(text).is_some()) || (2..=MAX_TEXTS).contains(&texts().count())
 }
 
-/// Looks up a turn by its chain without tagged texts, or without one of its texts.
+/// Looks up a turn by the chain it would have without its tagged texts, or without one of its
+/// texts.
 async fn by_chain(
     vault: &mut VaultSearch<'_>,
     chain: &Chain,

@@ -1,4 +1,4 @@
-//! The Vault during one search: lookups, the status of turns, and their contents.
+//! Vault access during one search: lookups, the status of turns, and their content.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
 use crate::turn::{TURN, read_range};
 
-/// The Vault as one search sees it.
+/// Vault access for one request, which caches lookups and the status of turns.
 pub(super) struct VaultSearch<'r> {
     pub(super) replay: &'r Replay,
     pub(super) tenant: &'r Tenant,
     end_user: Option<&'r str>,
-    /// Results of earlier lookups.
+    /// The results of earlier lookups; `None` for keys without a match.
     found: HashMap<VaultKey, Option<VaultMatch>>,
     /// Turns whose status was read in this search.
     checked: HashMap<TurnId, VaultTurn>,
@@ -27,11 +27,11 @@ pub(super) struct VaultSearch<'r> {
     era: Option<ErasureEpoch>,
 }
 
-/// A turn of the Vault from the caller's point of view.
+/// The content of a Vault turn, if the caller may use it.
 pub(super) enum LoadedTurn {
     Here(Arc<Captured>),
     Gone(ElisionReason),
-    /// Belongs to another end-user.
+    /// The turn belongs to another end user.
     Anothers,
 }
 
@@ -40,7 +40,7 @@ impl<'r> VaultSearch<'r> {
         Self { replay, tenant, end_user, found: HashMap::new(), checked: HashMap::new(), era: None }
     }
 
-    /// Returns the epoch of the last store lookup; the first epoch if there was none.
+    /// Returns the epoch of the last store lookup; the first epoch if there was no lookup.
     pub(super) fn era(&self) -> ErasureEpoch {
         self.era.unwrap_or_default()
     }
@@ -50,12 +50,12 @@ impl<'r> VaultSearch<'r> {
         keys.iter().all(|key| self.found.contains_key(key))
     }
 
-    /// Returns the result of an earlier lookup.
+    /// Returns the result of an earlier lookup; `None` if the key has no match.
     pub(super) fn result(&self, key: &VaultKey) -> Option<VaultMatch> {
         self.found.get(key).cloned().flatten()
     }
 
-    /// Looks up these keys in one query.
+    /// Looks up these keys in one query, except those that were already looked up.
     pub(super) async fn look_up(&mut self, mut keys: Vec<VaultKey>) -> Result<(), StoreError> {
         keys.retain(|key| !self.found.contains_key(key));
         let found = self.query_store(&keys).await?;
@@ -63,8 +63,8 @@ impl<'r> VaultSearch<'r> {
         Ok(())
     }
 
-    /// Returns the current status of a turn. A cached status is valid within its epoch. Otherwise
-    /// the turn and its cached ancestors are looked up in one query.
+    /// Returns the current status of a turn. A cached status is used if its epoch is current.
+    /// Otherwise the turn and its cached ancestors are looked up in one query.
     pub(super) async fn current_turn(
         &mut self,
         node: &TurnId,
@@ -106,7 +106,8 @@ impl<'r> VaultSearch<'r> {
             None => match self.read(turn).await? {
                 Ok(captured) => {
                     let captured = Arc::new(captured);
-                    // The turn was seen in this epoch before it was read.
+                    // The lookup in this epoch preceded the read, so an erasure after the lookup
+                    // changes the epoch.
                     self.replay.turns.insert(self.tenant, turn, &captured, self.era());
                     captured
                 }
@@ -119,7 +120,7 @@ impl<'r> VaultSearch<'r> {
         Ok(LoadedTurn::Here(captured))
     }
 
-    /// Reads a turn's records: its content, or the reason that it was erased.
+    /// Reads a turn's content from its records, or the reason why the content was erased.
     async fn read(&self, turn: &VaultTurn) -> Result<Result<Captured, ElisionReason>, StoreError> {
         let (store, range) = (&*self.replay.store, turn.first..=turn.last);
         let records = read_range(store, self.tenant, &turn.log, range).await?;

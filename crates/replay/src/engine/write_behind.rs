@@ -1,5 +1,5 @@
-//! Write-behind of captured turns: replies go out before their turns are stored. A lookup waits for
-//! pending turns with its keys, so no request sees a conversation without its last turn.
+//! Write-behind for captured turns: replies are sent before their turns are stored. A lookup waits
+//! for pending turns with the same keys, so no request misses the last turn of its conversation.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use throughline_core::{Tenant, VaultKey};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Maximum size of pending turns in KiB. Further captures wait for room.
+/// Maximum total size of pending turns in KiB. Further captures wait until turns are stored.
 const MAX_PENDING_KIB: u32 = 64 << 10;
 
-/// The turns that are not stored yet.
+/// Tracks the turns that are not stored yet.
 #[derive(Clone)]
 pub(super) struct PendingWrites {
-    /// For each key hash, channels that close when the turn is stored.
+    /// For each key hash, one channel per pending turn, which closes when the turn is stored.
     coming: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
     room: Arc<Semaphore>,
     hasher: RandomState,
 }
 
-/// Hash of a tenant's key. A collision only causes a short unnecessary wait.
+/// The hash of a tenant and a Vault key. A collision only causes an unnecessary wait.
 type PendingKey = u64;
 
-/// A pending turn. If it is dropped, lookups no longer wait for the turn.
+/// A pending turn. Dropping this value ends the wait of lookups for the turn.
 pub(super) struct PendingWrite {
     pending: PendingWrites,
     marks: Vec<PendingKey>,
@@ -41,7 +41,7 @@ impl Default for PendingWrites {
 }
 
 impl PendingWrites {
-    /// Waits for room for this many bytes.
+    /// Waits until a turn of this size in bytes may become pending.
     pub(super) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
         let wanted = u32::try_from(bytes >> 10).unwrap_or(MAX_PENDING_KIB);
         let wanted = wanted.saturating_add(1).min(MAX_PENDING_KIB);
@@ -53,7 +53,7 @@ impl PendingWrites {
         }
     }
 
-    /// Registers a pending turn with these keys.
+    /// Registers a turn as pending, so that lookups with these keys wait for it.
     pub(super) fn register(
         &self,
         tenant: &Tenant,
@@ -73,7 +73,7 @@ impl PendingWrites {
     pub(super) async fn settled(&self, tenant: &Tenant, keys: &[VaultKey]) {
         for key in keys {
             while let Some(mut stored) = self.pending_turn(tenant, key) {
-                // The channel never changes; it closes.
+                // No value is ever sent, so this loop ends when the channel closes.
                 while stored.changed().await.is_ok() {}
             }
         }
@@ -85,7 +85,7 @@ impl PendingWrites {
             return None;
         }
         let turns = coming.get(&self.mark(tenant, key))?;
-        // After a panic of its task, the channel of a turn is closed but still listed.
+        // If the task that stores a turn panics, the turn's channel is closed but stays in the map.
         turns.iter().find(|stored| stored.has_changed().is_ok()).cloned()
     }
 
@@ -100,7 +100,7 @@ impl PendingWrites {
 }
 
 impl PendingWrite {
-    /// Ends the wait of lookups for this turn.
+    /// Removes the turn from the map and ends the wait of lookups.
     pub(super) fn complete(self) {
         let mut coming = self.pending.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {

@@ -1,4 +1,4 @@
-//! Lists the input items of a response in OpenAI's format.
+//! Lists a stored response's input items in OpenAI's format.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub struct InputItemsQuery {
 }
 
 impl InputItemsQuery {
-    /// Parses a query.
+    /// Parses a URL query. Fails with an error message for the caller.
     pub fn of(query: &str) -> Result<Self, String> {
         let mut listing = Self { limit: USUAL, is_ascending: false, after: None };
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -38,7 +38,8 @@ impl InputItemsQuery {
     }
 }
 
-/// Returns a page of these elements. Elements without an id get one that is the same in every list.
+/// Returns one page of the input items. An item without an id gets an id that is the same in every
+/// list.
 pub fn list(node: &TurnId, elements: &[Json], listing: &InputItemsQuery) -> Json {
     let all = elements.iter().enumerate();
     let mut all: Vec<(String, Json)> = all.map(|(at, json)| identified(node, at, json)).collect();
@@ -57,14 +58,14 @@ pub fn list(node: &TurnId, elements: &[Json], listing: &InputItemsQuery) -> Json
     })
 }
 
-/// Returns the turn and the position in an id made by [`list`].
+/// Returns the turn and the item index from an id that [`list`] assigned.
 pub fn listed_position(id: &str) -> Option<(TurnId, usize)> {
     let (rest, at) = id.rsplit_once('_')?;
     let (_, node) = rest.rsplit_once('_')?;
     Some((TurnId::from(node), at.parse().ok()?))
 }
 
-/// Returns an element with its id, its type, and its content as a list.
+/// Returns an item's id, and the item with `id`, `type` and its content as an array.
 fn identified(node: &TurnId, at: usize, element: &Json) -> (String, Json) {
     let tree = element.tree();
     let root = tree.root();
@@ -96,7 +97,7 @@ fn identified(node: &TurnId, at: usize, element: &Json) -> (String, Json) {
     (id, json)
 }
 
-/// OpenAI's id prefix for this type of element.
+/// Returns OpenAI's id prefix for this type of item.
 fn prefix(kind: &str) -> &'static str {
     match kind {
         "message" => "msg",
