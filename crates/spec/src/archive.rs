@@ -1,7 +1,7 @@
-//! Port for reading stored data: lists, verification, exports and keys of one tenant.
+//! Port for inspecting stored data: lists, verification, exports and API keys.
 //!
-//! Programs continue their work through [`Store`](throughline_core::Store). Consoles and
-//! administrators inspect stored data through this port.
+//! Runs and the gateway read and write through [`Store`](throughline_core::Store). The console and
+//! administrators use this port.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -10,9 +10,9 @@ use throughline_json::{Json, Name};
 
 use crate::redaction::RedactionPolicy;
 
-/// Read access to stored data for people and exports.
+/// Read-only access to stored data for the console, administrators and exports.
 pub trait Archive: Send + Sync {
-    /// Lists the tenant's logs of one kind, newest first: at most `limit` of them, starting after
+    /// Lists at most `limit` of the tenant's logs of one kind, newest first, starting after
     /// `after`.
     fn logs<'a>(
         &'a self,
@@ -22,18 +22,18 @@ pub trait Archive: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<LogHead>>;
 
-    /// Returns the public key that signs the Journal, as hexadecimal digits.
+    /// Returns the public key for verifying Journal signatures, as hexadecimal digits.
     fn public_key(&self) -> String;
 
-    /// Verifies every hash link, content digest and signature of one tenant's chains, or of all
-    /// tenants.
+    /// Verifies every hash link, content digest and signature in one tenant's chains, or in all
+    /// tenants' chains.
     fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary>;
 
-    /// Returns a signed statement about the tenant's chains, to be stored elsewhere.
+    /// Returns a signed manifest of the tenant's chains, to be kept outside the store as proof.
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json>;
 
-    /// Exports the listed Threads of a tenant, or all of them, with their runs as redacted JSON
-    /// lines. Pages are read from the store as `out` accepts chunks; an error of `out` ends the
+    /// Exports the listed Threads, or all of the tenant's Threads, with their Runs as redacted JSON
+    /// lines. Pages are read from the store as `out` accepts chunks. An error from `out` ends the
     /// export.
     fn export<'a>(
         &'a self,
@@ -49,7 +49,7 @@ pub trait Archive: Send + Sync {
 
 /// Receives an export chunk by chunk.
 pub trait ExportSink: Send {
-    /// Accepts the next chunk. Returns when there is room for more, and fails when the reader has
+    /// Accepts the next chunk. Returns when the sink can accept more, and fails if the reader has
     /// disconnected.
     fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()>;
 }
@@ -65,30 +65,30 @@ pub struct VerifySummary {
     pub segments: u64,
     /// Number of manifests with a valid signature.
     pub manifests: u64,
-    /// The first failure, if there is one.
+    /// The first failure; `None` if everything is valid.
     pub broken: Option<Fault>,
 }
 
-/// A place in the Journal that differs from what was written.
+/// A part of the Journal that failed verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The log, record or manifest that failed.
     pub place: String,
-    /// A description of the failure, worded as the end of a sentence.
+    /// A description of the failure, as a predicate that follows `place`.
     pub problem: String,
 }
 
 /// Metadata of an API key, as shown to its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHead {
-    /// The key's public id.
+    /// The key's id, which is not secret.
     pub id: Name,
     /// The label given when the key was created.
     pub label: Name,
-    /// The permissions and quotas of the key.
+    /// The key's permissions and quotas, as JSON.
     pub limits: Json,
     /// When the key was created.
     pub created: Timestamp,
-    /// When the key was revoked.
+    /// When the key was revoked; `None` if it is active.
     pub revoked: Option<Timestamp>,
 }

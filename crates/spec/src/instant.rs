@@ -1,17 +1,18 @@
-//! Timestamps as callers write them: ISO 8601, Unix seconds, Unix milliseconds, or typed values.
+//! Parses the timestamps that callers supply: ISO 8601, Unix seconds, Unix milliseconds, or typed
+//! values.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use throughline_json::{JsonKind, Name, Node};
 
-/// Numbers from this value on are milliseconds; as seconds it would be the year 5138.
+/// Numbers from this value on are milliseconds. In seconds, this value is in the year 5138.
 const FIRST_MILLISECONDS: i128 = 100_000_000_000;
 
 /// A timestamp as supplied by a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RawInstant {
-    /// A typed value.
+    /// A timestamp that needs no parsing.
     Ready(Timestamp),
     /// ISO 8601: a date, or a date and time with an optional offset. The default offset is UTC.
     Text(Name),
@@ -29,7 +30,7 @@ impl RawInstant {
         }
     }
 
-    /// Parses the value.
+    /// Parses the text or number into a timestamp.
     pub fn timestamp(&self) -> Result<Timestamp, InvalidInstant> {
         let (read, given) = match self {
             Self::Ready(ready) => return Ok(*ready),
@@ -70,7 +71,7 @@ impl From<f64> for RawInstant {
     }
 }
 
-/// The error for text or a number that is not a timestamp.
+/// A text or number is not a valid timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{given:?} is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
@@ -85,8 +86,8 @@ fn parse_iso_8601(text: &str) -> Option<Timestamp> {
     if let Ok(instant) = text.parse() {
         return Some(instant);
     }
-    // The civil-time parser ignores an offset, so an offset that the first parser refused is
-    // refused here too.
+    // The civil-time parser below ignores offsets, so a text with an offset that the first parser
+    // rejected must be rejected here.
     let time = text.find(['T', 't', ' ']).and_then(|start| text.get(start..)).unwrap_or_default();
     if time.contains(['+', '-', 'Z', 'z', '[', '\u{2212}']) {
         return None;

@@ -1,4 +1,4 @@
-//! Tests of timestamp parsing.
+//! Tests for timestamp parsing.
 
 use jiff::Timestamp;
 use proptest::prelude::*;

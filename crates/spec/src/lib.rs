@@ -1,8 +1,8 @@
-//! The documented types of Throughline, as views of the types in `throughline-core`.
+//! Throughline's documented JSON formats, as views of the types in `throughline-core`.
 //!
-//! Each supported document has a view that reads and prints its JSON: [`RawThought`], [`Message`],
+//! Each supported document has a view that parses and writes its JSON: [`RawThought`], [`Message`],
 //! [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`], [`RunEvent`]. A
-//! [`RedactionPolicy`] defines what people and sinks do not see.
+//! [`RedactionPolicy`] defines which content is hidden in views, logs and exports.
 //!
 //! This crate does no I/O and reads no clock.
 

@@ -1,7 +1,7 @@
-//! `ReasoningConfig`: how an agent's model thinks and how the agent reflects, as configured by a
-//! caller.
+//! `ReasoningConfig`: a caller's settings for the model's native reasoning and the agent's
+//! reflections.
 //!
-//! A level sets defaults for everything; explicit settings override it.
+//! A level sets the defaults for all other settings; explicit settings override it.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use throughline_json::{
     self as json, Fields, InvalidDocument, Json, Name, Object, RecordMember, words,
 };
 
-/// A value of a setting.
+/// The value type of a setting.
 trait Setting: Sized {
     fn read(fields: &Fields<'_>, key: &str) -> Result<Self, InvalidDocument>;
 
     fn write(&self, out: &mut Object<'_>, key: &str);
 }
 
-/// An object of settings.
+/// A JSON object that contains settings.
 trait SettingsRecord: Sized {
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
 
     fn write(&self, out: &mut Object<'_>);
 }
 
-/// Declares objects of settings. An unknown key is an error.
+/// Declares JSON objects that contain settings. An unknown key is an error.
 macro_rules! settings {
     ($(
         $(#[$about:meta])*
@@ -50,17 +50,19 @@ macro_rules! settings {
 settings! {
     /// Configures the model's thinking and the agent's reflections.
     ReasoningConfig {
-        /// `false` disables everything. If absent, any other setting enables reasoning.
+        /// `false` disables native reasoning and reflections. If absent, any other setting enables
+        /// them.
         "enabled" => enabled: Option<bool>,
         /// The level that sets all defaults; medium if absent.
         "level" => level: Option<Level>,
-        /// The provider's native reasoning.
+        /// Settings for the provider's native reasoning; `false` disables it.
         "native" => native: Option<Section<NativeConfig>>,
-        /// Short notes between tool calls.
+        /// Settings for reflections, which are short notes between tool calls; `false` disables
+        /// them.
         "reflection" => reflection: Option<Section<ReflectionConfig>>,
     }
 
-    /// Settings of the provider's native reasoning.
+    /// Settings for the provider's native reasoning.
     NativeConfig {
         /// The reasoning effort; the level if absent.
         "effort" => effort: Option<Effort>,
@@ -68,21 +70,21 @@ settings! {
         "budgetTokens" => budget_tokens: Option<u64>,
         /// Whether the answer should contain readable thoughts.
         "includeThoughts" => include_thoughts: Option<bool>,
-        /// Members that are merged into the request last, verbatim.
+        /// Request members to merge into the encoded request last, verbatim.
         "providerExtras" => provider_extras: Vec<(Name, Json)>,
     }
 
-    /// Settings of reflections.
+    /// Settings for reflections, which are short notes between tool calls.
     ReflectionConfig {
         /// `false` disables reflections.
         "enabled" => enabled: Option<bool>,
-        /// When to reflect.
+        /// When the agent reflects; the level decides if absent.
         "cadence" => cadence: Option<Cadence>,
         /// How to request a reflection.
         "mode" => mode: Option<ReflectionMode>,
-        /// Maximum number of tokens of one reflection.
+        /// Maximum number of tokens in one reflection.
         "maxTokens" => max_tokens: Option<u64>,
-        /// Maximum number of characters that are kept of one reflection.
+        /// Maximum number of characters in one reflection; longer text is truncated.
         "maxChars" => max_chars: Option<u64>,
         /// How many of the latest reflections the model sees.
         "keepLast" => keep_last: Option<u64>,
@@ -100,7 +102,7 @@ settings! {
 }
 
 words! {
-    /// The overall amount of reasoning.
+    /// A preset for the amount of reasoning and reflection.
     Level {
         /// Less reasoning.
         Low = "low",
@@ -130,15 +132,15 @@ words! {
         EveryTurn = "every_turn",
         /// After tool results.
         AfterTool = "after_tool",
-        /// When the set of tools in use changes.
+        /// When the set of tools that the model uses changes.
         OnBranch = "on_branch",
     }
 
     /// How a reflection is requested.
     ReflectionMode {
-        /// Within the conversation itself.
+        /// In a Call that extends the conversation, without tools.
         Piggyback = "piggyback",
-        /// In a separate Call.
+        /// In a smaller Call with only recent content.
         Separate = "separate",
     }
 }
@@ -155,22 +157,22 @@ pub enum Section<T> {
 /// A configuration with all defaults applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResolvedReasoning {
-    /// Settings of the provider's native reasoning; `None` leaves the model's default.
+    /// Settings for the provider's native reasoning; `None` leaves the model's default.
     pub native: Option<NativeReasoning>,
-    /// Settings of reflections; `None` if they are disabled.
+    /// Settings for reflections; `None` if reflections are disabled.
     pub reflection: Option<Reflection>,
 }
 
-/// Settings of reflections with all defaults applied.
+/// Settings for reflections, with all defaults applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reflection {
     /// When to reflect; never [`Cadence::Off`].
     pub cadence: Cadence,
     /// How to request a reflection.
     pub mode: ReflectionMode,
-    /// Maximum number of tokens of one reflection.
+    /// Maximum number of tokens in one reflection.
     pub max_tokens: u64,
-    /// Maximum number of characters that are kept of one reflection.
+    /// Maximum number of characters in one reflection; longer text is truncated.
     pub max_chars: u64,
     /// How many of the latest reflections the model sees.
     pub keep_last: u64,
@@ -207,7 +209,7 @@ impl ReasoningConfig {
     /// Applies the level's defaults and the explicit settings.
     pub fn resolve(&self) -> ResolvedReasoning {
         let is_set = self.level.is_some() || self.native.is_some() || self.reflection.is_some();
-        // Disabling must be explicit, because many models think by default.
+        // Disabling must be explicit in the request, because many models think by default.
         let off = NativeReasoning { enabled: Some(false), ..NativeReasoning::default() };
         if !self.enabled.unwrap_or(is_set) {
             let native = self.enabled.is_some().then_some(off);
@@ -242,7 +244,7 @@ impl NativeConfig {
 }
 
 impl ReflectionConfig {
-    /// Returns `None` if reflections are disabled.
+    /// Applies the defaults of `level`; `None` if reflections are disabled.
     fn resolve(&self, level: Level) -> Option<Reflection> {
         let (max_tokens, max_chars, cadence) = match level {
             Level::Low => (200, 600, Cadence::OnBranch),

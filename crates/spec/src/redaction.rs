@@ -1,9 +1,9 @@
-//! Redaction of everything that people and sinks see.
+//! Redaction of content in views, logs and exports.
 //!
-//! A provider must get back exactly what it issued, so redaction never touches the replayed copy.
-//! It works on the copies for views, logs and exports, and returns the same value if nothing
-//! matches. Sealed values stay unchanged unless the policy's `keys` list their names, because they
-//! are unreadable anyway.
+//! A provider must get back exactly what it issued, so redaction never changes content that is
+//! replayed. It applies to copies for views, logs and exports, and borrows the input if nothing
+//! matches. Sealed values are unreadable and stay unchanged, unless the policy's `keys` list their
+//! member names.
 //!
 //! Patterns use the syntax of the `regex` crate, whose matching time is linear in the text. Matches
 //! become [`REDACTED`]. Redaction is idempotent.
@@ -30,35 +30,36 @@ pub use crate::redaction::pattern::{InvalidPattern, Pattern};
 /// The replacement for redacted text.
 pub const REDACTED: &str = "[REDACTED]";
 
-/// Defines what to redact. [`RedactionPolicy::default`] matches common secrets only.
+/// Defines what to redact. [`RedactionPolicy::default`] redacts only common secrets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RedactionPolicy {
-    /// Names of members whose values are removed at any depth.
+    /// Names of JSON members whose values are redacted at any depth.
     pub keys: Vec<Name>,
-    /// Patterns of member names whose values are removed.
+    /// Patterns for names of JSON members whose values are redacted.
     pub patterns: Vec<Pattern>,
-    /// Paths below members of these names whose values are removed, such as `address.street`. A
-    /// path passes through arrays to all their elements.
+    /// Member names, each with paths below it whose values are redacted, such as `address.street`.
+    /// A path applies to every element of an array.
     pub fields: Vec<(Name, Vec<Name>)>,
-    /// Patterns of event names whose payload is removed.
+    /// Patterns for event names whose whole payload is redacted.
     pub emit_patterns: Vec<Pattern>,
-    /// Patterns that are redacted in Thoughts.
+    /// Patterns whose matches in Thoughts are redacted.
     pub thinking_patterns: Vec<Pattern>,
-    /// Patterns that are redacted in all texts, including Thoughts and member names. A Throughline
-    /// extension.
+    /// Patterns whose matches are redacted in all texts, including Thoughts and member names. A
+    /// Throughline extension.
     pub secret_patterns: Vec<Pattern>,
-    /// Whether [`RedactionPolicy::built_in`] applies too. A Throughline extension.
+    /// Whether the patterns of [`RedactionPolicy::built_in`] are redacted too. A Throughline
+    /// extension.
     pub built_in_secrets: bool,
 }
 
-/// Where `thinkingPatterns` apply.
+/// The texts to which `thinkingPatterns` apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThoughtRedaction {
-    /// To Thoughts, recognized by their position.
+    /// Thoughts, which are recognized by their position in the JSON.
     Redact,
-    /// Nowhere: Thoughts are treated as other text, so only secrets are redacted.
+    /// No texts. Thoughts are treated like other text, in which only secrets are redacted.
     Leave,
-    /// To every text, because the position in a stored record does not identify Thoughts.
+    /// Every text, because Thoughts in a stored record cannot be recognized by their position.
     Anywhere,
 }
 
@@ -82,7 +83,7 @@ impl RedactionPolicy {
         }
     }
 
-    /// Returns the patterns of common secrets: provider keys, bearer tokens, cloud credentials,
+    /// Returns patterns for common secrets: provider keys, bearer tokens, cloud credentials and
     /// private keys.
     pub fn built_in() -> &'static [Pattern] {
         pattern::built_in()
@@ -142,8 +143,8 @@ impl RedactionPolicy {
         redacted
     }
 
-    /// Redacts a JSON value; all other bytes stay unchanged. Secrets in strings and the values of
-    /// members are removed as the policy specifies.
+    /// Redacts secrets and member values in a JSON value, as the policy specifies. All other bytes
+    /// stay unchanged.
     ///
     /// A Thought is recognized by its position: in an object whose `type` contains thinking,
     /// thought, reasoning or reflection, in a part with `"thought": true`, or in a member such as
@@ -152,7 +153,8 @@ impl RedactionPolicy {
         tree::redact(self, value, thoughts)
     }
 
-    /// Redacts the payload of a named event; the whole payload if an emit pattern matches.
+    /// Redacts the payload of an event. If an emit pattern matches the event name, the whole
+    /// payload is redacted.
     pub fn redact_event<'p>(&self, name: &str, payload: &'p Json) -> Cow<'p, Json> {
         if self.emit_patterns.iter().any(|pattern| pattern.is_match(name)) {
             return Cow::Owned(json::string(REDACTED));
@@ -160,8 +162,9 @@ impl RedactionPolicy {
         self.redact_json(payload, ThoughtRedaction::Redact)
     }
 
-    /// Redacts a run event. A match may span several stream pieces, so pieces are removed whole if
-    /// the policy has its own patterns. A later event contains the complete text.
+    /// Redacts a run event. A match may span several stream pieces. If the policy has its own
+    /// patterns, the text of every piece is therefore redacted whole; a later event contains the
+    /// complete text.
     pub fn redact_run_event(&self, event: &RunEvent) -> Json {
         let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
         let piece = Some(event).filter(|_| looks).and_then(without_piece);
@@ -176,7 +179,7 @@ impl RedactionPolicy {
         self.redact_json(value, ThoughtRedaction::Redact)
     }
 
-    /// Whether members of that name lose their values.
+    /// Whether the values of members with that name are redacted.
     fn removes_member(&self, name: &str) -> bool {
         self.keys.iter().any(|key| &**key == name)
             || self.patterns.iter().any(|pattern| pattern.is_match(name))
@@ -192,7 +195,7 @@ impl RedactionPolicy {
     }
 }
 
-/// Returns the document of a stream piece without its text; `None` for all other events.
+/// Returns a stream piece with its text redacted; `None` for all other events.
 fn without_piece(event: &RunEvent) -> Option<Json> {
     if let RunEvent::Thought(thought) = event
         && thought.phase == ThoughtPhase::Delta

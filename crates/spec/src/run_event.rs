@@ -1,8 +1,8 @@
-//! Run events: one event for each thing that happens in a run.
+//! Run events, which report everything that happens in a run.
 //!
-//! Each event is an object with a `type`; events of unknown types are kept raw. Events of another
-//! agent's run are marked by members that no event declares (`subagentId`, `subagentName`,
-//! `delegatedTo`), which are kept like all unknown members.
+//! Each event is an object with a `type`. Events with unknown types are kept verbatim. Events from
+//! a subagent's run have the undeclared members `subagentId`, `subagentName` and `delegatedTo`,
+//! which are kept like all unknown members.
 
 mod events;
 
@@ -12,10 +12,10 @@ use std::borrow::Cow;
 
 use throughline_json::{self as json, Definitions, DocumentRecord, Fields, InvalidDocument, Json};
 
-/// Declares [`RunEvent`] with one variant for each record of an event.
+/// Declares [`RunEvent`] with one variant per event type.
 macro_rules! run_events {
     ($($(#[$about:meta])* $variant:ident($event:ident $(in $container:ident)?),)+) => {
-        /// One event of a run.
+        /// An event in a run.
         #[derive(Clone, Debug, PartialEq)]
         pub enum RunEvent {
             $($(#[$about])* $variant(run_events!(@payload $event $(in $container)?)),)+
@@ -24,8 +24,8 @@ macro_rules! run_events {
         }
 
         impl RunEvent {
-            /// Parses the document: an object with a `type`. An invalid event of a known type is an
-            /// error; unknown types are kept.
+            /// Parses an object with a `type`. An invalid event of a known type is an error; an
+            /// event of an unknown type is kept verbatim.
             pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
                 let tree = document.tree();
                 let kind = Fields::from_node(tree.root(), "RunEvent")?.required_text("type")?;
@@ -38,7 +38,7 @@ macro_rules! run_events {
                 })
             }
 
-            /// Returns the document as JSON.
+            /// Returns the event as JSON.
             pub fn json(&self) -> Json {
                 match self {
                     $(Self::$variant(event) => event.json(),)+
@@ -46,7 +46,8 @@ macro_rules! run_events {
                 }
             }
 
-            /// Returns the event's `type`, which sinks filter by and policies redact by.
+            /// Returns the event's `type`, which sinks use for filtering and policies for
+            /// redaction.
             pub fn name(&self) -> Cow<'static, str> {
                 match self {
                     $(Self::$variant(_) => $event::TYPE.into(),)+
@@ -57,7 +58,7 @@ macro_rules! run_events {
                 }
             }
 
-            /// Returns the `type` and the schema of each known event.
+            /// Returns the `type` and the schema reference of each known event.
             fn known(definitions: &mut Definitions) -> Vec<(&'static str, Json)> {
                 vec![$(($event::TYPE, definitions.reference::<$event>()),)+]
             }
@@ -80,15 +81,15 @@ run_events! {
     Summarization(SummarizationEvent in Box),
     /// The agent gave its final answer.
     FinalAnswer(FinalAnswerEvent),
-    /// Usage and limits of the run.
+    /// The usage and limits of the run.
     Metadata(MetadataEvent),
-    /// Another agent takes over.
+    /// Another agent takes over the conversation.
     Handoff(HandoffEvent),
     /// A guardrail reported a violation.
     Guardrail(GuardrailEvent),
-    /// Progress of the run.
+    /// The run reports progress.
     Progress(ProgressEvent),
-    /// A piece of streamed text.
+    /// A piece of the answer's text was streamed.
     Stream(StreamEvent),
     /// The run was cancelled.
     Cancelled(CancelledEvent),
@@ -102,7 +103,7 @@ run_events! {
     Turn(TurnEvent),
     /// A message was sent to the model.
     Message(MessageEvent),
-    /// A Thought is streamed or complete.
+    /// A piece of a Thought was streamed, or the Thought is complete.
     Thought(ThoughtEvent),
     /// A limit of the run was reached.
     Limit(LimitEvent),
@@ -110,12 +111,12 @@ run_events! {
     Gate(GateEvent),
     /// The Fates of a request's Items and Seals.
     Replay(ReplayEvent),
-    /// Usage and cost of a turn and of the run so far.
+    /// The usage and cost of a turn, and of the run so far.
     Usage(UsageEvent in Box),
 }
 
 impl RunEvent {
-    /// Returns the JSON Schema of all events.
+    /// Returns a JSON Schema that accepts all events.
     pub fn schema() -> Json {
         let mut definitions = Definitions::default();
         let known = Self::known(&mut definitions);

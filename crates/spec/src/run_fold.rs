@@ -1,10 +1,10 @@
-//! Folds the events of a run into its turns, the attempts of each turn, and the Fates of Thoughts.
+//! Folds a run's events into turns, attempts per turn, and counts of the Thoughts' Fates.
 //!
-//! The console, the trace and the thought map all use [`RunFold`], so they show the same numbers.
+//! The console, traces and the thought map all use [`RunFold`], so they show the same numbers.
 //!
 //! An attempt is one model call. A turn has several attempts if the gate retries it, or if a
 //! process takes over a run whose previous process died during an answer. Older Journals have no
-//! `turn start` for resumed attempts. For these, the first event of an answer after `turn
+//! `turn start` for resumed attempts. In these Journals, the first answer event after `turn
 //! discarded` implies the missing start.
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ use crate::run_event::{
     TurnPhase,
 };
 
-/// The counts of a run.
+/// Counts over the events of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// The number of the last turn.
@@ -34,7 +34,7 @@ pub struct RunCounts {
     pub tools: u64,
     /// Thoughts in accepted answers.
     pub thoughts: u64,
-    /// Size in bytes of the Seals of these Thoughts.
+    /// The total size of these Thoughts' Seals in bytes.
     pub sealed_bytes: u64,
     /// Thoughts sent back unchanged, summed over all model calls.
     pub kept: u64,
@@ -59,16 +59,16 @@ impl RunCounts {
     }
 }
 
-/// One model call of a run.
+/// One model call in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// The turn, counted from 1.
     pub turn: u64,
-    /// The position among the attempts of this turn, counted from 1.
+    /// The number of this attempt within its turn, counted from 1.
     pub number: u64,
     /// When the call started.
     pub start: Timestamp,
-    /// The requested model, if the Journal contains it.
+    /// The requested model; `None` if the Journal does not name it.
     pub model: Option<Name>,
     /// The purpose of the call if it is not the next step: `reflection`, `summary`, `final`.
     pub purpose: Option<Name>,
@@ -80,7 +80,7 @@ impl Attempt {
         Self { turn: event.turn, number: 1, start: at, model, purpose }
     }
 
-    /// Whether the call is a reflection or a summary. These have no `turn end`.
+    /// Whether the call is for a reflection or a summary. Such calls have no `turn end` event.
     pub fn is_side_call(&self) -> bool {
         self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
     }
@@ -93,28 +93,28 @@ pub enum AttemptEnd {
     Accepted,
     /// The answer was discarded.
     Discarded,
-    /// The Journal has no end event; the next event of the run implies that the call is over.
+    /// The Journal has no end event for the attempt; a later event implies that the call is over.
     Left,
 }
 
-/// How one event changed the attempts of a run. The changes apply in field order.
+/// How one event changed a run's attempts. The changes apply in field order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptChange {
     /// The attempt that was open before this event and has no end event.
     pub left: Option<Attempt>,
-    /// The attempt that this event opens, through a `turn start` or by implication.
+    /// The attempt that this event opens, explicitly with `turn start` or implicitly.
     pub opened: Option<Attempt>,
     /// The attempt that this event ends.
     pub ended: Option<(Attempt, AttemptEnd)>,
 }
 
-/// Folds the events of one run in Journal order.
+/// The state of folding one run's events, which must be pushed in Journal order.
 #[derive(Clone, Debug, Default)]
 pub struct RunFold {
     counts: RunCounts,
     models: Vec<Name>,
     open: Option<Attempt>,
-    /// The discarded attempt that is repeated if an event of an answer follows.
+    /// The last discarded attempt. It is repeated if an answer event follows without a start event.
     repeatable: Option<Attempt>,
     /// The last attempt, used to number the attempts of its turn.
     last: Option<Attempt>,
@@ -123,7 +123,7 @@ pub struct RunFold {
 }
 
 impl RunFold {
-    /// Returns the counts so far.
+    /// Returns the counts over all events so far.
     pub fn counts(&self) -> RunCounts {
         self.counts
     }
@@ -133,12 +133,12 @@ impl RunFold {
         &self.models
     }
 
-    /// Returns the attempt in progress.
+    /// Returns the attempt in progress, if any.
     pub fn open(&self) -> Option<&Attempt> {
         self.open.as_ref()
     }
 
-    /// Records that events at this position were erased, so the end of the open attempt is unknown.
+    /// Notes that events at this position were erased, so the end of the open attempt is unknown.
     pub fn skip_erased(&mut self) {
         self.open = None;
         self.repeatable = None;
@@ -166,7 +166,7 @@ impl RunFold {
                 AttemptChange { left: self.open.take(), ..AttemptChange::default() }
             }
             RunEvent::Gate(_) | RunEvent::Limit(_) => {
-                // The gate writes a start event for its retry, and nothing is repeated after a
+                // The gate writes a start event for each retry, and no attempt is repeated after a
                 // limit.
                 self.repeatable = None;
                 AttemptChange::default()
@@ -230,8 +230,8 @@ impl RunFold {
         attempt
     }
 
-    /// Handles a part of an answer, which implies a start if the Journal has none after a discarded
-    /// attempt.
+    /// Handles an answer event, which implies a start if a discarded attempt has no start event
+    /// after it.
     fn answer(&mut self) -> AttemptChange {
         let repeated = self.repeatable.take().filter(|_| self.open.is_none());
         let opened = repeated.map(|attempt| self.begin(attempt));

@@ -1,4 +1,5 @@
-//! Crashes, retries, switches and older Journals give the same counts.
+//! Tests that counts are the same after crashes, retries and model switches, and for older
+//! Journals.
 
 use jiff::Timestamp;
 use throughline_json::Json;

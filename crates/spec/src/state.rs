@@ -1,9 +1,9 @@
 //! `SmartState`: the complete state of an agent's run as one document that can be stored, shown and
 //! resumed.
 //!
-//! Every record prints its members in document order, omits absent members and keeps unknown ones.
-//! Empty and absent lists are distinct, so a document survives parsing and printing. Dates are kept
-//! as written; [`crate::RawInstant`] parses them.
+//! Every record writes its members in document order, omits absent members and keeps unknown ones.
+//! Empty and absent lists are distinct, so parsing and writing a document does not change it. Dates
+//! are kept as written; [`crate::RawInstant`] parses them.
 
 mod approval;
 mod memory;
@@ -57,7 +57,7 @@ record! {
 }
 
 impl SmartState {
-    /// Returns the JSON Schema of the state and its records.
+    /// Returns the JSON Schema for the state and its records.
     pub fn schema() -> Json {
         let mut definitions = Definitions::default();
         let state = definitions.reference::<Self>();
@@ -70,7 +70,7 @@ impl SmartState {
         })
     }
 
-    /// Returns the plan, if there is one.
+    /// Returns the current plan; `None` if it is absent or `null`.
     pub fn current_plan(&self) -> Option<&Plan> {
         self.plan.as_ref()?.value()
     }

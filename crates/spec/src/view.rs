@@ -1,7 +1,7 @@
-//! Views: each reads and prints the JSON of one document.
+//! Views, each of which parses and writes the JSON of one document.
 //!
-//! The Items are authoritative: they hold the order of parts, the Seals with their owners, and the
-//! native JSON. Each view documents what it omits.
+//! The Items are authoritative: they contain the order of parts, the Seals with their owners, and
+//! the native JSON. Each view documents what it omits.
 
 mod details;
 mod letta;

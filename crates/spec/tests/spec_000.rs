@@ -1,4 +1,4 @@
-//! Document 000, `RawThought`: round trips of its JSON, and its rules one by one.
+//! Tests for document 000, `RawThought`: JSON round trips, and each rule.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -29,7 +29,7 @@ fn thought(item: &Item) -> &Thought {
     thought
 }
 
-/// A valid document with one member replaced or added.
+/// Returns a valid document with one member replaced or added.
 fn with(key: &str, value: &str) -> String {
     let members = [
         ("id", r#""t1""#),

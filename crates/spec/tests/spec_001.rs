@@ -1,4 +1,4 @@
-//! Document 001, `LLMMessage`: round trips of its JSON, and its rules one by one.
+//! Tests for document 001, `LLMMessage`: JSON round trips, and each rule.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -209,7 +209,7 @@ fn without_an_owner_a_thought_is_opaque_and_never_plain() {
     let Body::Thought(thought) = &items[0].body else { panic!("a thought first") };
     assert_eq!(thought.replay_compatibility.as_deref(), Some(tag::THINKING_BLOCK));
     assert!(!thought.is_plain());
-    // Blocks are still printed from their payloads when the message has changed.
+    // If the message has changed, its blocks are still written from their payloads.
     let message = Message::from_items(&items[..2]).remove(0);
     assert_eq!(message.thinking_blocks, parse(FULL).thinking_blocks[..2]);
 }

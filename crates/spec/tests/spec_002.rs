@@ -1,5 +1,5 @@
-//! Document 002, Letta's `ReasoningMessage` and `HiddenReasoningMessage`: round trips of their
-//! JSON, and the rules one by one.
+//! Tests for document 002, Letta's `ReasoningMessage` and `HiddenReasoningMessage`: JSON round
+//! trips, and each rule.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -32,7 +32,7 @@ fn refusal(text: &str) -> String {
     ReasoningMessage::parse(&json(text)).unwrap_err().to_string()
 }
 
-/// The constraints of the JSON Schema in the document.
+/// Returns a validator for the JSON Schema in the document.
 fn schema() -> jsonschema::Validator {
     let schema = include_str!("fixtures/letta-reasoning-message.schema.json");
     let schema = serde_json::from_str(schema).unwrap();

@@ -1,5 +1,6 @@
-//! Document 003, provider-agnostic reasoning replay: the three variants, the format discriminator,
-//! the attachment of handles, and when replay is required. One test for each of its sentences.
+//! Tests for document 003, provider-agnostic reasoning replay: the three variants, the format
+//! discriminator, the attachment of handles, and when replay is required. Each test quotes the
+//! sentence that it covers.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -250,7 +251,7 @@ fn debug_output_never_shows_opaque_bytes() {
     assert!(shown.contains("Opaque(8 B)"), "{shown}");
 }
 
-// Replay.
+// Tests for replay contracts and audits.
 
 fn signed(format: &str, signature: &str, index: u64) -> ReasoningItem {
     parse(&format!(
@@ -338,7 +339,7 @@ fn geminis_signature_belongs_to_its_own_call() {
     assert_eq!(judge(&[anonymous]), []);
 }
 
-/// "Anthropic binds `signature` to a thinking content block": every block has its own.
+/// "Anthropic binds `signature` to a thinking content block": every block has its own signature.
 #[test]
 fn anthropics_signature_belongs_to_its_own_block() {
     assert_eq!(violations(&[signed(CLAUDE, "YQ==", 0), signed(CLAUDE, "Yg==", 1)]), []);
@@ -460,8 +461,8 @@ fn replay_contract_is_the_profiles_contract() {
     }
 }
 
-/// "A specific way the audited turn would fail": an empty signature counts as none, and one signed
-/// item excuses no other.
+/// "A specific way the audited turn would fail": an empty signature counts as none, and a signed
+/// item does not make up for an unsigned one.
 #[test]
 fn every_block_is_checked_separately() {
     let unsigned_at =
@@ -528,7 +529,7 @@ fn target(family: &str, reads: &[&str], account: &str) -> Target {
     Target { origin: Arc::new(origin), provider: Arc::new(provider), profile: Arc::new(profile) }
 }
 
-/// A turn belongs to one model, and its Seals open only for models that can read them.
+/// All Seals in a turn come from one vendor, and only some models can read them.
 #[test]
 fn foreign_owner_and_model_are_reported() {
     let foreign = |item, format| ReplayViolation::Foreign { item, format };
@@ -549,7 +550,7 @@ fn foreign_owner_and_model_are_reported() {
     }
 }
 
-/// "Diagnostic about a single assistant turn's reasoning state": its JSON.
+/// "Diagnostic about a single assistant turn's reasoning state": the audit as JSON.
 #[test]
 fn the_audit_prints_its_json() {
     let items = [signed(CLAUDE, "YQ==", 0), unsigned(CLAUDE, 1), summary("unknown")];

@@ -1,4 +1,4 @@
-//! Document 004, `ReasoningConfig`: round trips of its JSON, its presets, and its rules one by one.
+//! Tests for document 004, `ReasoningConfig`: JSON round trips, presets, and each rule.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -131,7 +131,7 @@ fn native_false_and_reflection_false_disable_each() {
     assert_eq!(resolve(text), ResolvedReasoning { native: Some(off()), reflection: None });
 }
 
-/// Disabling must be explicit, because many models think by default.
+/// Disabling must be explicit in the request, because many models think by default.
 fn off() -> NativeReasoning {
     NativeReasoning { enabled: Some(false), ..NativeReasoning::default() }
 }

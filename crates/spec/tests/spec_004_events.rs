@@ -1,5 +1,4 @@
-//! Document 004, the events of a run: round trips of their JSON, and the handling of unknown
-//! events.
+//! Tests for document 004, run events: JSON round trips, and unknown events.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
 
 use throughline_json::Json;
@@ -17,7 +16,7 @@ const PLAN: &str = r#"{"type":"plan","source":"manage_todo_list","operation":"up
 const REFLECTION: &str = r#"{"type":"reflection","id":"r1","turn":2,"text":"Better ask.","trigger":"on_branch","durationMs":12,"usage":{"inputTokens":1,"reasoningTokens":2},"toolCallIds":["c1","c2"]}"#;
 const QUESTION: &str = r#"{"type":"user_question","status":"answered","id":"q1","toolCallId":"c1","questions":[{"question":"Why?"}],"answers":{"Why?":{"values":["so"]}},"answeredBy":"Ada","allowFreeText":false}"#;
 
-/// Each type of event, with all members and with the required members only.
+/// Each event type with two documents: all members, and only the required members.
 const EVENTS: [(&str, &str, &str); 22] = [
     ("plan", PLAN, r#"{"type":"plan","source":"system"}"#),
     ("reflection", REFLECTION, r#"{"type":"reflection","id":"r1","turn":0,"text":""}"#),
@@ -200,7 +199,7 @@ fn published_event_schema_accepts_valid_events_and_rejects_invalid_ones() {
     let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
     for (name, full, minimal) in EVENTS {
         assert!(takes(full) && takes(minimal), "{name}");
-        // An event without members is valid only if none is required.
+        // An event without members is valid only if no member is required.
         let bare = format!(r#"{{"type":"{name}"}}"#);
         assert_eq!(takes(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
     }

@@ -1,4 +1,4 @@
-//! Document 004, `SmartState` and its records: round trips of their JSON, and the errors of invalid
+//! Tests for document 004, `SmartState` and its records: JSON round trips, and errors for invalid
 //! documents.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail loudly")]
 
@@ -16,7 +16,7 @@ fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// Asserts that a type prints each of these documents as it was read.
+/// Asserts that parsing and writing each of these documents does not change it.
 macro_rules! goes_in_and_comes_out {
     ($type:ident: $($text:expr),+ $(,)?) => {
         $(assert_eq!($type::parse(&json($text)).unwrap().json().as_str(), $text);)+

@@ -1,8 +1,8 @@
 //! References into an Item's native JSON. Writing an Item creates them; reading it resolves them.
 //!
 //! The code knows no wire formats: it visits every string and value of the native JSON once.
-//! Writing and reading share a work budget proportional to the size of that JSON. Content whose
-//! reference would exceed the budget is written in full.
+//! Writing and reading have the same work budget, proportional to the size of that JSON. Content
+//! whose reference would exceed the budget is written in full.
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Reads and writes the policy as a JSON document.
+//! Parses and writes the redaction policy as a JSON document.
 
 use throughline_json::{self as json, Fields, InvalidDocument, Json, Name, Object};
 
@@ -32,7 +32,7 @@ impl RedactionPolicy {
         })
     }
 
-    /// Returns the document without empty lists and default values.
+    /// Returns the policy as JSON, without empty lists and default values.
     pub fn json(&self) -> Json {
         json::object(|out| {
             if !self.keys.is_empty() {

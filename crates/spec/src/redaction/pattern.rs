@@ -1,4 +1,4 @@
-//! Redaction patterns and the built-in patterns of common secrets.
+//! Redaction patterns, and the built-in patterns for common secrets.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -11,7 +11,8 @@ use throughline_json::Name;
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles the expression. Start it with `(?i)` to ignore case.
+    /// Compiles the expression, which may start with `(?i)` to ignore case. Fails if it matches the
+    /// empty text.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         let invalid = |problem: String| InvalidPattern { pattern: Name::from(text), problem };
         let compiled = Regex::new(text).map_err(|error| invalid(reason(&error)))?;
@@ -57,13 +58,13 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// The error for an unusable pattern.
+/// A pattern is not a valid expression or matches the empty text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern {pattern:?} cannot be used: {problem}")]
 pub struct InvalidPattern {
     /// The rejected expression.
     pub pattern: Name,
-    /// The reason.
+    /// The reason, as a clause without a final period.
     pub problem: String,
 }
 
@@ -74,16 +75,16 @@ fn reason(error: &regex::Error) -> String {
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// Patterns of common secrets. Each starts with a rare prefix and extends as far as the secret can,
-/// so that no tail remains. None needs a long look-ahead to find its end, which keeps matching
-/// linear.
+/// Patterns for common secrets. Each pattern starts with a rare prefix and matches the whole
+/// secret, so that no part remains visible. No pattern needs a long look-ahead to find its end,
+/// which keeps matching linear.
 pub(super) const BUILT_IN: [&str; 8] = [
-    // Keys of model providers and hosts: OpenAI, Anthropic, OpenRouter, DeepSeek, Moonshot and
+    // Provider keys that start with `sk-`: OpenAI, Anthropic, OpenRouter, DeepSeek, Moonshot and
     // others.
     r"(?-u:\b)sk-(?:[A-Za-z0-9]{1,12}-){1,3}[A-Za-z0-9_-]{20,}|(?-u:\b)sk-[A-Za-z0-9]{20}[A-Za-z0-9_-]*",
     // Cerebras, xAI, Perplexity, NVIDIA, Groq, Hugging Face, Fireworks, Replicate, Together.
     r"(?-u:\b)(?:csk-|xai-|pplx-|nvapi-|gsk_|hf_|fw_|r8_|tgp_v1_)[A-Za-z0-9_-]{20,}",
-    // Google: API keys and access tokens of service accounts.
+    // Google: API keys and service account access tokens.
     r"(?-u:\b)(?:AIza[A-Za-z0-9_-]{30,}|AQ\.Ab[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,})",
     // Amazon: access key ids, Bedrock keys, and named secrets.
     r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}|(?-u:\b)ABSK[A-Za-z0-9+/=]{40,}",

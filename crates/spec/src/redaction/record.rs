@@ -10,24 +10,25 @@ use crate::redaction::{REDACTED, RedactionPolicy, ThoughtRedaction, without_piec
 use crate::run_event::RunEvent;
 
 impl RedactionPolicy {
-    /// Redacts the content of a stored record; `None` if nothing has to change.
+    /// Redacts the content of a stored record; `None` if the content stays unchanged.
     ///
-    /// The position of a text in a stored record does not identify Thoughts, so the thinking
-    /// patterns apply to every text.
+    /// Thoughts in a stored record cannot be recognized by their position, so the thinking patterns
+    /// apply to every text.
     pub fn redact_record(&self, kind: &str, content: &Bytes) -> Option<Bytes> {
         if *self == Self::nothing() {
             return None;
         }
         match kind {
             kind::EVENTS => self.redact_events(content),
-            // Copies are differences between texts, so a match may be spread over several records.
+            // Copies are differences between texts, so a match may span several records. The whole
+            // content is redacted.
             kind::COPY => Some(json::string(REDACTED).bytes().clone()),
             _ => self.redact_content(content),
         }
     }
 
-    /// Redacts a stored run event. Stream pieces are removed whole: a match may span several
-    /// pieces, and a later event contains the complete text.
+    /// Redacts a stored run event. The text of stream pieces is redacted whole, because a match may
+    /// span several pieces. A later event contains the complete text.
     pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
         if *self == Self::nothing() {
             return Cow::Borrowed(event);
@@ -56,7 +57,7 @@ impl RedactionPolicy {
         }
     }
 
-    /// Redacts each event of a pack separately.
+    /// Redacts each event in a pack separately; `None` if no event changes.
     fn redact_events(&self, content: &Bytes) -> Option<Bytes> {
         let events = split_pack(content);
         let redacted = events.iter().map(|event| match Json::parse(event.clone()) {

@@ -1,4 +1,4 @@
-//! Redaction removes only what the policy specifies and keeps everything that is replayed.
+//! Tests that redaction removes only what the policy specifies, and never changes replayed content.
 
 use std::borrow::Cow;
 
@@ -319,7 +319,7 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Returns all strings of a value, including member names.
+/// Returns all strings in a value, including member names.
 fn strings(value: &Json) -> Vec<String> {
     let tree = value.tree();
     let (mut found, mut waiting) = (Vec::new(), vec![tree.root()]);
@@ -391,14 +391,14 @@ fn thoughts_in_stored_records_are_redacted_everywhere() {
     let redacted = |kind: &str, content: &'static [u8]| {
         policy.redact_record(kind, &bytes::Bytes::from_static(content))
     };
-    // The position of a stored Thought does not identify it.
+    // A stored Thought cannot be recognized by its position.
     let item = redacted(
         "item",
         br#"{"thought":{"text":"a zebra"},"json":{"content":"<think>zebra</think>"}}"#,
     );
     let item = String::from_utf8(item.unwrap().to_vec()).unwrap();
     assert!(!item.contains("zebra") && item.contains(REDACTED), "{item}");
-    // Pieces are removed whole, because a match may span several of them.
+    // Stream pieces are redacted whole, because a match may span several pieces.
     let events = throughline_core::pack_events([
         &br#"{"type":"thought","phase":"delta","turn":1,"text":"zeb"}"#[..],
         &br#"{"type":"stream","text":"ra"}"#[..],

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::redaction::{Pattern, REDACTED};
 
-/// Maximum number of passes when a redaction creates new matches. After that the whole text is
-/// redacted, which keeps the time linear.
+/// Maximum number of passes, because a redaction can create new matches. After the last pass the
+/// whole text is redacted, which keeps the time linear.
 const PASSES: usize = 8;
 
 /// Replaces every match with [`REDACTED`]. Text inside an existing [`REDACTED`] never matches.
@@ -45,13 +45,13 @@ fn redact_once(text: &str, patterns: &[&Pattern]) -> Option<String> {
     Some(changed)
 }
 
-/// Returns the ranges of earlier redactions. Adjacent ones are merged.
+/// Returns the ranges of earlier redactions. Adjacent ranges are merged.
 fn redacted_ranges(text: &str) -> Vec<Range<usize>> {
     let found = memchr::memmem::find_iter(text.as_bytes(), REDACTED);
     merge_ranges(found.map(|start| start..start + REDACTED.len()).collect())
 }
 
-/// Whether the range lies within one of the marks, which are sorted.
+/// Whether the range lies within one of the sorted `marks`.
 fn is_covered(range: &Range<usize>, marks: &[Range<usize>]) -> bool {
     let after = marks.partition_point(|mark| mark.start <= range.start);
     let mark = after.checked_sub(1).and_then(|place| marks.get(place));

@@ -22,7 +22,7 @@ const THOUGHTS: [&str; 9] = [
     "reflections",
 ];
 
-/// Members that hold the text of a Thought, inside an object that contains Thoughts.
+/// Members that contain a Thought's text, inside an object that contains Thoughts.
 const TEXTS: [&str; 9] = [
     "text",
     "content",
@@ -35,7 +35,7 @@ const TEXTS: [&str; 9] = [
     "delta",
 ];
 
-/// Members that hold sealed values, at any depth.
+/// Members that contain sealed values, in any object.
 const SEALS: [&str; 9] = [
     "thoughtSignature",
     "thought_signature",
@@ -48,19 +48,19 @@ const SEALS: [&str; 9] = [
     "provider_meta",
 ];
 
-/// Members that hold sealed values, inside an object that contains Thoughts.
+/// Members that contain sealed values only inside an object that contains Thoughts.
 const SEALS_OF_THOUGHTS: [&str; 2] = ["signature", "data"];
 
-/// Substrings of the `type` of an object that contains Thoughts or a piece of one.
+/// Substrings of `type` that mark an object as containing Thoughts or a stream piece of a Thought.
 const KINDS: [&str; 6] =
     ["thinking", "thought", "reasoning", "reflection", "summary_text", "signature"];
 
-/// The context of a value.
+/// Whether a value belongs to a Thought, which depends on the enclosing objects.
 #[derive(Clone, Copy)]
 struct ValueContext {
     /// Whether the value is inside an object that contains Thoughts.
     is_thinking: bool,
-    /// Whether a string at this position is the text of a Thought.
+    /// Whether a string at this position is a Thought's text.
     is_thought: bool,
 }
 
@@ -91,7 +91,7 @@ struct RedactionEdits<'p> {
     policy: &'p RedactionPolicy,
     secrets: Vec<&'p Pattern>,
     of_thoughts: Vec<&'p Pattern>,
-    /// The start offsets of values selected by the paths of `fields`.
+    /// The start offsets of values that the paths in `fields` select.
     removed: HashSet<usize>,
     found: Vec<(Range<usize>, Json)>,
 }
@@ -112,7 +112,8 @@ impl<'p> RedactionEdits<'p> {
         Self { policy, secrets, of_thoughts, removed: HashSet::new(), found: Vec::new() }
     }
 
-    /// Uses an explicit stack, so depth costs no call stack.
+    /// Visits all values with an explicit stack, so that deep nesting cannot overflow the call
+    /// stack.
     fn visit(&mut self, root: Node<'_>) {
         let mut waiting = vec![(root, ValueContext { is_thinking: false, is_thought: false })];
         while let Some((node, place)) = waiting.pop() {
@@ -170,7 +171,7 @@ impl<'p> RedactionEdits<'p> {
         }
     }
 
-    /// Collects the values that the paths of `fields` select below a member of that name.
+    /// Collects the values below a member that the paths in `fields` select.
     fn follow_paths(&mut self, name: &str, value: Node<'_>) {
         let policy = self.policy;
         for (_, paths) in policy.fields.iter().filter(|(key, _)| &**key == name) {
@@ -186,7 +187,7 @@ impl<'p> RedactionEdits<'p> {
             let mut next = Vec::new();
             while let Some(node) = reached.pop() {
                 reached.extend(node.elements());
-                // A duplicate name selects both values.
+                // If a name occurs twice, both values are selected.
                 let members = node.members().filter(|(key, _)| key.is(step));
                 next.extend(members.map(|(_, value)| value));
             }
@@ -210,7 +211,7 @@ fn holds_thoughts(node: Node<'_>) -> bool {
     })
 }
 
-/// Whether a member holds a sealed value.
+/// Whether a member with that name contains a sealed value.
 fn is_sealed(name: &str, is_thinking: bool) -> bool {
     SEALS.contains(&name) || is_thinking && SEALS_OF_THOUGHTS.contains(&name)
 }

@@ -1,8 +1,8 @@
-//! The events of a run, one record each.
+//! The run events, one record per event type.
 //!
 //! The specification defines `PlanEvent`, `ReflectionEvent` and `UserQuestionEvent`. It only names
-//! the others, whose members follow the system that the specification comes from. "Throughline
-//! extension" marks additions.
+//! the other events, whose members follow the system that the specification comes from.
+//! "Throughline extension" marks additions.
 
 use throughline_json::{Json, Name, Number, record, words};
 
@@ -47,11 +47,11 @@ words! {
         Cancelled = "cancelled",
     }
 
-    /// The source of a plan access.
+    /// What read or changed the plan.
     PlanSource {
         /// The model's plan tool.
         ManageTodoList = "manage_todo_list",
-        /// The runtime.
+        /// The agent runtime.
         System = "system",
     }
 
@@ -103,7 +103,7 @@ words! {
         Adhoc = "adhoc",
     }
 
-    /// The phase of a turn.
+    /// The phase of a model call.
     TurnPhase {
         /// The model is called.
         Start = "start",
@@ -113,7 +113,7 @@ words! {
         Discarded = "discarded",
     }
 
-    /// The phase of a Thought.
+    /// Whether an event contains a piece of a Thought or the whole Thought.
     ThoughtPhase {
         /// A piece of the Thought.
         Delta = "delta",

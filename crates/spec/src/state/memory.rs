@@ -1,4 +1,4 @@
-//! The memory of a run: structured summaries and single facts. The specification only names both
+//! A run's memory: structured summaries and single facts. The specification only names these two
 //! records; their members follow the system that the specification comes from.
 
 use throughline_json::{Name, Nullable, Number, record, words};

@@ -1,4 +1,4 @@
-//! The plan of a run: its steps, their owners and their exit criteria.
+//! A run's plan: its steps, with their owners and exit criteria.
 
 use throughline_json::{Name, Number, record, words};
 

@@ -18,9 +18,9 @@ words! {
         Executed = "executed",
     }
 
-    /// The tool with which a model asks questions.
+    /// The tool with which the model asks a person questions.
     QuestionTool {
-        /// The only such tool.
+        /// The only tool that asks questions.
         AskUserQuestion = "ask_user_question",
     }
 }
@@ -110,7 +110,8 @@ record! {
 }
 
 impl UserQuestionOption {
-    /// Returns the value for the model if this option is chosen; the default is the label.
+    /// Returns the value that the model receives if this option is chosen: `value`, or `label` if
+    /// absent.
     pub fn answer(&self) -> &Name {
         self.value.as_ref().unwrap_or(&self.label)
     }
@@ -133,19 +134,19 @@ impl UserQuestionItem {
 pub struct UserQuestionAnswerSet(pub Vec<(Name, UserQuestionAnswer)>);
 
 impl UserQuestionAnswerSet {
-    /// Returns the answer to a question; the last one if there are several.
+    /// Returns the answer to a question; the last answer if there are several.
     pub fn get(&self, question: &str) -> Option<&UserQuestionAnswer> {
         let found = self.0.iter().rev().find(|(asked, _)| &**asked == question);
         found.map(|(_, answer)| answer)
     }
 
-    /// Parses the document.
+    /// Parses a JSON object that maps each question's text to its answer.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
         DocumentRecord::read(&Fields::from_node(tree.root(), "UserQuestionAnswerSet")?)
     }
 
-    /// Returns the document as JSON.
+    /// Returns the answers as a JSON object, in their order.
     pub fn json(&self) -> Json {
         json::object(|out| DocumentRecord::write(self, out))
     }

@@ -1,6 +1,6 @@
 //! The state of a Thread, folded from its records.
 //!
-//! The state counts Items but does not contain them. Opening a Thread of a hundred thousand Items
+//! The state counts Items but does not contain them. Opening a Thread with a hundred thousand Items
 //! therefore reads only a checkpoint and the records after it. All other members of [`SmartState`]
 //! change through records of kind [`kind::STATE`], each an object with `set` (members that are
 //! replaced) and `add` (lists that grow).
@@ -15,7 +15,7 @@ use crate::view::Message;
 /// The state of a Thread, without its conversation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadState {
-    /// The number of Items in the Thread.
+    /// The number of Item records in the Thread.
     pub items: u64,
     members: Vec<(Name, StateMember)>,
 }
@@ -37,36 +37,36 @@ impl StateMember {
     }
 }
 
-/// A change of the state.
+/// A change to a Thread's state, stored as one record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StateChange {
-    /// Members of [`SmartState`] that are replaced, by their documented names.
+    /// Members of [`SmartState`] to replace, by their documented names.
     pub set: Vec<(Name, Json)>,
-    /// Values that are appended to lists of [`SmartState`].
+    /// Values to append to lists of [`SmartState`], by the lists' documented names.
     pub add: Vec<(Name, Json)>,
 }
 
 impl StateChange {
-    /// Creates an empty change.
+    /// Creates a change without effect.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Replaces a member.
+    /// Adds the replacement of a member.
     #[must_use]
     pub fn set(mut self, member: &str, value: Json) -> Self {
         self.set.push((Name::from(member), value));
         self
     }
 
-    /// Appends a value to a list.
+    /// Adds a value to be appended to a list.
     #[must_use]
     pub fn add(mut self, list: &str, value: Json) -> Self {
         self.add.push((Name::from(list), value));
         self
     }
 
-    /// Appends another change.
+    /// Merges a later change into this change.
     pub fn merge(&mut self, other: StateChange) {
         for (member, value) in other.set {
             // A replacement overrides earlier replacements and additions of the same member.
@@ -77,12 +77,12 @@ impl StateChange {
         self.add.extend(other.add);
     }
 
-    /// Whether the change is empty.
+    /// Whether the change has no effect.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty()
     }
 
-    /// Returns the record that stores the change.
+    /// Returns a record of kind [`kind::STATE`] that stores the change.
     pub fn record(&self) -> NewRecord {
         let change = json::object(|out| {
             if !self.set.is_empty() {
@@ -97,7 +97,7 @@ impl StateChange {
 }
 
 impl ThreadState {
-    /// Returns the whole state, with these messages as the conversation.
+    /// Returns the whole state as a document, with `messages` as the conversation.
     pub fn to_smart_state(&self, messages: Vec<Message>) -> Result<SmartState, InvalidDocument> {
         let document = json::object(|out| {
             out.array("messages", |_| {});

@@ -1,4 +1,4 @@
-//! Tests of the folded Thread state.
+//! Tests for the folded Thread state.
 
 use bytes::Bytes;
 use jiff::Timestamp;

@@ -31,11 +31,11 @@ words! {
     ToolResponseClassification {
         /// Required to continue.
         Critical = "critical",
-        /// Useful.
+        /// Useful, but not required.
         Informative = "informative",
         /// Longer than its information justifies.
         Verbose = "verbose",
-        /// Already known.
+        /// The information is already known.
         Redundant = "redundant",
     }
 

@@ -1,9 +1,9 @@
-//! OpenRouter's `reasoning_details`: one reasoning element per entry, tagged with its provider's
+//! OpenRouter's `reasoning_details`: a list of reasoning elements, each tagged with its provider's
 //! format.
 //!
-//! The list specifies where a handle attaches: `id` names the item or tool call that it belongs to,
-//! `index` its position in the turn. Unknown kinds and members are kept. `null` and an empty
-//! signature are printed as they came.
+//! Each element specifies where its Seal belongs: `id` is the id of the item or tool call, and
+//! `index` the position in the turn. Unknown kinds and members are kept. `null` and an empty
+//! signature are written as they were read.
 
 use std::sync::Arc;
 
@@ -18,58 +18,58 @@ use throughline_json::{self as json, Json, Label, Name, Node, Object, Opaque, wr
 pub enum ReasoningItem {
     /// Readable reasoning, with its signature if it has one.
     Text {
-        /// The common members.
+        /// The members that all kinds of elements have.
         meta: DetailMeta,
         /// The reasoning; absent in a fragment that contains only the signature.
         text: Option<Arc<str>>,
-        /// The signature, exactly as issued. `""` means none.
+        /// The signature, exactly as issued. An empty signature counts as none.
         signature: Option<Opaque>,
     },
     /// The provider's summary of its reasoning.
     Summary {
-        /// The common members.
+        /// The members that all kinds of elements have.
         meta: DetailMeta,
-        /// The text of the summary.
+        /// The provider's summary text.
         summary: Arc<str>,
     },
-    /// Unreadable reasoning.
+    /// Encrypted reasoning without readable text.
     Encrypted {
-        /// The common members.
+        /// The members that all kinds of elements have.
         meta: DetailMeta,
         /// The sealed data, exactly as issued.
         data: Opaque,
     },
-    /// An unknown kind, verbatim.
+    /// An element of an unknown kind, verbatim.
     Unknown(Json),
 }
 
-/// The common members of reasoning elements.
+/// The members that all kinds of reasoning elements have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DetailMeta {
-    /// The provider's id of the element, or the id of the tool call that it is attached to.
+    /// The provider's id for the element, or the id of the tool call to which the element belongs.
     pub id: Option<Name>,
-    /// The provider format, if it is specified.
+    /// The provider's format for the element, if it is specified.
     pub format: Option<ReasoningFormat>,
-    /// The position in the turn.
+    /// The element's position in the turn, if it is specified.
     pub index: Option<u64>,
     /// All other members, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// The slot of a chat message that contains these elements.
+/// The chat message member that contains these elements.
 const SLOT: &str = "reasoning_details";
 const TEXT: &str = "reasoning.text";
 const SUMMARY: &str = "reasoning.summary";
 const ENCRYPTED: &str = "reasoning.encrypted";
 
-/// Parses a list of elements; `None` if the value is not a list.
+/// Parses an array of elements; `None` if the value is not an array.
 pub fn parse_details(list: &Json) -> Option<Vec<ReasoningItem>> {
     let tree = list.tree();
     let root = tree.root();
     root.is_array().then(|| root.elements().map(ReasoningItem::read).collect())
 }
 
-/// Prints a list of elements.
+/// Returns the elements as a JSON array.
 pub fn print_details(items: &[ReasoningItem]) -> Json {
     let items: Vec<Json> = items.iter().map(ReasoningItem::json).collect();
     json::array_of(&items)
@@ -81,7 +81,7 @@ impl ReasoningItem {
         Self::read(element.tree().root())
     }
 
-    /// Reads one element from a parsed list.
+    /// Parses one element from a JSON node; see [`ReasoningItem::parse`].
     pub fn read(node: Node<'_>) -> Self {
         let known = match node.text_of("type").as_deref() {
             Some(TEXT) => Self::read_text(node),
@@ -111,7 +111,7 @@ impl ReasoningItem {
         Some(Self::Text { meta, text, signature: signature.map(Opaque::from) })
     }
 
-    /// Returns the element as JSON, with exactly the members it was read with.
+    /// Returns the element as JSON, with exactly the members that were parsed.
     pub fn json(&self) -> Json {
         let element = |kind, meta: &DetailMeta, own: &dyn Fn(&mut Object<'_>)| {
             json::object(|out| {
@@ -135,7 +135,7 @@ impl ReasoningItem {
         }
     }
 
-    /// Returns the common members; `None` for an unknown kind.
+    /// Returns the members that all kinds have; `None` for an element of an unknown kind.
     pub fn meta(&self) -> Option<&DetailMeta> {
         match self {
             Self::Text { meta, .. } | Self::Summary { meta, .. } | Self::Encrypted { meta, .. } => {
@@ -145,13 +145,14 @@ impl ReasoningItem {
         }
     }
 
-    /// Returns the provider format; `unknown` if it is not specified.
+    /// Returns the element's format; [`ReasoningFormat::unknown`] if it is not specified.
     pub fn format(&self) -> ReasoningFormat {
         let format = self.meta().and_then(|meta| meta.format.clone());
         format.unwrap_or_else(ReasoningFormat::unknown)
     }
 
-    /// Returns the opaque value and its JSON pointer; `None` if the value is empty.
+    /// Returns the signature or encrypted data and its JSON pointer; `None` if it is absent or
+    /// empty.
     pub fn sealed(&self) -> Option<(&Opaque, &'static str)> {
         let (opaque, at) = match self {
             Self::Text { signature, .. } => (signature.as_ref()?, "/signature"),
@@ -191,9 +192,9 @@ impl ReasoningItem {
         item
     }
 
-    /// Converts an Item to elements. An Item from such a list returns its original entry. A sealed
-    /// summary becomes two elements, and a Seal on a tool call becomes an encrypted element with
-    /// the call's id.
+    /// Converts an Item to elements. An Item that was read from `reasoning_details` becomes its
+    /// original element. A sealed summary becomes two elements, and a Seal on a tool call becomes
+    /// an encrypted element with the call's id.
     pub fn from_item(item: &Item) -> Vec<Self> {
         let native = item.native.as_ref();
         if let Some(native) = native.filter(|native| native.slot == SLOT) {

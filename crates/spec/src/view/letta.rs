@@ -1,8 +1,8 @@
 //! Letta's `ReasoningMessage` and `HiddenReasoningMessage`.
 //!
-//! Each Thought is one message with its own signature. Thoughts are never joined, because a
-//! signature is valid only for its own Thought. The view omits the identity, the format and the
-//! owner of the signature.
+//! Each Thought becomes one message with its own signature. Thoughts are never joined, because a
+//! signature is valid only for its own Thought. The view omits the agent's identity, the format,
+//! and the signature's owner.
 
 use std::sync::Arc;
 
@@ -18,35 +18,35 @@ use throughline_json::{
 
 use crate::instant::RawInstant;
 
-/// The common members of Letta messages.
+/// The members that all Letta messages have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LettaHeader {
-    /// The id of the message.
+    /// The message id.
     pub id: Name,
     /// When the message was created.
     pub date: Timestamp,
-    /// The name of the sender.
+    /// The sender's name.
     pub name: Option<Name>,
-    /// The client's id of the message, by which retries are recognized.
+    /// The client's id for the message, used to recognize retries.
     pub otid: Option<Name>,
-    /// The id of the sender.
+    /// The sender's id.
     pub sender_id: Option<Name>,
-    /// The step of the run.
+    /// The id of the step within the run.
     pub step_id: Option<Name>,
     /// Whether the message belongs to a failed step.
     pub is_err: Option<bool>,
-    /// The number in the run's event stream.
+    /// The sequence number in the run's event stream.
     pub seq_id: Option<i64>,
-    /// The run.
+    /// The id of the run.
     pub run_id: Option<Name>,
     /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// Readable reasoning of an agent.
+/// An agent's readable reasoning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningMessage {
-    /// The common members.
+    /// The members that all Letta messages have.
     pub header: LettaHeader,
     /// Whether a reasoning model produced the reasoning, or prompting did.
     pub source: ReasoningSource,
@@ -66,10 +66,10 @@ words! {
     }
 }
 
-/// Unreadable reasoning of an agent.
+/// An agent's unreadable reasoning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenReasoningMessage {
-    /// The common members.
+    /// The members that all Letta messages have.
     pub header: LettaHeader,
     /// Why the reasoning is hidden.
     pub state: HiddenState,
@@ -77,12 +77,12 @@ pub struct HiddenReasoningMessage {
     pub hidden_reasoning: Option<Opaque>,
 }
 
-/// Reasoning as Letta shows it.
+/// A Thought as one of Letta's two message types.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LettaReasoning {
     /// Readable reasoning, or an empty text with a signature.
     Shown(ReasoningMessage),
-    /// Unreadable reasoning.
+    /// Reasoning without readable text.
     Hidden(HiddenReasoningMessage),
 }
 
@@ -94,7 +94,7 @@ const REASONING_MEMBERS: [&str; 4] = ["message_type", "source", "reasoning", "si
 const HIDDEN_MEMBERS: [&str; 3] = ["message_type", "state", "hidden_reasoning"];
 
 impl ReasoningMessage {
-    /// Parses the document: `id`, `date` and `reasoning` are required, `message_type` and `source`
+    /// Parses the message. `id`, `date` and `reasoning` are required; `message_type` and `source`
     /// have defaults.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
@@ -107,7 +107,7 @@ impl ReasoningMessage {
         })
     }
 
-    /// Returns the document as JSON, without absent members.
+    /// Returns the message as JSON, without absent members.
     pub fn json(&self) -> Json {
         json::object(|out| {
             self.header.write(out, REASONING);
@@ -117,9 +117,10 @@ impl ReasoningMessage {
         })
     }
 
-    /// Converts the message to an Item. With an `owner`, the signature becomes its Seal. Without
-    /// one, native reasoning keeps the document as its payload, tagged [`tag::LETTA_REASONING`],
-    /// and never becomes text for another model. Prompted reasoning becomes a plain Thought.
+    /// Converts the message to an Item. With an `owner`, the signature becomes a Seal issued by
+    /// that owner. Without an `owner`, native reasoning keeps the document as its payload, tagged
+    /// [`tag::LETTA_REASONING`], and never becomes text for another model. Prompted reasoning
+    /// becomes a plain Thought.
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let is_issued = self.source == ReasoningSource::ReasonerModel || self.signature.is_some();
         let mut thought = thought(&self.header, &self.reasoning, ThoughtKind::Text);
@@ -131,7 +132,7 @@ impl ReasoningMessage {
 }
 
 impl HiddenReasoningMessage {
-    /// Parses the document: `id`, `date` and `state` are required, `message_type` has a default.
+    /// Parses the message. `id`, `date` and `state` are required; `message_type` has a default.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
         let fields = Fields::from_node(tree.root(), "HiddenReasoningMessage")?;
@@ -143,7 +144,7 @@ impl HiddenReasoningMessage {
         })
     }
 
-    /// Returns the document as JSON, without absent members.
+    /// Returns the message as JSON, without absent members.
     pub fn json(&self) -> Json {
         json::object(|out| {
             self.header.write(out, HIDDEN);
@@ -154,8 +155,9 @@ impl HiddenReasoningMessage {
         })
     }
 
-    /// Converts the message to an Item. With an `owner`, the hidden data becomes its Seal. Without
-    /// one, the document is kept as the payload, tagged [`tag::LETTA_REASONING`].
+    /// Converts the message to an Item. With an `owner`, the hidden data becomes a Seal issued by
+    /// that owner. Without an `owner`, the document is kept as the payload, tagged
+    /// [`tag::LETTA_REASONING`].
     pub fn item(&self, owner: Option<&Arc<Origin>>) -> Item {
         let thought = thought(&self.header, "", ThoughtKind::Encrypted);
         let sealed = self.hidden_reasoning.as_ref().map(|data| (data, "/hidden_reasoning"));
@@ -164,8 +166,8 @@ impl HiddenReasoningMessage {
 }
 
 impl LettaReasoning {
-    /// Returns the view of a Thought: shown with its signature, or hidden if nothing is readable.
-    /// `None` for other Items and for Thoughts that were never recorded (see
+    /// Converts a Thought to a readable message with its signature, or to a hidden message if it
+    /// has no readable text. Returns `None` for other Items, and for Thoughts without a record (see
     /// [`Thought::set_recorded_at`]).
     pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
@@ -186,7 +188,7 @@ impl LettaReasoning {
         })
     }
 
-    /// Returns the document as JSON.
+    /// Returns the message as JSON, without absent members.
     pub fn json(&self) -> Json {
         match self {
             Self::Shown(message) => message.json(),
@@ -194,7 +196,8 @@ impl LettaReasoning {
         }
     }
 
-    /// Returns the document that an unowned Thought keeps as its payload.
+    /// Returns the message in a Thought's payload; `None` unless the payload is tagged
+    /// [`tag::LETTA_REASONING`].
     fn from_payload(thought: &Thought) -> Option<Self> {
         let payload = thought.payload.as_ref()?;
         if thought.replay_compatibility.as_deref() != Some(tag::LETTA_REASONING) {
@@ -214,7 +217,7 @@ impl LettaReasoning {
 }
 
 impl LettaHeader {
-    /// Creates a header with an id and a date only.
+    /// Creates a header that has only an id and a date.
     pub fn new(id: impl Into<Name>, date: Timestamp) -> Self {
         Self { id: id.into(), date, ..Self::default() }
     }

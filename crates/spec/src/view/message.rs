@@ -1,8 +1,8 @@
-//! `LLMMessage`: one message of a conversation, in camelCase.
+//! `LLMMessage`: one message in a conversation, with camelCase member names.
 //!
-//! A message has one text, a list of Thoughts and a list of calls, so it cannot express their
-//! order; the Items keep it. It also has no members for media, hosted steps, tool outcomes and the
-//! issuers of signatures. Unknown members are kept and printed again.
+//! A message has one text, a list of Thoughts and a list of calls, so it cannot express the order
+//! among them; the Items do. It has no members for media, hosted steps, tool outcomes or the
+//! issuers of signatures. Unknown members are kept and written again.
 
 use std::sync::Arc;
 
@@ -12,57 +12,57 @@ use throughline_json::{
 };
 
 words! {
-    /// The role of a message's speaker.
+    /// The role under which a message is sent.
     MessageRole {
-        /// The system prompt.
+        /// System instructions.
         System = "system",
-        /// The user.
+        /// Input from the user.
         User = "user",
-        /// The model.
+        /// Output from the model.
         Assistant = "assistant",
-        /// A tool result.
+        /// The result of a tool call.
         Tool = "tool",
     }
 
     /// Whether a thinking block is readable.
     ThinkingKind {
-        /// Readable.
+        /// The block contains readable text.
         Thinking = "thinking",
         /// Redacted by the provider: the content is empty, and the signature is the sealed data.
         RedactedThinking = "redacted_thinking",
     }
 }
 
-/// One message of a conversation.
+/// One message in a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// The role of the speaker.
+    /// The role under which the message is sent.
     pub role: MessageRole,
     /// The text; empty if the message has only Thoughts or calls.
     pub content: Arc<str>,
-    /// Whether the model and all logs see the message, but the Thread does not store it. This is
+    /// Whether the message is sent to the model and logged, but not stored in the Thread. This is
     /// not a visibility flag.
     pub ephemeral: bool,
-    /// The Thoughts of an assistant message; usually empty. Signed blocks are sent back byte for
+    /// The Thoughts in an assistant message; usually empty. Signed blocks are sent back byte for
     /// byte.
     pub thinking_blocks: Vec<ThinkingBlock>,
-    /// The tool calls of an assistant message. Assistant messages print an empty list as `[]`;
-    /// others omit it.
+    /// The tool calls in an assistant message. An empty list is written as `[]` in assistant
+    /// messages and omitted in others.
     pub tool_calls: Vec<MessageCall>,
     /// The id of the call that a tool message answers.
     pub tool_call_id: Option<Name>,
-    /// The name of the tool, on tool messages.
+    /// The name of the called tool, in a tool message.
     pub tool_name: Option<Name>,
     /// Members that the document does not define, verbatim.
     pub extras: Vec<(Name, Json)>,
 }
 
-/// One Thought of an assistant message.
+/// One Thought in an assistant message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThinkingBlock {
     /// Whether the block is readable.
     pub kind: ThinkingKind,
-    /// The readable content; empty if redacted.
+    /// The readable text; empty for a redacted block.
     pub content: Arc<str>,
     /// The provider's signature, or the sealed data of a redacted block, exactly as issued.
     pub signature: Option<Opaque>,
@@ -74,10 +74,10 @@ pub struct ThinkingBlock {
     pub extras: Vec<(Name, Json)>,
 }
 
-/// One tool call of an assistant message.
+/// One tool call in an assistant message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageCall {
-    /// The id of the call.
+    /// The call's id, to which the tool message refers.
     pub id: Name,
     /// The name of the tool.
     pub name: Name,
@@ -95,7 +95,7 @@ const BLOCK: [&str; 5] = ["type", "content", "signature", "summary", "providerMe
 const CALL: [&str; 4] = ["id", "name", "args", "providerMeta"];
 
 impl Message {
-    /// Creates a text message.
+    /// Creates a message that contains only text.
     pub fn new(role: MessageRole, content: impl Into<Arc<str>>) -> Self {
         Self {
             role,
@@ -109,14 +109,14 @@ impl Message {
         }
     }
 
-    /// Parses the document. JSON `null` means absent.
+    /// Parses a message. JSON `null` means absent.
     pub fn parse(document: &Json) -> Result<Self, InvalidDocument> {
         let tree = document.tree();
         Self::read(&Fields::from_node(tree.root(), "LLMMessage")?)
     }
 
-    /// Returns the document in camelCase, without absent members, except `toolCalls` on assistant
-    /// messages.
+    /// Returns the message as JSON, without absent members; assistant messages always have
+    /// `toolCalls`.
     pub fn json(&self) -> Json {
         json::object(|out| self.write(out))
     }
@@ -192,7 +192,7 @@ impl DocumentRecord for Message {
 }
 
 impl ThinkingBlock {
-    /// Creates a readable block.
+    /// Creates a readable block, with its signature if it has one.
     pub fn thinking(content: impl Into<Arc<str>>, signature: Option<Opaque>) -> Self {
         Self {
             kind: ThinkingKind::Thinking,
@@ -204,7 +204,7 @@ impl ThinkingBlock {
         }
     }
 
-    /// Creates a block with sealed data only.
+    /// Creates a redacted block, which contains only sealed data.
     pub fn redacted(data: Option<Opaque>) -> Self {
         Self { kind: ThinkingKind::RedactedThinking, ..Self::thinking("", data) }
     }

@@ -1,8 +1,8 @@
 //! Converts between Items and messages.
 //!
-//! A message yields its Thoughts first, then the text, then the calls, because the document has no
-//! other order. Each Item keeps its piece of the document as native JSON of [`Message::WIRE`] and
-//! the whole document as its envelope, so an unchanged message prints as it was read.
+//! A message becomes Items for its Thoughts, then its text, then its calls, because it has no other
+//! order. Each Item keeps its part of the message as native JSON with the wire [`Message::WIRE`],
+//! and the whole message as its envelope. An unchanged message is therefore written as it was read.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use throughline_json::{self as json, InvalidDocument, Json, Label, Name, Node, O
 use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
 
 impl Message {
-    /// The wire name of native JSON that comes from a message.
+    /// The wire name for native JSON that comes from a message.
     pub const WIRE: Wire = Wire::borrowed("llm-message");
 
-    /// Converts Items to messages. The Items of one message form one message, except that each tool
-    /// result is a separate message, and ephemeral Items are separated from others.
+    /// Converts Items to messages. Items with the same message index form one message, but each
+    /// tool result becomes its own message, and ephemeral Items are separated from others.
     pub fn from_items(items: &[Item]) -> Vec<Message> {
         let same = |one: &Item, next: &Item| {
             one.place.message == next.place.message
@@ -31,8 +31,8 @@ impl Message {
         items.chunk_by(same).map(message).collect()
     }
 
-    /// Converts the message to Items, as message number `message`. With an `owner`, signatures
-    /// become its Seals. Without one, the issuer is unknown: a Thought then keeps its block as the
+    /// Converts the message to Items with the message index `message`. With an `owner`, signatures
+    /// become Seals issued by that owner. Without an `owner`, a Thought keeps its block as the
     /// payload, tagged [`tag::THINKING_BLOCK`], and never becomes text for another model.
     pub fn items(
         &self,
@@ -117,7 +117,7 @@ fn thought(block: &ThinkingBlock, owner: Option<&Arc<Origin>>) -> (Body, Vec<Sea
     (Body::Thought(thought), signature.map(seal).collect())
 }
 
-/// Returns the document's role of an Item. A tool result always has the role `tool`, whatever its
+/// Returns the message role for an Item. A tool result always has the role `tool`, whatever its
 /// wire uses.
 fn role_of(item: &Item) -> MessageRole {
     match (&item.body, item.role) {
@@ -128,7 +128,7 @@ fn role_of(item: &Item) -> MessageRole {
     }
 }
 
-/// Returns the document that the Items were read from, if all of them are present.
+/// Returns the message from which the Items were read, if all its Items are present.
 fn original_message(group: &[Item]) -> Option<Message> {
     let envelope_of = |item: &Item| item.native_on(&Message::WIRE)?.envelope.clone();
     let envelope = envelope_of(group.first()?)?;
@@ -191,21 +191,21 @@ fn thinking_block(item: &Item, thought: &Thought) -> ThinkingBlock {
         }
     };
     block.summary = (thought.kind == ThoughtKind::Summary).then_some(true);
-    // A single signature covers all opaque data of a thinking block; anything more needs the native
-    // part.
+    // A readable block with a single signature contains all opaque data. Otherwise the native part
+    // is needed too.
     let is_covered = item.seals.len() == 1 && thought.kind == ThoughtKind::Text;
     let sealed = || sealed_native(item).filter(|_| !is_covered);
     block.provider_meta = native_member(item).or_else(sealed);
     block
 }
 
-/// Returns the opaque extras from the Item's source document.
+/// Returns `providerMeta` from the message part that the Item was read from.
 fn native_member(item: &Item) -> Option<Json> {
     let native = item.native_on(&Message::WIRE)?;
     native.json.tree().root().present("providerMeta").map(Node::json)
 }
 
-/// Returns the native part, if it contains opaque data.
+/// Returns the native JSON from a provider's wire, if the Item has Seals.
 fn sealed_native(item: &Item) -> Option<Json> {
     let native = item.native.as_ref().filter(|native| native.wire != Message::WIRE)?;
     (!item.seals.is_empty()).then(|| native.json.clone())

@@ -1,7 +1,8 @@
-//! `RawThought`: the plain object from which a caller creates a Thought, in camelCase.
+//! `RawThought`: the JSON object from which a caller creates a Thought, with camelCase member
+//! names.
 //!
-//! The view omits what only the Item holds: kind, source, format, index, the Seals and their
-//! owners, and the sender's names. Unknown members are kept and printed again.
+//! The view omits data that only the Item contains: kind, source, format, index, the Seals and
+//! their owners, and the sender's names. Unknown members are kept and written again.
 
 use std::sync::Arc;
 
@@ -53,14 +54,14 @@ impl RawThought {
         Self { id, content, created_at, updated_at, ..Self::default() }
     }
 
-    /// Sets the agent that produced the Thought.
+    /// Sets the agent that produced the Thought, which is otherwise `assistant`.
     #[must_use]
     pub fn with_identity(mut self, identity: impl Into<RawIdentity>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// Sets a payload and the tag of its wire format.
+    /// Sets a provider-specific payload and the tag for its wire format.
     #[must_use]
     pub fn with_payload(mut self, payload: Json, replay_compatibility: impl Into<Name>) -> Self {
         self.payload = Some(payload);
@@ -68,12 +69,13 @@ impl RawThought {
         self
     }
 
-    /// Parses and validates the document, and returns the Item of a caller's Thought.
+    /// Parses and validates a document, and converts it to an Item.
     pub fn parse(document: &Json) -> Result<Item, InvalidThought> {
         Self::read(document)?.into_item()
     }
 
-    /// Parses the document. Only the types of its members are checked.
+    /// Parses a document. Only the types of its members are checked; [`RawThought::into_item`]
+    /// checks the values.
     pub fn read(document: &Json) -> Result<Self, InvalidThought> {
         let tree = document.tree();
         let fields = Fields::from_node(tree.root(), "")
@@ -146,7 +148,7 @@ impl RawThought {
         Ok(Item::new(ItemId(id), ItemPosition::default(), Role::Assistant, Body::Thought(thought)))
     }
 
-    /// Returns the view of an Item; see [`raw_thought_json`].
+    /// Converts an Item back to a `RawThought`; see [`raw_thought_json`].
     pub fn from_item(item: &Item) -> Option<Self> {
         let Body::Thought(thought) = &item.body else { return None };
         let record = thought.record.as_deref()?;
@@ -174,7 +176,7 @@ impl RawThought {
         })
     }
 
-    /// Returns the document in camelCase, without absent members.
+    /// Returns the Thought as JSON, without absent members.
     pub fn json(&self) -> Json {
         let instant = |value: &RawInstant| match value {
             RawInstant::Ready(ready) => json::string(&ready.to_string()),
@@ -199,11 +201,11 @@ impl RawThought {
     }
 }
 
-/// Returns the `RawThought` of an Item, in camelCase.
+/// Converts a Thought to the JSON of a `RawThought`.
 ///
-/// A Thought issued by a provider prints its native JSON as the payload, with the wire's tag. If it
-/// cannot be replayed, only its text is printed, tagged [`tag::NOT_REPLAYABLE`], because a
-/// provider's Thought never becomes plain.
+/// For a Thought that a provider issued, the payload is its native JSON, with the wire's tag. If
+/// the Thought cannot be replayed, only its text is written, tagged [`tag::NOT_REPLAYABLE`],
+/// because a provider's Thought never becomes plain.
 ///
 /// Returns `None` for an Item that is not a Thought, was never recorded (see
 /// [`Thought::set_recorded_at`]), or has neither text nor payload.
@@ -211,25 +213,25 @@ pub fn raw_thought_json(item: &Item) -> Option<Json> {
     RawThought::from_item(item).map(|raw| raw.json())
 }
 
-/// The error for an invalid Thought, with the member that caused it.
+/// A Thought is invalid; `field` names the member that caused the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {field} {problem}", Self::CODE)]
 pub struct InvalidThought {
     /// The member, such as `createdAt` or `identity.identifier`.
     pub field: Name,
-    /// The problem and its correction, worded as the end of a sentence.
+    /// The problem and how to fix it, as a predicate that follows `field`.
     pub problem: Label,
 }
 
 impl InvalidThought {
-    /// The error code of all violations.
+    /// The error code for all invalid Thoughts.
     pub const CODE: &str = "E_INVALID_INITIAL_THOUGHT_VALUE";
 
     fn new(field: &str, problem: impl Into<Label>) -> Self {
         Self { field: Name::from(field), problem: problem.into() }
     }
 
-    /// Returns the error code.
+    /// Returns [`InvalidThought::CODE`].
     pub fn code(&self) -> &'static str {
         Self::CODE
     }
@@ -251,7 +253,7 @@ fn instant(field: &str, given: Option<RawInstant>) -> Result<Timestamp, InvalidT
     given.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
 }
 
-/// Validates the speaker. An object with unknown members is kept whole in the extras.
+/// Validates the agent's identity. An object with unknown members is also kept whole in the extras.
 fn identity(
     given: Option<RawIdentity>,
     extras: &mut Vec<(Name, Json)>,
@@ -271,7 +273,7 @@ fn identity(
     Ok(identity)
 }
 
-/// Returns the payload from which a Thought can be replayed, and its tag.
+/// Returns the payload from which a Thought can be replayed, and the payload's tag.
 fn replay(item: &Item, thought: &Thought) -> (Option<Json>, Option<Name>) {
     let own = || (thought.payload.clone(), thought.replay_compatibility.clone());
     if item.origin.is_none() || thought.payload.is_some() {

@@ -1,10 +1,10 @@
 //! Checks whether one turn's reasoning can be replayed: the specification's `ReplayAudit`, and the
 //! codec for `reasoning_details`.
 //!
-//! Every element is checked separately. An empty signature counts as none, and one signed element
-//! does not excuse the others. The requirements depend on an element's format, because each
-//! provider attaches its handle elsewhere. This audit covers a stored turn; the codec crate audits
-//! outgoing requests rule by rule.
+//! Every element is checked separately: an empty signature counts as none, and a signed element
+//! does not make up for an unsigned one. The requirements depend on the format, because each
+//! provider attaches its Seals to another part. This audit covers a stored turn; the codec crate
+//! audits outgoing requests rule by rule.
 
 use std::collections::HashSet;
 
@@ -15,37 +15,37 @@ use crate::view::details::{ReasoningItem, parse_details, print_details};
 
 const DETAILS: &str = "reasoning_details";
 
-/// When a turn's reasoning must be sent back. A model's profile calls this its [`Contract`].
+/// When a turn's reasoning must be sent back. In a model's profile, the same type is called
+/// [`Contract`].
 pub use throughline_core::Contract as ReplayContract;
 
-/// A pure, stateless translator between a provider's native reasoning and typed items.
+/// A stateless translator between a provider's native reasoning and typed elements.
 pub trait ReasoningCodec {
-    /// Returns the reasoning of a response in order. Unknown kinds are kept verbatim.
+    /// Returns the reasoning elements in a response, in order. Unknown kinds are kept verbatim.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
 
-    /// Returns the assistant message with these items, for the next request. Without items the
-    /// message is unchanged.
+    /// Returns the assistant message for the next request, with these elements added. Without
+    /// elements the message is unchanged.
     fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json;
 
-    /// Returns when the provider of these items requires them back: the strictest contract of their
-    /// formats.
+    /// Returns the strictest replay contract among the formats of these elements.
     fn replay_contract(&self, items: &[ReasoningItem]) -> ReplayContract {
         items.iter().map(|item| item.format().replay_contract()).max().unwrap_or_default()
     }
 
-    /// Checks whether these items satisfy that contract.
+    /// Checks whether these elements satisfy their own replay contract.
     fn audit(&self, items: &[ReasoningItem], next_turn_carries_tools: bool) -> ReplayAudit {
         audit_replay(items, self.replay_contract(items), next_turn_carries_tools)
     }
 }
 
-/// The default codec, which reads and writes `reasoning_details` for all providers of
+/// The default codec, which reads and writes `reasoning_details` for every provider behind
 /// OpenRouter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRouterReasoningCodec;
 
 impl ReasoningCodec for OpenRouterReasoningCodec {
-    /// Reads a message, or a whole response whose first choice contains one.
+    /// Reads a message, or a whole response whose first choice contains the message.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem> {
         let tree = response.tree();
         let message = tree.root().at("/choices/0/message").unwrap_or(tree.root());
@@ -65,10 +65,10 @@ impl ReasoningCodec for OpenRouterReasoningCodec {
     }
 }
 
-/// Checks whether a turn's items satisfy their provider's contract.
+/// Checks whether a turn's reasoning elements satisfy a replay contract.
 ///
-/// This function looks only at the items. [`ReplayTurn`] also considers the turn's tool calls, its
-/// author and the next model.
+/// This function considers only the elements. [`ReplayTurn`] also considers the turn's tool calls,
+/// the model that produced it, and the next model.
 pub fn audit_replay(
     items: &[ReasoningItem],
     contract: ReplayContract,
@@ -77,7 +77,7 @@ pub fn audit_replay(
     ReplayTurn::new(items).audit(contract, next_turn_carries_tools)
 }
 
-/// One assistant turn and its context.
+/// The reasoning of one assistant turn and, where known, its calls, issuer and next target.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayTurn<'t> {
     items: &'t [ReasoningItem],
@@ -87,7 +87,7 @@ pub struct ReplayTurn<'t> {
 }
 
 impl<'t> ReplayTurn<'t> {
-    /// Creates a turn of which only the reasoning is known.
+    /// Creates a turn without calls, issuer or target.
     pub fn new(items: &'t [ReasoningItem]) -> Self {
         Self { items, calls: &[], issuer: None, target: None }
     }
@@ -110,8 +110,8 @@ impl<'t> ReplayTurn<'t> {
         Self { target: Some(target), ..self }
     }
 
-    /// Audits the turn. If the contract does not apply there are no violations, because reasoning
-    /// can be omitted.
+    /// Audits the turn. If the contract does not require a replay there are no violations, because
+    /// the reasoning can be omitted.
     pub fn audit(self, contract: ReplayContract, next_turn_carries_tools: bool) -> ReplayAudit {
         let is_signed = |item: &&ReasoningItem| item.sealed().is_some();
         let mut formats: Vec<_> = self.items.iter().map(ReasoningItem::format).collect();
@@ -144,8 +144,9 @@ impl<'t> ReplayTurn<'t> {
         audit
     }
 
-    /// Whether the turn's own calls require its reasoning, whatever follows. Anthropic requires it
-    /// only if the next turn contains a result; Gemini and OpenAI as soon as there is a call.
+    /// Whether the turn's own calls require its reasoning, whatever the next turn contains. Gemini
+    /// and OpenAI require reasoning as soon as there is a call; Anthropic only if the next turn
+    /// contains a tool result.
     fn calls_require_replay(self) -> bool {
         let counts = |item: &ReasoningItem| {
             matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
@@ -153,8 +154,8 @@ impl<'t> ReplayTurn<'t> {
         !self.calls.is_empty() && self.items.iter().any(counts)
     }
 
-    /// Checks that each element has the handle its format requires, and that the target can read
-    /// it.
+    /// Checks that each element has the Seal that its format requires, and that the target can read
+    /// the Seal.
     fn check_items(self, violations: &mut Vec<ReplayViolation>) {
         let mut signed = self.items.iter().filter(|item| item.sealed().is_some());
         let owner = signed.find_map(|item| item.format().vendor());
@@ -168,7 +169,7 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Whether another vendor than the turn's author sealed the element, or the target cannot read
+    /// Whether another vendor than the turn's issuer sealed the element, or the target cannot read
     /// it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
@@ -183,7 +184,7 @@ impl<'t> ReplayTurn<'t> {
         is_strangers || is_misdirected
     }
 
-    /// Checks that the elements are as issued: each once, complete and in order.
+    /// Checks that the elements are in the issued order, without duplicates or stream fragments.
     fn check_order(self, violations: &mut Vec<ReplayViolation>) {
         let mut seen = HashSet::new();
         let mut highest: Option<u64> = None;
@@ -203,8 +204,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Checks that the turn's first call is signed, where signatures belong to calls. Of parallel
-    /// calls, only the first is signed.
+    /// Checks that the turn's first call is signed, for formats that sign calls. Of parallel calls,
+    /// only the first is signed.
     fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
         let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
         let mut handles = self.items.iter().filter(is_googles).peekable();
@@ -219,8 +220,8 @@ impl<'t> ReplayTurn<'t> {
     }
 }
 
-/// Whether an element of its format is rejected without its handle. Anthropic signs every readable
-/// block, and an encrypted element without data is empty.
+/// Whether the provider rejects the element without a Seal. Anthropic signs every readable block,
+/// and an encrypted element without data has no content.
 fn must_be_sealed(element: &ReasoningItem) -> bool {
     match element {
         ReasoningItem::Text { meta, .. } => {
@@ -252,7 +253,7 @@ pub struct ReplayAudit {
     pub signed_count: usize,
     /// The formats, sorted by name, without duplicates.
     pub formats: Vec<ReasoningFormat>,
-    /// All reasons why a replay would fail.
+    /// All reasons why a replay would fail; empty if it would succeed.
     pub violations: Vec<ReplayViolation>,
 }
 
@@ -262,18 +263,18 @@ impl ReplayAudit {
         self.violations.is_empty()
     }
 
-    /// Returns the first violation.
+    /// Returns the first violation, if any.
     pub fn violation(&self) -> Option<&ReplayViolation> {
         self.violations.first()
     }
 
-    /// Returns the document's JSON: `item_count`, `signed_count`, `formats`, the first `violation`
-    /// if there is one, and all `violations`.
+    /// Returns the audit as JSON: `item_count`, `signed_count`, `formats`, the first `violation` if
+    /// there is one, and all `violations`.
     pub fn json(&self) -> Json {
         json::object(|out| self.write(out))
     }
 
-    /// Writes the document's members into an object.
+    /// Writes the members of [`ReplayAudit::json`] into an object.
     pub fn write(&self, out: &mut Object<'_>) {
         out.put("item_count", self.item_count).put("signed_count", self.signed_count);
         out.list("formats", self.formats.iter().map(ReasoningFormat::as_str));
@@ -285,11 +286,11 @@ impl ReplayAudit {
 }
 
 /// One reason why the replay of a turn would fail. [`Missing`](Self::Missing) and
-/// [`Invalid`](Self::Invalid) cannot be detected in the turn alone: they need the outgoing request
-/// or the original response.
+/// [`Invalid`](Self::Invalid) cannot be detected from the turn alone: the outgoing request or the
+/// original response is needed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayViolation {
-    /// The provider requires its reasoning back, and nothing in the turn is signed.
+    /// The provider requires its reasoning back, and no element in the turn is signed.
     #[error("the contract is {contract}, but no element of this turn is signed")]
     MissingSignaturesForStrictProvider {
         /// The provider's contract.
@@ -297,18 +298,18 @@ pub enum ReplayViolation {
         /// The formats in the turn.
         formats: Vec<ReasoningFormat>,
     },
-    /// An element lacks its signature or data, or has an empty one.
+    /// An element's signature or data is missing or empty.
     #[error("element {item} of format {format} has no signature")]
     Unsigned {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
-        /// The format of the element.
+        /// The element's format.
         format: ReasoningFormat,
     },
     /// A tool call lacks its signature.
     #[error("the first tool call, {call}, has no signature")]
     UnsignedCall {
-        /// The id of the call.
+        /// The id of the unsigned call.
         call: Name,
     },
     /// Reasoning that the provider requires back is missing.
@@ -317,41 +318,41 @@ pub enum ReplayViolation {
     /// A sealed element was altered: its text, its Seal, or the content before it.
     #[error("element {item} of format {format} has a Seal that does not match its content")]
     Invalid {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
-        /// The format of the element.
+        /// The element's format.
         format: ReasoningFormat,
     },
-    /// Another vendor than the turn's author sealed the element, or the target cannot read it.
+    /// Another vendor than the turn's issuer sealed the element, or the target cannot read it.
     #[error("element {item} of format {format} has a Seal that the target model did not issue")]
     Foreign {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
-        /// The format of the element.
+        /// The element's format.
         format: ReasoningFormat,
     },
-    /// An element is a stream fragment of the previous one.
+    /// An element is a stream fragment that continues the previous element.
     #[error("element {item} is a stream fragment of the previous element")]
     Fragmented {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
     },
-    /// An element follows one that was issued later.
+    /// An element follows an element that was issued later.
     #[error("element {item} follows an element that was issued later")]
     OutOfOrder {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
     },
     /// An element repeats a Seal of the same turn.
     #[error("element {item} repeats a Seal of this turn")]
     Duplicated {
-        /// The index of the element.
+        /// The element's index in the turn, from 0.
         item: usize,
     },
 }
 
 impl ReplayViolation {
-    /// Returns the documented name.
+    /// Returns the violation's name in documents, such as `unsigned_call`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::MissingSignaturesForStrictProvider { .. } => {
@@ -368,7 +369,7 @@ impl ReplayViolation {
         }
     }
 
-    /// Returns the violation as JSON: the `kind`, its details, and a `message` for people.
+    /// Returns the violation as JSON: its name as `kind`, its details, and a readable `message`.
     pub fn json(&self) -> Json {
         json::object(|out| self.write(out))
     }
