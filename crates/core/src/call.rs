@@ -89,7 +89,7 @@ pub struct Tool {
     pub name: Name,
     /// The description shown to the model.
     pub description: Option<Name>,
-    /// The JSON Schema for the arguments; `None` for tools without one, such as hosted tools.
+    /// The JSON Schema for the arguments; `None` for tools without a schema, such as hosted tools.
     pub schema: Option<Json>,
     /// Whether the provider runs the tool itself, as it does for its web search.
     pub hosted: bool,

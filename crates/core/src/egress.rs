@@ -1,7 +1,7 @@
 //! Blocks outgoing connections to link-local addresses and cloud metadata services.
 //!
-//! A caller who may choose an address could otherwise read the machine's credentials from the
-//! metadata service. Loopback and private networks are allowed, because people run models and tools
+//! Otherwise a caller that can choose an address could read the machine's credentials from the
+//! metadata service. Loopback and private networks are allowed, because local models and tools run
 //! there.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,9 +29,9 @@ pub fn check_host(host: &str) -> Result<(), BlockedAddress> {
     Ok(())
 }
 
-/// Filters the addresses of a host name to those that may be connected to. Machines on the same
-/// network often have a link-local address next to their routable one, so the name is refused only
-/// if no address remains.
+/// Removes blocked addresses from the resolved addresses of a host name. The name is refused only
+/// if no address remains, because machines on a local network often have a link-local address in
+/// addition to a routable address.
 pub fn allowed_addresses(
     name: &str,
     found: Vec<SocketAddr>,

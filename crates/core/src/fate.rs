@@ -18,13 +18,13 @@ pub struct Fate {
 /// The outcome for an Item's readable content or for one Seal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// Sent unchanged.
+    /// The content was sent unchanged.
     Kept,
     /// The client had dropped the content, and the gateway restored it.
     Restored(Evidence),
-    /// Sent in another form.
+    /// The content was sent in another form.
     Reshaped(ReshapeKind),
-    /// Not sent. The content stays in the Thread.
+    /// The content was not sent. It stays in the Thread.
     Elided(ElisionReason),
 }
 

@@ -94,7 +94,7 @@ impl Identity {
 /// A speaker as supplied by a caller, before validation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RawIdentity {
-    /// A string that becomes both the identifier and the representation.
+    /// A string that becomes the identifier and the representation.
     Named(Label),
     /// A raw object `{"identifier", "representation"}`, which is validated.
     Raw(Json),

@@ -258,7 +258,7 @@ pub enum Media {
     Inline {
         /// The media type, such as `image/png`.
         mime: Name,
-        /// The base64 text.
+        /// The base64 text, without decoding.
         base64: Bytes,
     },
     /// Remote content: a web address, or a file stored at one provider.
@@ -310,7 +310,7 @@ pub struct NativePart {
 }
 
 impl NativePart {
-    /// Creates a part that was received in one piece.
+    /// Creates a part that was received whole, without id, slot or envelope.
     pub fn new(wire: Wire, side: Direction, json: Json) -> Self {
         let slot = Label::Borrowed("");
         Self { wire, side, id: None, json, assembled: false, slot, envelope: None }
@@ -321,9 +321,9 @@ impl NativePart {
 /// before it can be part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Sent to a model.
+    /// The part was in a request to a model.
     Request,
-    /// Sent by a model.
+    /// The part was in a model's response.
     Response,
 }
 

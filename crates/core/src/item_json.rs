@@ -31,9 +31,10 @@
 //! - In an **origin**, trailing `null`s are omitted. A `null` in `answered` means the requested
 //!   model, a `null` in `wire` the wire of the native JSON.
 //! - An **identity** has `identifier` (or `number`) and `representation`.
-//! - A **text** is a string or a reference: `[pointer]` for a string in `json`, or
-//!   `[pointer, from, to]` for a byte range of it (default for `to`: the end). It can also be
-//!   `{"joined": […]}` for a concatenation of these, or `{"hex": …}` for bytes that are not text.
+//! - A **text** is a string or a reference: `[pointer]` for a string in `json`, or `[pointer, from,
+//!   to]` for a byte range of that string (default for `to`: the end). A text can also be
+//!   `{"joined": […]}` for a concatenation of strings and references, or `{"hex": …}` for bytes
+//!   that are not UTF-8.
 //! - A **value** is `[pointer]`, `{"in": pointer}` for JSON inside a string of `json`, or
 //!   `{"is": value}`.
 //!
@@ -61,13 +62,13 @@ mod message_split;
 mod read;
 mod write;
 
-/// The format version, for both writing and reading.
+/// The version of the storage format. Other versions are rejected.
 const VERSION: u64 = 1;
 
 /// The stored form of one Item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredItem {
-    /// The text to store.
+    /// The JSON text to store.
     pub json: Json,
     /// Whether the text also contains content of other Items; see [`without_siblings`].
     pub holds_siblings: bool,

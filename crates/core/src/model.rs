@@ -55,7 +55,7 @@ impl std::fmt::Debug for ModelStream {
     }
 }
 
-/// A failed model call.
+/// An error that ended a model call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
@@ -101,7 +101,7 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// Generates unique ids.
+/// A source of unique ids.
 pub trait IdGenerator: Send + Sync {
     /// Returns a new id with that prefix, such as `run_…`.
     fn generate(&self, prefix: &str) -> Name;

@@ -68,7 +68,7 @@ macro_rules! text_id {
 pub(crate) use text_id;
 text_id!(ItemId, CallId);
 
-/// A BLAKE3 digest.
+/// A 32-byte BLAKE3 digest.
 pub type Digest = [u8; 32];
 
 /// Encodes bytes as lower-case hexadecimal digits.

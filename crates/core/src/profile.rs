@@ -124,7 +124,7 @@ pub enum ReasoningSwitch {
 pub struct Profile {
     /// The name of the model family.
     pub name: String,
-    /// Patterns of model names, where `*` matches anything. The longest matching pattern wins.
+    /// Patterns for model names, in which `*` matches any text. The longest matching pattern wins.
     pub models: Vec<String>,
     /// The vendor, where it determines the rules and the format of Seals.
     pub vendor: Option<Vendor>,
@@ -148,8 +148,8 @@ pub struct Profile {
     pub forced_tools: ForcedTools,
     /// When reasoning must be sent back.
     pub contract: Contract,
-    /// Families whose Seals the model can read, where `*` matches anything. Its own family is
-    /// always included.
+    /// Patterns for families whose Seals the model can read, in which `*` matches any text. Its own
+    /// family is always included.
     pub reads: Vec<String>,
     /// Families whose Seals the model silently drops, although a pattern of `reads` matches them.
     pub ignores: Vec<String>,
@@ -211,13 +211,13 @@ pub enum Vendor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Thinking with a token budget.
+    /// The model thinks within a token budget.
     Enabled,
     /// The model decides how much to think, guided by the effort setting.
     Adaptive,
-    /// No thinking.
+    /// The model does not think.
     Disabled,
-    /// Thinking only between tool calls.
+    /// The model thinks only between tool calls.
     BetweenTools,
 }
 
@@ -255,12 +255,12 @@ words! {
     #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     Contract {
-        /// Never; reasoning that is sent back is used or ignored.
+        /// Reasoning is never required. The provider uses or ignores reasoning that is sent back.
         #[default]
         Stateless = "stateless",
-        /// In a turn that called tools.
+        /// Reasoning is required in turns that called tools.
         RequiredWithTools = "required_with_tools",
-        /// In every request.
+        /// Reasoning is required in every request.
         AlwaysRequired = "always_required",
     }
 }
@@ -277,7 +277,7 @@ pub struct Binding {
     pub prefix: bool,
 }
 
-/// Whether `text` matches a pattern in which `*` matches anything, ignoring case.
+/// Whether `text` matches a pattern in which `*` matches any text, ignoring case.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let (pattern, mut text) = (pattern.as_bytes(), text.as_bytes());
     // Each text is tested against many patterns. Comparing the first letter rules out most of them.

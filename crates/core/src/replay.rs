@@ -93,7 +93,7 @@ pub enum ReplayForm {
     Keep,
 }
 
-/// The secret of one Thread. Never printed.
+/// A Thread's secret. The `Debug` output omits it.
 #[derive(Clone)]
 pub struct ThreadSecret([u8; 32]);
 

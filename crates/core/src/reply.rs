@@ -15,7 +15,7 @@ pub struct Reply {
     pub id: Option<Name>,
     /// The Items of the response, in order.
     pub items: Vec<Item>,
-    /// Why the response ended.
+    /// The reason why the response ended.
     pub stop: StopReason,
     /// The token usage of the whole response.
     pub usage: Usage,
@@ -25,7 +25,7 @@ pub struct Reply {
     pub extras: Vec<(Name, Json)>,
 }
 
-/// Why a response ended.
+/// The reason why a response ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StopReason {
     /// The model finished.
@@ -40,7 +40,7 @@ pub enum StopReason {
     Paused,
     /// The model refused to answer, for this reason.
     Refused(Name),
-    /// The stream ended early; nothing in it can be replayed.
+    /// The stream ended early; its content cannot be replayed.
     Cut,
     /// Any other reason, with the provider's name for it.
     Other(Name),
@@ -57,7 +57,7 @@ pub struct Usage {
     pub written: u64,
     /// All output tokens, including reasoning.
     pub output: u64,
-    /// Reasoning tokens.
+    /// Output tokens that were spent on reasoning.
     pub thought: u64,
 }
 
@@ -76,7 +76,7 @@ impl Usage {
 /// An event of a streaming response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The response started.
+    /// The model started to respond.
     Began {
         /// The response id, if the wire sends it at the start.
         id: Option<Name>,
@@ -104,16 +104,16 @@ pub enum Event {
     Closed {
         /// The Item's index in the response, from 0.
         index: u32,
-        /// The complete Item.
+        /// The complete Item, with its Seals.
         item: Box<Item>,
     },
-    /// Token usage so far.
+    /// The token usage so far, which replaces earlier reports.
     Usage(Usage),
     /// The response is complete.
     Ended(Box<Reply>),
     /// The provider reported an error.
     Failed(Failure),
-    /// An unknown frame, verbatim.
+    /// A stream frame of an unknown kind, verbatim.
     Alien(Json),
 }
 

@@ -9,8 +9,9 @@ use crate::fate::ElisionReason;
 use crate::name::{Digest, ItemId};
 use crate::origin::{Origin, Target};
 
-/// A signature, encrypted reasoning, redacted data or a fingerprint. Never parsed, edited or
-/// printed. Only the issuing endpoint and the tenant that owns the Thread can read it.
+/// Opaque bytes from a provider: a signature, encrypted reasoning, redacted data or a fingerprint.
+/// A Seal is never parsed, edited or logged. Only the issuing endpoint and the tenant that owns the
+/// Thread can read the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seal {
     bytes: Bytes,
@@ -106,7 +107,7 @@ impl Seal {
         (!text.is_empty()).then(|| Opaque::from(text))
     }
 
-    /// Whether the Seal is empty, in which case it seals nothing.
+    /// Whether the Seal has no bytes. An empty Seal counts as none.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A Seal is never printed and opens only for its owner.
+//! Tests that a Seal is never printed and opens only for its owner.
 
 use std::sync::Arc;
 

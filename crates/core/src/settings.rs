@@ -13,7 +13,7 @@ pub struct Settings {
     pub top_p: Option<Json>,
     /// Number of candidates for each token.
     pub top_k: Option<Json>,
-    /// Stop sequences.
+    /// Texts at which the model stops; empty for none.
     pub stop: Vec<Name>,
     /// Which tool the model may or must call; `None` leaves the provider's default.
     pub choice: Option<ToolChoice>,
@@ -28,7 +28,7 @@ pub struct Settings {
 /// Which tool the model may or must call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides whether to call a tool.
     Auto,
     /// The model must not call a tool.
     None,

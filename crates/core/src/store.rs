@@ -51,7 +51,7 @@ crate::name::text_id!(Tenant, LogId);
 
 /// Durable storage for Threads, Runs and captured turns.
 pub trait Store: Send + Sync {
-    /// Stores the whole batch or nothing. Returns when the batch is durable.
+    /// Stores a batch atomically. Returns when the batch is durable.
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
     /// Reads at most `limit` records with sequence numbers above `after`. A forked log includes its
@@ -289,7 +289,7 @@ pub struct Lease {
     pub until: Timestamp,
 }
 
-/// A request to a person that was stored, with its status.
+/// A stored request to a person, with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
     /// The id of the request, unique within the tenant.
@@ -311,11 +311,11 @@ pub struct PendingEntry {
 words! {
     /// The status of a request to a person.
     PendingStatus {
-        /// Waiting for an answer.
+        /// The request waits for an answer.
         Open = "open",
-        /// Decided; a request can be decided only once.
+        /// The request was decided, which is possible only once.
         Taken = "taken",
-        /// Expired without a decision.
+        /// The request expired without a decision.
         Expired = "expired",
     }
 }

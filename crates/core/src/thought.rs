@@ -1,4 +1,4 @@
-//! Reasoning: readable text, a summary, or nothing readable.
+//! Thoughts: reasoning as readable text, as a summary, or without readable content.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub const PLAIN_TEXT: &str = "plain-text";
 /// Origin) without a payload is plain: every model receives it in the `<thought>` envelope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thought {
-    /// The readable content; empty if everything is sealed.
+    /// The readable content; empty if all reasoning is sealed.
     pub content: Arc<str>,
     /// Whether the content is the reasoning itself, a summary, or not readable.
     pub kind: ThoughtKind,
@@ -87,20 +87,20 @@ pub trait TokenCounter: Send + Sync {
 words! {
     /// Whether the content is the reasoning itself, a summary, or not readable.
     ThoughtKind {
-        /// The reasoning itself.
+        /// The content is the reasoning itself.
         Text = "text",
-        /// The provider's summary of the reasoning.
+        /// The content is the provider's summary of the reasoning.
         Summary = "summary",
-        /// Nothing readable.
+        /// The reasoning is encrypted and has no readable content.
         Encrypted = "encrypted",
     }
 
     /// Whether reasoning came from a reasoning model or from prompting.
     #[derive(Default)]
     ReasoningSource {
-        /// Native reasoning.
+        /// A reasoning model produced the reasoning natively.
         ReasonerModel = "reasoner_model",
-        /// Prompted reasoning.
+        /// A prompt made a model without native reasoning write the reasoning.
         #[default]
         NonReasonerModel = "non_reasoner_model",
     }

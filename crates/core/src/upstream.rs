@@ -98,7 +98,7 @@ impl std::fmt::Debug for UpstreamResponse {
     }
 }
 
-/// An API key. It is never printed, and its memory is zeroed on drop.
+/// An API key. The `Debug` output omits the key, and its memory is zeroed on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(Zeroizing<String>);
 

@@ -238,7 +238,7 @@ macro_rules! words {
     )+ };
 }
 
-/// Writes the extra members, except those listed in `known`.
+/// Writes the extra members, except members listed in `known`.
 pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str]) {
     for (key, value) in extras.iter().filter(|(key, _)| !known.contains(&&**key)) {
         out.raw(key, value);

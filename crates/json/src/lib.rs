@@ -59,13 +59,13 @@ impl Json {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// Returns the verbatim text.
+    /// Returns the JSON text, verbatim.
     pub fn as_str(&self) -> &str {
         // The bytes were validated on construction, so the fallback is unreachable.
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// Returns the verbatim bytes.
+    /// Returns the bytes of the JSON text, verbatim.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }

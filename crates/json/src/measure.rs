@@ -12,7 +12,7 @@ pub struct Measure {
     pub entries: usize,
     /// The number of messages and parts: members of the outermost object, elements of its arrays,
     /// and elements of nested arrays. A message counts as the number of its parts, or as 1 if it
-    /// has none. The request may be wrapped in one more object.
+    /// has no parts. The request may be wrapped in one more object.
     pub items: usize,
     /// The number of elements in the outermost `tools` array, plus the declarations inside them.
     pub tools: usize,
@@ -34,7 +34,7 @@ impl SizeLimits {
     /// 4 MB: an item has up to about 20 entries, and most items have hundreds of bytes.
     pub const DEFAULT: Self = Self { entries: 400_000, items: 20_000, tools: 4_096 };
 
-    /// No limits.
+    /// Accepts requests of any size.
     pub const NONE: Self = Self { entries: usize::MAX, items: usize::MAX, tools: usize::MAX };
 }
 

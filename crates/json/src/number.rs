@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::name::Name;
 use crate::{Json, Node};
 
-/// A number that keeps its text: `1.0` is printed as `1.0` and differs from `1`.
+/// A number that keeps its text: `1.0` is written as `1.0` and differs from `1`.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Number(Name);
 

@@ -30,7 +30,7 @@ pub(super) struct Index {
     pub(super) escapes: Vec<u32>,
 }
 
-/// The position of one value.
+/// The position and type of one value or member name.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Entry {
     pub(super) start: u32,

@@ -102,7 +102,7 @@ fn specials_in(word: [u8; WORD]) -> u64 {
 }
 
 /// A string that contains escapes: the enclosing text, the byte range between the quotes, and the
-/// offsets of all backslashes from there to the end of the text.
+/// offsets of all backslashes from that range on.
 pub(super) struct Escaped<'t> {
     pub(super) text: &'t [u8],
     pub(super) inner: Range<usize>,
@@ -142,7 +142,8 @@ impl Escaped<'_> {
     fn push_plain(&self, run: Range<usize>, value: &mut Vec<u8>) {
         let window = self.text.get(run.start..).and_then(|rest| rest.first_chunk::<WINDOW>());
         match window {
-            // A copy of fixed length is fastest, even if part of it is truncated again.
+            // Copying a fixed length and truncating the excess is faster than copying the exact
+            // length.
             Some(window) if run.len() <= WINDOW => {
                 value.extend_from_slice(window);
                 value.truncate(value.len() + run.len() - WINDOW);

@@ -62,7 +62,7 @@ impl Tree {
         Json::from_trusted(bytes)
     }
 
-    /// Returns the outermost value.
+    /// Returns the outermost value of the text.
     pub fn root(&self) -> Node<'_> {
         Node { tree: self, index: 0 }
     }
@@ -74,7 +74,7 @@ impl Tree {
         Node { tree: self, index: if is_there { number } else { 0 } }
     }
 
-    /// Returns the indexed text.
+    /// Returns the whole indexed text, including surrounding whitespace.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }

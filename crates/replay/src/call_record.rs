@@ -64,7 +64,7 @@ pub struct CallRecord {
     pub key: Option<Name>,
     /// The wire on which the caller sent the request.
     pub dialect: Wire,
-    /// When the request arrived.
+    /// When the request arrived, before its body was received completely.
     pub arrived: Instant,
     /// The name of the provider account that is charged for the call.
     pub provider: Option<Name>,
@@ -74,7 +74,7 @@ pub struct CallRecord {
     pub fallbacks: u64,
     /// The audit verdict on the request; `None` if it was not audited.
     pub verdict: Option<Verdict>,
-    /// Counts of the Fates in the request that was sent; `None` if none was sent.
+    /// Counts of the Fates in the request that was sent; `None` if no request was sent.
     pub fates: Option<FateCounts>,
     /// The first changed part of the prefix, if prefix-bound Seals were removed because of the
     /// change.
@@ -146,7 +146,7 @@ struct ReplySummary {
 /// Whether the reply was captured in the Vault.
 #[derive(Clone, Debug, Default)]
 pub enum CaptureOutcome {
-    /// There was nothing to capture.
+    /// The call has no reply to capture.
     #[default]
     None,
     /// The reply was captured.

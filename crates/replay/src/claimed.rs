@@ -102,7 +102,7 @@ impl ClaimRewriter {
     }
 }
 
-/// Renders a Thought in a dialect, with the Claim in place of its Seal. Returns `None` for Chat
+/// Renders a Thought in a dialect, with the Claim instead of its Seal. Returns `None` for Chat
 /// Completions, which has no field for a Claim; its call ids identify the turn.
 fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;

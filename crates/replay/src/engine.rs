@@ -85,7 +85,7 @@ impl Replay {
         &self.claims
     }
 
-    /// Returns the store that holds the Vault.
+    /// Returns the store that contains the Vault.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }

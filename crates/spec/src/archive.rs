@@ -59,7 +59,7 @@ pub trait ExportSink: Send {
 pub struct VerifySummary {
     /// Number of records whose hash links are valid.
     pub records: u64,
-    /// Number of these records whose content was erased, with the erasure recorded in the log.
+    /// Number of valid records whose content was erased, with the erasure recorded in the log.
     pub gone: u64,
     /// Number of chain segments.
     pub segments: u64,

@@ -77,7 +77,7 @@ impl From<f64> for RawInstant {
     "{given:?} is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
 )]
 pub struct InvalidInstant {
-    /// The rejected input.
+    /// The text or number that was rejected.
     pub given: Name,
 }
 

@@ -104,11 +104,11 @@ settings! {
 words! {
     /// A preset for the amount of reasoning and reflection.
     Level {
-        /// Less reasoning.
+        /// Less reasoning than the default.
         Low = "low",
-        /// The default amount.
+        /// The default amount of reasoning.
         Medium = "medium",
-        /// More reasoning.
+        /// More reasoning than the default.
         High = "high",
     }
 
@@ -116,23 +116,23 @@ words! {
     Effort {
         /// Almost no reasoning.
         Minimal = "minimal",
-        /// Less reasoning.
+        /// Less reasoning than the default.
         Low = "low",
-        /// The default amount.
+        /// The default amount of reasoning.
         Medium = "medium",
-        /// More reasoning.
+        /// More reasoning than the default.
         High = "high",
     }
 
     /// When an agent reflects.
     Cadence {
-        /// Never.
+        /// The agent never reflects.
         Off = "off",
-        /// After every turn.
+        /// The agent reflects after every turn.
         EveryTurn = "every_turn",
-        /// After tool results.
+        /// The agent reflects after tool results.
         AfterTool = "after_tool",
-        /// When the set of tools that the model uses changes.
+        /// The agent reflects when the set of tools that the model uses changes.
         OnBranch = "on_branch",
     }
 
@@ -148,9 +148,9 @@ words! {
 /// A section of the configuration that can be disabled as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section<T> {
-    /// `false`
+    /// The section is `false`, which disables it.
     Off,
-    /// An object with settings.
+    /// The section is an object with settings.
     On(T),
 }
 

@@ -8,7 +8,7 @@ use throughline_json::{Name, words};
 
 use crate::store::{Fence, LogId, NewVaultTurn, Tenant};
 
-/// The record kinds that the store interprets. Writers may define others.
+/// The record kinds that the store interprets. Writers may define other kinds.
 pub mod kind {
     /// An Item of a Thread.
     pub const ITEM: &str = "item";
@@ -70,7 +70,7 @@ impl Batch {
     }
 }
 
-/// Additions to one log.
+/// The records and changes to append to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
     /// The log that is appended to.
@@ -125,7 +125,7 @@ impl Append {
         self
     }
 
-    /// Adds a record after those added so far.
+    /// Adds a record after the records added so far.
     #[must_use]
     pub fn record(mut self, record: NewRecord) -> Self {
         self.records.push(record);
@@ -157,7 +157,7 @@ impl LogOpening {
         Self { kind: LogKind::Thread, of: None, fork: None }
     }
 
-    /// Describes a Thread that shares another's history up to `at`.
+    /// Describes a Thread that shares the history of the Thread `log` up to record `at`.
     pub fn fork(log: impl Into<LogId>, at: u64) -> Self {
         let fork = Some(ForkPoint { log: log.into(), at });
         Self { kind: LogKind::Thread, of: None, fork }
@@ -172,7 +172,7 @@ impl LogOpening {
 words! {
     /// The kind of a log.
     LogKind {
-        /// A conversation.
+        /// The history of one conversation.
         Thread = "thread",
         /// An execution of the agent loop, or a gateway call.
         Run = "run",
@@ -188,7 +188,7 @@ pub struct ForkPoint {
     pub at: u64,
 }
 
-/// A record to store.
+/// A record to append to a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewRecord {
     /// The kind of record; see [`kind`].
@@ -249,7 +249,8 @@ pub struct PendingRequest {
 pub struct Receipt {
     /// The written ranges, in the order of the batch's appends.
     pub written: Vec<WrittenRange>,
-    /// Whether the batch had been stored before, so that nothing was written.
+    /// Whether a batch with the same idempotency keys was stored before, so that the store wrote
+    /// nothing.
     pub repeated: bool,
 }
 

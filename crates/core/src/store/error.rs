@@ -95,7 +95,7 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store was closed")]
     Closed,
-    /// Any other database error.
+    /// The database reported another error.
     #[error("the database failed: {0}")]
     Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }

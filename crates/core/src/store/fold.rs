@@ -22,7 +22,7 @@ pub trait Fold: Default + Send {
 /// The folded state of a log, and how far the log was read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FoldedLog<F> {
-    /// The folded state.
+    /// The state after the last applied record.
     pub state: F,
     /// The sequence number of the last applied record.
     pub last: u64,

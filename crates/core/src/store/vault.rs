@@ -40,7 +40,7 @@ pub enum VaultKey {
     Chain(Digest),
 }
 
-/// A stored captured turn.
+/// A captured turn as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultTurn {
     /// The turn's id, which Claims also contain.
@@ -55,7 +55,7 @@ pub struct VaultTurn {
     pub last: u64,
     /// The digest of the prefix, exactly as it was sent.
     pub prefix: Option<Digest>,
-    /// Why some of the turn's content was erased; `None` if all of it exists.
+    /// Why some of the turn's content was erased; `None` if the content is complete.
     pub gone: Option<ElisionReason>,
 }
 

@@ -44,10 +44,10 @@ pub enum UpstreamError {
     Unreachable {
         /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The network error.
+        /// The network error, as text.
         cause: Name,
     },
-    /// A timeout expired.
+    /// The endpoint did not respond within a timeout.
     #[error("{endpoint} took more than {} {waiting}", format_duration(*.limit))]
     TimedOut {
         /// The endpoint's name in the configuration.
@@ -62,7 +62,7 @@ pub enum UpstreamError {
     Cut {
         /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The network error.
+        /// The network error, as text.
         cause: Name,
     },
     /// The circuit breaker is open after repeated failures. Nothing was sent.

@@ -24,7 +24,7 @@ pub struct CallLog {
     left: DisconnectLimiter,
 }
 
-/// A stored call record.
+/// A call record, read from the store.
 pub struct StoredCall {
     /// The turn that contains the reply; `None` for a call without a reply.
     pub turn: Option<VaultTurn>,

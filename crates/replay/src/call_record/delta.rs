@@ -5,7 +5,8 @@
 //! stored as references. A changed member or a moved cache marker therefore adds only its own
 //! length.
 //!
-//! The JSON form is an array of ranges `[start, length]` of the base, in bytes, and of new strings.
+//! The JSON form is an array. Its elements are byte ranges `[start, length]` in the base, and
+//! strings with new text.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ const SHORTEST: usize = 24;
 enum DeltaPart<'t> {
     /// A range of the base.
     Taken { start: usize, length: usize },
-    /// New text.
+    /// New text, stored verbatim.
     New(&'t [u8]),
 }
 

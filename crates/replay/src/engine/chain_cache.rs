@@ -140,7 +140,7 @@ impl CachedChain {
 }
 
 impl VisibleItem {
-    /// Returns the comparable content of these Items; `None` if an Item cannot be compared.
+    /// Returns the comparable content of the Items; `None` if an Item cannot be compared.
     fn all(items: &[Item]) -> Option<Vec<Self>> {
         items.iter().map(Self::from_item).collect()
     }

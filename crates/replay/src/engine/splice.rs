@@ -44,9 +44,7 @@ struct Splicer {
     items: Vec<Item>,
     /// Number of messages so far.
     messages: u32,
-    /// Item ids in use.
     taken: HashSet<ItemId>,
-    /// Call ids in use.
     calls: HashSet<CallId>,
     /// For each call that the client sent under another id: its Throughline id and its wire id.
     renamed: HashMap<CallId, (CallId, Option<Name>)>,
@@ -183,7 +181,8 @@ pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     }
 }
 
-/// Returns a replacement for a gateway id that is the same in every request and reveals nothing.
+/// Returns a replacement for a gateway id, derived from its hash so that it is the same in every
+/// request.
 fn neutral(id: &Name) -> CallId {
     let digest = blake3::hash(id.as_bytes()).to_hex();
     CallId::from(format!("call_{}", digest.chars().take(24).collect::<String>()))

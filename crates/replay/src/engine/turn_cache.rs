@@ -1,5 +1,5 @@
-//! Caches captured turns. Erased turns are never served: an entry is valid only in the epoch in
-//! which it was stored or confirmed, and every search reads the current epoch from the store.
+//! Caches captured turns. An entry is valid only in the epoch in which it was stored or confirmed.
+//! Every search reads the current epoch from the store, so erased turns are never served.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

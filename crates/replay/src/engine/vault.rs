@@ -55,7 +55,7 @@ impl<'r> VaultSearch<'r> {
         self.found.get(key).cloned().flatten()
     }
 
-    /// Looks up these keys in one query, except those that were already looked up.
+    /// Looks up these keys in one query. Keys that were already looked up are skipped.
     pub(super) async fn look_up(&mut self, mut keys: Vec<VaultKey>) -> Result<(), StoreError> {
         keys.retain(|key| !self.found.contains_key(key));
         let found = self.query_store(&keys).await?;

@@ -97,9 +97,9 @@ words! {
 
     /// The source of a subagent's definition.
     SubagentMode {
-        /// Declared in the configuration.
+        /// The subagent is declared in the configuration.
         Registry = "registry",
-        /// Defined by the model at run time.
+        /// The model defined the subagent at run time.
         Adhoc = "adhoc",
     }
 
@@ -133,7 +133,7 @@ words! {
 }
 
 record! {
-    /// An error.
+    /// The error of a tool call or subagent.
     EventError {
         /// The error message.
         "message" => message: Name,
@@ -254,7 +254,7 @@ record! {
         "limits" => limits?: Json,
     }
 
-    /// Another agent takes over.
+    /// Another agent takes over the conversation.
     HandoffEvent is "handoff" {
         /// The agent that hands over.
         "from" => from?: Name,
@@ -284,7 +284,7 @@ record! {
         "details" => details?: Vec<(Name, Json)>,
     }
 
-    /// Progress of the run.
+    /// The run reports progress.
     #[derive(Default)]
     ProgressEvent is "progress" {
         /// The current stage.

@@ -6,19 +6,19 @@ use throughline_json::{Name, Nullable, Number, record, words};
 words! {
     /// The scope of a fact.
     MemoryScope {
-        /// This conversation.
+        /// The fact applies to this conversation.
         Session = "session",
-        /// All conversations of this user.
+        /// The fact applies to all conversations of this user.
         User = "user",
-        /// All users of this workspace.
+        /// The fact applies to all users of this workspace.
         Workspace = "workspace",
-        /// All workspaces of this tenant.
+        /// The fact applies to all workspaces of this tenant.
         Tenant = "tenant",
     }
 }
 
 record! {
-    /// A fact to remember.
+    /// A fact that the agent remembers across turns.
     MemoryFact {
         /// The subject of the fact.
         "key" => key: Name,

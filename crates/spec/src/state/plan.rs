@@ -3,15 +3,15 @@
 use throughline_json::{Name, Number, record, words};
 
 words! {
-    /// The status of a step.
+    /// The status of a plan step.
     PlanStepStatus {
-        /// Not started.
+        /// Work on the step has not started.
         NotStarted = "not-started",
-        /// In progress.
+        /// Work on the step is in progress.
         InProgress = "in-progress",
-        /// Completed.
+        /// The step's exit criterion is met.
         Completed = "completed",
-        /// Blocked.
+        /// The step cannot continue until an obstacle is removed.
         Blocked = "blocked",
     }
 }
@@ -37,7 +37,7 @@ record! {
         "description" => description?: Name,
     }
 
-    /// The current plan.
+    /// A plan with its version and its steps.
     Plan {
         /// The version, which grows with every change.
         "version" => version: u64,

@@ -38,7 +38,7 @@ record! {
         "preview" => preview?: Name,
     }
 
-    /// One question.
+    /// One question to a person.
     UserQuestionItem {
         /// The text of the question.
         "question" => question: Name,

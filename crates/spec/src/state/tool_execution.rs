@@ -29,11 +29,11 @@ words! {
 
     /// The importance of a tool result.
     ToolResponseClassification {
-        /// Required to continue.
+        /// The result is required to continue.
         Critical = "critical",
-        /// Useful, but not required.
+        /// The result is useful but not required.
         Informative = "informative",
-        /// Longer than its information justifies.
+        /// The result is longer than its information justifies.
         Verbose = "verbose",
         /// The information is already known.
         Redundant = "redundant",
@@ -41,13 +41,13 @@ words! {
 
     /// How a tool result is shortened when the context is full.
     ToolResponseRetentionPolicy {
-        /// Kept in full.
+        /// The result is kept in full.
         KeepFull = "keep_full",
-        /// Reduced to its structure.
+        /// The result is reduced to its structure.
         KeepStructured = "keep_structured",
-        /// Replaced by a summary; the result is archived.
+        /// The result is archived and replaced by a summary.
         SummarizeArchive = "summarize_archive",
-        /// Removed.
+        /// The result is removed.
         Drop = "drop",
     }
 }

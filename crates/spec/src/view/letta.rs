@@ -21,15 +21,15 @@ use crate::instant::RawInstant;
 /// The members that all Letta messages have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LettaHeader {
-    /// The message id.
+    /// The message's id, which is also the Item's id.
     pub id: Name,
     /// When the message was created.
     pub date: Timestamp,
-    /// The sender's name.
+    /// The sender's name, if it was specified.
     pub name: Option<Name>,
     /// The client's id for the message, used to recognize retries.
     pub otid: Option<Name>,
-    /// The sender's id.
+    /// The sender's id, if it was specified.
     pub sender_id: Option<Name>,
     /// The id of the step within the run.
     pub step_id: Option<Name>,
@@ -43,7 +43,7 @@ pub struct LettaHeader {
     pub extras: Vec<(Name, Json)>,
 }
 
-/// An agent's readable reasoning.
+/// Letta's message for readable reasoning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningMessage {
     /// The members that all Letta messages have.
@@ -57,7 +57,7 @@ pub struct ReasoningMessage {
 }
 
 words! {
-    /// Why reasoning is hidden.
+    /// The reason why reasoning is hidden.
     HiddenState {
         /// The provider sealed the reasoning.
         Redacted = "redacted",
@@ -66,7 +66,7 @@ words! {
     }
 }
 
-/// An agent's unreadable reasoning.
+/// Letta's message for reasoning without readable text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiddenReasoningMessage {
     /// The members that all Letta messages have.

@@ -293,7 +293,7 @@ pub enum ReplayViolation {
     /// The provider requires its reasoning back, and no element in the turn is signed.
     #[error("the contract is {contract}, but no element of this turn is signed")]
     MissingSignaturesForStrictProvider {
-        /// The provider's contract.
+        /// The replay contract that the turn violates.
         contract: ReplayContract,
         /// The formats in the turn.
         formats: Vec<ReasoningFormat>,
