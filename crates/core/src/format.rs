@@ -34,7 +34,7 @@ impl ReasoningFormat {
         }
     }
 
-    /// Returns the format of reasoning whose source did not specify one.
+    /// Returns the format `unknown`, for reasoning whose source does not specify a format.
     pub fn unknown() -> Self {
         Self::Other(Name::from("unknown"))
     }

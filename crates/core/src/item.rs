@@ -26,7 +26,7 @@ pub struct Item {
     pub role: Role,
     /// The kind of Item and its content.
     pub body: Body,
-    /// The Seals issued by the provider. Any kind of Item may carry any number.
+    /// The Seals issued by the provider. Any kind of Item may carry any number of Seals.
     pub seals: Vec<Seal>,
     /// The part as received, verbatim; `None` if Throughline created the Item.
     pub native: Option<NativePart>,

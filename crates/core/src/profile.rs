@@ -85,11 +85,11 @@ pub enum ReasoningChannel {
     None,
     /// OpenRouter's `reasoning` and `reasoning_details`.
     Details,
-    /// `reasoning_content`, a string.
+    /// The string member `reasoning_content`.
     ReasoningContent,
-    /// `reasoning`, a string.
+    /// The string member `reasoning`.
     Reasoning,
-    /// Ollama's native `thinking`, a string.
+    /// The string member `thinking` in Ollama's native API.
     Thinking,
     /// Mistral's `thinking` chunks inside `content`.
     Chunks,
@@ -126,7 +126,7 @@ pub struct Profile {
     pub name: String,
     /// Patterns for model names, in which `*` matches any text. The longest matching pattern wins.
     pub models: Vec<String>,
-    /// The vendor, where it determines the rules and the format of Seals.
+    /// The vendor, if it determines the rules and the Seal format; otherwise `None`.
     pub vendor: Option<Vendor>,
     /// The thinking modes that a request may select; empty if the wire has no modes.
     pub modes: Vec<Mode>,
@@ -151,7 +151,8 @@ pub struct Profile {
     /// Patterns for families whose Seals the model can read, in which `*` matches any text. Its own
     /// family is always included.
     pub reads: Vec<String>,
-    /// Families whose Seals the model silently drops, although a pattern of `reads` matches them.
+    /// Families whose Seals the model silently drops, although a pattern in `reads` matches the
+    /// family.
     pub ignores: Vec<String>,
     /// What the family's Seals are bound to.
     pub bound: Binding,

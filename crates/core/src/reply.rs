@@ -83,7 +83,7 @@ pub enum Event {
         /// The model and endpoint that answer.
         origin: Arc<Origin>,
     },
-    /// An Item started.
+    /// A new Item started in the response.
     Opened {
         /// The Item's index in the response, from 0.
         index: u32,

@@ -47,7 +47,7 @@ pub enum OutputFormat {
     Json,
     /// JSON that matches a schema.
     Schema {
-        /// The name of the schema, where the wire requires one.
+        /// The name of the schema, if the wire requires a name.
         name: Option<Name>,
         /// The JSON Schema that the answer must match.
         schema: Json,

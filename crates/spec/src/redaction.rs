@@ -89,7 +89,7 @@ impl RedactionPolicy {
         pattern::built_in()
     }
 
-    /// Redacts the secrets in a text.
+    /// Redacts the secrets in a text; borrows the text if there are none.
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         text::redact(text, &self.active_secret_patterns())
     }

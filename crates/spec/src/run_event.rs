@@ -97,7 +97,7 @@ run_events! {
     Subagent(SubagentEvent),
     /// The agent recorded a reflection.
     Reflection(ReflectionEvent),
-    /// A run started, waits, resumed or ended.
+    /// A run started, paused, resumed or ended.
     Run(RunStatusEvent),
     /// A model call started or ended.
     Turn(TurnEvent),

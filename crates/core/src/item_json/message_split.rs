@@ -73,7 +73,7 @@ fn plan_message<'i>(items: &'i [Item]) -> Vec<Option<MessageShare<'i>>> {
     items.iter().enumerate().zip(keeps).map(cut).map(Some).collect()
 }
 
-/// Returns the default id of the first Item of a message.
+/// Returns the default id for the first Item in a message.
 fn default_first_id(item: &Item) -> ItemId {
     ItemId::from_position("", ItemPosition { message: item.place.message, part: 0 })
 }

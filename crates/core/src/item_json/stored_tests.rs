@@ -266,8 +266,8 @@ fn truncated_text_is_rejected_and_never_printed() {
     }
 }
 
-/// Replaces each value with values of every type. The reader must accept or reject each without a
-/// panic.
+/// Replaces each value with values of every type. The reader must accept or reject each value
+/// without a panic.
 #[test]
 fn wrong_types_never_panic() {
     let stored = store_items(&turn());

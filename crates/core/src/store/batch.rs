@@ -21,7 +21,7 @@ pub mod kind {
     /// A copy of content from other records of a Thread; see
     /// [`NewRecord::copy`](super::NewRecord::copy).
     pub const COPY: &str = "copy";
-    /// History continues from an earlier record.
+    /// A rewind, after which history continues from an earlier record.
     pub const REWIND: &str = "rewind";
     /// Content was erased on request.
     pub const FORGOTTEN: &str = "forgotten";
@@ -244,7 +244,7 @@ pub struct PendingRequest {
     pub expires_in: Option<Duration>,
 }
 
-/// The result of a commit.
+/// The result of [`Store::commit`](crate::Store::commit).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The written ranges, in the order of the batch's appends.

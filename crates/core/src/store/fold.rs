@@ -87,9 +87,9 @@ impl<F: Fold> FoldedLog<F> {
         self.state.apply(record)
     }
 
-    /// Whether a checkpoint should be written: at least 64 records and 16 times the size of the
-    /// last checkpoint were applied since. All checkpoints together therefore take a small fraction
-    /// of the log.
+    /// Whether a checkpoint should be written: since the last checkpoint, at least 64 records and
+    /// 16 times its size in bytes were applied. All checkpoints together therefore take a small
+    /// fraction of the log.
     pub fn is_checkpoint_due(&self) -> bool {
         const RECORDS: u64 = 64;
         const SHARE: u64 = 16;

@@ -20,7 +20,7 @@ const SHORTEST: usize = 24;
 /// One part of an encoded text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum DeltaPart<'t> {
-    /// A range of the base.
+    /// A byte range of the base.
     Taken { start: usize, length: usize },
     /// New text, stored verbatim.
     New(&'t [u8]),

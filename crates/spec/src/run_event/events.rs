@@ -297,7 +297,7 @@ record! {
         "detail" => detail?: Json,
     }
 
-    /// A piece of streamed text.
+    /// A piece of the answer's text was streamed.
     StreamEvent is "stream" {
         /// The text of the piece.
         "text" => text: Name,
@@ -358,7 +358,7 @@ record! {
         "toolCallIds" => tool_call_ids?: Vec<Name>,
     }
 
-    /// A run started, waits, resumed or ended. Throughline extension.
+    /// A run started, paused, resumed or ended. Throughline extension.
     RunStatusEvent is "run" {
         /// The status: `running`, `waiting`, `completed`, `failed` or `cancelled`.
         "status" => status: Name,

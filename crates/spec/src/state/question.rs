@@ -26,7 +26,7 @@ words! {
 }
 
 record! {
-    /// One of the options of a question.
+    /// One of a question's options.
     UserQuestionOption {
         /// The text shown to the person.
         "label" => label: Name,
