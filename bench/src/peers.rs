@@ -31,7 +31,10 @@ pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
 
 fn home() -> anyhow::Result<PathBuf> {
     let release = process::program_folder()?;
-    Ok(release.parent().context("the program has no parent folder")?.join("peers"))
+    Ok(release
+        .parent()
+        .context("the directory of the executable has no parent directory")?
+        .join("peers"))
 }
 
 async fn free() -> anyhow::Result<SocketAddr> {

@@ -55,7 +55,7 @@ where
 /// Returns the directory of this executable, which is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
-    Ok(own.parent().context("the program has no parent folder")?.to_owned())
+    Ok(own.parent().context("the path of the executable has no parent directory")?.to_owned())
 }
 
 /// Creates a temporary directory on the build disk.

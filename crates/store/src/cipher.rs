@@ -100,5 +100,5 @@ fn derived(purpose: &blake3::Hasher, salt: &SaltBytes) -> Secret {
 }
 
 fn too_long() -> StoreError {
-    StoreError::invalid("a content of more than 256 GB cannot be stored")
+    StoreError::invalid("content exceeds the limit of 256 GB")
 }

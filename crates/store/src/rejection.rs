@@ -138,7 +138,7 @@ pub(crate) fn pending_exists(id: &Name) -> StoreError {
 }
 
 pub(crate) fn turn_exists(id: &TurnId) -> StoreError {
-    invalid!("{id} is already the name of another turn: choose a new one")
+    invalid!("turn id {id} is already in use; choose another id")
 }
 
 pub(crate) fn key_exists(id: &Name) -> StoreError {

@@ -142,7 +142,8 @@ fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
 
 /// Continues the run in a background process, without prompts.
 fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<()> {
-    let program = std::env::current_exe().context("this program cannot be found")?;
+    let program = std::env::current_exe()
+        .context("cannot determine the path of the running throughline executable")?;
     let mut command = Command::new(program);
     command.arg("resume").arg(&*run.0).arg("--no-ask").args(["--tenant", &at.tenant]);
     let mut option = |name: &str, value: &dyn AsRef<OsStr>| {

@@ -341,7 +341,7 @@ impl Exchange<'_> {
         list: ObjectList,
     ) -> GatewayResult {
         let Some(family) = Family::of(&self.wire) else {
-            return Err(GatewayError::new(404, "this dialect has no lists"));
+            return Err(GatewayError::new(404, "this dialect has no list endpoint"));
         };
         let mut request = without_encodings(&request);
         for _ in 0..PAGES {

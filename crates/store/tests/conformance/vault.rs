@@ -123,7 +123,7 @@ pub(crate) async fn turns_know_their_parents(on: Database) {
         prefix,
     });
     let outcome = journal.commit(again).await;
-    assert_eq!(sentence(outcome), "one is already the name of another turn: choose a new one");
+    assert_eq!(sentence(outcome), "turn id one is already in use; choose another id");
 }
 
 pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {

@@ -315,7 +315,8 @@ fn configuration(simulators: &str) -> String {
 
 /// Returns a command that runs this executable in the demo's directory and on its store.
 fn program(folder: &Path) -> Result<Command> {
-    let own = std::env::current_exe().context("this program cannot be found")?;
+    let own = std::env::current_exe()
+        .context("cannot determine the path of the running throughline executable")?;
     let mut command = Command::new(own);
     // Takes precedence over the user's store.
     command.env("THROUGHLINE_STORE", store_of(folder));

@@ -153,7 +153,9 @@ fn part(text: &Bytes, is_form: bool) -> Result<FormPart, &'static str> {
     if !is_form {
         return Ok(FormPart { name: Name::from(""), is_file: true, content });
     }
-    let [disposition] = *dispositions else { return Err("a part does not have one name") };
+    let [disposition] = *dispositions else {
+        return Err("a part of the form must have exactly one name");
+    };
     let (_, parameters) = disposition.split_once(';').ok_or("a part has no name")?;
     let parameters = parse_parameters(parameters)?;
     if parameters.iter().any(|(name, _)| name == "name*") {
@@ -161,7 +163,7 @@ fn part(text: &Bytes, is_form: bool) -> Result<FormPart, &'static str> {
     }
     let mut names = parameters.iter().filter(|(name, _)| name == "name");
     let (Some((_, name)), None) = (names.next(), names.next()) else {
-        return Err("a part does not have one name");
+        return Err("a part of the form must have exactly one name");
     };
     let is_file = parameters.iter().any(|(name, _)| name.starts_with("filename"));
     Ok(FormPart { name: Name::from(&**name), is_file, content })
@@ -197,7 +199,7 @@ fn parse_parameters(text: &str) -> Result<Vec<(String, String)>, &'static str> {
         rest = match left.strip_prefix(';') {
             Some(next) => next.trim_start(),
             None if left.is_empty() => "",
-            None => return Err("text follows a quoted parameter"),
+            None => return Err("unexpected text after a quoted header parameter"),
         };
     }
     Ok(found)

@@ -270,7 +270,7 @@ async fn captured_turns_are_found_by_their_keys() {
     commit(&node, with(turn("t2", &[shared, chain]))).await.unwrap();
     assert_eq!(
         said(commit(&node, with(turn("t2", &[]))).await),
-        "t2 is already the name of another turn: choose a new one"
+        "turn id t2 is already in use; choose another id"
     );
     let unknown = key(KeyKind::Claim, 7);
     let found = node.find(&tenant(), &[unknown, claim, id, shared, chain]).await.unwrap().found;
