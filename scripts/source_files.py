@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXCLUDED_FOLDERS = {"tests", "benches", "examples", "fuzz", "assets"}
 EXCLUDED_FILES = re.compile(r"_tests\.rs$|\.(test|spec)\.tsx?$|\.d\.ts$")
 
-# A block comment of Rust can contain others, so only its start is matched.
+# A Rust block comment can contain others, so only its start is matched.
 RUST_TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*|/\*)
       | (?P<text>\bb?r(?P<hashes>\#*)".*?"(?P=hashes)
@@ -18,7 +18,7 @@ RUST_TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# A comment of JSX is wrapped in braces, which then have no content.
+# A JSX comment is wrapped in braces, which are removed with it.
 TYPESCRIPT_TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*|\{\s*/\*.*?\*/\s*\}|/\*.*?\*/)
       | (?P<text>"(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | `(?:\\.|[^`\\])*`)
@@ -44,7 +44,7 @@ def git(*arguments, **options):
 
 
 def commit_id(name):
-    """Returns the full id of a commit, or nothing if there is no such commit."""
+    """Returns the full id of a commit, or an empty string if there is no such commit."""
     found = git("rev-parse", "--quiet", "--verify", "--end-of-options", name + "^{commit}")
     return found.stdout.decode().strip()
 

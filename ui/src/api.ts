@@ -80,7 +80,7 @@ export async function download(path: string, name: string) {
 /** An event of a run; its members depend on its `type`. */
 export type RunEvent = Record<string, any>;
 
-/** An event of a run, with its number. */
+/** An event of a run, with its number from 1 and its time. */
 export interface NumberedEvent {
   n: number;
   at: string;
@@ -90,27 +90,27 @@ export interface NumberedEvent {
 export type Connection = "opening" | "live" | "lost" | "ended";
 
 /**
- * Number of events in the first request, enough to fill any screen. The rest is requested once they
- * are shown, so a long run opens as fast as a short one.
+ * Number of events in the first request, enough to fill any screen. Later events are requested once
+ * these are drawn, so a long run opens as fast as a short one.
  */
 const FIRST_EVENTS = 100;
 
-/** Waits until the browser has drawn. Hidden pages draw nothing, so a timer is the fallback. */
+/** Waits for the next frame, or 100 ms on a hidden page, where the browser draws no frames. */
 const nextFrame = () =>
   new Promise<void>((resolve) => {
     requestAnimationFrame(() => setTimeout(resolve));
     setTimeout(resolve, 100);
   });
 
-/** Start of the frame that ends a stream at its limit. */
+/** Start of the SSE frame that the server sends when a stream reaches its `limit`. */
 const LIMIT_FRAME = "event: more\ndata: ";
 
 /** How a stream ended: with the run, at the limit, or with the connection. */
 type StreamEnd = "over" | "more" | "lost";
 
 /**
- * Follows a run. After a lost connection it continues after the last received event, so no event is
- * missed or repeated.
+ * Follows the events of a run. After a lost connection, the stream resumes after the last received
+ * event, so no event is missed or repeated.
  */
 export function follow(run: string, onEvents: (events: NumberedEvent[]) => void, onConnection: (state: Connection) => void): () => void {
   const stop = new AbortController();

@@ -1,4 +1,4 @@
-/** A time axis on which waiting times are compressed: a person may take a week to answer. */
+/** A time axis with compressed waiting times, because a person may take a week to answer. */
 
 export interface Interval {
   start: number;
@@ -6,13 +6,13 @@ export interface Interval {
   isWait: boolean;
 }
 
-/** Maximum length of a waiting interval, as a share of the working time. */
+/** Maximum length of a waiting interval on the axis, as a share of the total working time. */
 const MAX_WAIT_SHARE = 0.12;
 
 export interface Axis {
-  /** Position of a time, from 0 to 1. */
+  /** Returns the position of a time on the axis, from 0 to 1. */
   at: (time: number) => number;
-  /** Positions at which time was left out, from 0 to 1. */
+  /** Positions of compressed intervals, from 0 to 1. */
   folds: number[];
 }
 

@@ -1,14 +1,17 @@
-/** Computes the difference of two texts, line by line. */
+/** Computes the difference between two texts, line by line. */
 
 export interface Line {
   sign: " " | "+" | "-";
   text: string;
 }
 
-/** A line, or a number of unchanged lines that are left out. */
+/** A line, or the number of unchanged lines that are not shown here. */
 export type Piece = Line | { skipped: number };
 
-/** Maximum number of lines between the first and last difference that are compared. */
+/**
+ * The comparison table has at most the square of this number of cells. Above that, all lines
+ * between the first and the last difference are shown as removed and added.
+ */
 const MAX_COMPARED_LINES = 3000;
 
 export function diff(before: string, after: string): Line[] {
@@ -28,7 +31,7 @@ function middle(a: string[], b: string[]): Line[] {
   const removed = a.map((text): Line => ({ sign: "-", text }));
   const added = b.map((text): Line => ({ sign: "+", text }));
   if (!a.length || !b.length || a.length * b.length > MAX_COMPARED_LINES * MAX_COMPARED_LINES) return [...removed, ...added];
-  // Length of the longest common subsequence of the rests, for each pair of positions.
+  // longest[i * wide + j] is the length of the longest common subsequence of a[i..] and b[j..].
   const wide = b.length + 1;
   const longest = new Uint16Array((a.length + 1) * wide);
   for (let i = a.length - 1; i >= 0; i--) {
@@ -52,7 +55,7 @@ function middle(a: string[], b: string[]): Line[] {
   return lines;
 }
 
-/** Replaces long runs of unchanged lines by their number. */
+/** Replaces unchanged lines more than `around` lines from a change by their number. */
 export function collapseUnchanged(lines: Line[], around = 3): Piece[] {
   const near = new Uint8Array(lines.length);
   lines.forEach((line, place) => {

@@ -1,4 +1,4 @@
-/** Shows the difference of two texts. */
+/** Shows the difference between two texts. */
 
 import { useMemo, useState } from "preact/hooks";
 import { diff, collapseUnchanged, type Piece } from "./diff";

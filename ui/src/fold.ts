@@ -2,8 +2,7 @@
  * Folds a run's events into the rows of its timeline. Each event is read once and changes as few
  * rows as possible.
  *
- * Attempts are folded as the server folds them (`RunFold`). All counts on the page come from the
- * server.
+ * Attempts are counted as in `RunFold` on the server. All counts on the page come from the server.
  */
 
 import type { NumberedEvent, RunEvent } from "./api";
@@ -95,7 +94,7 @@ export type Row = TurnRow | ThoughtRow | MessageRow | ToolRow | QuestionRow | Pl
 
 type Note = [name: string, tone: NoteRow["tone"], text: string, more?: string];
 
-/** The notes for events that change no other row. */
+/** Formats the events that have no row of their own kind as notes. */
 const NOTES: Record<string, (event: RunEvent) => Note> = {
   run: ({ status, reason }) => ["Run", status === "failed" ? "bad" : status === "waiting" ? "warn" : "", `${status.charAt(0).toUpperCase()}${status.slice(1)}${reason ? `: ${reason}` : ""}`],
   reflection: (event) => ["Reflection", "", event.text],
@@ -122,9 +121,12 @@ export class Timeline {
   replays = 0;
 
   private turn: TurnRow | null = null;
-  /** A discarded attempt that the next answer repeats: older journals have no `turn start` here. */
+  /**
+   * The last discarded attempt. If an answer follows without `turn start`, as in older journals,
+   * the answer starts a new attempt of the same turn.
+   */
   private repeatable: TurnRow | null = null;
-  /** Number of started attempts: a repeated attempt reuses the ids of the discarded one. */
+  /** Number of started attempts; part of row keys, because a repeated attempt reuses ids. */
   private started = 0;
   /** Number of attempts of the latest turn. */
   private attempts = { turn: 0, count: 0 };
@@ -156,7 +158,7 @@ export class Timeline {
     this.rows.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
   }
 
-  /** Returns the row with this key for a change, or adds it. */
+  /** Returns the row with this key, or adds a new row at `place`, and marks the row as changed. */
   private upsert<R extends Row>(key: string | null, create: () => R, place = this.rows.length): R {
     let row = key === null ? undefined : (this.byId.get(key) as R | undefined);
     if (!row) {
@@ -179,7 +181,7 @@ export class Timeline {
         this.discardPartial();
         this.repeatable = this.turn;
       }
-      // Events belong to no attempt until the next one starts.
+      // Events between two attempts belong to neither.
       this.turn = null;
     }
   }
@@ -219,7 +221,7 @@ export class Timeline {
     }
   }
 
-  /** Returns the position of a complete Thought: before the partial answer of its turn. */
+  /** Returns the index at which to insert a complete Thought: before its turn's partial answer. */
   private placeOfThought(): number {
     const from = this.turn ? this.rows.lastIndexOf(this.turn) + 1 : this.rows.length;
     const isPartialAnswer = (row: Row) => row.kind === "message" && row.role === "assistant" && !row.whole;
@@ -239,7 +241,7 @@ export class Timeline {
     row.whole = true;
   }
 
-  /** Marks the message that is the final answer, or adds it. */
+  /** Marks the last message as the final answer if the texts are equal, or adds a new message. */
   private onAnswer(base: Base, event: RunEvent) {
     const row = this.rows.findLast((one): one is MessageRow => one.kind === "message" && one.role === "assistant");
     if (row && row.text === event.content) {

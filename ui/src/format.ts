@@ -49,7 +49,7 @@ export function shortId(id: string): string {
   return id.length <= 20 ? id : `${id.slice(0, 9)}…${id.slice(-6)}`;
 }
 
-/** Control, invisible and bidirectional characters; joiners only where they join nothing. */
+/** Control, invisible and bidirectional characters, and joiners after Latin-1 characters. */
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}]|(?<=^|[\u0000-\u00ff])[\u200c\u200d]/gu;
 
@@ -61,7 +61,7 @@ export function plain(text: string): string {
 const SEALED = /(ignature|^encrypted|^redacted|^fingerprint)/;
 const BASE64 = /^[A-Za-z0-9+/_=-]+$/;
 
-/** Formats JSON with two spaces, and replaces Seals by their size. */
+/** Formats JSON with an indentation of two spaces, and replaces Seals by their size. */
 export function pretty(value: unknown): string {
   const seen = (key: string, inner: unknown) => {
     if (typeof inner !== "string") return inner;

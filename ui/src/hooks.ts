@@ -1,4 +1,4 @@
-/** Hooks that pages share: the route, server data, the theme. */
+/** Hooks that several pages use: the route, server data, the theme. */
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { get, ApiError } from "./api";
@@ -34,7 +34,7 @@ export interface FetchState<T> {
   reload: () => void;
 }
 
-/** Fetches JSON, and repeats this every `every` milliseconds while the page is visible. */
+/** Fetches JSON, and fetches it again every `every` milliseconds while the page is visible. */
 export function useFetch<T>(path: string | null, every = 0): FetchState<T> {
   const [state, setState] = useState<{ path: string | null; value: T | null; problem: ApiError | null }>({ path: null, value: null, problem: null });
   const [times, setTimes] = useState(0);

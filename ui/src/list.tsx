@@ -24,12 +24,12 @@ export interface ListState<R> {
   isSearched: boolean;
   problem: ApiError | null;
   reload: () => void;
-  /** Loads older rows, if there are any. */
+  /** Loads the next page of older rows; missing if there are none. */
   loadOlder?: () => void;
   isBusy: boolean;
 }
 
-/** Loads the rows that the server lists under `name`, again every `every` milliseconds. */
+/** Loads the rows in member `name` of the response, and again every `every` milliseconds. */
 export function useList<R extends Row>(path: string, name: string, every: number, filters: Record<string, string> = {}): ListState<R> {
   const [text, setText] = useState("");
   const [search, setSearch] = useState("");
@@ -87,7 +87,7 @@ interface Props<R> {
   list: ListState<R>;
   placeholder: string;
   filters?: ComponentChildren;
-  /** Titles of an empty list: after a search, and without one. */
+  /** Titles of an empty list: with a search text, and without. */
   none: [searched: string, never: string];
   hint?: ComponentChildren;
   draw: (rows: R[]) => ComponentChildren;

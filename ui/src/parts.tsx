@@ -7,13 +7,13 @@ import { ago, bytes, count, exact, plain, shortId } from "./format";
 import { to, type FetchState } from "./hooks";
 import type { Evidence, Thoughts } from "./types";
 
-/** A link of a page header: its label, and the page it opens; a label alone is the current page. */
+/** A breadcrumb link in a page header. Without `page`, the label denotes the current page. */
 export type Crumb = [label: string, page?: string, id?: string];
 
 interface HeadProps {
   title: string;
   crumbs?: Crumb[];
-  /** The id of the shown object, after the links. */
+  /** The id of the shown object, displayed after the breadcrumbs. */
   id?: ComponentChildren;
   lead?: string;
   /** Controls on the right. */
@@ -52,7 +52,7 @@ interface TableProps<R> {
   attributes?: (row: R) => Record<string, string>;
 }
 
-/** A table. On narrow screens each row is a card, in which the titles label the cells. */
+/** A table. On narrow screens, each row becomes a card whose cells show their column titles. */
 export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>) {
   return (
     <div class="table">
@@ -82,7 +82,7 @@ export function Table<R>({ rows, columns, label, id, attributes }: TableProps<R>
   );
 }
 
-/** The first cell of a list: a link with the title of the row, and its id. */
+/** The first cell of a table row: the title as a link to the object, and the id of the object. */
 export function TitleCell({ page, id, title }: { page: string; id: string; title: string }) {
   return (
     <>
@@ -92,7 +92,7 @@ export function TitleCell({ page, id, title }: { page: string; id: string; title
   );
 }
 
-/** A fact in a `strip`. */
+/** A labelled value in a `dl` with the class `strip`. */
 export function Fact({ name, more, hook, children }: { name: string; more?: string; hook?: string; children: ComponentChildren }) {
   return (
     <div>
@@ -105,12 +105,12 @@ export function Fact({ name, more, hook, children }: { name: string; more?: stri
   );
 }
 
-/** Shows why data is missing: the request failed, or it is still running. */
+/** Shows an error if the request failed, or a loading indicator until its data arrives. */
 export function FetchStatus<T>({ state: { value, problem, reload } }: { state: FetchState<T> }) {
   return problem ? <ErrorBox problem={problem} reload={reload} /> : value === null ? <Loading /> : null;
 }
 
-/** A group of buttons, one of which is selected. */
+/** A group of buttons of which exactly one is selected. */
 export function Switch<V extends string>({ label, options, value, set }: { label: string; options: [value: V, label: string][]; value: V; set: (value: V) => void }) {
   return (
     <div class="switch" role="group" aria-label={label}>
@@ -123,7 +123,7 @@ export function Switch<V extends string>({ label, options, value, set }: { label
   );
 }
 
-/** A selection of one value, or none. */
+/** A drop-down list of values, with an entry for no value. */
 export function Choice({ label, none, all, value, set }: { label?: string; none: string; all: string[]; value: string; set: (value: string) => void }) {
   return (
     <select aria-label={label} value={value} onChange={(event) => set(event.currentTarget.value)}>
@@ -186,7 +186,7 @@ export function Seal({ state, why, size, times }: { state: SealState; why?: stri
   );
 }
 
-/** Shows the numbers of kept, restored and elided Thoughts. */
+/** Shows how many Thoughts were kept, restored and elided. */
 export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   const { kept, restored, reshaped, elided } = thoughts;
   if (!kept && !restored && !reshaped && !elided) {
@@ -213,7 +213,7 @@ export function Id({ id }: { id: string }) {
   );
 }
 
-/** The emblem of the product: a line and a seal on it. */
+/** The logo of Throughline: a line with a seal on it. */
 export function Emblem() {
   return (
     <svg viewBox="0 0 120 40" aria-hidden="true">

@@ -1,4 +1,4 @@
-/** The parts of the server's JSON that the console uses. */
+/** Types of the members of the server's JSON that the console uses. */
 
 export interface Thoughts {
   had: number;
@@ -16,7 +16,7 @@ export interface Tokens {
   totalTokens?: number;
 }
 
-/** The counts of a run, which the server computes for all pages, the trace and the map. */
+/** The counts of a run. The server computes them, so all pages and traces show the same counts. */
 export interface RunCounts {
   turns: number;
   attempts: number;
@@ -36,7 +36,7 @@ export interface RunRow extends RunCounts {
   gone?: string;
 }
 
-/** The status of a run. An erased run has only its ids. */
+/** The state of a run. For an erased run, only the ids are set. */
 export interface RunHead extends Partial<RunCounts> {
   id: string;
   thread: string;

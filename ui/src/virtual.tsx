@@ -1,4 +1,4 @@
-/** A virtual list: only visible rows are drawn. Rows can have any height and are measured. */
+/** A virtual list: only visible rows are drawn. Rows can have different heights. */
 
 import type { JSX } from "preact";
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -7,7 +7,7 @@ interface Props<R> {
   rows: R[];
   id: (row: R) => string;
   draw: (row: R) => JSX.Element;
-  /** Estimates the height of a row. */
+  /** Estimates the height in pixels of a row that has not been measured yet. */
   estimateHeight: (row: R) => number;
   /** Whether to scroll to new rows while the end is visible. */
   follows: boolean;
@@ -59,7 +59,8 @@ export function VirtualList<R>({ rows, id, draw, estimateHeight, follows, label 
     setView((before) => (before.top === element.scrollTop && before.height === element.clientHeight ? before : { top: element.scrollTop, height: element.clientHeight }));
   }, []);
 
-  // Measure drawn rows at once, so that all seen heights are exact and the end stays in place.
+  // Measure rows before the browser paints, so that visible heights are exact and the scroll
+  // position at the end of the list stays stable.
   useLayoutEffect(() => {
     const element = box.current!;
     const changed = storeHeights(list.current!.children);
@@ -74,7 +75,7 @@ export function VirtualList<R>({ rows, id, draw, estimateHeight, follows, label 
     return () => removeEventListener("resize", updateView);
   }, [updateView]);
 
-  // A sum over ten thousand numbers is fast enough.
+  // Summing the heights of ten thousand rows per render is fast enough.
   let before = 0;
   let first = 0;
   let above = 0;

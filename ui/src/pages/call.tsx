@@ -1,4 +1,4 @@
-/** The replay view of a call: received and sent request, their difference, and all Fates. */
+/** The replay view of a call: the received and sent requests, their difference, and all Fates. */
 
 import { useMemo, useState } from "preact/hooks";
 import { Difference } from "../diffview";
@@ -28,7 +28,7 @@ interface CallRecord extends Omit<CallRow, "microseconds"> {
   microseconds?: { sent?: number; first_byte?: number; end?: number };
   came?: RequestBody;
   sent?: RequestBody;
-  /** Whether the sent body equals the received one, byte for byte. */
+  /** Whether the sent body equals the received body, byte for byte. */
   unchanged?: boolean;
   texts?: string;
   fates?: PartFate[];
@@ -136,7 +136,7 @@ export function FindingCard({ severity, rule, path, message, fix, about }: Findi
   );
 }
 
-/** A Seal and the rest of its Fate, such as the reason why it was left out. */
+/** A mark for a Seal, with the details of its Fate, such as why the Seal was left out. */
 const SealFate = ({ did }: { did: string }) => (
   <span class="fate">
     <Seal state={sealState(did)} why={did} /> {did.includes(":") ? <small>{plain(did.split(": ").slice(1).join(": "))}</small> : null}

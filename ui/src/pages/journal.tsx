@@ -20,7 +20,7 @@ interface Proof {
   broken?: { place: string; problem: string };
 }
 
-/** Maximum number of listed heads. */
+/** Maximum number of chain heads shown. */
 const MAX_HEADS = 6;
 
 export function JournalPage() {
@@ -84,7 +84,7 @@ export function JournalPage() {
   );
 }
 
-/** The columns of a `head` line of the manifest, which is split at its tabs. */
+/** Table columns for the tab-separated fields of a `head` line in the manifest. */
 const HEAD_COLUMNS: Column<string[]>[] = [
   ["Writer", ([, , writer = ""]) => <code>{plain(writer)}</code>],
   ["Records", ([, , , position = ""]) => count(Number(position)), "number"],

@@ -7,10 +7,10 @@ import type { MapCall, MapItem, MapRun, ThoughtMap, ThreadRow } from "../types";
 
 const LANE = 46;
 const ROW = 30;
-/** Width of the labels on wide and narrow screens. */
+/** Width of the labels on wide and narrow screens, in pixels. */
 const LEFT = { wide: 316, narrow: 176 };
 const TOP = 34;
-/** Half of the side of a mark. */
+/** Half the side length of a mark, in pixels. */
 const HALF = 8;
 
 export function MapPage({ thread }: { thread: string }) {
@@ -51,10 +51,11 @@ function Picture({ map }: { map: ThoughtMap }) {
   const isNarrow = innerWidth <= 820;
   const left = isNarrow ? LEFT.narrow : LEFT.wide;
   const most = isNarrow ? 17 : 36;
-  // Columns shrink with the number of calls.
+  // Columns get narrower as the number of calls grows.
   const room = isNarrow ? innerWidth - left - 70 : 640;
   const step = Math.max(22, Math.min(110, Math.floor(room / calls.length)));
-  // Agents name models by route and Origins by their own names: the lane is the requested model.
+  // Agents request models by route, but Origins contain the model's own name. A lane is a requested
+  // model.
   const givenBy = new Map<number, number>();
   calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
   const models = [...new Set(calls.map((call) => call.model))];
@@ -93,7 +94,7 @@ function Picture({ map }: { map: ThoughtMap }) {
           new
         </span>
         {(["intact", "restored", "reshaped", "foreign", "elided", "forgotten"] as SealState[]).map((state) =>
-          // Common states are in the legend even if they do not occur here.
+          // The legend always lists the common states, even if this map has none.
           tally.get(state) || !/reshaped|forgotten/.test(state) ? (
             <span>
               <svg width="18" height="18" aria-hidden="true" class="mark">
@@ -165,7 +166,7 @@ function Picture({ map }: { map: ThoughtMap }) {
   );
 }
 
-/** Formats "Turn 2", with the attempt if there are several. */
+/** Formats "Turn 2" or "Call 2", with the number of the attempt from the second attempt on. */
 const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${call.attempt > 1 ? `, attempt ${call.attempt}` : ""}`;
 
 const CALL_COLUMNS: Column<MapCall>[] = [
@@ -176,7 +177,7 @@ const CALL_COLUMNS: Column<MapCall>[] = [
   ["Time", (call) => clock(call.at), "number dim"],
 ];
 
-/** A column with a count of each run; the counts equal those of its timeline and its trace. */
+/** A column with a count per run. The counts equal those of the run's timeline and trace. */
 const countColumn = (title: string, hook: string, value: (run: MapRun) => number): Column<MapRun> => [title, (run) => <span data-count={hook}>{count(value(run))}</span>, "number"];
 
 const RUN_COLUMNS: Column<MapRun>[] = [
@@ -189,7 +190,7 @@ const RUN_COLUMNS: Column<MapRun>[] = [
   countColumn("Elided", "elided", (run) => run.thoughts.elided),
 ];
 
-/** The start of a Thought's text; for other sealed items, their kind. */
+/** Labels an item with the start of its text, or with its kind if it has no text. */
 function itemLabel(item: MapItem, most: number): string {
   const text = plain(item.text).replace(/\s+/g, " ");
   if (item.kind === "call") return short(`call of ${text}`, most);
@@ -218,7 +219,7 @@ function Cell({ x, y, did }: { x: number; y: number; did: string }) {
   );
 }
 
-/** The mark of a Fate: a filled square if the Thought was sent, an empty one if not. */
+/** Draws the mark of a Fate: a filled square if the Thought was sent, else an empty square. */
 function Mark({ x, y, state }: { x: number; y: number; state: SealState }) {
   return (
     <g class={`cell ${state}`}>

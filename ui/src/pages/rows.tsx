@@ -26,7 +26,7 @@ interface Props {
   fate?: ThoughtFate;
 }
 
-/** A row that is drawn again only after a change. */
+/** A timeline row that is drawn again only after it has changed. */
 export class DrawRow extends Component<Props> {
   shouldComponentUpdate(next: Props) {
     return next.row !== this.props.row || next.rev !== this.props.rev || next.fate?.did !== this.props.fate?.did;
@@ -101,7 +101,7 @@ function Turn({ row }: { row: TurnRow }) {
   );
 }
 
-/** Returns whether another provider issued everything that was left out. */
+/** Returns whether all elided Thoughts were left out because another provider issued them. */
 const isForeign = (reasons: Record<string, number> = {}) => Object.keys(reasons).length > 0 && Object.keys(reasons).every((reason) => reason.startsWith("foreign"));
 
 const why = (reasons?: Record<string, number>) =>
@@ -182,7 +182,7 @@ function Tool({ row }: { row: ToolRow }) {
   );
 }
 
-/** A labelled value: a text as it is, or any value as JSON, indented if it is long. */
+/** A labelled value: `text` as it is, or `value` as JSON, indented if it is long. */
 function Value({ label, text, value, tone, isProse }: { label: string; text?: string; value?: unknown; tone?: string; isProse?: boolean }) {
   const short = line(value);
   return (

@@ -18,7 +18,7 @@ const LIMITS: Record<string, string> = {
 
 const FATES = [["kept", "Kept"], ["restored", "Restored"], ["reshaped", "Reshaped"], ["elided", "Elided"]] as const;
 
-/** Number of events that are folded before the page is drawn. */
+/** Maximum number of events that are applied to the timeline per frame. */
 const EVENTS_PER_FRAME = 400;
 
 export function RunPage({ run }: { run: string }) {
@@ -26,7 +26,7 @@ export function RunPage({ run }: { run: string }) {
   const [connection, setConnection] = useState<Connection>("opening");
   const isOver = connection === "ended";
   const head = useFetch<RunHead>(path, isOver ? 0 : 2000);
-  // Active runs are followed at their end; finished runs are shown from the start.
+  // The page scrolls with new rows of an active run; it shows a finished run from its start.
   const isLive = !isOver && ["running", "waiting"].includes(head.value?.status ?? "");
   const timeline = useRef<Timeline>(null as unknown as Timeline);
   timeline.current ??= new Timeline();
@@ -117,7 +117,7 @@ export function RunPage({ run }: { run: string }) {
   );
 }
 
-/** Returns the latest Fate of each Thought, reloaded after new requests. */
+/** Returns the latest Fate of each Thought, and reloads the Fates after new requests. */
 function useFates(thread: string | undefined, replays: number): Fates {
   const [requested, setRequested] = useState(0);
   useEffect(() => {
@@ -144,7 +144,7 @@ function useFates(thread: string | undefined, replays: number): Fates {
 
 function ConnectionBadge({ connection }: { connection: Connection }) {
   const label = { opening: "connecting", live: "live", lost: "reconnecting", ended: "complete" }[connection];
-  // After the end, the status of the run is sufficient.
+  // After the run has ended, the page shows its status instead of the connection.
   return (
     <span class={`connection ${connection}${connection === "ended" ? " hidden" : ""}`} role="status" aria-label={`Connection: ${label}`}>
       <i aria-hidden="true" />

@@ -77,7 +77,7 @@ export function TracePage({ run }: { run: string }) {
   );
 }
 
-/** Parses a trace file. */
+/** Parses a trace file; throws an error if the text is not a Throughline trace. */
 function sessionOf(text: string): Session {
   let session: any = null;
   try {
@@ -92,7 +92,7 @@ function sessionOf(text: string): Session {
   return { errors: [], status: "", ...session };
 }
 
-/** Returns the first user message, or the agent's name. */
+/** Returns the page title: the first user message, or the agent's name. */
 function titleOf(session: Session): string {
   for (const span of session.events) {
     const messages = parsed(span.attributes["gen_ai.input.messages"]);
@@ -138,7 +138,7 @@ function Spans({ session }: { session: Session }) {
   );
 }
 
-/** The facts of a summary: label, key, format, and the name of the count for tests. */
+/** Summary values: label, key in the summary, formatter, and the `data-count` that tests read. */
 const FACTS: [name: string, key: string, show: (value: number) => string, hook?: string][] = [
   ["Turns", "throughline.turns", count, "turns"],
   ["Attempts", "throughline.attempts", count, "attempts"],
@@ -155,7 +155,7 @@ const FACTS: [name: string, key: string, show: (value: number) => string, hook?:
 
 function Summary({ session }: { session: Session }) {
   const { summary = {} } = session;
-  // Attempts and reshaped Thoughts are shown only where they differ from the usual.
+  // Attempts are shown only if some were discarded, and reshaped Thoughts only if there are any.
   const isShown = (key: string) =>
     typeof summary[key] === "number" && (key !== "throughline.attempts" || summary["throughline.attempts.discarded"]) && (key !== "throughline.fates.reshaped" || summary[key]);
   return (
@@ -211,13 +211,13 @@ function Attributes({ span }: { span: Span }) {
   );
 }
 
-/** Formats messages in OpenTelemetry's convention, one per line with their role. */
+/** Formats OpenTelemetry messages, one per line with its role; `null` for any other value. */
 function messages(value: unknown): string | null {
   if (!Array.isArray(value) || !value.length || !value.every((one) => typeof one?.role === "string" && Array.isArray(one.parts))) return null;
   return value.map((one) => `${one.role}: ${one.parts.map((part: any) => (typeof part?.content === "string" ? part.content : pretty(part))).join(" ")}`).join("\n");
 }
 
-/** Formats an attribute: texts and messages line by line, other values as indented JSON. */
+/** Formats an attribute: strings and messages line by line, objects as indented JSON. */
 function formatAttribute(value: unknown): string {
   if (Array.isArray(value)) return value.map(String).join("\n");
   const inner = parsed(value);

@@ -40,7 +40,7 @@ function sumBy(rows: Hour[], by: (row: Hour) => string): Map<string, Sum> {
   return sums;
 }
 
-/** Sums by model, the most expensive first. */
+/** Sums usage by provider and model, the most expensive first. */
 const sumByModel = (rows: Hour[]): [string, Sum][] =>
   [...sumBy(rows, (row) => `${row.provider} · ${row.model}`)].sort(([, a], [, b]) => b.micro_usd - a.micro_usd || b.input + b.output - a.input - a.output);
 
