@@ -74,7 +74,7 @@ async fn event_streams_resume_without_gaps_or_secrets() {
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
     // Deltas that arrive together form one event; all other events are separate.
     let is_piece =
-        |event: &&Value| event["said"]["phase"] != "delta" && event["said"]["type"] != "stream";
+        |event: &&Value| event["event"]["phase"] != "delta" && event["event"]["type"] != "stream";
     let whole: Vec<&Value> = all.iter().filter(is_piece).collect();
     for after in 0..=*numbers.last().unwrap() {
         let rest = events(&scene, run, after).await;
@@ -120,8 +120,8 @@ async fn inbox_lists_arguments_and_accepts_one_decision() {
     let run = waits["run"].as_str().unwrap();
     let events = events(&scene, run, 0).await;
     assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
-    let decided = events.iter().find(|event| event["said"]["status"] == "approved").unwrap();
-    assert_eq!(decided["said"]["decidedBy"], "ann");
+    let decided = events.iter().find(|event| event["event"]["status"] == "approved").unwrap();
+    assert_eq!(decided["event"]["decidedBy"], "ann");
     // An approval that was decided is no longer pending.
     let (status, _) = scene.try_request("POST", &path, &json!({"approved": false})).await;
     assert_eq!(status, 404);
