@@ -1,6 +1,6 @@
 //! Implements the methods of [`Codec`](crate::Codec) that have the same body on every wire.
 
-/// The names that [`codec_methods!`] and the `mod.rs` of each wire import.
+/// The names that `codec_methods!` and the `mod.rs` of each wire import.
 pub(crate) mod prelude {
     pub(crate) use bytes::Bytes;
     pub(crate) use throughline_core::{Call, EncodedRequest, Reply, Request, Target, Wire};

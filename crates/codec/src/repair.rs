@@ -1,10 +1,10 @@
 //! Computes the smallest change that makes a provider accept a request.
 //!
-//! Each [`Finding`] can provide a [`Fix`](crate::Fix), which consists of edits to the request text.
-//! Repair applies the fixes that do not overlap, audits again, and repeats until no fix is left. It
-//! never invents a signature and never turns a thought into text. Values are restored byte for byte
-//! as issued. Values that cannot be restored are removed together with the parts that depend on
-//! them.
+//! Each [`Finding`](crate::Finding) can provide a [`Fix`](crate::Fix), which consists of edits to
+//! the request text. Repair applies the fixes that do not overlap, audits again, and repeats until
+//! no fix is left. It never invents a signature and never turns a thought into text. Values are
+//! restored byte for byte as issued. Values that cannot be restored are removed together with the
+//! parts that depend on them.
 
 use std::collections::HashMap;
 use std::hash::Hash;

@@ -234,7 +234,7 @@ impl JsonSchema for LettaMessage {
     }
 }
 
-/// The message for an Item. Tool calls return `None`: [`calls`] groups them.
+/// The message for an Item. Tool calls return `None`: [`call_messages`] groups them.
 pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     let StoredItem { item, at, .. } = seen;
     let content = match &item.body {
