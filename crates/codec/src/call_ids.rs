@@ -130,7 +130,7 @@ impl CallIdAllocator {
         }
     }
 
-    /// Returns the id under which the answered call was sent.
+    /// Returns the id that was sent for the call this result answers.
     pub(crate) fn result_id(&self, id: &CallId) -> Name {
         self.latest.get(id).cloned().unwrap_or_else(|| self.accepted_id(&id.0))
     }

@@ -21,7 +21,7 @@ use crate::audit::{AuditContext, Findings};
 pub(super) use crate::chat::contract::rules::RULES;
 use crate::chat::contract::view::ChatRequest;
 
-/// Reports violations of the chat rules.
+/// Reports where a request violates the rules of the Chat Completions API.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ChatRequest::new(case);
     view.count_reasoning(findings);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `name`, the id | `name`, `identifier` |
 //! | `system`, `memory_blocks` | `instructions`: the prompt, then each block under its label |
-//! | `model`, else `llm_config_json.handle` or `.model` | `model` |
+//! | `model`, else `llm_config.handle` or `.model` | `model` |
 //! | `temperature` | `temperature` |
 //! | `max_output_tokens`, `max_tokens` | `maxTokens` |
 //! | `reasoning`, `enable_reasoner`, `thinking` | `reasoning.native` |
@@ -15,8 +15,8 @@
 //! | `tool_rules` of type `requires_approval` | `humanInTheLoop.approve` |
 //! | `max_steps` of a request | `limits.maxToolCalls` |
 //!
-//! Model and reasoning settings are read from `llm_config_json`, `model_settings` and some from the
-//! top level.
+//! Model and reasoning settings are read from `llm_config`, `model_settings` and, for some of them,
+//! top-level members.
 //!
 //! The member `throughline` may contain any further `AgentConfig` member; these override the rest.
 //! Members without a counterpart are stored and returned unchanged.

@@ -103,8 +103,8 @@ async fn sdk_node_ai_sdk_responses() {
     );
 }
 
-/// Checks that every answer has reasoning, and that every call returns exactly the Seals that its
-/// conversation received.
+/// Checks that every answer contains reasoning, and that every request sends back exactly the Seals
+/// that its conversation received.
 ///
 /// DeepSeek requires its reasoning only for answers with calls, so the gateway restores it only
 /// there.

@@ -3,7 +3,7 @@
 use throughline_core::{NativeReasoning, OutputFormat, Settings, ToolChoice};
 use throughline_json::{Name, Node};
 
-/// Returns whether a field of the Call represents this member of a request.
+/// Returns whether this request member is decoded into a field of the Call.
 pub(super) fn is_represented(key: Node<'_>, value: Node<'_>, is_native: bool) -> bool {
     let key = key.text().unwrap_or_default();
     match &*key {

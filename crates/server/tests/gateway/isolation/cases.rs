@@ -1,4 +1,4 @@
-//! Requests that create objects, and a request for each body member that names an object.
+//! Requests that create objects, model calls, and requests whose body references an object by id.
 
 /// A dialect, a path, a body, and the kinds of the ids in the response, each at a JSON pointer.
 type Creation = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
