@@ -190,7 +190,7 @@ export function Seal({ state, why, size, times }: { state: SealState; why?: stri
 export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   const { kept, restored, reshaped, elided } = thoughts;
   if (!kept && !restored && !reshaped && !elided) {
-    return <span class="dim">{thoughts.had ? `${count(thoughts.had)} new` : "–"}</span>;
+    return <span class="dim">{thoughts.received ? `${count(thoughts.received)} new` : "–"}</span>;
   }
   return (
     <span class="tally" role="group" aria-label={`${kept} kept, ${restored} restored, ${elided} elided`}>

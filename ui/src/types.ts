@@ -1,7 +1,7 @@
 /** Types of the members of the server's JSON that the console uses. */
 
 export interface Thoughts {
-  had: number;
+  received: number;
   sealed_bytes: number;
   kept: number;
   restored: number;
@@ -107,7 +107,7 @@ export interface MapCall {
   purpose?: string;
   model: string;
   at: string;
-  gave: number[];
+  returned: number[];
   spans: [number, number, string][];
 }
 

@@ -248,9 +248,9 @@ impl CallRecord {
     /// Records the request that is sent to the provider, its target, and the current time.
     pub fn set_sent(&mut self, request: &UpstreamRequest, origin: &Arc<Origin>) {
         self.sent = Some(Instant::now());
-        let came = &self.texts.came;
-        let is_same = bodies::is_same(&request.body, came);
-        self.texts.sent = if is_same { came.clone() } else { lossy(&request.body) };
+        let received = &self.texts.received;
+        let is_same = bodies::is_same(&request.body, received);
+        self.texts.sent = if is_same { received.clone() } else { lossy(&request.body) };
         self.target = Some(SentTo {
             endpoint: request.endpoint.clone(),
             origin: Arc::clone(origin),

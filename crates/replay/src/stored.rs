@@ -169,7 +169,7 @@ impl StoredResponse {
     /// Returns the response's input, including the earlier conversation; `None` if it was erased.
     pub async fn input(&self, replay: &Replay) -> Option<Vec<Json>> {
         let tail = replay.calls().tail(&self.tenant, &self.parent, None).await?;
-        let tree = Tree::parse(tail.texts.whole.clone()).ok()?;
+        let tree = Tree::parse(tail.texts.expanded.clone()).ok()?;
         Some(elements(tree.root().get("input")))
     }
 

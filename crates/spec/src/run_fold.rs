@@ -52,7 +52,7 @@ impl RunCounts {
         o.number("turns", self.turns).number("attempts", self.attempts);
         o.number("discarded", self.discarded).number("tools", self.tools);
         o.object("thoughts", |o| {
-            o.number("had", self.thoughts).number("sealed_bytes", self.sealed_bytes);
+            o.number("received", self.thoughts).number("sealed_bytes", self.sealed_bytes);
             o.number("kept", self.kept).number("restored", self.restored);
             o.number("reshaped", self.reshaped).number("elided", self.elided);
         });

@@ -23,14 +23,14 @@ interface PartFate {
 }
 
 interface CallRecord extends Omit<CallRow, "microseconds"> {
-  kept_at: string;
+  stored_at: string;
   prefix_changed?: string;
   microseconds?: { sent?: number; first_byte?: number; end?: number };
-  came?: RequestBody;
+  received?: RequestBody;
   sent?: RequestBody;
   /** Whether the sent body equals the received body, byte for byte. */
   unchanged?: boolean;
-  texts?: string;
+  bodies?: string;
   fates?: PartFate[];
   findings?: Finding[];
   repaired?: { rule: string; path: string; message: string; fix: string }[];
@@ -47,7 +47,7 @@ export function CallPage({ call }: { call: string }) {
   const { value } = state;
   const model = value?.sent?.model ?? value?.model ?? "a model";
   useTitle(value ? `Call to ${plain(model)}` : "Call");
-  const received = useMemo(() => pretty(value?.came?.body), [value]);
+  const received = useMemo(() => pretty(value?.received?.body), [value]);
   const sent = useMemo(() => pretty(value?.sent?.body), [value]);
   if (!value) return <FetchStatus state={state} />;
   const row = { ...value, microseconds: value.microseconds?.end } as CallRow;
@@ -67,7 +67,7 @@ export function CallPage({ call }: { call: string }) {
         <Fact name="Tokens">{value.usage ? `${compact(value.usage.input)} input · ${compact(value.usage.output)} output` : "–"}</Fact>
         <Fact name="Cost">{dollars(callCost(row))}</Fact>
         <Fact name="First byte">{value.microseconds?.first_byte !== undefined ? duration(value.microseconds.first_byte / 1000) : "–"}</Fact>
-        <Fact name="Stored"><RelativeTime at={value.kept_at} /></Fact>
+        <Fact name="Stored"><RelativeTime at={value.stored_at} /></Fact>
       </dl>
       {value.prefix_changed ? <p class="callout">The prefix of bound seals changed: {plain(value.prefix_changed)}</p> : null}
       <Findings record={value} />
@@ -75,13 +75,13 @@ export function CallPage({ call }: { call: string }) {
       <section aria-labelledby="difference">
         <h2 id="difference">Difference</h2>
         <p class="hint">From the client's request to the request that was sent to the provider. Seals are shown by their size.</p>
-        {value.texts || !value.sent ? (
-          <p class="same">{plain(value.texts || "Nothing was sent.")}</p>
+        {value.bodies || !value.sent ? (
+          <p class="same">{plain(value.bodies || "Nothing was sent.")}</p>
         ) : (
           <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
         )}
       </section>
-      <Body title="Received request" about={value.came} text={received} />
+      <Body title="Received request" about={value.received} text={received} />
       {value.sent ? <Body title="Sent request" about={value.sent} text={sent} /> : null}
     </>
   );

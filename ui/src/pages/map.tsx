@@ -57,7 +57,7 @@ function Picture({ map }: { map: ThoughtMap }) {
   // Agents request models by route, but Origins contain the model's own name. A lane is a requested
   // model.
   const givenBy = new Map<number, number>();
-  calls.forEach((call, column) => call.gave.forEach((place) => givenBy.set(place, column)));
+  calls.forEach((call, column) => call.returned.forEach((place) => givenBy.set(place, column)));
   const models = [...new Set(calls.map((call) => call.model))];
   const cells: { column: number; row: number; did: string }[] = [];
   const tally = new Map<SealState, number>();
@@ -172,7 +172,7 @@ const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${c
 const CALL_COLUMNS: Column<MapCall>[] = [
   ["Call", (call) => (call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>)],
   ["Model", (call) => plain(call.model)],
-  ["New thoughts", (call) => call.gave.length, "number"],
+  ["New thoughts", (call) => call.returned.length, "number"],
   ["Sent back", ({ spans, discarded }) => `${spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") || "nothing yet"}${discarded ? "; the answer was discarded" : ""}`],
   ["Time", (call) => clock(call.at), "number dim"],
 ];
@@ -184,7 +184,7 @@ const RUN_COLUMNS: Column<MapRun>[] = [
   ["Run", ({ id }) => <a href={to("run", id)}><Id id={id} /></a>],
   countColumn("Turns", "turns", (run) => run.turns),
   ["Attempts", ({ attempts, discarded }) => <><span data-count="attempts">{count(attempts)}</span>{discarded ? <small> {count(discarded)} discarded</small> : null}</>, "number"],
-  countColumn("Thoughts", "had", (run) => run.thoughts.had),
+  countColumn("Thoughts", "received", (run) => run.thoughts.received),
   countColumn("Kept", "kept", (run) => run.thoughts.kept),
   countColumn("Restored", "restored", (run) => run.thoughts.restored),
   countColumn("Elided", "elided", (run) => run.thoughts.elided),
@@ -200,7 +200,7 @@ function itemLabel(item: MapItem, most: number): string {
 const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; items: MapItem[] }) {
-  const thoughts = call.gave.filter((place) => items[place]?.kind !== "call").length;
+  const thoughts = call.returned.filter((place) => items[place]?.kind !== "call").length;
   return (
     <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${turnOf(call)} of ${plain(call.model)}, ${call.discarded ? "discarded" : plural(thoughts, "thought")}`}>
       <circle class={call.discarded ? "node discarded" : call.purpose && call.purpose !== "turn" ? "node aside" : "node"} data-turn={call.turn} data-attempt={call.attempt} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>

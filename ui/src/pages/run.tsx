@@ -186,7 +186,7 @@ function Facts({ view, head }: { view: Timeline; head: RunHead | null }) {
       <dl class="facts">
         <dt>Total</dt>
         <dd class="number">
-          <span data-count="had">{count(thoughts?.had ?? 0)}</span>
+          <span data-count="received">{count(thoughts?.received ?? 0)}</span>
           {thoughts?.sealed_bytes ? <small>{bytes(thoughts.sealed_bytes)} sealed</small> : null}
         </dd>
         {FATES.filter(([fate]) => fate !== "reshaped" || thoughts?.reshaped).map(([fate, label]) => (

@@ -146,7 +146,7 @@ const FACTS: [name: string, key: string, show: (value: number) => string, hook?:
   ["Input tokens", "gen_ai.usage.input_tokens", compact],
   ["Output tokens", "gen_ai.usage.output_tokens", compact],
   ["Cost", "throughline.cost_usd", dollars],
-  ["Thoughts", "throughline.thoughts", count, "had"],
+  ["Thoughts", "throughline.thoughts", count, "received"],
   ["Kept", "throughline.fates.kept", count, "kept"],
   ["Restored", "throughline.fates.restored", count, "restored"],
   ["Reshaped", "throughline.fates.reshaped", count, "reshaped"],

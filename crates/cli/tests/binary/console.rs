@@ -106,9 +106,9 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
     let map = read(&serving.said("GET", &format!("/v1/throughline/threads/{thread}/map"), "", ""));
     let calls = map["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 3, "{map:#}");
-    let gave: Vec<u64> =
-        calls[0]["gave"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
-    assert!(!gave.is_empty(), "{map:#}");
+    let returned: Vec<u64> =
+        calls[0]["returned"].as_array().unwrap().iter().filter_map(Value::as_u64).collect();
+    assert!(!returned.is_empty(), "{map:#}");
     let did = |call: &Value, place: u64| {
         let spans = call["spans"].as_array().unwrap().iter();
         let mut held = spans.filter(|span| {
@@ -117,12 +117,12 @@ fn console_map_shows_a_seal_kept_after_a_switch_and_back() {
         });
         held.next().map(|span| span[2].as_str().unwrap().to_owned())
     };
-    for place in gave {
+    for place in returned {
         let second = did(&calls[1], place).unwrap();
         assert!(second.starts_with("elided: foreign"), "{second}: {map:#}");
         assert_eq!(did(&calls[2], place).as_deref(), Some("kept"), "{map:#}");
     }
-    let others = calls[1]["gave"].as_array().unwrap().iter().filter_map(Value::as_u64);
+    let others = calls[1]["returned"].as_array().unwrap().iter().filter_map(Value::as_u64);
     for place in others {
         let third = did(&calls[2], place).unwrap_or_default();
         assert!(third.starts_with("elided"), "{place} {third}: {map:#}");

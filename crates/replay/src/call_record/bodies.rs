@@ -1,11 +1,11 @@
 //! The bodies of a call, stored as differences from the bodies of the previous call.
 //!
-//! | body | stored as a difference to |
-//! |---|---|
-//! | `whole`: the request expanded to the whole conversation | `whole` of the previous call |
-//! | `came`: the request as received | `whole` |
-//! | `sent`: the request as sent | the shorter of `whole` and `sent` of the previous call |
-//! | `account`: the report of Fates and findings | `account` of the previous call |
+//! | body (stored name) | content | base of the difference |
+//! |---|---|---|
+//! | `expanded` (`whole`) | the request expanded to the whole conversation | `expanded` of the previous call |
+//! | `received` (`came`) | the request as received | `expanded` |
+//! | `sent` | the request as sent | the shorter of `expanded` and `sent` of the previous call |
+//! | `account` | the report of Fates and findings | `account` of the previous call |
 //!
 //! The stored size of a call is therefore proportional to its new content. When the differences
 //! since the last full record would exceed the size of the bodies, the next record is full. Reading
@@ -21,9 +21,9 @@ use crate::call_record::{delta, lossy};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bodies {
     /// The request expanded to the whole conversation.
-    pub whole: Bytes,
+    pub expanded: Bytes,
     /// The request as the caller sent it.
-    pub came: Bytes,
+    pub received: Bytes,
     /// The request as sent to the provider; empty if none was sent.
     pub sent: Bytes,
     /// The report of Fates and findings, as JSON.
@@ -65,13 +65,13 @@ impl Bodies {
     /// Returns the bodies of a request that was received but not expanded or sent yet.
     pub fn of(body: &Bytes) -> Self {
         let body = lossy(body);
-        Self { whole: body.clone(), came: body, sent: Bytes::new(), account: Bytes::new() }
+        Self { expanded: body.clone(), received: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
-    /// Returns the total size in bytes. A body that equals `whole` counts once.
+    /// Returns the total size in bytes. A body that equals `expanded` counts once.
     pub fn size(&self) -> usize {
-        let once = |text: &Bytes| if is_same(text, &self.whole) { 0 } else { text.len() };
-        self.whole.len() + once(&self.came) + once(&self.sent) + self.account.len()
+        let once = |text: &Bytes| if is_same(text, &self.expanded) { 0 } else { text.len() };
+        self.expanded.len() + once(&self.received) + once(&self.sent) + self.account.len()
     }
 
     /// Encodes the bodies as differences from `base`, or in full if the differences add up to more
@@ -105,19 +105,19 @@ impl Bodies {
             let mut put = |name: &str, base: &Bytes, now: &Bytes| {
                 o.array(name, |a| delta::write(base, now, a));
             };
-            put("whole", &before.whole, &self.whole);
+            put("whole", &before.expanded, &self.expanded);
             put("account", &before.account, &self.account);
-            if !is_same(&self.came, &self.whole) {
-                put("came", &self.whole, &self.came);
+            if !is_same(&self.received, &self.expanded) {
+                put("came", &self.expanded, &self.received);
             }
-            if !is_same(&self.sent, &self.whole) {
+            if !is_same(&self.sent, &self.expanded) {
                 let (name, difference) = self.encode_sent(before);
                 o.raw(name, &difference);
             }
         })
     }
 
-    /// Encodes the sent request as a difference from the previous sent request or from `whole`,
+    /// Encodes the sent request as a difference from the previous sent request or from `expanded`,
     /// whichever is shorter.
     fn encode_sent(&self, before: &Bodies) -> (&'static str, Json) {
         /// If the first difference is shorter than the text by this factor, the second is not
@@ -128,7 +128,7 @@ impl Bodies {
         if goes_on.bytes().len() <= self.sent.len() / SHORT {
             return ("sent_on", goes_on);
         }
-        let anew = to(&self.whole);
+        let anew = to(&self.expanded);
         if anew.bytes().len() < goes_on.bytes().len() {
             ("sent", anew)
         } else {
@@ -142,18 +142,18 @@ impl Bodies {
         let is_full = record.get("full").is_none();
         let nothing = Bodies::default();
         let before = if is_full { &nothing } else { before };
-        let whole = delta::read(&before.whole, record.get("whole")?)?;
+        let expanded = delta::read(&before.expanded, record.get("whole")?)?;
         let account = delta::read(&before.account, record.get("account")?)?;
-        let came = match record.get("came") {
-            Some(difference) => delta::read(&whole, difference)?,
-            None => whole.clone(),
+        let received = match record.get("came") {
+            Some(difference) => delta::read(&expanded, difference)?,
+            None => expanded.clone(),
         };
         let sent = match (record.get("sent"), record.get("sent_on")) {
-            (Some(difference), _) => delta::read(&whole, difference)?,
+            (Some(difference), _) => delta::read(&expanded, difference)?,
             (None, Some(difference)) => delta::read(&before.sent, difference)?,
-            (None, None) => whole.clone(),
+            (None, None) => expanded.clone(),
         };
-        Some(Self { whole, came, sent, account })
+        Some(Self { expanded, received, sent, account })
     }
 }
 

@@ -12,8 +12,8 @@ fn turns(count: usize) -> Bodies {
         Bytes::from(format!(r#"{{"messages":[{}],"stream":true}}"#, all.join(",")))
     };
     Bodies {
-        whole: said("content"),
-        came: said("content"),
+        expanded: said("content"),
+        received: said("content"),
         sent: said("parts"),
         account: said("item"),
     }
@@ -66,5 +66,5 @@ fn equal_bodies_are_stored_once() {
 #[test]
 fn invalid_utf8_is_stored_lossily() {
     let texts = Bodies::of(&Bytes::from_static(b"\xff{}"));
-    assert_eq!(&*texts.came, "\u{fffd}{}".as_bytes());
+    assert_eq!(&*texts.received, "\u{fffd}{}".as_bytes());
 }

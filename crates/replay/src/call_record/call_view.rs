@@ -15,7 +15,7 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
     let tree = found.account.tree();
     let account = tree.root();
     json::object(|o| {
-        o.string("id", &node.0).string("object", "throughline.call").string("kept_at", &found.at);
+        o.string("id", &node.0).string("object", "throughline.call").string("stored_at", &found.at);
         if let Some(turn) = &found.turn {
             o.string("thread", &turn.log.0);
             o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
@@ -34,8 +34,8 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
             Err(why) => {
                 let why =
                     why.map_or_else(|| "they were not stored".to_owned(), |why| why.to_string());
-                o.string("texts", &format!("the bodies are not available: {why}"));
-                put_request(o, "came", account, None);
+                o.string("bodies", &format!("the bodies are not available: {why}"));
+                put_request(o, "received", account, None);
                 put_sent(o, account, None);
             }
         }
@@ -55,12 +55,12 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
             };
         }
     }
-    put_request(o, "came", account, Some(&texts.came));
+    put_request(o, "received", account, Some(&texts.received));
     if account.get("target").is_some() {
-        o.bool("unchanged", texts.sent == texts.came);
+        o.bool("unchanged", texts.sent == texts.received);
     }
-    if texts.whole != texts.came {
-        put_body(o, "whole", &texts.whole);
+    if texts.expanded != texts.received {
+        put_body(o, "expanded", &texts.expanded);
     }
     put_sent(o, account, Some(&texts.sent));
 }

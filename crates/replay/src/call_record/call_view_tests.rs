@@ -8,8 +8,8 @@ use super::*;
 fn former_member_names_are_shown_as_the_present_ones() {
     let report = r#"{"fates":[],"dids":[],"more_mended":2,"mended":[{"rule":"r","mend":"m"}]}"#;
     let bodies = Bodies {
-        whole: Bytes::from_static(b"{}"),
-        came: Bytes::from_static(b"{}"),
+        expanded: Bytes::from_static(b"{}"),
+        received: Bytes::from_static(b"{}"),
         sent: Bytes::from_static(b"{}"),
         account: Bytes::from_static(report.as_bytes()),
     };

@@ -236,7 +236,7 @@ impl TurnKeys {
         let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
         let ids = whole.chain(ids_in(&turn.reply.items));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
-        let request = turn.record.map(|record| &record.texts.came);
+        let request = turn.record.map(|record| &record.texts.received);
         keys.extend(objects::keys_of_reply(turn.reply, request));
         let chain = &turn.conversation.chain;
         let after = chain.turn_after(&turn.reply.items);

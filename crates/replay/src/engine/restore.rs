@@ -129,13 +129,13 @@ impl RemovedThoughts {
         mut cleaned: HashMap<usize, unmask::CleanedItems>,
     ) -> Self {
         let mut removed = Self::default();
-        let came = std::mem::take(&mut call.items);
+        let received = std::mem::take(&mut call.items);
         let mut next = 0;
         for (at, turn) in turns.iter().enumerate() {
             let Some(without) = cleaned.remove(&at) else { continue };
-            call.items.extend_from_slice(came.get(next..turn.items.start).unwrap_or_default());
+            call.items.extend_from_slice(received.get(next..turn.items.start).unwrap_or_default());
             next = turn.items.end;
-            let items = came.get(turn.items.clone()).unwrap_or_default();
+            let items = received.get(turn.items.clone()).unwrap_or_default();
             for (was, now) in items.iter().zip(without) {
                 if now.as_ref() != Some(was) {
                     let item = was.id.clone();
@@ -151,7 +151,7 @@ impl RemovedThoughts {
                 }
             }
         }
-        call.items.extend_from_slice(came.get(next..).unwrap_or_default());
+        call.items.extend_from_slice(received.get(next..).unwrap_or_default());
         removed
     }
 }

@@ -27,16 +27,16 @@ pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<I
     if patches.is_empty() {
         return;
     }
-    let came = std::mem::take(&mut call.items);
-    let mut out = Splicer::new(&came, &patches);
+    let received = std::mem::take(&mut call.items);
+    let mut out = Splicer::new(&received, &patches);
     let mut next = 0;
     for patch in patches {
-        out.copy(came.get(next..patch.range.start).unwrap_or_default());
+        out.copy(received.get(next..patch.range.start).unwrap_or_default());
         next = patch.range.end;
-        let lost = came.get(patch.range.clone()).unwrap_or_default();
+        let lost = received.get(patch.range.clone()).unwrap_or_default();
         out.replace(lost, patch, marks);
     }
-    out.copy(came.get(next..).unwrap_or_default());
+    out.copy(received.get(next..).unwrap_or_default());
     call.items = out.items;
 }
 
@@ -51,13 +51,13 @@ struct Splicer {
 }
 
 impl Splicer {
-    fn new(came: &[Item], patches: &[Patch]) -> Self {
+    fn new(received: &[Item], patches: &[Patch]) -> Self {
         let replaced = patches.iter().flat_map(|patch| patch.range.clone());
         let replaced: HashSet<usize> = replaced.collect();
-        let others = came.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
+        let others = received.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
         let taken = others.map(|(_, item)| item.id.clone()).collect();
-        let calls = came.iter().filter_map(Item::call).map(|call| call.id.clone()).collect();
-        let (items, renamed) = (Vec::with_capacity(came.len()), HashMap::new());
+        let calls = received.iter().filter_map(Item::call).map(|call| call.id.clone()).collect();
+        let (items, renamed) = (Vec::with_capacity(received.len()), HashMap::new());
         Self { items, messages: 0, taken, calls, renamed }
     }
 

@@ -194,7 +194,7 @@ pub(crate) async fn first_question(
     let found = request.gateway.replay.calls().find(&request.caller.tenant, &node).await?;
     let texts = found.and_then(|found| found.texts.ok());
     Ok(texts
-        .and_then(|texts| Tree::parse(texts.came).ok())
+        .and_then(|texts| Tree::parse(texts.received).ok())
         .and_then(|tree| first_user_text(tree.root())))
 }
 

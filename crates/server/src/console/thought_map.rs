@@ -82,7 +82,7 @@ struct MapCall {
     provider: Name,
     at: String,
     /// The places of the Items that the call returned.
-    gave: Vec<usize>,
+    returned: Vec<usize>,
     /// First place, count and Fate of each range of Items.
     spans: Vec<(usize, u64, Name)>,
 }
@@ -215,7 +215,7 @@ impl RunCalls<'_> {
         match event {
             RunEvent::Turn(event) => {
                 let items = event.items.iter().flatten();
-                call.gave.extend(items.filter_map(|item| self.places.get(&**item)));
+                call.returned.extend(items.filter_map(|item| self.places.get(&**item)));
             }
             RunEvent::Replay(event) => call.spans = spans_of_run(event, self.places),
             _ => {}
@@ -266,8 +266,8 @@ async fn gateway_calls(
         let between =
             |held: &MapItem| held.seq > call.seq && until.is_none_or(|until| held.seq < until);
         let places = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
-        let gave: Vec<usize> = places.map(|(place, _)| place).collect();
-        let before = gave.first().copied().unwrap_or(held.len());
+        let returned: Vec<usize> = places.map(|(place, _)| place).collect();
+        let before = returned.first().copied().unwrap_or(held.len());
         let found = request.gateway.replay.calls().find(&request.caller.tenant, &call.id).await?;
         let texts = found.and_then(|found| found.texts.ok());
         let (model, provider) = call.model();
@@ -281,7 +281,7 @@ async fn gateway_calls(
             model,
             provider,
             at: call.at.to_string(),
-            gave,
+            returned,
             spans,
             ..MapCall::default()
         });
@@ -314,8 +314,8 @@ fn gateway_spans(
     let named: HashMap<Name, Name> = named.into_iter().collect();
     let left_out = unnamed.into_iter().map(|(_, did)| did).filter(|did| did.starts_with("elided"));
     let mut left_out: VecDeque<Name> = left_out.collect();
-    let trees = [&texts.sent, &texts.came, &texts.whole].map(parse_stored);
-    let [sent, came, whole] = trees.each_ref().map(|tree| strings(tree.as_ref()));
+    let trees = [&texts.sent, &texts.received, &texts.expanded].map(parse_stored);
+    let [sent, received, expanded] = trees.each_ref().map(|tree| strings(tree.as_ref()));
     let has = |strings: &HashSet<Cow<'_, str>>, held: &MapItem| {
         let mut seals = held.seals.iter().filter_map(|seal| std::str::from_utf8(seal).ok());
         seals.any(|seal| strings.contains(seal))
@@ -328,7 +328,7 @@ fn gateway_spans(
             did.clone()
         } else if has(&sent, held) {
             Name::from(&*kept)
-        } else if has(&came, held) || has(&whole, held) {
+        } else if has(&received, held) || has(&expanded, held) {
             // The report and the map have the same order, so the reasons are in the same order too.
             left_out.pop_front().unwrap_or_else(|| Name::from(&*foreign))
         } else if *held.provider != *provider {
@@ -371,9 +371,10 @@ mod tests {
         MapItem { id, seq: 0, model, provider, kind, bytes: 1, text, seals }
     }
 
-    fn texts(came: &'static str, sent: &'static str, account: &'static str) -> Bodies {
-        let [came, sent, account] = [came, sent, account].map(|s| Bytes::from_static(s.as_bytes()));
-        Bodies { whole: came.clone(), came, sent, account }
+    fn texts(received: &'static str, sent: &'static str, account: &'static str) -> Bodies {
+        let [received, sent, account] =
+            [received, sent, account].map(|s| Bytes::from_static(s.as_bytes()));
+        Bodies { expanded: received.clone(), received, sent, account }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl CaptureHandle {
             let shown = if is_own {
                 Json::parse(shown).ok()
             } else {
-                throughline_replay::echoed(&shown, &record.texts.came)
+                throughline_replay::echoed(&shown, &record.texts.received)
             };
             Some(throughline_replay::response_record(
                 &shown?,

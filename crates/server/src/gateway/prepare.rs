@@ -110,7 +110,7 @@ impl Exchange<'_> {
             let model = self.requested_model(&request)?;
             let whole = Request { body: whole.clone(), ..request.clone() };
             let whole = dialect::renamed(&self.wire, whole, &reached.model, model);
-            self.scope.record().texts.whole = whole.body;
+            self.scope.record().texts.expanded = whole.body;
         }
         let whole = references.as_ref().map_or(whole, |references| &references.expanded);
         let DecodedRequest { call, target, tenant } = self.decode(whole, reached)?;

@@ -77,7 +77,7 @@ impl Exchange<'_> {
         };
         let whole = stored.unfolded(replay, &request.body).await;
         let whole = whole.ok_or_else(|| previous_not_found(&id))?;
-        self.scope.record().texts.whole = whole.clone();
+        self.scope.record().texts.expanded = whole.clone();
         Ok(PreviousResponse::From(stored, whole))
     }
 

@@ -94,7 +94,7 @@ impl Exchange<'_> {
         let has = |word: &str| memchr::memmem::find(body, word.as_bytes()).is_some();
         has("item_reference")
             || has("resp_tl1")
-            || self.body.as_ref().is_some_and(|came| elements(came).next().is_some())
+            || self.body.as_ref().is_some_and(|body| elements(body).next().is_some())
     }
 
     /// Looks up items by their ids. An id that neither the store nor the target can resolve is

@@ -126,7 +126,7 @@ pub(crate) async fn reflections(request: &ApiRequest<'_>) -> ApiResult {
 pub(crate) struct JournalEntry {
     event: u64,
     #[schemars(with = "RunEventRef")]
-    said: Json,
+    data: Json,
 }
 
 /// Reads a run's events with their numbers.
@@ -145,12 +145,12 @@ async fn events(request: &ApiRequest<'_>) -> ApiResult<Vec<JournalEntry>> {
         for record in &records {
             let events = unpack_events(record).unwrap_or_default();
             let events = events.into_iter().filter(|(number, _)| *number > after);
-            let read = events.filter_map(|(event, said)| {
-                let mut said = Json::parse(said).ok()?;
+            let read = events.filter_map(|(event, data)| {
+                let mut data = Json::parse(data).ok()?;
                 if let Some(policy) = &request.api.policy {
-                    said = policy.redact_run_event(&RunEvent::parse(&said).ok()?);
+                    data = policy.redact_run_event(&RunEvent::parse(&data).ok()?);
                 }
-                Some(JournalEntry { event, said })
+                Some(JournalEntry { event, data })
             });
             found.extend(read);
         }
@@ -166,7 +166,7 @@ pub(crate) async fn journal(request: &ApiRequest<'_>) -> ApiResult {
 /// Returns the events that report the Fates of Items and Seals.
 pub(crate) async fn fates(request: &ApiRequest<'_>) -> ApiResult {
     let mut events = events(request).await?;
-    events.retain(|entry| matches!(RunEvent::parse(&entry.said), Ok(RunEvent::Replay(_))));
+    events.retain(|entry| matches!(RunEvent::parse(&entry.data), Ok(RunEvent::Replay(_))));
     Ok(json_response(&events))
 }
 

@@ -26,19 +26,19 @@ impl TraceContext {
     /// `None` if no randomness is available.
     pub(super) fn new(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
         let is_it = |(name, _): &(Name, Name)| name.eq_ignore_ascii_case(TraceParent::HEADER);
-        let came = headers.iter().find(|header| is_it(header));
-        let came = came.and_then(|(_, value)| TraceParent::parse(value));
+        let received = headers.iter().find(|header| is_it(header));
+        let received = received.and_then(|(_, value)| TraceParent::parse(value));
         let mut fresh = [0; 24];
         getrandom::fill(&mut fresh).ok()?;
         let (trace, span) = fresh.split_first_chunk::<16>()?;
         let (span, _) = span.split_first_chunk::<8>()?;
-        let own = came
-            .map_or(TraceParent { trace: *trace, span: *span, is_sampled: true }, |came| {
-                came.with_span(*span)
+        let own = received
+            .map_or(TraceParent { trace: *trace, span: *span, is_sampled: true }, |received| {
+                received.with_span(*span)
             });
         headers.retain(|header| !is_it(header));
         headers.push((Name::from(TraceParent::HEADER), Name::from(own.to_string())));
-        Some(Self { own, parent: came.map(|came| came.span) })
+        Some(Self { own, parent: received.map(|received| received.span) })
     }
 
     /// Builds the report of a call; `None` if the call reached neither a model nor a provider.

@@ -83,7 +83,7 @@ async fn call_record_contains_received_and_sent_requests() {
                 let story = story(&gate, &call.id).await;
                 let what = format!("{say:?} → {model}, call {number}: {story:#}");
                 assert_eq!(story["id"], json!(call.id), "{what}");
-                assert_eq!(story["came"]["body"], call.came, "{what}");
+                assert_eq!(story["received"]["body"], call.came, "{what}");
                 let mut sent = story["sent"]["body"].clone();
                 if say == own {
                     if say != ClientDialect::Gemini {
@@ -98,7 +98,7 @@ async fn call_record_contains_received_and_sent_requests() {
                 let time = |name: &str| story["microseconds"][name].as_u64().unwrap();
                 assert!(time("sent") <= time("first_byte") && time("first_byte") <= time("end"));
                 assert_eq!(story["sent"]["account"], "sim", "{what}");
-                let headers = story["came"]["headers"].as_array().unwrap();
+                let headers = story["received"]["headers"].as_array().unwrap();
                 assert!(headers.contains(&json!(["x-note", "of the caller"])), "{what}");
                 let before = number.checked_sub(1).map(|before| calls[before].id.clone());
                 assert_eq!(story["parent"].as_str(), before.as_deref(), "{what}");
@@ -144,7 +144,7 @@ async fn stored_size_grows_with_new_content() {
         );
         assert!(second < 2 * first, "30 turns took {first} bytes, and later {second}");
         for (id, came) in ids.iter().zip(&bodies) {
-            assert_eq!(story(&gate, id).await["came"]["body"], *came);
+            assert_eq!(story(&gate, id).await["received"]["body"], *came);
         }
     }
 }
@@ -181,7 +181,7 @@ async fn refused_call_is_stored_with_its_conversation() {
     assert_eq!(status, 400);
     let id = told["x-throughline-call"].to_str().unwrap();
     let told = story(&gate, id).await;
-    assert_eq!(told["came"]["body"], body, "{told:#}");
+    assert_eq!(told["received"]["body"], body, "{told:#}");
     let tenant = Tenant::from("default");
     let run = LogId::from(format!("call-{id}"));
     let head = gate.journal().log(&tenant, &run).await.unwrap().unwrap();
@@ -215,7 +215,7 @@ async fn truncated_stream_has_a_record() {
                 break told;
             }
         };
-        assert_eq!(told["came"]["body"], came, "{told:#}");
+        assert_eq!(told["received"]["body"], came, "{told:#}");
         assert_eq!(told["answer"]["stop"], "cut", "{told:#}");
         assert_eq!(told["thread"], Value::Null, "{told:#}");
     }
@@ -240,7 +240,7 @@ async fn branches_have_their_own_records() {
     for branch in &branches {
         assert_eq!(branch.status, 200, "{}", branch.answer);
         let told = story(&gate, &branch.id).await;
-        assert_eq!(told["came"]["body"], branch.came);
+        assert_eq!(told["received"]["body"], branch.came);
         assert_eq!(told["parent"], json!(calls[2].id));
     }
 }
@@ -297,9 +297,9 @@ async fn forgotten_content_is_removed_from_records() {
     gate.journal().forget(&tenant, &thread, Some(&second)).await.unwrap();
     for call in &calls {
         let told = story(&gate, &call.id).await;
-        assert_eq!(told["came"]["body"], Value::Null, "{told:#}");
+        assert_eq!(told["received"]["body"], Value::Null, "{told:#}");
         assert_eq!(told["sent"]["body"], Value::Null, "{told:#}");
-        assert!(told["texts"].as_str().unwrap().contains("forgotten"), "{told:#}");
+        assert!(told["bodies"].as_str().unwrap().contains("forgotten"), "{told:#}");
         assert_eq!(told["status"], 200, "members without content remain");
     }
     let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
@@ -317,7 +317,7 @@ async fn forgotten_content_is_removed_from_records() {
     let next = ask(&gate, say, MODELS[0], &history, None).await;
     assert_eq!(next.status, 200, "{}", next.answer);
     let told = story(&gate, &next.id).await;
-    assert_eq!(told["came"]["body"], next.came, "{told:#}");
+    assert_eq!(told["received"]["body"], next.came, "{told:#}");
     gate.journal().forget(&tenant, &thread, None).await.unwrap();
     for call in &calls {
         let (status, told) = gate.get(&format!("/v1/throughline/calls/{}", call.id)).await;

@@ -46,7 +46,7 @@ async fn previous_response_id_works_across_providers() {
         let question = format!("Question {number}");
         let body = json!({"model": model, "input": question, "previous_response_id": previous});
         let (story, response) = sent(&gate, &body).await;
-        assert_eq!(story["came"]["body"], body, "{story:#}");
+        assert_eq!(story["received"]["body"], body, "{story:#}");
         assert_eq!(
             response["previous_response_id"].is_null(),
             number == 0 || number == 1 || number == 6

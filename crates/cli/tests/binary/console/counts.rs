@@ -17,7 +17,7 @@ use crate::support::{throughline_in, without_keys};
 /// Counts of a run, keyed by their names on the pages.
 type Counts = BTreeMap<String, u64>;
 
-const NAMES: [&str; 6] = ["turns", "attempts", "had", "kept", "restored", "elided"];
+const NAMES: [&str; 6] = ["turns", "attempts", "received", "kept", "restored", "elided"];
 const SPANS: [&str; 6] = [
     "throughline.turns",
     "throughline.attempts",
@@ -191,7 +191,7 @@ pub(crate) fn agree(browser: &Browser) {
     let rows = number(browser, ".row.turn") - of_asides;
     assert_eq!(rows, counts["attempts"], "a row for each attempt: {turns}");
     assert_eq!(number(browser, ".row.turn.discarded"), discarded);
-    assert_eq!(number(browser, ".row.thought .seal"), counts["had"], "accepted thoughts");
+    assert_eq!(number(browser, ".row.thought .seal"), counts["received"], "accepted thoughts");
     let partial = number(browser, ".row.thought .tag.warn");
     assert!((1..=discarded).contains(&partial), "{partial} partial thoughts were discarded");
     pictures(browser, "counts-timeline");

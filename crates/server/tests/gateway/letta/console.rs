@@ -41,7 +41,7 @@ async fn runs_are_summarised_and_searchable() {
     assert_eq!(found["runs"].as_array().unwrap().len(), 1);
     let run = &found["runs"][0];
     assert_eq!(
-        (&run["status"], &run["turns"], &run["tools"], &run["thoughts"]["had"]),
+        (&run["status"], &run["turns"], &run["tools"], &run["thoughts"]["received"]),
         (&json!("completed"), &json!(2), &json!(1), &json!(4))
     );
     let none = scene.ask("GET", "/v1/throughline/runs?status=failed", &json!(null)).await;
@@ -138,7 +138,7 @@ async fn doctor_journal_and_thought_map_are_served() {
     assert_eq!(map["calls"].as_array().unwrap().len(), 2);
     assert_eq!(map["items"].as_array().unwrap().len(), 4);
     assert_eq!(
-        (&map["calls"][0]["gave"], &map["calls"][1]["gave"]),
+        (&map["calls"][0]["returned"], &map["calls"][1]["returned"]),
         (&json!([0, 1]), &json!([2, 3]))
     );
     let proof = scene.ask("POST", "/v1/throughline/journal/verify", &json!({})).await;

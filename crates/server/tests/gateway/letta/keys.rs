@@ -43,7 +43,7 @@ async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
 async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;
-    let mut events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
+    let mut events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
     let last = events.rfind(|event| event["type"] == "run").unwrap();
     last["reason"].as_str().unwrap().to_owned()
 }
@@ -93,7 +93,7 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     let journal = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(&scene, "us.tenth", "GET", &journal, &json!(null)).await;
-    let events = journal.as_array().unwrap().iter().map(|one| &one["said"]);
+    let events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
     let answers: Vec<bool> = events
         .filter(|event| event["type"] == "usage")
         .map(|event| event["purpose"] == "reflection")

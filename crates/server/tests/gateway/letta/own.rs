@@ -31,7 +31,7 @@ async fn run_exposes_state_plan_journal_and_fates() {
     let journal = journal.as_array().unwrap();
     assert_eq!(journal[0]["event"], 1);
     let names: Vec<&str> =
-        journal.iter().map(|one| one["said"]["type"].as_str().unwrap()).collect();
+        journal.iter().map(|one| one["data"]["type"].as_str().unwrap()).collect();
     assert!(names.contains(&"plan") && names.contains(&"finalAnswer"), "{names:?}");
     let page = own("journal?after=3&limit=2").await;
     assert_eq!(page.as_array().unwrap()[..], journal[3..5]);
