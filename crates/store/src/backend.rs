@@ -33,6 +33,11 @@ pub(crate) use crate::backend::driver::{Dialect, Driver, SnapshotWork};
 /// Queries that must return no rows. Each follows a comment with the problem that a row indicates.
 const CONSISTENCY_CHECKS: &str = include_str!("backend/consistency.sql");
 
+/// SQL expression for the tenants that have a log or an API key. A tenant whose first batch was
+/// rejected, or that only held a lease, has just a row in `tenants` and is left out.
+const USED_TENANTS: &str = "tenants t WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
+     OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = t.id)";
+
 /// SQL expression for the id of the tenant named `$1`.
 const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
 
@@ -400,19 +405,16 @@ pub(crate) trait Backend: Driver {
         Box::pin(async move { value.await?.ok_or(StoreError::Closed) })
     }
 
-    /// Returns the tenants that have a log or an API key. A tenant whose first batch was rejected
-    /// has only a row in `tenants`, and is left out.
+    /// Returns the tenants that have a log or an API key.
     fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
-        let sql = "SELECT name FROM tenants t \
-                   WHERE EXISTS (SELECT 1 FROM logs WHERE tenant = t.id) \
-                   OR EXISTS (SELECT 1 FROM api_keys WHERE tenant = t.id) ORDER BY name";
-        decoded(self.query(sql, &[]), |row| row.get(0))
+        let sql = format!("SELECT name FROM {USED_TENANTS} ORDER BY name");
+        decoded(self.query(&sql, &[]), |row| row.get(0))
     }
 
     /// Returns the number and size of the stored rows.
     fn stats(&self) -> StoreFuture<'_, Stats> {
         let sql = format!(
-            "SELECT count(DISTINCT tenant), count(*) FILTER (WHERE kind = 1), \
+            "SELECT (SELECT count(*) FROM {USED_TENANTS}), count(*) FILTER (WHERE kind = 1), \
              count(*) FILTER (WHERE kind = 2 AND status IS NOT NULL), \
              CAST(coalesce(sum(last - coalesce(fork_at, 0)), 0) AS bigint), \
              CAST(coalesce(sum(bytes), 0) AS bigint), (SELECT count(*) FROM blobs), \

@@ -56,7 +56,7 @@ impl Order {
 /// Number and size of the rows in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of tenants that have a log.
+    /// Number of tenants that have a log or an API key.
     pub tenants: u64,
     /// Number of Threads, over all tenants.
     pub threads: u64,

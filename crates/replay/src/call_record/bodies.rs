@@ -2,7 +2,7 @@
 //!
 //! | body (stored name) | content | base of the difference |
 //! |---|---|---|
-//! | `expanded` (`whole`) | the request expanded to the whole conversation | `expanded` of the previous call |
+//! | `expanded` (`whole`) | the conversation as one request | `expanded` of the previous call |
 //! | `received` (`came`) | the request as received | `expanded` |
 //! | `sent` | the request as sent | the shorter of `expanded` and `sent` of the previous call |
 //! | `account` | the report of Fates and findings | `account` of the previous call |

@@ -69,6 +69,19 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
     assert_eq!(journal.api_key(&three.secret).await.unwrap().unwrap().id, three.id);
 }
 
+pub(crate) async fn tenants_with_logs_or_keys_are_listed_and_counted(on: Database) {
+    let harness = Harness::fresh(on);
+    let journal = harness.open().await;
+    let leasing = Tenant("leasing".into());
+    journal.lease(&leasing, &log("thread"), "holder", Duration::from_mins(10)).await.unwrap();
+    assert_eq!(journal.tenants().await.unwrap(), []);
+    assert_eq!(journal.stats().await.unwrap().tenants, 0);
+    thread(&journal, "thread", &["a"]).await;
+    journal.create_api_key(&them(), "server", &KeyLimits::default()).await.unwrap();
+    assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
+    assert_eq!(journal.stats().await.unwrap().tenants, 2);
+}
+
 pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;

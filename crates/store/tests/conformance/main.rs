@@ -87,6 +87,7 @@ macro_rules! suite {
                 the_master_key_is_changed_while_others_write,
                 who_writes_under_an_earlier_key_is_noticed, a_key_that_another_node_began_with_is_one_key;
             keeping: api_keys_are_stored_as_hashes, tenants_see_nothing_of_each_other,
+                tenants_with_logs_or_keys_are_listed_and_counted,
                 relaxed_writes_are_kept, a_short_queue_keeps_the_order, a_closed_store_says_so,
                 nodes_may_begin_at_once;
             proofs: intact_store_verifies, a_store_is_proven_while_others_write,
