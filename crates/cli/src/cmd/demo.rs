@@ -23,7 +23,7 @@ use self::printer::DemoPrinter;
 use self::processes::{DemoProcesses, Worker};
 use self::totals::Totals;
 
-const CLAUDE: &str = "claude-sonnet-4-5";
+const CLAUDE: &str = "claude-opus-4-5";
 const GPT: &str = "gpt-5.6-sol";
 const TASK: &str = "The checkout has been slow since Monday. Find out why, and fix it.";
 
