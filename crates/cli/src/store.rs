@@ -210,7 +210,15 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
         | StoreError::MixedOnce { .. } => Failure::Outside(anyhow::anyhow!(message)),
         // All other errors affect the store as a whole, for example if it is full, locked or
         // unreachable.
-        _ => Failure::NoStore(message),
+        StoreError::Full
+        | StoreError::ReadOnly(_)
+        | StoreError::Locked(_)
+        | StoreError::WrongKey
+        | StoreError::KeyMissing
+        | StoreError::NewerSchema { .. }
+        | StoreError::Unreachable(..)
+        | StoreError::Closed
+        | StoreError::Database(_) => Failure::NoStore(message),
     }
 }
 

@@ -134,7 +134,9 @@ impl Step {
         let position = self.waiting_position(&question.id)?;
         let answers = match resolution.cancelled {
             Some(true) => None,
-            _ => Some(question::answers(&question, resolution).map_err(Refusal::invalid)?),
+            Some(false) | None => {
+                Some(question::answers(&question, resolution).map_err(Refusal::invalid)?)
+            }
         };
         let now = self.now();
         self.change_question(&question.id, |entry| {

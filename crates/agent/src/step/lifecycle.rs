@@ -128,7 +128,9 @@ impl Step {
         self.check_open()?;
         let exceeded = match self.state.progress.phase {
             Phase::Waiting => None,
-            _ => self.exceeded_limit().filter(|(limit, ..)| *limit == "maxWallClockMs"),
+            Phase::Asking { .. } | Phase::Working | Phase::Ended { .. } => {
+                self.exceeded_limit().filter(|(limit, ..)| *limit == "maxWallClockMs")
+            }
         };
         let Some((limit, allowed, actual)) = exceeded else { return Ok(()) };
         if matches!(self.state.progress.phase, Phase::Asking { .. }) {

@@ -268,7 +268,14 @@ impl Step {
                     continue;
                 }
                 Some(Stage::Done) => "already has a result",
-                _ => "does not wait for a result from the caller",
+                Some(
+                    Stage::Client { .. }
+                    | Stage::Queued
+                    | Stage::Approval { .. }
+                    | Stage::Question { .. }
+                    | Stage::Begun,
+                )
+                | None => "does not wait for a result from the caller",
             };
             return Err(Refusal::conflict(format!("call {} {problem}", ended.call)));
         }

@@ -244,9 +244,10 @@ impl<'c> AnthropicWriter<'c> {
 }
 
 fn speaker(call: &Call, item: &Item) -> Role {
-    match item.role {
-        Role::System if item.native_on(&WIRE).is_some() => Role::System,
-        _ => seal_policy::speaker(call, item, &WIRE),
+    if item.role == Role::System && item.native_on(&WIRE).is_some() {
+        Role::System
+    } else {
+        seal_policy::speaker(call, item, &WIRE)
     }
 }
 

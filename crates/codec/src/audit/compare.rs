@@ -135,7 +135,7 @@ pub enum ChangeKind {
     /// The Seal was issued by a provider, account or model whose Seals the target rejects.
     Foreign(ElisionReason),
     /// A thought was sent as plain text.
-    SaidAloud,
+    SentAsText,
 }
 
 impl ChangeKind {
@@ -163,7 +163,7 @@ impl ChangeKind {
                 "was issued by a model whose Seals this model cannot read"
             }
             Self::Foreign(_) => "was issued by another provider or endpoint",
-            Self::SaidAloud => "was a thought but is sent here as plain text",
+            Self::SentAsText => "was a thought but is sent here as plain text",
         })
     }
 }

@@ -151,7 +151,7 @@ fn unknown_seal_is_reported_as_not_issued() {
 fn thought_sent_as_text_is_reported() {
     let aloud = r#"{"type":"text","text":"<think>first I should look around</think>"}"#;
     let found = changes(&[aloud, BLOCKS[3]]);
-    assert!(found.contains(&(ChangeKind::SaidAloud, aloud.to_owned())), "{found:?}");
+    assert!(found.contains(&(ChangeKind::SentAsText, aloud.to_owned())), "{found:?}");
 }
 
 #[test]

@@ -35,7 +35,13 @@ pub(super) fn output_key(item: &Item) -> Option<u64> {
             Some(id) => hash_key(&(6, id)),
             None => hash_key(&(5, &call.name, call.args.canonical())),
         }),
-        _ => part_key(item),
+        Body::Text(_)
+        | Body::Media(_)
+        | Body::Result(_)
+        | Body::Hosted(_)
+        | Body::Compaction
+        | Body::Summary { .. }
+        | Body::Unknown => part_key(item),
     }
 }
 

@@ -389,7 +389,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
             };
             let issued = self.given.iter().map(|given| given.issued).find(is_thought);
             if issued.is_some() {
-                self.report(ChangeKind::SaidAloud, at, None, issued);
+                self.report(ChangeKind::SentAsText, at, None, issued);
             }
             return;
         }

@@ -81,7 +81,11 @@ impl ReasoningSummary {
                         ViolationKind::Invalid if element.is_signed => {
                             ReplayViolation::Invalid { item, format }
                         }
-                        _ => ReplayViolation::Unsigned { item, format },
+                        ViolationKind::Invalid
+                        | ViolationKind::Unsigned
+                        | ViolationKind::Missing
+                        | ViolationKind::UnsignedCall
+                        | ViolationKind::Fragmented => ReplayViolation::Unsigned { item, format },
                     }
                 })
             }

@@ -260,7 +260,14 @@ impl<'c> ChatWriter<'c> {
                 {
                     Some(ElisionReason::Foreign)
                 }
-                _ => refusal,
+                Body::Hosted(_)
+                | Body::Compaction
+                | Body::Unknown
+                | Body::Text(_)
+                | Body::Media(_)
+                | Body::Call(_)
+                | Body::Result(_)
+                | Body::Summary { .. } => refusal,
             };
             // An empty message has nothing to add to another message.
             let why = why.or(native.slot.is_empty().then_some(ElisionReason::NotOnThisWire));
@@ -317,7 +324,11 @@ impl<'c> ChatWriter<'c> {
                 }
                 fate
             }
-            _ => left(seal_policy::elision_reason(item, &self.call.target)),
+            Body::Thought(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown => left(seal_policy::elision_reason(item, &self.call.target)),
         }
     }
 

@@ -87,13 +87,18 @@ impl<'c> Inspection<'_, 'c, '_> {
         let noun = match first.kind {
             ClaudeBlockKind::Text => "text",
             ClaudeBlockKind::Call | ClaudeBlockKind::HostedCall => "tool call",
-            _ => "block",
+            ClaudeBlockKind::Thinking
+            | ClaudeBlockKind::Redacted
+            | ClaudeBlockKind::Answer
+            | ClaudeBlockKind::HostedAnswer
+            | ClaudeBlockKind::Compaction
+            | ClaudeBlockKind::Other => "block",
         };
         let message =
             format!("thinking has a budget, so a thinking block must precede this {noun}");
         let changes = self.case.comparison().into_iter().flat_map(|c| &c.changes);
         let mut lost =
-            changes.filter(|change| change.is_latest && change.kind != ChangeKind::SaidAloud);
+            changes.filter(|change| change.is_latest && change.kind != ChangeKind::SentAsText);
         let restored =
             lost.find_map(|change| self.restore_message_fix(first.message, change.issued?.reply));
         let fix = restored.or_else(|| self.disable_thinking_fix(turn));

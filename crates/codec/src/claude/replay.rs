@@ -23,7 +23,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         for change in changes {
             let block = change.part.as_ref().and_then(|part| self.view.block_at(part.start));
             let Some(block) = block.filter(|block| !self.has_finding(block)) else { continue };
-            let finding = if change.kind == ChangeKind::SaidAloud {
+            let finding = if change.kind == ChangeKind::SentAsText {
                 self.leaked_thought_finding(block, change)
             } else if block.kind.is_thinking() {
                 self.thinking_finding(block, change)
@@ -69,7 +69,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             ChangeKind::PartMoved => (MODIFIED, of_block(), home()),
             ChangeKind::Unissued => (INVALID, of_seal(), None),
             ChangeKind::Foreign(why) => return self.foreign_finding(block, change, why),
-            ChangeKind::PartDropped | ChangeKind::SaidAloud => return None,
+            ChangeKind::PartDropped | ChangeKind::SentAsText => return None,
         };
         let error = if rule == MODIFIED && change.is_latest {
             modified_error(&block.path())
@@ -174,7 +174,15 @@ impl<'c> Inspection<'_, 'c, '_> {
             }
             // Citations may be omitted from a text.
             ChangeKind::SealDropped => block.kind != ClaudeBlockKind::Text,
-            _ => is_text && is_compaction,
+            ChangeKind::TextEdited { .. } => is_compaction,
+            ChangeKind::PartDropped
+            | ChangeKind::PartMoved
+            | ChangeKind::Merged
+            | ChangeKind::Reordered
+            | ChangeKind::Duplicated
+            | ChangeKind::Unissued
+            | ChangeKind::Foreign(_)
+            | ChangeKind::SentAsText => false,
         };
         // A Seal from another wire or account cannot be restored.
         let is_own = change.issued.is_some_and(|issued| self.issued_block(issued.item).is_some());
@@ -373,7 +381,13 @@ fn change_priority(kind: ChangeKind) -> u8 {
         | ChangeKind::PartMoved
         | ChangeKind::Reordered
         | ChangeKind::Duplicated
-        | ChangeKind::SaidAloud => 2,
-        _ => 0,
+        | ChangeKind::SentAsText => 2,
+        ChangeKind::SealAltered { .. }
+        | ChangeKind::SealReencoded
+        | ChangeKind::SealDropped
+        | ChangeKind::SealMoved
+        | ChangeKind::TextEdited { .. }
+        | ChangeKind::Merged
+        | ChangeKind::Unissued => 0,
     }
 }

@@ -144,7 +144,16 @@ impl ConverseOpenBlock {
                 });
                 grown("image", &[("source", source), ("error", self.image_error.clone())])
             }
-            _ => match &self.start {
+            Kind::Text
+            | Kind::Reasoning
+            | Kind::Document
+            | Kind::Video
+            | Kind::Audio
+            | Kind::GuardContent
+            | Kind::Citations
+            | Kind::CachePoint
+            | Kind::SearchResult
+            | Kind::Unknown => match &self.start {
                 Some(start) if start.as_str() != "{}" && !self.has_content() => start.clone(),
                 Some(_) | None => self.text_or_thought(),
             },

@@ -333,7 +333,13 @@ impl ResponsesWriter<'_> {
             Body::Call(call) => sent(self.call_element(call)),
             Body::Result(result) => sent(self.result(draft, result)),
             // Texts and media are encoded as message parts, not as elements.
-            _ => (None, draft::elided_fate(item, seals_why)),
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => (None, draft::elided_fate(item, seals_why)),
         }
     }
 

@@ -186,7 +186,13 @@ pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
             "tool_search_call" => element.get("execution").is_some_and(|e| e.is("client")),
             _ => false,
         },
-        _ => false,
+        Kind::Message
+        | Kind::Reasoning
+        | Kind::Result
+        | Kind::CustomResult
+        | Kind::HostedResult
+        | Kind::Compaction
+        | Kind::Unknown => false,
     }
 }
 

@@ -21,7 +21,11 @@ pub(super) fn from_upstream(error: &UpstreamError) -> ModelError {
         | UpstreamError::TimedOut { .. }
         | UpstreamError::Cut { .. } => ModelErrorKind::Transient,
         UpstreamError::Resting { .. } => ModelErrorKind::CircuitOpen,
-        _ => ModelErrorKind::Other,
+        UpstreamError::UnknownEndpoint { .. }
+        | UpstreamError::NoCredential { .. }
+        | UpstreamError::Refused { .. }
+        | UpstreamError::Invalid { .. }
+        | UpstreamError::TooLarge { .. } => ModelErrorKind::Other,
     };
     ModelError::new(kind, error.to_string())
 }
@@ -33,7 +37,7 @@ pub(super) fn from_codec(error: &CodecError) -> ModelError {
         CodecError::Syntax(_) | CodecError::Frame(_) => {
             ModelError::new(ModelErrorKind::Transient, error.to_string())
         }
-        _ => ModelError::new(ModelErrorKind::Other, error.to_string()),
+        CodecError::Shape { .. } => ModelError::new(ModelErrorKind::Other, error.to_string()),
     }
 }
 

@@ -9,7 +9,15 @@ pub(super) fn subject(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::TextEdited { .. } | ChangeKind::Merged => "the text of this block",
         ChangeKind::Reordered | ChangeKind::PartMoved => "this block",
-        _ => "the signature of this block",
+        ChangeKind::SealAltered { .. }
+        | ChangeKind::SealReencoded
+        | ChangeKind::SealDropped
+        | ChangeKind::SealMoved
+        | ChangeKind::PartDropped
+        | ChangeKind::Duplicated
+        | ChangeKind::Unissued
+        | ChangeKind::Foreign(_)
+        | ChangeKind::SentAsText => "the signature of this block",
     }
 }
 

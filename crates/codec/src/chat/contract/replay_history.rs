@@ -137,7 +137,7 @@ impl<'c> ChatRequest<'c> {
                     self.report_dropped(change, findings);
                 }
                 ChangeKind::Foreign(why) => findings.extend(self.foreign_seal_finding(change, why)),
-                ChangeKind::SaidAloud => findings.extend(self.leaked_thought_finding(change)),
+                ChangeKind::SentAsText => findings.extend(self.leaked_thought_finding(change)),
                 ChangeKind::SealAltered { .. }
                 | ChangeKind::SealReencoded
                 | ChangeKind::SealMoved
@@ -220,7 +220,19 @@ impl<'c> ChatRequest<'c> {
             // A router that is not known to forward signatures is not known to check them.
             ChangeKind::Duplicated if !is_relayed => Severity::Note,
             ChangeKind::PartMoved if !is_anothers => severity.min(Severity::Degrade),
-            _ => severity,
+            ChangeKind::Duplicated
+            | ChangeKind::PartMoved
+            | ChangeKind::SealAltered { .. }
+            | ChangeKind::SealReencoded
+            | ChangeKind::SealDropped
+            | ChangeKind::SealMoved
+            | ChangeKind::PartDropped
+            | ChangeKind::TextEdited { .. }
+            | ChangeKind::Merged
+            | ChangeKind::Reordered
+            | ChangeKind::Unissued
+            | ChangeKind::Foreign(_)
+            | ChangeKind::SentAsText => severity,
         }
     }
 

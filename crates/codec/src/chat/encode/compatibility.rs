@@ -36,7 +36,13 @@ impl ChatWriter<'_> {
                 let id = self.ids.result_id(&result.call);
                 self.is_native || result.wire_id.as_deref() == Some(&*id)
             }
-            _ => true,
+            Body::Text(_)
+            | Body::Media(_)
+            | Body::Thought(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => true,
         }
     }
 
@@ -126,7 +132,12 @@ impl ChatWriter<'_> {
         let has_slot = match self.call.target.provider.dialect.channel {
             Channel::None => member == slot::EXTRA_CONTENT,
             Channel::Chunks => member == slot::CONTENT,
-            _ => true,
+            Channel::AsEmitted
+            | Channel::Details
+            | Channel::ReasoningContent
+            | Channel::Reasoning
+            | Channel::Thinking
+            | Channel::Tags => true,
         };
         (!has_slot).then_some(ElisionReason::NotOnThisWire)
     }

@@ -91,7 +91,12 @@ impl ChatEncoder {
                 None if self.is_own => OutputMode::Whole,
                 Some(_) | None => OutputMode::Call(self.next_call()),
             },
-            _ => OutputMode::Whole,
+            Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => OutputMode::Whole,
         };
         let frames = match (&mode, body) {
             (OutputMode::Call(number), Body::Call(call)) => {

@@ -208,7 +208,7 @@ impl GeminiRequest<'_> {
                 let message = format!("this {name} is signed, and its text {phrase}");
                 Some(at(&rules::SIGNED_TEXT_EDITED, message).with_auto_fix(fix))
             }
-            ChangeKind::SaidAloud => {
+            ChangeKind::SentAsText => {
                 Some(at(&rules::THOUGHT_AS_TEXT, format!("this text {phrase}")))
             }
             // The field holds bytes, so the base64 alphabet does not matter. Parts may also be
@@ -227,7 +227,12 @@ impl GeminiRequest<'_> {
             Body::Thought(_) => "a thought",
             Body::Text(text) if text.is_empty() => "an empty text",
             Body::Text(_) => "a text",
-            _ => "a part",
+            Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Summary { .. }
+            | Body::Unknown => "a part",
         };
         let message =
             format!("{what} of an earlier response was issued with a signature and is missing");

@@ -226,7 +226,7 @@ impl ResponsesRequest<'_> {
                 let message = format!("this reasoning {phrase}");
                 Some(Finding::at(&REASONING_MOVED, node, message).with_auto_fix(fix))
             }
-            ChangeKind::SaidAloud => {
+            ChangeKind::SentAsText => {
                 let place = change.part.clone().unwrap_or_default();
                 Some(Finding::in_range(&THOUGHT_AS_TEXT, place, format!("this text {phrase}")))
             }

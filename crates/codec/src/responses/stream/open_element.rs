@@ -115,7 +115,13 @@ impl ResponsesOpenElement {
             Kind::CustomCall => {
                 vec![("input", Some(json::string(&self.arguments)))]
             }
-            _ => Vec::new(),
+            Kind::Message
+            | Kind::Result
+            | Kind::CustomResult
+            | Kind::HostedCall
+            | Kind::HostedResult
+            | Kind::Compaction
+            | Kind::Unknown => Vec::new(),
         };
         draft::edit_object(Some(&self.start), &changes)
     }

@@ -33,7 +33,12 @@ impl ResponsesEncoder {
             Kind::CustomCall => {
                 self.arguments(place, node, "custom_tool_call_input", "input");
             }
-            _ => {}
+            Kind::Result
+            | Kind::CustomResult
+            | Kind::HostedCall
+            | Kind::HostedResult
+            | Kind::Compaction
+            | Kind::Unknown => {}
         }
         self.item("response.output_item.done", at, &element);
     }

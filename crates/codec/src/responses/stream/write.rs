@@ -127,7 +127,12 @@ impl ResponsesEncoder {
             Body::Thought(_) => (EventFamily::Summary, "rs"),
             // The free-text input of a custom call is emitted once complete.
             Body::Call(call) if !call.custom => (EventFamily::Arguments, "fc"),
-            _ => return,
+            Body::Call(_)
+            | Body::Media(_)
+            | Body::Result(_)
+            | Body::Hosted(_)
+            | Body::Compaction
+            | Body::Unknown => return,
         };
         let at = self.reserve_output_index();
         let id = self.generated_id(prefix, at);
