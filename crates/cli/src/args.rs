@@ -35,7 +35,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a scripted demo with real processes; needs no key, configuration or network
+    /// Run a scripted demo against simulated providers, without keys, configuration or network
+    /// access
     Demo(Demo),
     /// Show a request, response or stream as a timeline of messages, thoughts and seals
     Show(Show),
@@ -49,12 +50,12 @@ pub(crate) enum Command {
     Rules(Rules),
     /// Explain a rule: its cause, a failing request, the fix and the evidence
     Explain(Explain),
-    /// Simulate the providers locally: sign, verify and refuse as they do, without keys or network
+    /// Run local provider simulators that issue and verify seals like the real APIs, without keys
     Sim(Sim),
     /// Run the gateway: accept any supported API, route to any provider, and replay reasoning
     /// correctly
     Serve(Serve),
-    /// Run an agent with tools, questions and approvals; a run survives crashes and can be resumed
+    /// Run an agent that can call tools, ask questions, request approvals, and resume after a crash
     Run(Run),
     /// Resume a run, or follow it while another process owns it
     Resume(Resume),
@@ -69,52 +70,52 @@ pub(crate) enum Command {
     Reject(DecisionArgs),
     /// Stop a run
     Cancel(Cancel),
-    /// Print the timeline of a run with the reason for each step
+    /// Print the events of a run and their reasons as sentences
     Narrate(Narrate),
-    /// List the threads of a store, most recently written first
+    /// List the threads of a store, most recently updated first
     Threads(Threads),
-    /// List the runs of a store, most recently written first
+    /// List the runs of a store, most recently updated first
     Runs(Runs),
     /// Show the records of a thread or run
     Items(Items),
-    /// Export threads as JSON lines with their proofs
+    /// Export threads as JSON Lines, with the data needed to verify them
     Export(Export),
     /// Import exported threads into a store
     Import(Import),
     /// Create a thread that shares the history of another thread
     Fork(Fork),
-    /// Verify that a store or an export is unchanged
+    /// Verify the integrity of a store or an export
     Verify(Verify),
-    /// Erase the content of a thread or of one item permanently
+    /// Permanently erase the content of a thread or of one item
     Forget(Forget),
-    /// Erase the content of expired threads
+    /// Permanently erase the content of old threads, by age or total size
     Prune(Prune),
-    /// Back up a store to a new file and a key file while it is in use
+    /// Back up a store, even while it is in use, to a backup file and a key file
     Backup(Backup),
     /// Create a store from a backup and its key file
     Restore(Restore),
-    /// Print counts and sizes of a store
+    /// Print the size of a store, and its number of threads, runs and records
     #[command(after_help = include_str!("args/help/stats.md"))]
     Stats(CommonArgs),
     /// Replace the master key of a store while it is in use
     Rotate(Rotate),
-    /// Check or show the configuration of the gateway
+    /// Check or show the gateway's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Create, list and revoke the API keys of the gateway
+    /// Create, list or revoke API keys for the gateway
     #[command(subcommand)]
     Keys(Keys),
-    /// Report usage and cost of calls through the gateway
+    /// Report the token usage and cost of calls through the gateway
     Usage(Usage),
-    /// Write or send the traces of runs
+    /// Export the traces of runs
     #[command(subcommand)]
     Traces(Traces),
     /// Print environment details for a bug report, without secrets
     #[command(after_help = include_str!("args/help/doctor.md"))]
     Doctor(CommonArgs),
-    /// Write man pages
+    /// Generate man pages
     Man(Man),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     #[command(
         after_help = include_str!("args/help/completions.md")
     )]
@@ -127,13 +128,14 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/show.md"))]
 pub(crate) struct Show {
-    /// Wire of the document; detected when omitted
+    /// Wire protocol of the document; detected if omitted
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Provider that receives or sent the document; defaults to the first provider of the wire
+    /// Provider that the document was sent to or received from; defaults to the first provider that
+    /// uses the wire
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Model, if the document does not name it
+    /// Model to assume; defaults to the model that a request names
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Output format: text or json
@@ -142,7 +144,7 @@ pub(crate) struct Show {
     /// Show long texts in full
     #[arg(long)]
     pub(crate) full: bool,
-    /// Document to show, or `-` for standard input
+    /// Request, response or stream to show, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -150,23 +152,24 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/translate.md"))]
 pub(crate) struct Translate {
-    /// Wire of the input request
+    /// Wire protocol of the input request
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) from: Wire,
-    /// Wire to translate to
+    /// Wire protocol of the translated request
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) to: Wire,
     /// Target model; defaults to the model in the request
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Provider that issued the seals in the request; defaults to the first provider of the wire
+    /// Provider that issued the seals in the request; defaults to the first provider that uses the
+    /// input wire
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) from_provider: Option<String>,
-    /// Target provider; defaults to the source provider on the same wire, else to the first
-    /// provider of the target wire
+    /// Target provider; defaults to --from-provider if both wires are the same, else to the first
+    /// provider that uses the target wire
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) to_provider: Option<String>,
-    /// Write fates and warnings as JSON to this file; `-` for standard error
+    /// Write the fate of each part and all warnings as JSON to this file; `-` for standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) fates: Option<PathBuf>,
     /// Request to translate, or `-` for standard input
@@ -180,19 +183,19 @@ pub(crate) struct Sim {
     /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8127")]
     pub(crate) listen: SocketAddr,
-    /// Seed for all keys, ids and choices
+    /// Random seed that determines all keys, ids and generated responses
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Scripted answers, turn by turn, as TOML or JSON
+    /// TOML or JSON file with scripted responses, one per turn
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// Fault to inject into answers; repeatable
+    /// Fault to inject into responses, such as `429:2` or `cut@400#3`; repeatable
     #[arg(long, value_name = "FAULT")]
     pub(crate) fault: Vec<Fault>,
-    /// Call all tools in parallel if the request does not specify it
+    /// Call all tools in one response unless the request disables parallel tool calls
     #[arg(long)]
     pub(crate) parallel: bool,
-    /// Creation date of the simulated accounts; some rules apply to new accounts only
+    /// Creation date of the simulated accounts; some rules apply only to new accounts
     #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
     pub(crate) account_created: Option<Timestamp>,
 }
@@ -200,18 +203,17 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/man.md"))]
 pub(crate) struct Man {
-    /// Write one page per command into this folder; without it, print the main page
+    /// Write one page per command to this folder; if omitted, print only the main page
     #[arg(long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// Output format.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum Format {
-    /// Text for people
+    /// Human-readable text
     #[default]
     Text,
-    /// JSON for programs
+    /// JSON
     Json,
 }
 

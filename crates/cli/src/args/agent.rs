@@ -7,20 +7,21 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{CommonArgs, Format, StoreArgs, non_empty};
 
-/// Options that select the agent, its tools, its prompts and its output.
+/// Options that configure an agent: its declaration, tools, prompts, lease and output.
 #[derive(Debug, Args)]
 pub(crate) struct AgentArgs {
-    /// Agent declaration as TOML: `model`, `instructions`, `tools`, `limits`, …; see docs/agents.md
+    /// TOML file that declares the agent: `model`, `instructions`, `tools`, `limits` and more; see
+    /// docs/agents.md
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
-    /// Tool: `NAME=COMMAND`, a program that reads its arguments as JSON and prints its result; or
-    /// `mcp:…` or `http:…`, see docs/tools.md; repeatable
+    /// Add a tool: `NAME=COMMAND` (a program that reads its arguments as JSON and prints its
+    /// result), `mcp:…` or `http:…` (see docs/tools.md); repeatable
     #[arg(long, value_name = "TOOL", value_parser = non_empty())]
     pub(crate) tool: Vec<String>,
     /// Prompt for questions and approvals even if standard input is not a terminal
     #[arg(long, conflicts_with = "no_ask")]
     pub(crate) ask: bool,
-    /// Never prompt; questions and approvals stay pending in the inbox
+    /// Never prompt; leave questions and approvals pending in the inbox
     #[arg(long)]
     pub(crate) no_ask: bool,
     /// Lease duration in seconds; another process can take over after it expires [default: 15]
@@ -34,13 +35,14 @@ pub(crate) struct AgentArgs {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/run.md"))]
 pub(crate) struct Run {
-    /// Model to use instead of the agent's: `sim/claude-sonnet-5-5`, `openai/gpt-5.6-sol`
+    /// Model, such as `sim/claude-sonnet-5-5` or `openai/gpt-5.6-sol`; overrides the agent's model
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Continue this thread; a new thread is created when omitted
+    /// Id of the thread to continue; if omitted, a new thread is created
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Option<String>,
-    /// Require approval for each call of the matching tools; `*` matches any text
+    /// Require approval for each call to a tool whose name matches the pattern; `*` matches any
+    /// text; repeatable
     #[arg(long, value_name = "PATTERN", value_parser = non_empty())]
     pub(crate) approve: Vec<String>,
     /// Run in the background and print only the run id
@@ -58,12 +60,12 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/resume.md"))]
 pub(crate) struct Resume {
-    /// Use this model from now on
+    /// Switch the run to this model
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     #[command(flatten)]
     pub(crate) using: AgentArgs,
-    /// Run to resume
+    /// Id of the run to resume
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
@@ -73,7 +75,7 @@ pub(crate) struct Resume {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/inbox.md"))]
 pub(crate) struct Inbox {
-    /// Show only the requests of this run
+    /// List only the pending requests of this run
     #[arg(long, value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: Option<String>,
     #[command(flatten)]
@@ -83,19 +85,19 @@ pub(crate) struct Inbox {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/answer.md"))]
 pub(crate) struct Answer {
-    /// Decline to answer
+    /// Decline to answer the question
     #[arg(long, conflicts_with = "answers")]
     pub(crate) cancel: bool,
-    /// Additional notes for the agent
+    /// Notes to send to the agent
     #[arg(long, value_name = "TEXT")]
     pub(crate) notes: Option<String>,
-    /// Name of the person who answers
+    /// Name of the person who answers; recorded with the answer
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
     #[arg(value_name = "ID", value_parser = non_empty())]
     pub(crate) id: String,
-    /// Answers, one per question
+    /// Answers, one per question, in order
     #[arg(value_name = "ANSWER", required_unless_present = "cancel")]
     pub(crate) answers: Vec<String>,
     #[command(flatten)]
@@ -105,20 +107,20 @@ pub(crate) struct Answer {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/approve.md"))]
 pub(crate) struct Approve {
-    /// Arguments to run with instead of the model's, as JSON
+    /// JSON arguments to call the tool with, instead of the arguments that the model chose
     #[arg(long, value_name = "JSON")]
     pub(crate) args: Option<String>,
     #[command(flatten)]
     pub(crate) deciding: DecisionArgs,
 }
 
-/// Options of a decision on a pending tool call.
+/// Options for approving or rejecting a pending tool call.
 #[derive(Debug, Args)]
 pub(crate) struct DecisionArgs {
-    /// Comment that is sent to the model
+    /// Comment to send to the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) comment: Option<String>,
-    /// Name of the person who decides
+    /// Name of the person who decides; recorded with the decision
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
@@ -134,7 +136,7 @@ pub(crate) struct Cancel {
     /// Reason for the cancellation
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Run to cancel
+    /// Id of the run to cancel
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
@@ -144,13 +146,13 @@ pub(crate) struct Cancel {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/narrate.md"))]
 pub(crate) struct Narrate {
-    /// Redaction policy as JSON: `keys`, `patterns`, `thinkingPatterns`, …
+    /// JSON file with the redaction policy; overrides `[redaction]` in throughline.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
     pub(crate) redaction: Option<PathBuf>,
-    /// Redact nothing except seals
+    /// Disable redaction; seals are still hidden
     #[arg(long)]
     pub(crate) no_redaction: bool,
-    /// Run to print
+    /// Id of the run to print
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
@@ -159,33 +161,32 @@ pub(crate) struct Narrate {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Traces {
-    /// Write the trace of a run, or send it to the configured sinks
+    /// Write the trace of a run to a file, or send it to the configured sinks
     Export(TracesExport),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/traces-export.md"))]
 pub(crate) struct TracesExport {
-    /// Trace format: the session as one JSON document, or OpenTelemetry protobuf
+    /// Trace format: one JSON document, or OpenTelemetry protobuf
     #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) trace_format: TraceFormat,
-    /// Output file; `-` for standard output
+    /// Output file; defaults to `-`, standard output
     #[arg(long, value_name = "FILE", conflicts_with = "send")]
     pub(crate) output: Option<PathBuf>,
-    /// Send the trace to the sinks of throughline.toml instead
+    /// Send the trace to the sinks configured in throughline.toml instead of writing it
     #[arg(long)]
     pub(crate) send: bool,
-    /// Omit message contents; record only that a message was sent
+    /// Omit the text of messages, thoughts and tool calls from the trace
     #[arg(long)]
     pub(crate) no_data: bool,
-    /// Run to export
+    /// Id of the run to export
     #[arg(value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
-/// Output format of a trace.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum TraceFormat {
     /// One JSON document
@@ -198,14 +199,14 @@ pub(crate) enum TraceFormat {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/demo.md"))]
 pub(crate) struct Demo {
-    /// Answer the question and decide on the approval yourself
+    /// Prompt for the answer and the approval instead of choosing them automatically
     #[arg(long)]
     pub(crate) interactive: bool,
-    /// Exit after the last step instead of keeping the gateway open on the demo's thread
+    /// Exit after the last step instead of keeping the gateway and its console running
     #[arg(long)]
     pub(crate) no_serve: bool,
-    /// Keep the store, the configuration and the agent in this folder, which must be empty or
-    /// absent; without it they are deleted after the demo
+    /// Keep the demo's store, configuration and agent in this new or empty folder; if omitted, they
+    /// are deleted after the demo
     #[arg(long, value_name = "FOLDER")]
     pub(crate) home: Option<PathBuf>,
 }

@@ -9,35 +9,37 @@ use throughline_spec::RawInstant;
 
 use super::{Format, non_empty, wire};
 
-/// Target of a request, and the known conversation before it.
+/// Options that describe a request: its target, its headers and the conversation before it.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
-    /// Wire of the request; detected when omitted
+    /// Wire protocol of the request; detected if omitted
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Model, if the request does not name it
+    /// Model to check the request against; defaults to the model that the request names
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Provider that receives the request; defaults to the first provider of the wire
+    /// Provider that receives the request; if omitted, inferred from the recording, the model or
+    /// the wire
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Your label for the sending account; seals may be bound to an account
+    /// Label for the account that sends the request; some seals are valid for only one account
     #[arg(long, value_name = "ID", default_value = "default", hide_default_value = true)]
     pub(crate) account: String,
-    /// Creation date of the account; some rules apply to new accounts only
+    /// Creation date of the account; some rules apply only to new accounts
     #[arg(long, value_name = "DATE", value_parser = instant)]
     pub(crate) account_created: Option<Timestamp>,
     /// Earlier request, response, stream or recording of the conversation; repeatable, oldest first
     #[arg(long, value_name = "FILE")]
     pub(crate) prior: Vec<PathBuf>,
-    /// Account of the earlier exchanges, if it differs
+    /// Label for the account that sent the earlier requests; defaults to --account
     #[arg(long, value_name = "ID")]
     pub(crate) prior_account: Option<String>,
     // Parsed later, because clap would print a rejected credential in its error.
-    /// Header that will be sent, such as `anthropic-beta: …`; never a credential
+    /// HTTP header of the request, such as `anthropic-beta: …`; credentials are rejected;
+    /// repeatable
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
-    /// File with model families that extend or replace the built-in ones
+    /// TOML file that adds model families or replaces built-in ones
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) profiles: Option<PathBuf>,
 }
@@ -60,13 +62,13 @@ pub(crate) struct Audit {
 pub(crate) struct Repair {
     #[command(flatten)]
     pub(crate) about: RequestArgs,
-    /// Also fix problems that would only degrade the answer
+    /// Also fix problems that the provider accepts but that degrade its response
     #[arg(long)]
     pub(crate) degraded: bool,
     /// Write the changes as JSON to this file; `-` for standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// Repair a conversation stored as one message or item per line
+    /// Repair the conversation in this file, which has one message or item per line
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "file")]
     pub(crate) session: Option<PathBuf>,
     /// Request or recording, or `-` for standard input
@@ -77,10 +79,10 @@ pub(crate) struct Repair {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/rules.md"))]
 pub(crate) struct Rules {
-    /// List only the rules of this wire
+    /// List only the rules of this wire protocol
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Print a documentation page instead: all error messages, or with --wire the page of that wire
+    /// Print a Markdown page instead: all provider error messages, or the page about --wire
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
     /// Output format: text or json
@@ -91,7 +93,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/explain.md"))]
 pub(crate) struct Explain {
-    /// Rule id; the part before the slash is optional
+    /// Rule id; the part before the slash can be omitted if the rest is unique
     #[arg(value_name = "RULE")]
     pub(crate) rule: String,
 }

@@ -12,14 +12,14 @@ use crate::amount;
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on; overrides the configuration; port 0 picks a free port
+    /// Address to listen on, with port 0 for any free port; overrides the configuration
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Accept requests from other machines without API keys
+    /// Accept requests from other machines even while no API keys exist
     #[arg(long)]
     pub(crate) allow_open: bool,
-    /// Log level of the JSON lines on standard error: off, error, warn, info or debug; overrides
-    /// the configuration
+    /// Minimum level of the JSON log lines on standard error: off, error, warn, info or debug;
+    /// overrides the configuration
     #[arg(long, value_name = "LEVEL", value_parser = log_level)]
     pub(crate) log: Option<LogLevel>,
     #[command(flatten)]
@@ -37,8 +37,8 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/config-check.md"))]
 pub(crate) struct ConfigCheck {
-    /// Configuration file; defaults to ./throughline.toml, else to the one in your configuration
-    /// directory
+    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
+    /// your configuration directory
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Output format: text or json
@@ -49,8 +49,8 @@ pub(crate) struct ConfigCheck {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/config-show.md"))]
 pub(crate) struct ConfigShow {
-    /// Configuration file; defaults to ./throughline.toml, else to the one in your configuration
-    /// directory
+    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
+    /// your configuration directory
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Show only the targets that this model name routes to
@@ -63,31 +63,31 @@ pub(crate) struct ConfigShow {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Keys {
-    /// Create a key and print it once
+    /// Create an API key and print it; the key cannot be shown again
     Create(KeysCreate),
-    /// List the keys of a tenant, oldest first
+    /// List the API keys of a tenant, oldest first
     #[command(after_help = include_str!("help/keys-list.md"))]
     List(CommonArgs),
-    /// Revoke a key permanently
+    /// Permanently revoke an API key
     Revoke(KeysRevoke),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/keys-create.md"))]
 pub(crate) struct KeysCreate {
-    /// Label for the key
+    /// Label for the key [default: unnamed]
     #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = non_empty())]
     pub(crate) label: String,
     /// Allow only models that match this pattern, where `*` matches any text; repeatable
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = non_empty())]
     pub(crate) models: Vec<String>,
-    /// Budget in US dollars
+    /// Maximum total cost of the key's calls, in US dollars [default: unlimited]
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) budget_usd: Option<u64>,
-    /// Budget in tokens, input and output together
+    /// Maximum total number of input and output tokens [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) budget_tokens: Option<u64>,
-    /// Maximum number of requests per minute, such as 60/min
+    /// Maximum number of requests per minute, such as 60/min [default: unlimited]
     #[arg(long, value_name = "N/min", value_parser = rate)]
     pub(crate) rate: Option<u32>,
     #[command(flatten)]
@@ -107,14 +107,14 @@ pub(crate) struct KeysRevoke {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/usage.md"))]
 pub(crate) struct Usage {
-    /// Fields to group by: key, provider, model, day
+    /// Fields to group by, separated by commas: key, provider, model or day
     #[arg(long, value_name = "FIELD", value_enum, value_delimiter = ',', default_values_t = [UsageBy::Key, UsageBy::Provider, UsageBy::Model], hide_possible_values = true)]
     pub(crate) by: Vec<UsageBy>,
     #[command(flatten)]
     pub(crate) common: CommonArgs,
 }
 
-/// A field that usage is grouped by.
+/// A field that the usage report can be grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageBy {
     Key,
@@ -124,7 +124,7 @@ pub(crate) enum UsageBy {
 }
 
 impl UsageBy {
-    /// Returns the name of the field in options and JSON.
+    /// Returns the field's name, as used by `--by` and in JSON output.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             UsageBy::Key => "key",
@@ -154,10 +154,10 @@ fn rate(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected requests per minute, such as 60/min".to_owned())
 }
 
-/// Minimum level of log lines; `None` disables the log.
+/// Minimum level of the log lines that are written; `None` disables logging.
 pub(crate) type LogLevel = Option<Level>;
 
-/// All log levels by their names in the configuration.
+/// All log levels, with their names in options and in the configuration.
 pub(crate) const LOG_LEVELS: &[(&str, LogLevel)] = &[
     ("off", None),
     ("error", Some(Level::Error)),

@@ -8,7 +8,7 @@ use throughline_tools::reader::parse_bytes;
 
 use super::{Format, non_empty};
 
-/// Default number of rows per page.
+/// Default maximum number of entries or records per page.
 const PAGE: u32 = 50;
 
 /// Options that locate and open a store.
@@ -21,22 +21,23 @@ pub(crate) struct StoreArgs {
     /// data directory
     #[arg(long, value_name = "URL", value_parser = non_empty())]
     pub(crate) store: Option<String>,
-    /// Tenant whose data is used; tenants cannot see each other's data
+    /// Tenant whose data the command uses; tenants cannot see each other's data
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = non_empty())]
     pub(crate) tenant: String,
-    /// File with the master key as 64 hexadecimal digits; defaults to `THROUGHLINE_MASTER_KEY`
+    /// File with the master key as 64 hexadecimal digits; defaults to the key in the environment
+    /// variable `THROUGHLINE_MASTER_KEY`
     #[arg(long, value_name = "FILE")]
     pub(crate) master_key_file: Option<PathBuf>,
-    /// File with an earlier master key; repeatable
+    /// File with an earlier master key, for data that is still encrypted with it; repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) retired_key_file: Vec<PathBuf>,
-    /// Configuration file that names the store if neither --store nor the environment does;
-    /// defaults to ./throughline.toml, else to the one in your configuration directory
+    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
+    /// your configuration directory
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Options of a command that opens a store and prints text or JSON.
+/// Options for commands that open a store and print text or JSON.
 #[derive(Debug, Args)]
 pub(crate) struct CommonArgs {
     /// Output format: text or json
@@ -49,10 +50,10 @@ pub(crate) struct CommonArgs {
 /// Options that select one page of a list.
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
-    /// Maximum number of rows
+    /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Continue after this id, the last one of the previous page
+    /// Start after this id, the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = non_empty())]
     pub(crate) after: Option<String>,
 }
@@ -81,22 +82,22 @@ pub(crate) struct Runs {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/items.md"))]
 pub(crate) struct Items {
-    /// Maximum number of records
+    /// Maximum number of records to show
     #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Continue after this record number
+    /// Start after the record with this number
     #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
     pub(crate) after: u64,
     // Redaction is the default here; the flag exists for symmetry with `export`.
     #[arg(long, hide = true, conflicts_with = "no_redaction")]
     pub(crate) redact: bool,
-    /// Redaction policy as JSON: `keys`, `patterns`, `secretPatterns`, …
+    /// JSON file with the redaction policy; overrides `[redaction]` in throughline.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
     pub(crate) redaction: Option<PathBuf>,
-    /// Redact nothing except seals
+    /// Disable redaction; seals are still hidden
     #[arg(long)]
     pub(crate) no_redaction: bool,
-    /// Thread or run to show
+    /// Id of the thread or run to show
     #[arg(value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
     #[command(flatten)]
@@ -109,16 +110,16 @@ pub(crate) struct Export {
     /// Export only this thread; repeatable
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Vec<String>,
-    /// Output file; `-` for standard output
+    /// Output file; defaults to `-`, standard output
     #[arg(long, value_name = "FILE", default_value = "-", hide_default_value = true)]
     pub(crate) output: PathBuf,
-    /// Write exact contents, including secrets and seals, so that the export can be imported
+    /// Export the exact contents, including secrets and seals, as `throughline import` requires
     #[arg(long, conflicts_with_all = ["redact", "redaction"])]
     pub(crate) full: bool,
     // The default; kept for scripts that pass the flag.
     #[arg(long, hide = true)]
     pub(crate) redact: bool,
-    /// Redaction policy as JSON: `keys`, `patterns`, `secretPatterns`, …
+    /// JSON file with the redaction policy; overrides `[redaction]` in throughline.toml
     #[arg(long, value_name = "FILE")]
     pub(crate) redaction: Option<PathBuf>,
     #[command(flatten)]
@@ -128,7 +129,7 @@ pub(crate) struct Export {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/import.md"))]
 pub(crate) struct Import {
-    /// Export to read, or `-` for standard input
+    /// Export file to import, or `-` for standard input
     #[arg(value_name = "FILE.jsonl")]
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -141,10 +142,10 @@ pub(crate) struct Fork {
     /// Number of the last shared record; defaults to the last record of the thread
     #[arg(long = "at", value_name = "SEQ")]
     pub(crate) up_to: Option<u64>,
-    /// Id of the new thread; derived from the old id when omitted
+    /// Id of the new thread; defaults to THREAD-fork-N
     #[arg(long = "as", value_name = "ID", value_parser = non_empty())]
     pub(crate) name: Option<String>,
-    /// Thread to fork
+    /// Id of the thread to fork
     #[arg(value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
     #[command(flatten)]
@@ -154,13 +155,13 @@ pub(crate) struct Fork {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/verify.md"))]
 pub(crate) struct Verify {
-    /// Manifest that was kept elsewhere, or an export
+    /// Compare the store with this manifest or export, which was saved earlier
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) manifest: Option<PathBuf>,
-    /// Write a signed manifest of the tenant's chains to this file if the store is intact
+    /// If the store is intact, write a signed manifest of the tenant's chains to this file
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) write_manifest: Option<PathBuf>,
-    /// Export to verify instead of the store, or `-` for standard input
+    /// Export file to verify instead of a store, or `-` for standard input
     #[arg(value_name = "FILE.jsonl")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
@@ -170,10 +171,10 @@ pub(crate) struct Verify {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/forget.md"))]
 pub(crate) struct Forget {
-    /// Thread to forget, with its runs
+    /// Id of the thread to erase, together with its runs
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
-    /// Forget only this item of the thread
+    /// Erase only this item of the thread
     #[arg(long, value_name = "ITEM", value_parser = non_empty())]
     pub(crate) item: Option<String>,
     /// Skip the confirmation prompt
@@ -189,13 +190,13 @@ pub(crate) struct Forget {
     group = clap::ArgGroup::new("retention").args(["days", "bytes"]).required(true).multiple(true)
 )]
 pub(crate) struct Prune {
-    /// Expire threads after this many days without a write
+    /// Erase threads that have not been updated for this many days
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) days: Option<u32>,
-    /// Expire the oldest threads until the rest uses at most this many bytes, such as 800KB or 2GB
+    /// Erase the oldest threads until the rest fits into this size, such as 800KB or 2GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) bytes: Option<u64>,
-    /// List the threads that would expire, and erase nothing
+    /// List the threads that would be erased, but erase nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Skip the confirmation prompt
@@ -211,10 +212,10 @@ pub(crate) struct Backup {
     /// Path of the key file [default: FILE.keys]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["register", "unregister"])]
     pub(crate) keys: Option<PathBuf>,
-    /// Record the new path of a moved key file; makes no backup
+    /// Record the new path of a key file that was moved; does not make a backup
     #[arg(long, value_name = "KEYS", conflicts_with_all = ["file", "unregister"])]
     pub(crate) register: Option<PathBuf>,
-    /// Stop rewriting a deleted key file; makes no backup
+    /// Remove a deleted key file from the store's list of key files; does not make a backup
     #[arg(long, value_name = "KEYS", conflicts_with = "file")]
     pub(crate) unregister: Option<PathBuf>,
     /// Backup file to create
@@ -230,19 +231,20 @@ pub(crate) struct Restore {
     /// Path of the key file [default: BACKUP.keys]
     #[arg(long, value_name = "PATH")]
     pub(crate) keys: Option<PathBuf>,
-    /// File to write the new store to
+    /// SQLite file to create for the restored store
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// File with the master key of the backup; defaults to `THROUGHLINE_MASTER_KEY`
+    /// File with the master key of the backup; defaults to the key in the environment variable
+    /// `THROUGHLINE_MASTER_KEY`
     #[arg(long, value_name = "FILE")]
     pub(crate) master_key_file: Option<PathBuf>,
-    /// File with an earlier master key; repeatable
+    /// File with an earlier master key, for data that is still encrypted with it; repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) retired_key_file: Vec<PathBuf>,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
-    /// Backup to restore
+    /// Backup file to restore
     #[arg(value_name = "BACKUP")]
     pub(crate) backup: PathBuf,
 }
