@@ -171,7 +171,7 @@ pub(crate) struct TracesExport {
     /// Trace format: one JSON document, or OpenTelemetry protobuf
     #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) trace_format: TraceFormat,
-    /// Output file; defaults to `-`, standard output
+    /// Output file, or `-` for standard output (the default)
     #[arg(long, value_name = "FILE", conflicts_with = "send")]
     pub(crate) output: Option<PathBuf>,
     /// Send the trace to the sinks configured in throughline.toml instead of writing it

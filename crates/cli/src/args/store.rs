@@ -110,7 +110,7 @@ pub(crate) struct Export {
     /// Export only this thread; repeatable
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Vec<String>,
-    /// Output file; defaults to `-`, standard output
+    /// Output file, or `-` for standard output (the default)
     #[arg(long, value_name = "FILE", default_value = "-", hide_default_value = true)]
     pub(crate) output: PathBuf,
     /// Export the exact contents, including secrets and seals, as `throughline import` requires
