@@ -306,7 +306,7 @@ function isAnswer(event: RunEvent): boolean {
 function describeGate(event: RunEvent): string {
   const where = event.fromModel ? ` ${event.fromModel}` : "";
   if (event.phase === "recovered") return `Attempt ${event.attempt} was accepted.`;
-  if (event.phase === "failed") return `No answer was accepted in ${event.attempt} attempts.`;
+  if (event.phase === "failed") return `No response was accepted after ${event.attempt} attempts.`;
   const next = event.toModel && event.toModel !== event.fromModel ? `retrying with ${event.toModel}` : "retrying";
-  return `Attempt ${event.attempt} of${where || " the model"} was rejected; ${next}.`;
+  return `Attempt ${event.attempt} by${where || " the model"} was rejected; ${next}.`;
 }

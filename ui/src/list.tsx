@@ -110,7 +110,7 @@ export function ListPage<R>({ title, list, placeholder, filters, none, hint, dra
       {loadOlder ? (
         <div class="actions">
           <button onClick={loadOlder} disabled={isBusy}>
-            {isBusy ? "Loading…" : `Older ${title.toLowerCase()}`}
+            {isBusy ? "Loading…" : `Load older ${title.toLowerCase()}`}
           </button>
         </div>
       ) : null}

@@ -158,8 +158,8 @@ const THEMES: [Theme, string][] = [["light", "Light"], ["auto", "Auto"], ["dark"
 const SHORTCUTS: [keys: string[], name: string][] = [
   ...PAGES.map(([, name, shortcut]): [string[], string] => [["g", shortcut], name]),
   [["/"], "Search"],
-  [["Shift", "T"], "Switch the theme"],
-  [["?"], "Show this list"],
+  [["Shift", "T"], "Switch between light and dark theme"],
+  [["?"], "Show keyboard shortcuts"],
 ];
 
 function Help({ close }: { close: () => void }) {

@@ -66,17 +66,17 @@ export function CallPage({ call }: { call: string }) {
         <Fact name="Sent to">{value.sent ? `${plain(value.sent.provider ?? "")} · ${value.sent.wire ?? ""}` : "not sent"}</Fact>
         <Fact name="Tokens">{value.usage ? `${compact(value.usage.input)} input · ${compact(value.usage.output)} output` : "–"}</Fact>
         <Fact name="Cost">{dollars(callCost(row))}</Fact>
-        <Fact name="First byte">{value.microseconds?.first_byte !== undefined ? duration(value.microseconds.first_byte / 1000) : "–"}</Fact>
+        <Fact name="Time to first byte">{value.microseconds?.first_byte !== undefined ? duration(value.microseconds.first_byte / 1000) : "–"}</Fact>
         <Fact name="Stored"><RelativeTime at={value.stored_at} /></Fact>
       </dl>
-      {value.prefix_changed ? <p class="callout">The prefix of bound seals changed: {plain(value.prefix_changed)}</p> : null}
+      {value.prefix_changed ? <p class="callout">Seals were removed because an earlier part of the conversation changed: {plain(value.prefix_changed)}</p> : null}
       <Findings record={value} />
       <Parts record={value} />
       <section aria-labelledby="difference">
         <h2 id="difference">Difference</h2>
-        <p class="hint">From the client's request to the request that was sent to the provider. Seals are shown by their size.</p>
+        <p class="hint">Compares the request from the client with the request that was sent to the provider. Only the size of each seal is shown.</p>
         {value.bodies || !value.sent ? (
-          <p class="same">{plain(value.bodies || "Nothing was sent.")}</p>
+          <p class="same">{plain(value.bodies || "No request was sent to the provider.")}</p>
         ) : (
           <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
         )}
@@ -166,12 +166,12 @@ function Parts({ record }: { record: CallRecord }) {
         {[...tally].map(([did, times]) => (
           <span><strong class="number">{count(times)}</strong> {did}</span>
         ))}
-        {!fates.length ? "Not audited." : null}
+        {!fates.length ? "This call was not audited." : null}
       </p>
       {shown.length ? <Table rows={shown} columns={FATE_COLUMNS} /> : null}
       {fates.length > notable.length ? (
         <button class="quiet" onClick={() => setOpen(!open)} aria-expanded={open}>
-          {open ? "Only sealed or changed parts" : `All ${count(fates.length)} parts`}
+          {open ? "Show only sealed or changed parts" : `Show all ${count(fates.length)} parts`}
         </button>
       ) : null}
     </section>

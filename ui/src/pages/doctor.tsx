@@ -31,7 +31,7 @@ const SAMPLE = {
   model: "claude-sonnet-4-6",
   max_tokens: 2048,
   thinking: { type: "enabled", budget_tokens: 1024 },
-  tools: [{ name: "get_weather", description: "The weather of a city.", input_schema: { type: "object", properties: { city: { type: "string" } } } }],
+  tools: [{ name: "get_weather", description: "Returns the weather in a city.", input_schema: { type: "object", properties: { city: { type: "string" } } } }],
   messages: [
     { role: "user", content: "Is it warmer in Rome or in Oslo?" },
     { role: "assistant", content: [{ type: "tool_use", id: "toolu_01", name: "get_weather", input: { city: "Rome" } }] },
@@ -72,11 +72,11 @@ export function DoctorPage() {
   const names = rows.value?.providers.map((row) => row.name) ?? [];
   return (
     <>
-      <PageHead title="Doctor" lead="Predict how the provider responds to a request, and find the smallest change that makes it valid." />
+      <PageHead title="Doctor" lead="Predict how the provider responds to a request, and find the smallest change that makes the request valid." />
       <form class="card doctor" onSubmit={submit}>
         <label>
           Request
-          <textarea class="mono" rows={12} value={request} required spellcheck={false} placeholder="Paste the body of a request to any provider" onInput={(event) => setRequest(event.currentTarget.value)} />
+          <textarea class="mono" rows={12} value={request} required spellcheck={false} placeholder="Paste a request body for any provider" onInput={(event) => setRequest(event.currentTarget.value)} />
         </label>
         <div class="fields">
           <label>
@@ -146,7 +146,7 @@ function Result({ report, submitted }: { report: DoctorReport; submitted: string
         ) : null}
         <Difference before={tidy(submitted)} after={tidy(repair.request)} same="No change is needed." />
         <div class="actions">
-          <Copy text={repair.request} label="Copy the repaired request" />
+          <Copy text={repair.request} label="Copy repaired request" />
         </div>
       </section>
       {translation ? (

@@ -22,7 +22,7 @@ export function InboxPage({ decided }: { decided: () => void }) {
       <PageHead title="Inbox" />
       <p class="notice" role="status">{notice}</p>
       <FetchStatus state={inbox} />
-      {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions of agents appear here.</Empty> : null}
+      {value && !value.waiting.length ? <Empty title="The inbox is empty">Tool calls that need approval and questions from agents appear here.</Empty> : null}
       {value?.waiting.map((one) => {
         const Card = one.kind === "question" ? QuestionCard : one.kind === "approval" ? ApprovalCard : CallerToolCard;
         return <Card key={one.id} one={one} done={done} />;
@@ -73,7 +73,7 @@ function CardHeader({ one, label }: { one: PendingRequest; label: string }) {
 const missingToolsHint = (one: PendingRequest) =>
   one.missing_tools.length ? (
     <p class="hint">
-      This server does not have its tools ({one.missing_tools.map(plain).join(", ")}). After your decision, continue the run with <code>throughline resume {one.run}</code>
+      This server lacks some of the run's tools ({one.missing_tools.map(plain).join(", ")}). After your decision, continue the run with <code>throughline resume {one.run}</code>
     </p>
   ) : null;
 
@@ -87,11 +87,11 @@ function ApprovalCard({ one, done }: CardProps) {
     try {
       answer({ approved: true, args: JSON.parse(args) }, `${one.tool} was approved with your arguments.`);
     } catch (error) {
-      setProblem(new ApiError(422, `These arguments are not JSON: ${(error as Error).message}`));
+      setProblem(new ApiError(422, `These arguments are not valid JSON: ${(error as Error).message}`));
     }
   };
   return (
-    <article class="card" aria-label={`Approval of ${plain(one.tool ?? "a tool")}`}>
+    <article class="card" aria-label={`Approval request for ${plain(one.tool ?? "a tool")}`}>
       <CardHeader one={one} label="Approval" />
       <h2>
         Run <code>{plain(one.tool ?? "a tool")}</code> with exactly these arguments?
@@ -110,7 +110,7 @@ function ApprovalCard({ one, done }: CardProps) {
       {mode === "reject" ? (
         <label>
           Reason (sent to the model)
-          <input type="text" value={reason} placeholder="Not on a Friday" onInput={(event) => setReason(event.currentTarget.value)} />
+          <input type="text" value={reason} placeholder="For example: not on a Friday" onInput={(event) => setReason(event.currentTarget.value)} />
         </label>
       ) : null}
       {missingToolsHint(one)}
@@ -168,7 +168,7 @@ function QuestionCard({ one, done }: CardProps) {
         {problem ? <ErrorBox problem={problem} /> : null}
         <div class="actions">
           <button class="primary" disabled={busy}>Answer</button>
-          <button type="button" disabled={busy} onClick={() => decide({ cancelled: true, answeredBy: "console" }, "The agent was informed that there is no answer.")}>
+          <button type="button" disabled={busy} onClick={() => decide({ cancelled: true, answeredBy: "console" }, "The agent was notified that you declined to answer.")}>
             Decline to answer
           </button>
         </div>
@@ -215,7 +215,7 @@ function Options({ id, question, free, chosen, change }: { id: string; question:
 function CallerToolCard({ one }: CardProps) {
   return (
     <article class="card">
-      <CardHeader one={one} label="Caller's tool" />
+      <CardHeader one={one} label="Client tool" />
       <p>The client that started this run executes the tool and returns its result.</p>
     </article>
   );

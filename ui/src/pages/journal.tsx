@@ -60,7 +60,7 @@ export function JournalPage() {
             {busy === "export" ? "Exporting…" : "Export all threads"}
           </button>
         </div>
-        <p class="hint">Verify an export with <code>throughline verify throughline-export.jsonl</code>. Common secrets are removed from it.</p>
+        <p class="hint">Verify an export with <code>throughline verify throughline-export.jsonl</code>. Common secrets are redacted in exports.</p>
       </section>
       <FetchStatus state={journal} />
       {value ? (
@@ -76,7 +76,7 @@ export function JournalPage() {
           {heads.length ? <Table rows={heads.slice(0, MAX_HEADS)} columns={HEAD_COLUMNS} /> : null}
           {heads.length > MAX_HEADS ? <p class="hint">And {count(heads.length - MAX_HEADS)} more, one for each writing process. The manifest contains all of them.</p> : null}
           <div class="actions">
-            <Copy text={JSON.stringify({ manifest: value.manifest })} label="Copy the manifest" />
+            <Copy text={JSON.stringify({ manifest: value.manifest })} label="Copy manifest" />
           </div>
         </section>
       ) : null}
@@ -88,7 +88,7 @@ export function JournalPage() {
 const HEAD_COLUMNS: Column<string[]>[] = [
   ["Writer", ([, , writer = ""]) => <code>{plain(writer)}</code>],
   ["Records", ([, , , position = ""]) => count(Number(position)), "number"],
-  ["Last link", ([, , , , link = ""]) => <code class="hex">{link.slice(0, 24)}…</code>],
+  ["Hash of last record", ([, , , , link = ""]) => <code class="hex">{link.slice(0, 24)}…</code>],
 ];
 
 function Verdict({ proof }: { proof: Proof }) {

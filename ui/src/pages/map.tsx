@@ -26,10 +26,10 @@ export function MapPage({ thread }: { thread: string }) {
         title={title}
         crumbs={[["Threads", "threads"], ["Thread", "thread", thread], ["Thought map"]]}
         id={<Id id={thread} />}
-        lead="Which model returned which thought, and in which later calls each thought and seal was sent back."
+        lead="Shows which model returned each thought, and which later calls sent each thought and seal back."
       />
       {value ? null : <FetchStatus state={map} />}
-      {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls on this thread yet"} /> : null}
+      {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls in this thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}
     </>
   );
@@ -39,7 +39,7 @@ const STATE_LABELS: Record<SealState, string> = {
   sealed: "not sent back yet",
   intact: "sent back unchanged",
   restored: "restored for the client",
-  reshaped: "sent in another shape",
+  reshaped: "sent in another format",
   foreign: "left out: issued by another provider",
   elided: "left out for another reason",
   forgotten: "erased",
@@ -107,7 +107,7 @@ function Picture({ map }: { map: ThoughtMap }) {
         {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} erased</span> : null}
       </p>
       <div class="map" tabIndex={0} role="region" aria-label="Thought map (scrollable)">
-        <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} of ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
+        <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} to ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
           {models.map((model) => (
             <g>
               <line class="lane" x1={left} x2={width - 12} y1={y(model)} y2={y(model)} />

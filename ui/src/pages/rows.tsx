@@ -119,7 +119,7 @@ function Thought({ row, fate }: { row: ThoughtRow; fate?: ThoughtFate }) {
     </>
   );
   return (
-    <Frame row={row} kind="thought" label={row.summary ? "Thought, summary" : "Thought"} name="Thought" marks={marks}>
+    <Frame row={row} kind="thought" label={row.summary ? "Thought summary" : "Thought"} name="Thought" marks={marks}>
       {row.text ? <LongText text={row.text} /> : row.whole && !row.discarded ? <p class="sealed">sealed by provider: {bytes(row.sealed)}</p> : null}
     </Frame>
   );

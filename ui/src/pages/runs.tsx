@@ -28,7 +28,7 @@ export function RunsPage() {
   );
   const hint = (
     <>
-      Start one with <code>throughline run "What is the time?" --model sim/claude-sonnet-5-5 --tool now=date</code>, or over the API.
+      Start a run with <code>throughline run "What is the time?" --model sim/claude-sonnet-5-5 --tool now=date</code>, or over the API.
     </>
   );
   return <ListPage title="Runs" list={list} placeholder="Search titles, ids, models" filters={filters} none={["No matching runs", "No runs yet"]} hint={hint} draw={(runs) => <RunTable runs={runs} />} />;

@@ -18,7 +18,7 @@ export function SignIn({ done }: { done: () => void }) {
       done();
     } catch (error) {
       clearKey();
-      setProblem((error as ApiError).status === 401 ? new ApiError(401, "This key is not valid for this gateway, or it was revoked.") : (error as ApiError));
+      setProblem((error as ApiError).status === 401 ? new ApiError(401, "This key is not valid for this gateway or was revoked.") : (error as ApiError));
     }
   };
   return (

@@ -69,7 +69,7 @@ export function TracePage({ run }: { run: string }) {
       {!session && !problem && run ? <Loading /> : null}
       {!session && !run ? (
         <Empty title="No trace selected">
-          Open a file that <code>throughline traces export RUN &gt; trace.json</code> or a <code>file</code> sink wrote. It stays in this browser.
+          Open a file that <code>throughline traces export RUN &gt; trace.json</code> or a <code>file</code> sink wrote. The file is not uploaded.
         </Empty>
       ) : null}
       {session ? <Spans session={session} /> : null}
@@ -87,7 +87,7 @@ function sessionOf(text: string): Session {
   }
   const isSpan = (one: any) => typeof one?.timestamp === "string" && typeof one.label === "string" && typeof one.durationMs === "number" && one.attributes;
   if (typeof session?.sessionId !== "string" || !Array.isArray(session.events) || !session.events.every(isSpan)) {
-    throw new Error("This file is not a Throughline trace. Open the JSON that `throughline traces export` writes.");
+    throw new Error("This file is not a Throughline trace. Open a JSON file that `throughline traces export` wrote.");
   }
   return { errors: [], status: "", ...session };
 }

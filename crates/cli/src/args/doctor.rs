@@ -15,7 +15,7 @@ pub(crate) struct RequestArgs {
     /// Wire protocol of the request; detected if omitted
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Model to check the request against; defaults to the model that the request names
+    /// Model that receives the request; defaults to the model that the request names
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Provider that receives the request; if omitted, inferred from the recording, the model or
@@ -82,7 +82,7 @@ pub(crate) struct Rules {
     /// List only the rules of this wire protocol
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Print a Markdown page instead: all provider error messages, or the page about --wire
+    /// Print a Markdown page instead: all provider error messages, or the rules of --wire
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
     /// Output format: text or json

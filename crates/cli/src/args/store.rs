@@ -139,7 +139,7 @@ pub(crate) struct Import {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/fork.md"))]
 pub(crate) struct Fork {
-    /// Number of the last shared record; defaults to the last record of the thread
+    /// Number of the last record to share; defaults to the last record of the thread
     #[arg(long = "at", value_name = "SEQ")]
     pub(crate) up_to: Option<u64>,
     /// Id of the new thread; defaults to THREAD-fork-N

@@ -485,11 +485,11 @@ fn check_paging(browser: &Browser, stage: &ConsoleFixture) {
     assert_eq!(all.len(), before + 105);
     browser.open(&stage.page("calls"));
     browser.wait("document.querySelectorAll('tbody tr').length === 100");
-    browser.click("Older calls");
+    browser.click("Load older calls");
     browser.wait(&format!("document.querySelectorAll('tbody tr').length === {}", all.len()));
     browser.open(&stage.page("threads"));
     browser.wait("document.querySelectorAll('tbody tr').length === 100");
-    browser.click("Older threads");
+    browser.click("Load older threads");
     browser.reads("Where is it warmer on Saturday");
 }
 
