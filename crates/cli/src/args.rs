@@ -50,7 +50,8 @@ pub(crate) enum Command {
     Rules(Rules),
     /// Explain a rule: its cause, a failing request, the fix and the evidence
     Explain(Explain),
-    /// Run local provider simulators that issue and verify seals like the real APIs, without keys
+    /// Simulate the provider APIs locally, including seals and errors, without keys or network
+    /// access
     Sim(Sim),
     /// Run the gateway: accept any supported API, route to any provider, and replay reasoning
     /// correctly
@@ -94,7 +95,7 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Create a store from a backup and its key file
     Restore(Restore),
-    /// Print the size of a store, and its number of threads, runs and records
+    /// Print the size of a store and its number of threads, runs and records
     #[command(after_help = include_str!("args/help/stats.md"))]
     Stats(CommonArgs),
     /// Replace the master key of a store while it is in use
@@ -135,13 +136,13 @@ pub(crate) struct Show {
     /// uses the wire
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Model to assume; defaults to the model that a request names
+    /// Model to assume for the document; defaults to the model named in a request
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
-    /// Show long texts in full
+    /// Show long texts in full instead of shortening them
     #[arg(long)]
     pub(crate) full: bool,
     /// Request, response or stream to show, or `-` for standard input

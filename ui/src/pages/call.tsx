@@ -81,8 +81,8 @@ export function CallPage({ call }: { call: string }) {
           <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
         )}
       </section>
-      <Body title="Received request" about={value.received} text={received} />
-      {value.sent ? <Body title="Sent request" about={value.sent} text={sent} /> : null}
+      <Body title="Request from the client" about={value.received} text={received} />
+      {value.sent ? <Body title="Request to the provider" about={value.sent} text={sent} /> : null}
     </>
   );
 }

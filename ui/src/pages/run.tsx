@@ -93,7 +93,7 @@ export function RunPage({ run }: { run: string }) {
       <div class="split">
         <section class="timeline" aria-label="Timeline">
           {rows.length ? (
-            <VirtualList rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} estimateHeight={estimateHeight} follows={isLive} label={`Timeline, ${plural(rows.length, "row")}`} />
+            <VirtualList rows={rows} id={(row: Row) => row.key} draw={(row) => <DrawRow row={row} rev={row.rev} fate={row.kind === "thought" && row.id ? fates.get(row.id) : undefined} />} estimateHeight={estimateHeight} follows={isLive} label={`Timeline with ${plural(rows.length, "row")}`} />
           ) : (
             <Loading />
           )}

@@ -41,8 +41,8 @@ pub(crate) struct Run {
     /// Id of the thread to continue; if omitted, a new thread is created
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Option<String>,
-    /// Require approval for each call to a tool whose name matches the pattern; `*` matches any
-    /// text; repeatable
+    /// Require approval for calls to tools that match this pattern, where `*` matches any text;
+    /// repeatable
     #[arg(long, value_name = "PATTERN", value_parser = non_empty())]
     pub(crate) approve: Vec<String>,
     /// Run in the background and print only the run id
@@ -205,8 +205,8 @@ pub(crate) struct Demo {
     /// Exit after the last step instead of keeping the gateway and its console running
     #[arg(long)]
     pub(crate) no_serve: bool,
-    /// Keep the demo's store, configuration and agent in this new or empty folder; if omitted, they
-    /// are deleted after the demo
+    /// Keep the demo's store, configuration and agent files in this new or empty folder; if
+    /// omitted, they are deleted after the demo
     #[arg(long, value_name = "FOLDER")]
     pub(crate) home: Option<PathBuf>,
 }

@@ -35,8 +35,7 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) prior_account: Option<String>,
     // Parsed later, because clap would print a rejected credential in its error.
-    /// HTTP header of the request, such as `anthropic-beta: …`; credentials are rejected;
-    /// repeatable
+    /// HTTP header of the request, such as `anthropic-beta: …`, but not a credential; repeatable
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
     /// TOML file that adds model families or replaces built-in ones
@@ -52,7 +51,7 @@ pub(crate) struct Audit {
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
-    /// Request or recording, or `-` for standard input
+    /// Request or recording to check, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
 }
@@ -71,7 +70,7 @@ pub(crate) struct Repair {
     /// Repair the conversation in this file, which has one message or item per line
     #[arg(long, value_name = "FILE.jsonl", conflicts_with = "file")]
     pub(crate) session: Option<PathBuf>,
-    /// Request or recording, or `-` for standard input
+    /// Request or recording to repair, or `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "session")]
     pub(crate) file: Option<PathBuf>,
 }
