@@ -96,7 +96,7 @@ fn measure(subject: &BenchWire, rounds: u32) {
     );
 }
 
-/// Builds a streamed response of about 200 KB that has a thought and a text in small deltas.
+/// Builds a streamed response of about 200 KB: a thought and a text, both in small deltas.
 fn stream_of(codec: &dyn Codec, asked: &DecodeContext) -> Vec<u8> {
     // Use an unknown wire as origin, so that every encoder emits the events incrementally.
     let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&asked.target.origin) };

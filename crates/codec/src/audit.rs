@@ -43,7 +43,8 @@ pub struct Transcript<'a> {
     pub codec: &'a dyn Codec,
     /// The request, with the headers that are known so far.
     pub request: &'a Request,
-    /// The body of `request`, if it is already parsed. A tree of any other body is ignored.
+    /// The body of `request`, if it is already parsed. A tree that was parsed from another body is
+    /// ignored.
     pub parsed: Option<&'a Tree>,
     /// Whether `request` contains the headers that will be sent. If not, rules about headers only
     /// produce notes.
@@ -81,9 +82,9 @@ impl<'a> Transcript<'a> {
 /// The predicted reaction of a provider to a request, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Audit {
-    /// The protocol in which the request is written.
+    /// The wire format of the request.
     pub wire: Wire,
-    /// The model that the request names.
+    /// The model named in the request.
     pub model: String,
     /// Statistics on replayed reasoning as defined by document 003: the number of elements, their
     /// formats, and their violations.

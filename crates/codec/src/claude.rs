@@ -3,7 +3,8 @@
 //! Anthropic's own wire has `thinking` and `output_config.effort` at the top level of the body.
 //! Bedrock has the same members among the model-specific request fields. Values, limits and
 //! rejections are identical. The submodules inspect a request through a common
-//! [`ClaudeRequest`](view::ClaudeRequest) and report under the rules of the request's wire.
+//! [`ClaudeRequest`](view::ClaudeRequest) and report findings under the rules of the request's
+//! wire.
 
 mod blocks;
 #[cfg(test)]
@@ -52,8 +53,8 @@ impl ThinkingMode {
         Self::from_node(tree.as_ref().map(Tree::root))
     }
 
-    /// Returns the mode that a `thinking` node selects; `None` means that the request has no such
-    /// member.
+    /// Returns the mode that a `thinking` node selects. `None` means that the request does not set
+    /// `thinking`.
     pub(crate) fn from_node(thinking: Option<Node<'_>>) -> Self {
         match thinking.and_then(|thinking| thinking.text_of("type")).as_deref() {
             Some("enabled") => Self::Manual,
@@ -111,8 +112,8 @@ impl ThinkingSettings {
 }
 
 /// Decides which thinking settings to send for `reasoning`. `is_loop_unsigned` means that the last
-/// assistant message is in a tool loop and does not begin with thinking; the provider would reject
-/// a manual budget.
+/// assistant message is in a tool loop and does not begin with thinking. The provider rejects a
+/// manual budget for such a message.
 pub(crate) fn decide_thinking(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,

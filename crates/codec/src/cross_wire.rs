@@ -1,5 +1,5 @@
 //! Decisions that all wires share for Items from another wire: whether an Item is sent, and which
-//! Fate or warning is recorded. Each wire's encoder chooses the representation.
+//! Fate or warning is recorded. Each wire's encoder chooses how to represent the Item.
 
 use throughline_core::{
     Call, ElisionReason, Fate, Item, OutputFormat, ReshapeKind, Thought, Tool, Wire,

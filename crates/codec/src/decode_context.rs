@@ -7,7 +7,7 @@ use throughline_json::{Label, Name};
 
 use bytes::Bytes;
 
-/// The target and prefix of a request. They determine the Origin and the binding of the response's
+/// The target and prefix of a request, which determine the Origin and the binding of the response's
 /// Seals.
 #[derive(Clone, Debug)]
 pub struct DecodeContext {

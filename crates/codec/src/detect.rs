@@ -10,7 +10,7 @@ use crate::{CODECS, Document};
 /// The wire, kind and framing of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detection {
-    /// The protocol whose codec recognises the document.
+    /// The wire whose codec recognises the document.
     pub wire: Wire,
     /// Whether the document is a request, a complete response or a streamed event.
     pub document: Document,

@@ -131,8 +131,8 @@ impl<'c> Draft<'c> {
         self.changes.push((key, value));
     }
 
-    /// Returns whether a setting must be written: it differs from the source, or from the default
-    /// if there is no source.
+    /// Returns whether a setting must be written because it differs from the source, or from the
+    /// default if there is no source.
     pub(crate) fn differs<T: PartialEq>(&self, setting: impl Fn(&Settings) -> &T) -> bool {
         let now = setting(&self.call.settings);
         let default = Settings::default();
@@ -147,8 +147,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the tool choice if the tools that are sent allow it. Tools hosted by another
-    /// provider are not sent.
+    /// Returns the tool choice if the tools to be sent allow it. Tools hosted by another provider
+    /// are not sent.
     pub(crate) fn supported_tool_choice(&mut self) -> Option<ToolChoice> {
         let choice = self.call.settings.choice.clone()?;
         let is_own = |native: &NativePart| native.wire == self.wire && !self.has_other_endpoint();
@@ -188,8 +188,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the members that no field of the Call represents. Members from other wires are
-    /// omitted with a warning.
+    /// Writes the members that are not decoded into a field of the Call. Members from other wires
+    /// are omitted with a warning.
     pub(crate) fn put_extras(&mut self) {
         let resumes = self.call.resumes.as_ref().filter(|_| self.wire != Wire::OPENAI_RESPONSES);
         if let Some(id) = resumes {
@@ -326,7 +326,7 @@ pub(crate) fn record_source(call: &mut Call, wire: Wire, request: &Request, tree
     call.source = Some(Arc::new(ReceivedRequest { wire, target, request, members, settings }));
 }
 
-/// Converts request members that no field of a Call represents.
+/// Converts request members that are not decoded into a field of the Call.
 pub(crate) fn extras<'t>(
     members: impl IntoIterator<Item = (Name, Node<'t>)>,
     wire: &Wire,

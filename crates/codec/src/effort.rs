@@ -26,8 +26,8 @@ pub(crate) fn effort_for_budget(tokens: u64) -> &'static str {
     EFFORTS.iter().find(holds).copied().unwrap_or("xhigh")
 }
 
-/// Returns the nearest effort that the model accepts, and warns if it differs. For a model without
-/// a profile, the requested effort is sent unchanged.
+/// Returns the nearest effort that the model accepts, and warns if it differs from the requested
+/// effort. For a model without a profile, the requested effort is sent unchanged.
 pub(crate) fn supported_effort(
     draft: &mut Draft<'_>,
     effort: &str,

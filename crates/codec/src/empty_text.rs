@@ -1,9 +1,9 @@
 //! Omits empty texts from a response that is written for another wire.
 //!
 //! Gemini signs the end of a streamed response in a part without text, which is kept for replay. On
-//! another wire the part would become an empty block or message, which clients mistake for the
-//! answer. Later parts are therefore numbered as if the empty part did not exist, in whole and
-//! streamed responses.
+//! another wire, the part would become an empty block or message, and clients would mistake it for
+//! the answer. Later parts are therefore numbered as if the empty part did not exist, in both whole
+//! and streamed responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

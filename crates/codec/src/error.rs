@@ -9,13 +9,13 @@ use crate::frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The body is not JSON.
+    /// The body is not valid JSON.
     #[error("the body is not JSON: {0}")]
     Syntax(#[from] SyntaxError),
     /// The JSON does not have the structure that the wire requires.
     #[error("not a valid {wire} {what}: `{path}` {problem}")]
     Shape {
-        /// The protocol that the document violates.
+        /// The wire format that the document violates.
         wire: Wire,
         /// The expected document kind, for example `request`.
         what: &'static str,

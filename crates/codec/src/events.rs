@@ -130,7 +130,8 @@ pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     events
 }
 
-/// The response that a decoder assembles from a stream, and the Events of the current frame.
+/// The response that a decoder assembles from a stream, and the Events that the current frame
+/// produced.
 pub(crate) struct StreamedReply {
     pub(crate) context: DecodeContext,
     pub(crate) origin: Arc<Origin>,
@@ -225,7 +226,7 @@ impl StreamedReply {
     }
 }
 
-/// Returns the members of a reply that its Items do not represent; empty if the reply came from
+/// Returns the members of a reply that are not decoded into its Items; empty if the reply came from
 /// another wire.
 pub(crate) fn own_extras<'r>(reply: &'r Reply, wire: &Wire) -> &'r [(Name, Json)] {
     if reply.origin.wire == *wire { &reply.extras } else { &[] }

@@ -72,8 +72,7 @@ impl Framing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The `event` field of SSE, or the `:event-type` header of the AWS event stream. If
-    /// [`exception`](Self::exception) is set, the `:exception-type` or `:error-code` header
-    /// instead.
+    /// [`exception`](Self::exception) is set, it is the `:exception-type` or `:error-code` header.
     pub event: Option<Arc<str>>,
     /// The payload, byte for byte. It may be invalid UTF-8.
     pub data: Bytes,
@@ -120,7 +119,7 @@ impl Framer {
 
     /// Creates a framer that accepts frames of up to `limit` bytes.
     ///
-    /// The limit applies to everything that must be buffered at once: an SSE event's name and data
+    /// The limit applies to the bytes that must be buffered at once: an SSE event's name and data
     /// plus the current line, a JSON line, an array element, or a whole event-stream message.
     pub fn with_limit(framing: Framing, limit: usize) -> Self {
         Self { framing, limit, state: FramerState::new(framing, limit), failed: None }
@@ -271,7 +270,7 @@ pub enum FrameError {
     /// The bytes are not valid in this framing.
     #[error("{what}, at byte {at} of the stream")]
     Malformed {
-        /// A description of the violation, with which the error message starts.
+        /// Describes the violation. The error message starts with this text.
         what: &'static str,
         /// The stream offset in bytes of the invalid byte or of the message that contains it.
         at: u64,

@@ -99,13 +99,13 @@ pub fn codec(wire: &Wire) -> Option<&'static dyn Codec> {
 
 /// Translates one provider protocol in both directions.
 pub trait Codec: Send + Sync {
-    /// Returns the name of the protocol.
+    /// Returns the name of the wire that this codec translates.
     fn wire(&self) -> Wire;
 
     /// Classifies a document of this wire; `None` if the document does not look like this wire.
     fn recognise(&self, document: Node<'_>) -> Option<Document>;
 
-    /// Returns the model that the request names. By default, this is the body's `model` member.
+    /// Returns the model named in the request. By default, this is the body's `model` member.
     fn model_of(&self, request: &Request) -> Option<Name> {
         Tree::parse(request.body.clone()).ok()?.root().name_of("model")
     }

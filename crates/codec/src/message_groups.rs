@@ -20,7 +20,7 @@ pub(crate) fn role_name(role: Role) -> &'static str {
 }
 
 /// Splits off the leading system Items, which go to the top-level system prompt. System Items that
-/// this wire keeps among its messages stay there.
+/// were messages on this wire stay among the messages.
 pub(crate) fn split_leading_system<'i>(items: &'i [Item], wire: &Wire) -> (&'i [Item], &'i [Item]) {
     let is_leading = |item: &&Item| {
         matches!(item.role, Role::System | Role::Developer) && item.native_on(wire).is_none()

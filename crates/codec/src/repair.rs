@@ -38,7 +38,7 @@ pub struct Repair {
     pub request: Request,
     /// The applied fixes, in the order of application.
     pub fixes: Vec<AppliedFix>,
-    /// The audit of the repaired request.
+    /// The audit of the request after the repair.
     pub audit: Audit,
 }
 

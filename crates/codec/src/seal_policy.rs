@@ -14,7 +14,7 @@ pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Ve
     opened.map(|opened| opened.map_or_else(Disposition::Elided, |_| Disposition::Kept)).collect()
 }
 
-/// Returns the reason of the first elided Seal; `None` if all Seals are sent.
+/// Returns why the first elided Seal was elided; `None` if all Seals are sent.
 pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
     seals.iter().find_map(|did| match did {
         Disposition::Elided(why) => Some(*why),
@@ -22,7 +22,7 @@ pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
     })
 }
 
-/// Returns the reason for omitting a part that this wire cannot represent.
+/// Returns why a part that this wire cannot represent is omitted.
 pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
     if matches!(&item.body, Body::Thought(thought) if !thought.whole) {
         return ElisionReason::Cut;
@@ -76,8 +76,7 @@ pub(crate) fn apply_replay_policy(
     }
 }
 
-/// Returns whether the model or the user sends an Item, for wires that have only these two
-/// speakers.
+/// Returns the speaker of an Item, for wires on which only the model and the user can speak.
 pub(crate) fn speaker(call: &Call, item: &Item, wire: &Wire) -> Role {
     let is_models = item.role == Role::Assistant && !is_caller_text(call, item, wire);
     if is_models { Role::Assistant } else { Role::User }

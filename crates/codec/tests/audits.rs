@@ -172,7 +172,7 @@ impl IssuedSeals for KnownSeals {
     }
 }
 
-/// An issued Seal stays unchanged whatever characters it contains, if the store or the earlier
+/// An issued Seal stays unchanged, regardless of its characters, if the store or the earlier
 /// conversation contains it.
 #[test]
 fn issued_seals_survive_audit_and_repair() {

@@ -92,8 +92,8 @@ fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     neighbours.chain(others).collect()
 }
 
-/// Returns the sample as a Call, decoded from a request or continuing a reply. Thoughts of the
-/// caller are mixed in.
+/// Returns the sample as a Call: decoded from a request, or continuing a reply. Thoughts created by
+/// the caller are inserted.
 fn sample_call(sample: &Sample) -> Call {
     let mut call = if sample.is_request() {
         sample.call()
@@ -213,7 +213,7 @@ fn law_3_every_item_and_seal_has_a_fate() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Returns the Items that, according to their Fates, are sent but that are missing in the request.
+/// Returns the Items that their Fates report as sent but that the request does not contain.
 fn untold(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
     let tree = Tree::parse(encoded.request.body.clone()).unwrap();
     let mut said = Vec::new();

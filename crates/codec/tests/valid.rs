@@ -1,5 +1,5 @@
-//! Checks that requests are valid at any endpoint, whichever endpoint's conversation they are built
-//! from.
+//! Checks that requests are valid at every endpoint, even if the conversation comes from another
+//! endpoint.
 //!
 //! The rules are implemented a second time here, on plain JSON, so that the checks do not depend on
 //! the codecs.
@@ -327,8 +327,8 @@ fn is_own(call: &Call, item: &Item) -> bool {
     })
 }
 
-/// Returns whether any assistant Item came from the target endpoint. Ids in its own form are then
-/// accepted.
+/// Returns whether any assistant Item came from the target endpoint. If so, the endpoint accepts
+/// ids in its own form.
 fn is_home(call: &Call) -> bool {
     call.items.iter().any(|item| item.origin.is_some() && is_own(call, item))
 }

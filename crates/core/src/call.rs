@@ -28,10 +28,9 @@ pub struct Call {
     pub stream: bool,
     /// Sampling, reasoning and output settings.
     pub settings: Settings,
-    /// Request members that no field above covers, verbatim, with the wire that defines them.
+    /// Request members that have no field of their own, verbatim, with the wire that defines them.
     pub extras: Vec<Extra>,
-    /// The response that this Call continues, where the provider stores it
-    /// (`previous_response_id`).
+    /// The id of the stored response that this Call continues (`previous_response_id`).
     pub resumes: Option<Name>,
     /// Which Thoughts may be sent, and in which form.
     pub replay: ReplayPolicy,
@@ -139,14 +138,14 @@ pub struct ReceivedRequest {
     pub settings: Settings,
 }
 
-/// A request encoded from a Call, with a full account of its content.
+/// A request encoded from a Call, with a report on each Item, Seal and changed setting.
 #[derive(Clone, Debug)]
 pub struct EncodedRequest {
     /// The HTTP request, ready to be sent.
     pub request: Request,
     /// The Fate of every Item and Seal: first the system prompt, then the conversation.
     pub fates: Vec<Fate>,
-    /// One warning for each setting that could not be carried unchanged.
+    /// One warning for each setting that could not be sent unchanged.
     pub warnings: Vec<Warning>,
     /// The digest of everything that precedes the reply; `None` if the model does not bind Seals to
     /// their prefix.

@@ -51,10 +51,10 @@ impl std::fmt::Display for Disposition {
     }
 }
 
-/// The grounds on which content was restored.
+/// The evidence that justifies restoring content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// A Claim that the gateway had issued came back.
+    /// The client sent back a Claim that the gateway had issued.
     Claim,
     /// An id matched exactly one captured turn of this tenant.
     UniqueId,
@@ -128,7 +128,7 @@ words! {
     }
 }
 
-/// A setting of the Call that could not be carried unchanged.
+/// A setting of the Call that could not be sent unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The setting's name, as in the source request or in [`Settings`](crate::Settings).

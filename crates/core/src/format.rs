@@ -64,7 +64,8 @@ impl ReasoningFormat {
         }
     }
 
-    /// Returns when a provider that uses this format requires its reasoning in later requests.
+    /// Returns when providers that use this format require reasoning to be sent back in later
+    /// requests.
     pub fn replay_contract(&self) -> Contract {
         match self.vendor() {
             Some(Vendor::Anthropic | Vendor::Google | Vendor::OpenAi) => {

@@ -22,7 +22,7 @@ pub struct Item {
     pub id: ItemId,
     /// The position as message index and part index.
     pub place: ItemPosition,
-    /// The role under which the Item is sent, such as user or assistant.
+    /// The role that the Item is sent with, such as user or assistant.
     pub role: Role,
     /// The kind of Item and its content.
     pub body: Body,
@@ -107,7 +107,7 @@ impl ItemPosition {
 }
 
 words! {
-    /// The role under which a message is sent.
+    /// The role that a message is sent with.
     Role {
         /// System instructions.
         System = "system",
@@ -292,7 +292,7 @@ impl Media {
 /// A message part exactly as received on a wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativePart {
-    /// The wire whose format `json` has.
+    /// The wire that defines the format of `json`.
     pub wire: Wire,
     /// Whether the part came from a request or from a response.
     pub side: Direction,
@@ -317,8 +317,8 @@ impl NativePart {
     }
 }
 
-/// The direction in which a part was sent. A response part must pass the wire's input projection
-/// before it can be part of a request.
+/// Whether a part was sent to a model or by a model. A response part must be converted to its
+/// request form before it can be part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// The part was in a request to a model.

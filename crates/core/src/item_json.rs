@@ -29,7 +29,7 @@
 //! - A **Seal** has `at`, `leads`, `format`, `bytes` (default: the string at `at`), `owner`
 //!   (default: the Item's origin) and its binding.
 //! - In an **origin**, trailing `null`s are omitted. A `null` in `answered` means the requested
-//!   model, a `null` in `wire` the wire of the native JSON.
+//!   model, and a `null` in `wire` means the wire of the native JSON.
 //! - An **identity** has `identifier` (or `number`) and `representation`.
 //! - A **text** is a string or a reference: `[pointer]` for a string in `json`, or `[pointer, from,
 //!   to]` for a byte range of that string (default for `to`: the end). A text can also be
@@ -43,7 +43,8 @@
 //! between the previous part and its own. The last Item also stores the bytes after its part. In
 //! `cut`:
 //!
-//! - `of` is the number of Items in the message, `part` the index of this Item (defaults: 1 and 0).
+//! - `of` is the number of Items in the message, and `part` is the index of this Item (defaults: 1
+//!   and 0).
 //! - `first` is the id of the first Item (default: the id of part 0 of the message).
 //! - `stands` is the position of the part in the message, if it differs from `part`.
 //!
@@ -118,7 +119,7 @@ pub fn holds_siblings(stored: &Json) -> bool {
     tree.root().present(message_split::KEY).is_some_and(message_split::is_whole_of_many)
 }
 
-/// Removes the whole message from a stored text, and so the content of the sibling Items. The
+/// Removes the whole message, and with it the content of the sibling Items, from a stored text. The
 /// message's Items are then restored without an envelope.
 #[must_use]
 pub fn without_siblings(stored: &Json) -> Json {

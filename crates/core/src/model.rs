@@ -19,7 +19,7 @@ use crate::reply::{Event, Usage};
 /// The events of a streaming reply.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Event, ModelError>> + Send>>;
 
-/// A model call in progress, which completes when the model starts to answer.
+/// A model call in progress, which completes when the model starts to respond.
 pub type ModelFuture<'a> =
     Pin<Box<dyn Future<Output = Result<ModelStream, ModelError>> + Send + 'a>>;
 
@@ -28,8 +28,8 @@ pub trait Model: Send + Sync {
     /// Returns the model and endpoint. Every Call passed to `send` must have this target.
     fn target(&self) -> &Target;
 
-    /// Sends the Call and waits until the model starts to answer. Dropping the future or the stream
-    /// cancels the request.
+    /// Sends the Call and waits until the model starts to respond. Dropping the future or the
+    /// stream cancels the request.
     fn send(&self, call: Call) -> ModelFuture<'_>;
 }
 
@@ -43,7 +43,7 @@ pub trait ModelRegistry: Send + Sync {
 pub struct ModelStream {
     /// The Fate of every Item and Seal of the Call.
     pub fates: Vec<Fate>,
-    /// One warning for each setting that could not be carried unchanged.
+    /// One warning for each setting that could not be sent unchanged.
     pub warnings: Vec<Warning>,
     /// The events of the reply; the last event is [`Event::Ended`].
     pub events: EventStream,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for ModelStream {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// The kind of failure, which decides whether to retry.
+    /// The kind of failure, which determines whether a retry can help.
     pub kind: ModelErrorKind,
     /// The error message, without keys or Seals.
     pub message: Name,
@@ -81,7 +81,7 @@ words! {
         RateLimit = "rate-limit",
         /// The circuit breaker is open after repeated failures.
         CircuitOpen = "circuit-open",
-        /// The answer does not match the required schema.
+        /// The response does not match the required schema.
         Schema = "schema-fail",
         /// The provider refuses the request, or the model does not exist; a retry cannot help.
         Other = "unknown",
@@ -107,7 +107,7 @@ pub trait IdGenerator: Send + Sync {
     fn generate(&self, prefix: &str) -> Name;
 }
 
-/// Estimates the cost of an answer in US dollars. The library contains no prices; the caller
+/// Estimates the cost of a response in US dollars. The library contains no prices; the caller
 /// supplies them.
 pub trait CostEstimator: Send + Sync {
     /// Returns the cost in US dollars; `None` if the model has no price.

@@ -17,11 +17,11 @@ pub struct Origin {
     pub endpoint: Name,
     /// The configured account label.
     pub account: Name,
-    /// The wire on which the model was called.
+    /// The wire that was used to call the model.
     pub wire: Wire,
     /// The model name in the request.
     pub asked: Name,
-    /// The model that the response names; often a dated version of the requested one.
+    /// The model named in the response, often a dated version of the requested model.
     pub answered: Name,
     /// The model family, which decides which models can read a Seal.
     pub family: Name,

@@ -36,7 +36,7 @@ pub struct Dialect {
     /// Whether every assistant message with tool calls must have the channel's key, even if only as
     /// `""`.
     pub demanded_with_tools: bool,
-    /// The placeholder to send instead of another model's reasoning, where the key is required.
+    /// The placeholder to send instead of another model's reasoning if the key is required.
     pub stand_in: Option<String>,
     /// The accepted format of tool call ids.
     pub call_ids: CallIds,
@@ -54,8 +54,8 @@ pub struct Dialect {
     /// Whether a router passes reasoning to the upstream unchanged, so that the upstream's own
     /// checks apply.
     pub relays: bool,
-    /// Whether unsupported settings are rejected. Other endpoints drop them, or serve only their
-    /// own models.
+    /// Whether the endpoint rejects unsupported settings. Other endpoints drop them, or serve only
+    /// their own models.
     pub checks_settings: bool,
     /// Whether every tool call needs a result and every result needs a call.
     pub pairs_calls: bool,
@@ -78,7 +78,7 @@ pub enum CallIds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasoningChannel {
-    /// Replay uses the same member in which the server sent the reasoning.
+    /// Reasoning is sent back in the member in which the server sent it.
     #[default]
     AsEmitted,
     /// The endpoint has no reasoning in chat messages.

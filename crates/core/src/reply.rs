@@ -19,7 +19,7 @@ pub struct Reply {
     pub stop: StopReason,
     /// The token usage of the whole response.
     pub usage: Usage,
-    /// The model and endpoint that answered.
+    /// The model and endpoint that produced the response.
     pub origin: Arc<Origin>,
     /// All other members of the response, verbatim and with their wire names.
     pub extras: Vec<(Name, Json)>,
@@ -80,7 +80,7 @@ pub enum Event {
     Began {
         /// The response id, if the wire sends it at the start.
         id: Option<Name>,
-        /// The model and endpoint that answer.
+        /// The model and endpoint that produce the response.
         origin: Arc<Origin>,
     },
     /// A new Item started in the response.
@@ -138,7 +138,7 @@ pub enum Delta {
 /// An error that the provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The HTTP status, if the error names one.
+    /// The HTTP status, if the error includes one.
     pub status: Option<u16>,
     /// The provider's error type.
     pub kind: Option<Name>,

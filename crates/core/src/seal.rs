@@ -21,7 +21,7 @@ pub struct Seal {
     pub owner: Arc<Origin>,
     /// Where the Seal belongs in its Item.
     pub attached: Attachment,
-    /// The conditions for using the Seal, in addition to the issuing endpoint.
+    /// Restrictions on the use of the Seal, in addition to its binding to the issuing endpoint.
     pub bound: SealBinding,
 }
 
@@ -34,7 +34,7 @@ pub struct Attachment {
     pub leads: Option<ItemId>,
 }
 
-/// The conditions for using a Seal, in addition to the issuing endpoint.
+/// Restrictions on the use of a Seal, in addition to its binding to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealBinding {
     /// Only certain model families can read the Seal.
@@ -64,7 +64,7 @@ impl Seal {
         self
     }
 
-    /// Requires `item` to follow directly.
+    /// Requires `item` to directly follow the Item that contains the Seal.
     #[must_use]
     pub fn preceding(mut self, item: ItemId) -> Self {
         self.attached.leads = Some(item);
@@ -107,7 +107,7 @@ impl Seal {
         (!text.is_empty()).then(|| Opaque::from(text))
     }
 
-    /// Whether the Seal has no bytes. An empty Seal counts as none.
+    /// Whether the Seal has no bytes. An empty Seal is treated as missing.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -21,7 +21,7 @@ pub struct Settings {
     pub parallel: Option<bool>,
     /// Settings for the model's reasoning; `None` leaves the model's defaults.
     pub reasoning: Option<NativeReasoning>,
-    /// Required format of the answer; `None` for free text.
+    /// Required format of the response; `None` for free text.
     pub output: Option<OutputFormat>,
 }
 
@@ -40,7 +40,7 @@ pub enum ToolChoice {
     Other(Json),
 }
 
-/// The required format of an answer.
+/// The required format of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Any valid JSON.
@@ -49,7 +49,7 @@ pub enum OutputFormat {
     Schema {
         /// The name of the schema, if the wire requires a name.
         name: Option<Name>,
-        /// The JSON Schema that the answer must match.
+        /// The JSON Schema that the response must match.
         schema: Json,
         /// Whether the provider must enforce the schema.
         strict: Option<bool>,
@@ -65,7 +65,7 @@ pub struct NativeReasoning {
     pub effort: Option<Name>,
     /// The token budget for thinking.
     pub budget_tokens: Option<u64>,
-    /// Whether the answer should contain readable thoughts.
+    /// Whether the response should contain readable thoughts.
     pub include_thoughts: Option<bool>,
     /// Request members to merge into the encoded request last, verbatim.
     pub provider_extras: Vec<(Name, Json)>,

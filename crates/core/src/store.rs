@@ -36,7 +36,7 @@ pub use crate::store::vault::{
 
 use crate::fate::ElisionReason;
 
-/// The result of a [`Store`] method, which completes when the database has answered.
+/// The result of a [`Store`] method, which completes when the database responds.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The name of a tenant. A tenant's data is never visible to another tenant.
@@ -182,7 +182,8 @@ pub struct Record {
     pub kind: Name,
     /// When the database stored the record. For display only; `seq` defines the order.
     pub at: Timestamp,
-    /// The numbers of the first and last event in the record; `None` for other records.
+    /// The numbers of the first and last event in the record; `None` if the record contains no
+    /// events.
     pub events: Option<(u64, u64)>,
     /// The content, or the reason why it was erased.
     pub content: Content,
@@ -313,7 +314,7 @@ words! {
     PendingStatus {
         /// The request waits for an answer.
         Open = "open",
-        /// The request was decided, which is possible only once.
+        /// The request was decided. A request can be decided only once.
         Taken = "taken",
         /// The request expired without a decision.
         Expired = "expired",

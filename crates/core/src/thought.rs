@@ -33,7 +33,7 @@ pub struct Thought {
     pub identity: Identity,
     /// Provider-specific JSON, verbatim. Requires `replay_compatibility`.
     pub payload: Option<Json>,
-    /// The wire format into which the Thought can be replayed.
+    /// The tag of the wire format in which the Thought can be replayed.
     pub replay_compatibility: Option<Name>,
     /// When and in which context the Thought was recorded; `None` for a Thought fresh from a wire.
     pub record: Option<Box<ThoughtRecord>>,
@@ -100,7 +100,7 @@ words! {
     ReasoningSource {
         /// A reasoning model produced the reasoning natively.
         ReasonerModel = "reasoner_model",
-        /// A prompt made a model without native reasoning write the reasoning.
+        /// A model without native reasoning wrote the reasoning because a prompt requested it.
         #[default]
         NonReasonerModel = "non_reasoner_model",
     }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
 
-/// A pending response, which completes at its first byte.
+/// A pending response, which completes when its first byte arrives.
 pub type UpstreamFuture<'a> =
     Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>>;
 
@@ -24,8 +24,8 @@ pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + 
 
 /// Sends requests to the providers' endpoints.
 pub trait Upstream: Send + Sync {
-    /// Sends a request and waits for the first byte of the response. A provider's error status is a
-    /// normal response.
+    /// Sends a request and waits for the first byte of the response. An error status from the
+    /// provider is returned as a normal response.
     fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_>;
 
     /// Returns the total number of retries; 0 for implementations that never retry.

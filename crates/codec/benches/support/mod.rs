@@ -9,7 +9,7 @@ use throughline_codec::{Catalog, DecodeContext};
 use throughline_core::{Request, Wire};
 use throughline_json::Name;
 
-/// A wire to measure, with the data needed to write a conversation on it.
+/// A wire to measure, and the functions that write a conversation in its format.
 pub(crate) struct BenchWire {
     pub(crate) wire: Wire,
     provider: &'static str,
@@ -20,7 +20,6 @@ pub(crate) struct BenchWire {
 }
 
 impl BenchWire {
-    /// Returns the context of the benchmark's requests.
     pub(crate) fn asked(&self) -> DecodeContext {
         let catalog = Catalog::builtin();
         DecodeContext::of(catalog.target_for(self.provider, self.model, "bench").unwrap())

@@ -13,7 +13,7 @@ use crate::audit::{AuditContext, Findings};
 use crate::claude::{self, Inspection, ThinkingMode};
 use crate::seal_policy;
 
-/// Reports violations of the Messages rules and the Claude rules.
+/// Reports where a request violates the Messages rules or the Claude rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
@@ -21,9 +21,9 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     wire_rules::inspect(&mut inspection);
 }
 
-/// Returns the reason for omitting an unsigned thinking block. Families that sign reject unsigned
-/// blocks, and no family accepts the blocks of another. Other vendors on this wire do not sign and
-/// expect their thoughts back unchanged.
+/// Returns why an unsigned thinking block must be omitted; `None` if it can be sent. Families that
+/// sign their thinking reject unsigned blocks, and no family accepts another family's blocks. Other
+/// vendors on this wire do not sign and expect their thoughts back unchanged.
 pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     if seal_policy::elision_reason(item, target) == ElisionReason::Foreign {
         return Some(ElisionReason::Foreign);

@@ -63,7 +63,8 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
     body
 }
 
-/// Builds an exchange in which `issued` answers "Go.", and a request that continues with `next`.
+/// Builds an exchange in which the model answers "Go." with `issued`, and a request that continues
+/// with `next`.
 fn replay(model: &str, mode: &Value, issued: &[Value], next: &[Value]) -> AuditFixture {
     let asked = with(body(mode, &[user("Go.")]), "model", model.into());
     let answer = json!({"type": "message", "role": "assistant", "model": model, "content": issued,

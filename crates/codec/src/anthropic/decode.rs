@@ -15,7 +15,7 @@ use crate::anthropic::wire::{self, AnthropicBlockKind as Kind};
 use crate::item_reader::{ItemReader, named_member, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, draft, effort};
 
-/// The request members that fields of the Call represent.
+/// The request members that are decoded into fields of the Call.
 const KNOWN: &[&str] = &[
     "model",
     "messages",

@@ -5,8 +5,8 @@
 //!   and tool calls. The text of a `thinking` block may be empty while its signature is not.
 //! - Other blocks contain opaque values too: search results have `encrypted_content`, citations
 //!   have `encrypted_index`, and `compaction` blocks have opaque content.
-//! - In a stream, `thinking_delta`s are concatenated and the `signature_delta` is assigned. A block
-//!   without a signature was truncated and is never replayed.
+//! - In a stream, `thinking_delta`s are concatenated, and the `signature_delta` sets the signature.
+//!   A block without a signature was truncated and is never replayed.
 //! - The API rejects blocks that this endpoint did not sign, so foreign and unsigned thoughts are
 //!   omitted. They are never sent as text, because the model treats such text as an attempt to
 //!   extract its reasoning.

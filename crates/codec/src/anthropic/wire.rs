@@ -149,7 +149,7 @@ pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {
     }
 }
 
-/// Returns the wire's names for the stop reason and stop sequence.
+/// Returns the wire's `stop_reason` and `stop_sequence` values.
 pub(super) fn stop_reason(stop: &StopReason) -> (Option<&str>, Option<&str>) {
     match stop {
         StopReason::Done => (Some("end_turn"), None),

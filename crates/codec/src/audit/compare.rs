@@ -49,7 +49,7 @@ impl Comparison<'_> {
 pub struct Change<'p> {
     /// How the request differs from the issued value.
     pub kind: ChangeKind,
-    /// The byte range of the part that has the Seal now, or has lost it. `None` if the part is
+    /// The byte range of the part that now has the Seal, or that lost it. `None` if the part is
     /// missing from the request.
     pub part: Option<Range<usize>>,
     /// The byte range of the Seal's value; `None` if the request has no value for it.

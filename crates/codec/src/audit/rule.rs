@@ -9,7 +9,7 @@ use throughline_json::{Node, words};
 
 use crate::audit::fix::{Edit, Fix};
 
-/// A reason for which a provider rejects or degrades a request.
+/// A reason why a provider rejects or degrades a request.
 #[derive(Debug)]
 pub struct Rule {
     /// The stable id, for example `anthropic/tool-loop-needs-thinking`.

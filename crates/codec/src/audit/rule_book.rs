@@ -5,7 +5,8 @@
 //!   and responses `prior-1.json`, `prior-2.json`, …,
 //! - the id and the condition in Rust, declared with [`declare_rules!`].
 //!
-//! An entry with `derive` inherits the members that it omits from a rule of the Messages API.
+//! An entry with `derive` names a rule of the Messages API and inherits every field that it does
+//! not set itself.
 
 use std::sync::LazyLock;
 
@@ -61,7 +62,7 @@ pub(crate) use declare_rules;
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RuleFile {
-    /// The text that the provider adds before the errors of derived rules.
+    /// The prefix that the provider adds to the error texts of derived rules.
     #[serde(default)]
     error_prefix: String,
     rule: Vec<RuleRow>,

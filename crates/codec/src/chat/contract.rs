@@ -53,7 +53,7 @@ pub(super) fn requires_reasoning(target: &Target) -> bool {
     target.provider.dialect.demanded_with_tools && target.profile.contract != Contract::Stateless
 }
 
-/// Returns whether the model will reason, as far as the request determines this.
+/// Returns whether the model will reason, based on the request's settings and the model's defaults.
 pub(super) fn will_reason(target: &Target, reasoning: Option<&NativeReasoning>) -> bool {
     let profile = &target.profile;
     if profile.always_thinks {
@@ -105,7 +105,8 @@ fn is_openai(target: &Target) -> bool {
         || target.provider.name.starts_with("azure")
 }
 
-/// Request members that all chat endpoints accept and that no field of the Call represents.
+/// Request members that all chat endpoints accept and that are not decoded into a field of the
+/// Call.
 const COMMON_MEMBERS: &str = "frequency_penalty logit_bias logprobs n presence_penalty seed \
     stream_options top_logprobs";
 const OPENAI_MEMBERS: &str = "audio function_call functions metadata modalities prediction \

@@ -55,8 +55,8 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that no field of the Call represents. If a name is repeated, its last value
-/// counts.
+/// Collects the members that are not decoded into a field of the Call. If a name is repeated, its
+/// last value counts.
 fn request_extras(root: Node<'_>, is_native: bool) -> Vec<Extra> {
     let mut extras: Vec<Extra> = Vec::new();
     let mut places: HashMap<Name, usize> = HashMap::new();

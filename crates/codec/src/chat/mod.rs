@@ -1,21 +1,21 @@
 //! Codec for OpenAI's Chat Completions API and its dialects.
 //!
 //! - A message has several slots: `content` (a string or a list of parts), the fields that hold
-//!   reasoning, and `tool_calls`. Decoding splits a message into Items in the order thought,
+//!   reasoning, and `tool_calls`. Decoding splits a message into Items in this order: thoughts,
 //!   content, calls. Each Item records its slot.
-//! - The dialect, which is data, determines where reasoning is: `reasoning_details`
+//! - The endpoint's dialect determines where reasoning appears: in `reasoning_details`
 //!   (`OpenRouter`), `reasoning_content`, `reasoning`, Ollama's `thinking`, Mistral's `thinking`
-//!   chunks inside `content`, inline `<think>` tags, or none. An endpoint receives its own
-//!   reasoning in the slots in which it emitted that reasoning.
+//!   chunks inside `content`, inline `<think>` tags, or nowhere. An endpoint gets its reasoning
+//!   back in the slots where it emitted that reasoning.
 //! - Each detail is one Thought. A flat string that repeats the details is not a second Thought.
-//!   Fragments of a streamed detail are joined by type and index; the signature often arrives in a
-//!   last fragment without text. `signature: ""` means no signature. An encrypted detail that has a
-//!   tool call's id precedes that call.
+//!   Fragments of a streamed detail are joined by type and index, and the signature often arrives
+//!   in a last fragment without text. `signature: ""` means no signature. An encrypted detail that
+//!   has a tool call's id precedes that call.
 //! - Reasoning without a Seal is replayed only to the endpoint that issued it, and never becomes
 //!   text.
-//! - Where an endpoint requires reasoning on messages with tool calls, the key is always sent. If
-//!   the reasoning is unknown, the key holds the dialect's stand-in.
-//! - A stream is complete only when a `finish_reason` arrived; otherwise it was cut.
+//! - If an endpoint requires reasoning on messages with tool calls, the reasoning field is always
+//!   sent. If the reasoning is unknown, the field holds the dialect's stand-in.
+//! - A stream is complete only if a `finish_reason` arrived; otherwise it was cut.
 //! - Ollama's native API carries the same conversation in another body: `message` instead of
 //!   `choices`, arguments as objects, results by tool name, and a stream of JSON lines.
 

@@ -318,7 +318,7 @@ impl ChatDecoder {
         self.reply.events.extend(delta.map(|delta| Event::Delta { index, delta }));
     }
 
-    /// Opens and closes a part that arrived whole.
+    /// Opens and immediately closes a part that arrived in a single fragment.
     fn whole(&mut self, slot: Label, node: Node<'_>) {
         self.open(slot, Kind::Raw(node.json()));
         self.close(|kind| matches!(kind, Kind::Raw(_)));

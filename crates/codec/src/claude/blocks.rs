@@ -8,12 +8,12 @@ use crate::audit::{ChangeKind, Finding, Severity};
 use crate::claude::view::{ClaudeBlock, ClaudeBlockKind, ClaudeSpeaker, ClaudeTurn};
 use crate::claude::{Inspection, ThinkingMode};
 
-/// Prefixes of opaque values from other vendors: OpenAI's ciphertext and two documented Gemini
-/// placeholders.
+/// Prefixes that identify opaque values from other vendors: OpenAI's ciphertext and two documented
+/// Gemini placeholders.
 const FOREIGN_PREFIXES: &[&str] =
     &["gAAAA", "skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// The tags with which clients mark a thought that they send as text.
+/// The tags that clients put around a thought when they send it as text.
 const TAGS: &[&str] = &["<think>", "<thinking>"];
 
 impl<'c> Inspection<'_, 'c, '_> {

@@ -30,8 +30,7 @@ impl AuditFixture {
         Self { codec, target, prior, request, knows_headers, account_created }
     }
 
-    /// Adds earlier requests and responses. A request that names no model goes to the fixture's
-    /// model.
+    /// Adds earlier requests and responses. A request without a model goes to the fixture's model.
     pub(crate) fn after(mut self, documents: &[&str]) -> Self {
         let mut asked = DecodeContext::of(self.target.clone());
         for text in documents {

@@ -335,8 +335,8 @@ impl<'c> Inspection<'_, 'c, '_> {
         Some(finding.with_auto_fix(restored.or_else(removed)))
     }
 
-    /// Returns the severity of a changed prefix. The request may specify it; otherwise it depends
-    /// on the creation date of the account.
+    /// Returns the severity of a changed prefix. The request can set it; otherwise it depends on
+    /// the account's creation date.
     fn mismatch_severity(&self) -> Severity {
         let word = self.view.settings.mismatch_behavior().and_then(Node::text);
         match (word.as_deref(), self.case.account_created()) {

@@ -8,15 +8,16 @@ use crate::claude::fixes::thinking_object;
 use crate::claude::{self, Inspection, MIN_ANSWER_TOKENS, MIN_BUDGET, ThinkingMode};
 use crate::effort::{self, quoted_list};
 
-/// The beta feature with which the budget covers the whole turn and may exceed `max_tokens`.
+/// The beta feature that applies the budget to the whole turn, so the budget may exceed
+/// `max_tokens`.
 const INTERLEAVED: &str = "interleaved-thinking-2025-05-14";
 
-/// The provider's error for a temperature together with a manual budget.
+/// The provider's error if a request sets both a temperature and a manual budget.
 const TEMPERATURE_WITH_BUDGET: &str = "`temperature` may only be set to 1 when thinking is enabled. Please consult our \
      documentation at https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking\
      #important-considerations-when-using-extended-thinking";
 
-/// The provider's error for a temperature together with adaptive thinking.
+/// The provider's error if a request sets both a temperature and adaptive thinking.
 const TEMPERATURE_WITH_ADAPTIVE: &str = "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode. \
      Please consult our documentation at https://platform.claude.com/docs/en/build-with-claude/extended-thinking";
 

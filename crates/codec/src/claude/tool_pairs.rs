@@ -1,4 +1,4 @@
-//! Checks that the next message answers each tool call, and that each result has a call.
+//! Checks that each tool call has a result in the next message, and that each result has a call.
 
 use std::collections::HashSet;
 
@@ -49,8 +49,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
 
-    /// Returns the calls to remove. Thinking in the same message is added if nothing else would
-    /// remain there.
+    /// Returns the calls to remove, plus the thinking in the same message if nothing else would
+    /// remain.
     fn with_orphaned_thinking(&self, calls: &[&'a ClaudeBlock<'c>]) -> Vec<&'a ClaudeBlock<'c>> {
         let mut gone = Vec::new();
         for here in calls.chunk_by(|one, next| one.message == next.message) {

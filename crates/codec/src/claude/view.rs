@@ -12,7 +12,7 @@ pub(crate) struct ClaudeRequest<'c> {
     pub(crate) settings: ClaudeSettings<'c>,
     /// Whether consecutive messages by one speaker count as one message.
     pub(crate) joins: bool,
-    /// Whether the provider stores the conversation before these messages.
+    /// Whether the request contains only the end of a conversation that the provider stores.
     pub(crate) is_partial: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct ClaudeMessage<'c> {
     pub(crate) blocks: Vec<ClaudeBlock<'c>>,
 }
 
-/// The type of a block, as far as the rules distinguish types.
+/// The block types that the rules distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaudeBlockKind {
     Text,
@@ -180,7 +180,8 @@ impl<'c> ClaudeRequest<'c> {
         own.flat_map(|message| &message.blocks)
     }
 
-    /// Returns the assistant turn of an unfinished tool loop, whose calls the last turn answers.
+    /// Returns the assistant turn of an unfinished tool loop. The last turn of the request contains
+    /// the results of its calls.
     pub(crate) fn open_loop(&self) -> Option<&ClaudeTurn> {
         let [.., calls, answers] = self.turns.as_slice() else { return None };
         let is_answered = answers.speaker == ClaudeSpeaker::User

@@ -33,7 +33,7 @@ pub(super) enum DeltaContent {
     Readable(Delta),
     /// Content that is emitted only when the block is complete.
     Silent,
-    /// Content that this codec does not know.
+    /// Content of a type that this codec does not know.
     Unknown,
 }
 

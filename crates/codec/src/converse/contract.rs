@@ -14,7 +14,7 @@ use crate::claude::{self, Inspection, ThinkingMode};
 pub(super) use crate::converse::contract::rules::RULES;
 use crate::draft::is_same_endpoint;
 
-/// Reports violations of the Converse rules and the Claude rules.
+/// Reports where a request violates the Converse rules or the Claude rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = view::build(case);
     let mut inspection = Inspection::new(&view, &rules::BOOK, case, findings);
@@ -48,8 +48,9 @@ impl FieldFormat {
     }
 }
 
-/// Returns the reason for omitting an unsealed thought from this endpoint. Claude rejects such a
-/// thought with "Field required". Other families receive only thoughts of the same family.
+/// Returns why an unsealed thought from this endpoint must be omitted; `None` if it can be sent.
+/// Claude rejects such a thought with "Field required". Other families receive only thoughts of the
+/// same family.
 pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (Body::Thought(_), Some(origin)) = (&item.body, &item.origin) else { return None };
     let reader = &target.origin;

@@ -15,8 +15,9 @@ use crate::converse::wire::{self, ConverseBlockKind as Kind, ConversePath};
 use crate::item_reader::{ItemReader, number_system_items, read_tools};
 use crate::{CodecError, DecodeContext, claude, draft, effort};
 
-/// The members that fields of the Call represent, with the inner members of objects. An object that
-/// has other inner members is also kept as an extra, so that no member is lost on another wire.
+/// The members that are decoded into fields of the Call, with the inner members of objects. An
+/// object that has other inner members is also kept as an extra, so that no member is lost on
+/// another wire.
 const KNOWN: &[(&str, &[&str])] = &[
     ("modelId", &[]),
     ("messages", &[]),
@@ -66,8 +67,8 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that no field of the Call represents. If a name is repeated, its last value
-/// counts.
+/// Collects the members that are not decoded into a field of the Call. If a name is repeated, its
+/// last value counts.
 fn extras(root: Node<'_>) -> Vec<Extra> {
     let is_extra = |(key, value): &(Name, Node<'_>)| {
         let known = KNOWN.iter().find(|(name, _)| **key == **name);
@@ -115,7 +116,7 @@ fn without_content(output: Node<'_>) -> Option<Json> {
     })
 }
 
-/// Returns the error message, whose member is spelled in two ways.
+/// Returns the error message, which is spelled `message` or `Message`.
 fn error_message(root: Node<'_>) -> Option<Name> {
     root.name_of("message").or_else(|| root.name_of("Message"))
 }

@@ -77,7 +77,8 @@ struct ConverseMessage<'c> {
     envelope: Option<&'c Envelope>,
     /// Whether the source message can be written unchanged.
     is_intact: bool,
-    /// Tool results, which must come first in their message; otherwise the API does not match them.
+    /// Tool results. They must come first in their message, or the API does not match them to their
+    /// calls.
     answers: Vec<Json>,
     blocks: Vec<Json>,
 }

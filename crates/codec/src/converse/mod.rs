@@ -6,9 +6,9 @@
 //!   `redactedContent`. Claude's blocks are replayed unmodified, in order, and never without the
 //!   signature. Other families do not sign: their blocks are replayed only to the same family and
 //!   without a `signature` member, because an empty one is rejected.
-//! - Messages must alternate between user and assistant, so adjacent messages by one speaker are
-//!   joined, except those that a client wrote. Blank texts are rejected and therefore never
-//!   written.
+//! - Messages must alternate between user and assistant. Adjacent messages by one speaker are
+//!   therefore joined, except messages that a client wrote. Blank texts are rejected and therefore
+//!   never written.
 //! - In a stream, texts and thoughts have no `contentBlockStart`: their first delta opens them. A
 //!   signature arrives as a delta without text. `metadata` follows `messageStop` and ends the
 //!   response. If `metadata` is missing, the response is still complete after `messageStop`.

@@ -155,8 +155,8 @@ impl ConverseDecoder {
         self.reply.end(stop);
     }
 
-    /// Decodes a frame. The frame carries the event name. Without the binary framing, the event is
-    /// wrapped in its name, or the name is missing.
+    /// Decodes a frame, which carries the event name. Without the binary framing, the event is
+    /// wrapped in an object with its name, or the name is missing.
     fn read_frame(&mut self, frame: &Frame, root: Node<'_>) {
         if frame.exception {
             let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
@@ -229,7 +229,7 @@ impl Encoder for ConverseEncoder {
     }
 }
 
-/// Builds the frame for an event that is wrapped in its name.
+/// Builds the frame for an event that is wrapped in an object with its name.
 fn unwrap_frame(json: &Json) -> Frame {
     let tree = json.tree();
     let named = Kind::unwrap(tree.root())

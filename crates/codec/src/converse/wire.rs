@@ -180,15 +180,15 @@ impl ConverseEventKind {
         }
     }
 
-    /// Returns the type and content of an event that is wrapped in its name, for example
-    /// `{"contentBlockDelta": {…}}`.
+    /// Returns the type and content of an event that is wrapped in an object with its name, for
+    /// example `{"contentBlockDelta": {…}}`.
     pub(super) fn unwrap(root: Node<'_>) -> Option<(Self, Node<'_>)> {
         let mut members = root.members();
         let (name, inner) = members.next().filter(|(_, inner)| inner.is_object())?;
         members.next().is_none().then(|| (Self::from_name(&name.text().unwrap_or_default()), inner))
     }
 
-    /// Infers the type of an event that has lost its name together with its frame.
+    /// Infers the type of an event whose name was lost together with its frame.
     pub(super) fn detect(root: Node<'_>) -> Self {
         let has = |key: &str| root.get(key).is_some();
         match (has("contentBlockIndex"), has("start"), has("delta")) {

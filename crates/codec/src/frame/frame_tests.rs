@@ -573,8 +573,8 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
     })
 }
 
-/// Concatenates random stream fragments. The result is usually almost a valid stream, and sometimes
-/// a valid one.
+/// Concatenates random stream fragments. The result is usually an almost valid stream, and
+/// sometimes a valid stream.
 fn soup(pieces: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     vec(select(pieces), 0..60).prop_map(|pieces| pieces.concat())
 }

@@ -19,8 +19,8 @@ pub(super) struct SseFramer {
     /// line end.
     after_cr: bool,
     event: Option<Arc<str>>,
-    /// The joined `data` lines; `None` if the event has no `data` line and is not dispatched. An
-    /// empty `data` line does make an event.
+    /// The joined `data` lines; `None` if the event has no `data` line and is therefore not
+    /// dispatched. A single empty `data` line is enough to dispatch an event.
     data: Option<Vec<u8>>,
     names: EventNames,
 }

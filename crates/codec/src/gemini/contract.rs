@@ -16,7 +16,7 @@ pub(super) use crate::gemini::contract::rules::RULES;
 use crate::gemini::contract::view::GeminiRequest;
 use crate::{AuditContext, Findings};
 
-/// Reports violations of the Gemini rules.
+/// Reports where a request violates the Gemini rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = GeminiRequest::new(case);
     view.check_signatures(findings);
@@ -36,8 +36,8 @@ pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
     target.profile.stand_in.as_deref().filter(|_| !is_as_sent)
 }
 
-/// Returns the nearest budget that the model accepts. Others are rejected: "The thinking budget
-/// (52428) is invalid."
+/// Returns the nearest budget that the model accepts. The provider rejects other budgets: "The
+/// thinking budget (52428) is invalid."
 pub(super) fn nearest_budget(wanted: u64, budget: Option<&TokenBudget>) -> u64 {
     match budget {
         Some(budget) if wanted == 0 && budget.zero => 0,

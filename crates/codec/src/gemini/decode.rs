@@ -18,7 +18,7 @@ use crate::{CodecError, DecodeContext, draft};
 
 mod settings;
 
-/// The request members that fields of the Call represent, besides the settings.
+/// The request members that are decoded into fields of the Call, besides the settings.
 const KNOWN: &[&str] = &["contents", "systemInstruction", "tools"];
 
 /// Decodes a request whose parsed body is `tree`.
@@ -60,8 +60,8 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that no field of the Call represents. If a name is repeated, its last value
-/// counts.
+/// Collects the members that are not decoded into a field of the Call. If a name is repeated, its
+/// last value counts.
 fn request_extras(root: Node<'_>) -> Vec<Extra> {
     let is_known = |key: &str| KNOWN.iter().any(|known| wire::is_spelled(key, known));
     let members = draft::last_member_per_name(root.members()).into_iter();
@@ -108,7 +108,8 @@ pub(super) fn has_calls(items: &[Item]) -> bool {
     items.iter().any(|item| matches!(item.body, Body::Call(_)))
 }
 
-/// Returns the candidates without the parts of the first candidate, because those become Items.
+/// Returns the candidates without the parts of the first candidate, because those parts become
+/// Items.
 fn without_parts(candidates: Node<'_>) -> Json {
     json::array(|a| {
         for (index, candidate) in candidates.elements().enumerate() {

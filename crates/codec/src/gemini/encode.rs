@@ -69,7 +69,7 @@ fn source_spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'st
     if has(snake) && !has(camel) { snake } else { camel }
 }
 
-/// The name and id with which a call was sent. Its response must use the same values.
+/// The name and id that were sent for a call. The response to the call must use the same values.
 struct SentCall {
     name: Name,
     id: Option<Name>,
@@ -315,8 +315,8 @@ impl<'c> GeminiWriter<'c> {
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
-    /// Returns the generated id under which the answered call was sent, if the result has another
-    /// id.
+    /// Returns the generated id that was sent for the call this result answers, if the result has
+    /// another id.
     fn renamed_call_id(&self, item: &Item) -> Option<&Name> {
         let Body::Result(result) = &item.body else { return None };
         let sent = self.sent.get(&result.call).filter(|sent| sent.is_renamed)?;

@@ -9,11 +9,11 @@
 //! - Gemini 3 rejects a model step whose first call is unsigned. History from other providers has
 //!   no signature, so the first call gets Google's documented stand-in. Which calls get the
 //!   stand-in depends only on earlier content.
-//! - Parts with `thought: true` are summaries for display. Unsigned summaries are not sent back:
-//!   the signatures hold what the model needs, and the summaries would cost input tokens.
+//! - Parts with `thought: true` are summaries for display. Unsigned summaries are not sent back,
+//!   because they would cost input tokens and the model needs only the signatures.
 //! - Names may be in camelCase or `snake_case` at every level. Both spellings are accepted and
 //!   preserved.
-//! - Calls often have no id; their responses are then matched by name, in order.
+//! - Calls often have no id. Their responses are then matched by name, in order.
 //! - A stream uses server-sent events, or a JSON array without `alt=sse`. It has no end marker and
 //!   is complete once a `finishReason` arrived. Arguments may arrive in pieces, in `partialArgs`.
 

@@ -2,7 +2,7 @@
 //!
 //! Each chunk holds whole parts, but a text may continue in the next chunk. The first part of a
 //! chunk joins the last part of the previous chunk if both are bare texts of the same kind. Parts
-//! of the same chunk are never joined. Neither are parts with a signature or any other member.
+//! of the same chunk, and parts with a signature or any other member, are never joined.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -157,8 +157,8 @@ impl GeminiDecoder {
         self.open = Some(GeminiOpenPart::Text(open));
     }
 
-    /// Handles a call that arrives in pieces. Returns `false` for a whole call, which the caller
-    /// handles like any other part.
+    /// Handles a call that arrives in pieces. Returns `false` for a call that arrived whole, which
+    /// is handled like any other part.
     fn call_piece(&mut self, part: Node<'_>, call: Node<'_>) -> bool {
         let pieces = wire::get(call, "partialArgs").filter(|pieces| pieces.is_array());
         let goes_on = wire::get(call, "willContinue").and_then(Node::bool) == Some(true);

@@ -13,8 +13,8 @@ use crate::gemini::wire::{get, is_spelled};
 
 const DECLARATIONS: &str = "functionDeclarations";
 
-/// Decodes the tools. Each function declaration is a tool, and so is each other member of an
-/// element.
+/// Decodes the tools. Each function declaration becomes a tool, and so does every other member of
+/// an array element.
 pub(super) fn decode_tools(tools: Node<'_>) -> Vec<Tool> {
     tools.elements().flat_map(element_tools).collect()
 }

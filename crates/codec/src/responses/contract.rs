@@ -18,7 +18,7 @@ pub(super) use crate::responses::contract::rules::RULES;
 use crate::responses::contract::view::ResponsesRequest;
 use crate::{AuditContext, Findings};
 
-/// Reports violations of the Responses rules.
+/// Reports where a request violates the Responses rules.
 pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     let view = ResponsesRequest::new(case);
     view.check_seals(findings);

@@ -80,7 +80,7 @@ fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
 /// Whether the endpoint can resolve earlier output items by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseStorage {
-    /// The endpoint stores this conversation, so that it can resolve ids.
+    /// The endpoint stores this conversation and can resolve its ids.
     Stored,
     /// The endpoint can store the conversation, but the request disables storage.
     Declined,
@@ -126,7 +126,7 @@ fn belongs_to_reply(item: &Item, reply: &str) -> bool {
     item.id.0.strip_prefix(reply).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Returns the reason why the target cannot resolve ids stored for this Item; `None` if it can.
+/// Returns why the target cannot resolve ids stored for this Item; `None` if it can.
 fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (author, reader) = (item.origin.as_ref()?, &target.origin);
     if !draft::is_same_endpoint(author, reader) {

@@ -8,12 +8,12 @@
 //!   a `fingerprint`.
 //! - In a stream, the Seal comes from `response.output_item.done`. The `.added` event has a
 //!   different ciphertext, and `response.completed` may have yet another.
-//! - Where the endpoint stores its responses, ids pair elements. A reasoning element must be
-//!   directly before the element it led to, and that element requires the reasoning. If a pair is
-//!   broken, the encoder drops the reasoning together with the ids of the elements after it.
-//!   Without storage, ids pair nothing and are dropped.
-//! - A reasoning element without a Seal is sent by id where the endpoint stores it, or as readable
-//!   content where the endpoint emits plain reasoning. It is never sent to another endpoint.
+//! - If the endpoint stores its responses, ids pair elements. A reasoning element must be directly
+//!   before the element it led to, and that element requires the reasoning. If a pair is broken,
+//!   the encoder drops the reasoning together with the ids of the elements after it. Without
+//!   storage, ids pair nothing and are dropped.
+//! - A reasoning element without a Seal is sent by id if the endpoint stores it, or as readable
+//!   content if the endpoint emits plain reasoning. It is never sent to another endpoint.
 //! - `status` is rejected or ignored on calls and reasoning in requests, so the encoder drops it.
 //!   `phase`, `namespace` and `caller` are sent back. `summary` is required even when it is empty.
 

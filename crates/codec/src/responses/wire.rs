@@ -112,7 +112,7 @@ pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Whether an element keeps the ids under which the endpoint stores it.
+/// Whether an element keeps the ids that the endpoint stores it under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdPolicy {
     Kept,
@@ -167,13 +167,13 @@ pub(super) fn to_request_part(part: Node<'_>, ids: IdPolicy) -> Json {
 /// Properties of a response that, besides its status, determine the stop reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StopSignals {
-    /// Whether the response contains a call that the client must answer.
+    /// Whether the response contains a call that the client must respond to.
     pub(super) waits: bool,
     /// Whether the response contains a refusal.
     pub(super) refused: bool,
 }
 
-/// Returns whether the client must answer an element before the model can continue.
+/// Returns whether the model waits for the client to respond to an element.
 pub(super) fn waits_for_client(kind: Kind, element: Node<'_>) -> bool {
     match kind {
         Kind::Call | Kind::CustomCall => true,

@@ -33,7 +33,7 @@ const ONCE_QUADRATIC: [&str; 11] = [
     "gemini: parallel calls, all answered",
 ];
 
-/// The factor by which the number of steps may grow faster than the size.
+/// How much faster than the request size the number of steps may grow, as a factor.
 const STEPS_MARGIN: f64 = 1.15;
 
 /// The cost of processing one request.

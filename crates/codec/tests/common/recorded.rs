@@ -49,7 +49,7 @@ pub(crate) fn report(what: &str, counts: &BTreeMap<String, usize>) {
 }
 
 /// Returns a recorded request in a form that can be compared with earlier exchanges. If the
-/// recorder converted any of them to ASCII, all are converted.
+/// recorder converted any of these exchanges to ASCII, all of them are converted.
 pub(crate) fn recorded_request(recording: &Recording, index: usize) -> String {
     let sent = &recording.exchanges[index].request;
     if is_flat(recording, index) { flat(sent) } else { sent.clone() }

@@ -1,8 +1,8 @@
 //! References into an Item's native JSON. Writing an Item creates them; reading it resolves them.
 //!
-//! The code knows no wire formats: it visits every string and value of the native JSON once.
-//! Writing and reading have the same work budget, proportional to the size of that JSON. Content
-//! whose reference would exceed the budget is written in full.
+//! This module does not depend on any wire format: it visits every string and value of the native
+//! JSON once. Writing and reading have the same work budget, proportional to the size of that JSON.
+//! Content whose reference would exceed the budget is written in full.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -74,7 +74,8 @@ impl<'t> StringIndex<'t> {
         }
     }
 
-    /// Whether the string at `pointer` equals `bytes`, and the budget covers reading it back.
+    /// Whether the string at `pointer` equals `bytes` and the budget covers resolving the
+    /// reference.
     pub(super) fn equals_at(&self, pointer: &str, bytes: &[u8]) -> bool {
         let Some((root, node)) = self.root.and_then(|root| Some((root, root.at(pointer)?))) else {
             return false;

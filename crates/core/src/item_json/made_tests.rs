@@ -1,4 +1,5 @@
-//! Property tests: random Items of every kind are restored equal, even if one Item is missing.
+//! Property tests: random Items of every kind are equal after storing and restoring, even if one
+//! Item is missing.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ pub(super) struct MessageShare<'i> {
 
 /// The part of the message text that an Item stores in addition to its own part.
 enum EnvelopeShare<'i> {
-    /// The text between the previous part and this one, and the text after the last part.
+    /// The text between the previous part and this part, and the text after the last part.
     Glue { stands: usize, before: &'i str, after: &'i str },
     /// The whole message.
     Whole(&'i Envelope),

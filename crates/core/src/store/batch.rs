@@ -55,7 +55,7 @@ impl Batch {
         Self { tenant: tenant.into(), once, appends, vault, asks, takes }
     }
 
-    /// Adds the additions to one log.
+    /// Adds the records and changes for one log.
     #[must_use]
     pub fn append(mut self, append: Append) -> Self {
         self.appends.push(append);
@@ -73,9 +73,10 @@ impl Batch {
 /// The records and changes to append to one log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
-    /// The log that is appended to.
+    /// The log to append to.
     pub log: LogId,
-    /// Describes the log if this append creates it. Then the log must not exist.
+    /// The properties of the log, if this append creates it. In that case, the log must not exist
+    /// yet.
     pub opening: Option<LogOpening>,
     /// The last sequence number that the writer has seen; `None` disables the check.
     pub expect: Option<u64>,
@@ -140,7 +141,7 @@ impl Append {
     }
 }
 
-/// The properties with which a log is created.
+/// The properties of a new log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOpening {
     /// Whether the log belongs to a Thread or a Run.
@@ -195,8 +196,8 @@ pub struct NewRecord {
     pub kind: Name,
     /// The bytes to store.
     pub content: Bytes,
-    /// How many events the record contains; 0 for other records. The store assigns the event
-    /// numbers.
+    /// The number of events that the record contains; 0 if it contains none. The store assigns the
+    /// event numbers.
     pub events: u32,
     /// The subject, such as an Item id; erasing the subject erases this record.
     pub about: Option<Name>,
@@ -254,10 +255,10 @@ pub struct Receipt {
     pub repeated: bool,
 }
 
-/// The range written to one log.
+/// The range of records written to one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenRange {
-    /// The log that is appended to.
+    /// The log to which the records were written.
     pub log: LogId,
     /// The sequence number of the first new record; `last + 1` if no record was added.
     pub first: u64,

@@ -48,7 +48,7 @@ pub fn unpack_events(record: &Record) -> Result<Vec<(u64, Bytes)>, ElisionReason
     }
 }
 
-/// Splits packed bytes into events. A truncated last event is left out.
+/// Splits packed bytes into events. A truncated last event is omitted.
 pub fn split_pack(packed: &Bytes) -> Vec<Bytes> {
     let mut bytes = packed.clone();
     let mut events = Vec::new();

@@ -104,7 +104,7 @@ impl<F: Fold> FoldedLog<F> {
         NewRecord::new(kind::CHECKPOINT, self.state.save())
     }
 
-    /// Notes that a checkpoint of `bytes` bytes was stored at sequence number `seq`.
+    /// Records that a checkpoint of `bytes` bytes was stored at sequence number `seq`.
     pub fn checkpoint_written(&mut self, seq: u64, bytes: u64) {
         (self.checkpoint, self.saved, self.since) = (seq, bytes, 0);
         self.last = self.last.max(seq);

@@ -12,7 +12,7 @@ pub struct TurnId(pub Name);
 
 crate::name::text_id!(TurnId);
 
-/// A captured turn to store. Its content is the records that the same batch adds to `log`.
+/// A captured turn to store. Its content consists of the records that the same batch adds to `log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewVaultTurn {
     /// The turn's id, which Claims also contain.

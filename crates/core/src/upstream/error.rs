@@ -1,4 +1,4 @@
-//! Errors of requests to provider endpoints.
+//! Errors that requests to provider endpoints return.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub enum UpstreamError {
     Invalid {
         /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The reason, as the end of the message.
+        /// The reason, which ends the error message.
         problem: Name,
     },
     /// The connection failed. Nothing was sent.

@@ -10,7 +10,6 @@ use crate::claude::view::{ClaudeBlockKind, ClaudeRequest};
 /// The beta feature that enables `block_binding`.
 const BINDING: &str = "thinking-binding-controls-2026-08-01";
 
-/// Checks the rules that only this wire has.
 pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     let (view, case) = (inspection.view, inspection.case);
     // A changed member order changes the prefix and misses the cache.

@@ -115,7 +115,8 @@ impl ChatRequest<'_> {
         }
     }
 
-    /// Reports messages that have only `reasoning_content` if the server reads `reasoning`.
+    /// Reports messages that have only `reasoning_content` when the server reads `reasoning`
+    /// instead.
     fn check_old_name(&self, findings: &mut Findings<'_>) {
         let messages = self.assistant_messages();
         for (number, msg) in messages.filter(|(_, msg)| msg.field("reasoning").is_none()) {

@@ -354,7 +354,7 @@ fn slot_of(item: &Item) -> Option<&str> {
     item.native.as_ref().map(|native| &*native.slot)
 }
 
-/// Converts a part to the form in which a request carries it.
+/// Converts a part to its form in a request.
 fn request_json(item: &Item, slot: &str) -> Json {
     match &item.native {
         Some(native) if native.side == Direction::Response => {

@@ -37,7 +37,7 @@ pub(super) struct ChatMessage<'c> {
     pub(super) list: Option<Node<'c>>,
     pub(super) details: Vec<ChatDetail<'c>>,
     pub(super) calls: Vec<Node<'c>>,
-    /// The id of the call that this message answers.
+    /// The id of the call whose result this message contains.
     pub(super) answers: Option<Node<'c>>,
 }
 

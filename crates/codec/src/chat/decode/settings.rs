@@ -100,7 +100,7 @@ fn native_format(format: Node<'_>) -> OutputFormat {
     OutputFormat::Json
 }
 
-/// Reads the reasoning settings, whichever dialect the request uses.
+/// Reads the reasoning settings of any dialect.
 pub(in crate::chat) fn reasoning(root: Node<'_>) -> Option<NativeReasoning> {
     let object = root.present("reasoning").filter(|reasoning| reasoning.is_object());
     let within = |key: &str| object.and_then(|object| object.present(key));

@@ -60,7 +60,7 @@ impl ChatWriter<'_> {
         })
     }
 
-    /// Encodes a tool result with the id under which its call was sent.
+    /// Encodes a tool result with the id that was sent for its call.
     pub(super) fn result(&self, draft: &mut Draft<'_>, item: &Item, result: &ToolResult) -> Json {
         let native = item.native_on(&WIRE).filter(|native| native.slot.is_empty());
         if let Some(native) =

@@ -15,7 +15,7 @@ type MessageMembers = Vec<(Cow<'static, str>, Option<Json>)>;
 #[derive(Default)]
 pub(in crate::chat) struct ChatMessageBuilder {
     content: Vec<MessageContent>,
-    /// The reasoning strings, by field name.
+    /// The reasoning strings, with their field names.
     fields: Vec<(&'static str, PiecewiseText)>,
     /// Fields that repeat the text of the details.
     echoes: Vec<(&'static str, String)>,

@@ -45,7 +45,7 @@ pub(super) fn add(message: &mut ChatMessageBuilder, payload: &Json, channel: Cha
     }
 }
 
-/// Adds reasoning in the form of any dialect; a bare text is added as `field`.
+/// Adds reasoning in any dialect. A bare text is added to the message field `field`.
 fn add_any_dialect(message: &mut ChatMessageBuilder, root: Node<'_>, field: &'static str) -> bool {
     let detail = slot::list_slot(slot::DETAILS, 0);
     let mut has_added = false;

@@ -1,4 +1,4 @@
-//! Builds the view of a Converse request for the Claude rules.
+//! Converts a Converse request to the wire-independent form that the Claude rules check.
 
 use throughline_json::Node;
 

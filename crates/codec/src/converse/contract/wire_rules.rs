@@ -5,7 +5,6 @@ use crate::claude::Inspection;
 use crate::claude::view::ClaudeBlockKind;
 use crate::converse::contract::{is_blank, rules};
 
-/// Checks the rules that only this wire has.
 pub(super) fn inspect(inspection: &mut Inspection<'_, '_, '_>) {
     check_blank_texts(inspection);
     check_empty_signatures(inspection);

@@ -61,7 +61,7 @@ fn count_finding<'p, 'c>(
     Some(finding.with_provider_error(COUNT_MISMATCH_ERROR).with_auto_fix(fix))
 }
 
-/// Returns the media parts that belong to duplicate responses and are duplicates too.
+/// Returns the media parts that accompany duplicate responses and are themselves duplicates.
 fn media_of_duplicates<'p, 'c>(
     answers: &'p [GeminiContent<'c>],
     uncalled: &[&'p GeminiPart<'c>],

@@ -11,7 +11,7 @@ use crate::gemini::wire::{self, GeminiPartKind};
 use crate::{Change, ChangeKind, Edit, Finding, Findings, Fix, IssuedItem, Severity};
 
 impl GeminiRequest<'_> {
-    /// Checks each signature on its own, then compares the parts with those issued.
+    /// Checks each signature on its own, then compares the parts with the issued parts.
     pub(super) fn check_signatures(&self, findings: &mut Findings<'_>) {
         // Start offsets of the parts that already have a finding.
         let mut reported = HashSet::new();
@@ -123,8 +123,8 @@ impl GeminiRequest<'_> {
             .with_auto_fix(self.remove_signature(part, signature))
     }
 
-    /// Builds a fix that removes an unreadable signature, or replaces it by the documented stand-in
-    /// where a signature is required.
+    /// Builds a fix that removes an unreadable signature, or replaces it with the documented
+    /// stand-in where a signature is required.
     fn remove_signature(&self, part: &GeminiPart<'_>, signature: Node<'_>) -> Option<Fix> {
         let content = self.contents.get(part.content)?;
         let is_first = first_call(content).is_some_and(|call| call.index == part.index);

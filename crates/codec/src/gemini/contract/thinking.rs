@@ -72,7 +72,7 @@ fn check_level(
     Some(finding.with_provider_error(error).with_auto_fix(fix))
 }
 
-/// Replaces the thinking level by a budget of `size` tokens.
+/// Replaces the thinking level with a budget of `size` tokens.
 fn with_budget(config: Node<'_>, size: u64) -> Json {
     json::object(|o| {
         for (key, value) in config.members() {

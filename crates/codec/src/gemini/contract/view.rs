@@ -1,4 +1,5 @@
-//! Preprocesses a request for the rules: its `contents` and parts, borrowed, in one pass.
+//! Preprocesses a request for the rules, in one pass over its `contents` and parts and without
+//! copies.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -113,7 +114,7 @@ impl<'c> GeminiPart<'c> {
         }
     }
 
-    /// Returns the name of the function that the part calls or answers.
+    /// Returns the name of the function that the part calls or responds to.
     pub(super) fn function(&self) -> Cow<'c, str> {
         self.value.text_of("name").unwrap_or_default()
     }

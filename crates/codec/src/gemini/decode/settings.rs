@@ -5,7 +5,7 @@ use throughline_json::{Name, Node};
 
 use crate::gemini::wire::{self, get, is_spelled, present};
 
-/// The members of `generationConfig` that Settings represent.
+/// The members of `generationConfig` that are decoded into `Settings`.
 const CONFIG: &[&str] = &[
     "maxOutputTokens",
     "temperature",
@@ -22,8 +22,8 @@ const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"
 
 const JSON_TYPE: &str = "application/json";
 
-/// Returns the parts of a request member that Settings do not represent. For a known object these
-/// are its unknown members, keyed by path; otherwise it is the whole member.
+/// Returns the parts of a request member that are not decoded into `Settings`. For a known object,
+/// these are its unknown members, keyed by path. Any other member is returned whole.
 pub(super) fn unrepresented_members(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
     let known = if is_spelled(&key, "generationConfig") {
         CONFIG

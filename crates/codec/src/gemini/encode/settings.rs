@@ -62,8 +62,8 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     put_choice(draft, call);
 }
 
-/// Collects the members of `object` that no setting represents and that are not in the source.
-/// Decoding stored each member separately, so encoding must reassemble the object.
+/// Collects the members of `object` that are neither decoded into a setting nor present in the
+/// source. Decoding stored each member separately, so encoding must reassemble the object.
 fn unrepresented_members(draft: &mut Draft<'_>, call: &Call, object: &str) -> ConfigChanges {
     let mut found = ConfigChanges::new();
     for extra in call.extras.iter().filter(|extra| extra.wire == Some(WIRE)) {
@@ -88,7 +88,7 @@ fn is_for_another_model(draft: &Draft<'_>, call: &Call) -> bool {
     path.is_some_and(|path| path.model != path::bare_model(call.target.model()))
 }
 
-/// Applies changes to an object in its own spelling; returns `None` if nothing changes.
+/// Applies changes to an object and keeps its spelling of names; returns `None` if nothing changes.
 fn apply_changes(base: Option<&Json>, changes: &ConfigChanges) -> Option<Json> {
     let tree = base.map(Json::tree);
     let spelled = |name: &str| {

@@ -12,9 +12,9 @@ use crate::gemini::encode::reply;
 use crate::gemini::{WIRE, wire};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed response. Each part is buffered until the next part arrives. One reason is
-/// that a text's signature is known only when the text closes. The other is that the last part
-/// shares its chunk with the finish reason.
+/// Encodes a streamed response. Each part is buffered until the next part arrives, for two reasons:
+/// a text's signature is known only when the text closes, and the last part shares its chunk with
+/// the finish reason.
 #[derive(Default)]
 pub(in crate::gemini) struct GeminiEncoder {
     id: Option<Name>,
@@ -114,8 +114,8 @@ impl GeminiEncoder {
     }
 
     /// Returns the parts of a chunk with the buffered part. Clients join the first part of a chunk
-    /// with the previous part. An empty text is put first to prevent that where the parts are
-    /// separate Items.
+    /// with the previous part. If the two parts are separate Items, an empty text is put first to
+    /// prevent that.
     fn release(&mut self) -> Vec<Json> {
         let Some(held) = self.held.take() else { return Vec::new() };
         let joins = held.begins && held.bare.is_some() && held.bare == self.open;

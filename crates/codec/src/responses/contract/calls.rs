@@ -1,5 +1,5 @@
-//! Checks that calls and outputs are paired, and that nothing separates them where endpoints
-//! require that.
+//! Checks that calls and outputs are paired, and that no message separates them if the endpoint
+//! requires that.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Checks id pairs. An endpoint that stores its responses pairs reasoning with the item that
+//! Checks id pairs: an endpoint that stores its responses pairs reasoning with the item that
 //! follows it.
 
 use std::collections::HashSet;

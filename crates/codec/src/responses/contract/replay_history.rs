@@ -26,7 +26,7 @@ pub(super) struct PriorOutput<'p> {
     pub(super) kind: ResponsesElementKind,
     pub(super) id: Option<&'p str>,
     pub(super) json: &'p Json,
-    /// Whether the target produced and stored the output, so that it can resolve the id.
+    /// Whether the target produced and stored the output, and can therefore resolve its id.
     pub(super) is_kept: bool,
     /// Whether the target produced the output for this account.
     pub(super) is_own: bool,
@@ -125,8 +125,8 @@ impl<'p> ResponsesReplayHistory<'p> {
     }
 }
 
-/// Returns whether the endpoint stored the response. The request's `store` member decides; if it is
-/// absent, the response's.
+/// Returns whether the endpoint stored the response. The request's `store` member decides, or the
+/// response's `store` member if the request has none.
 pub(super) fn was_stored(exchange: &Exchange) -> bool {
     let asked = exchange.call.as_ref().and_then(|call| {
         call.extras.iter().rfind(|extra| &*extra.key == "store").map(|extra| &extra.value)

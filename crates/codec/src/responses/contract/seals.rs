@@ -18,7 +18,8 @@ use crate::responses::wire::{self, IdPolicy, ResponsesElementKind};
 use crate::{Change, ChangeKind, Edit, Finding, Findings, Fix, Severity};
 
 impl ResponsesRequest<'_> {
-    /// Checks each reasoning and compaction item on its own, without earlier exchanges.
+    /// Checks each reasoning and compaction item on its own, without comparing it with earlier
+    /// exchanges.
     pub(super) fn check_seals(&self, findings: &mut Findings<'_>) {
         let target = self.case.target();
         let format = wire::reasoning_format(&target.origin.provider);
@@ -54,7 +55,7 @@ impl ResponsesRequest<'_> {
     }
 
     /// Builds a fix for a Seal that cannot be decrypted. If the item is stored, only the Seal is
-    /// removed; otherwise the whole item is.
+    /// removed; otherwise the whole item is removed.
     fn remove_seal(&self, element: &ResponsesElement<'_>, seal: Node<'_>) -> Fix {
         let prior = self.past.for_element(element);
         if self.is_kept && element.id.is_some() && prior.is_none_or(|prior| prior.is_own) {

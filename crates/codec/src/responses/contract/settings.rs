@@ -1,4 +1,5 @@
-//! Checks for settings that the model does not support, and for conflicting ways to continue.
+//! Checks for settings that the model does not support, and for conflicting ways to continue a
+//! conversation.
 
 use throughline_core::Wire;
 use throughline_json::{self as json, Json, Node, Tree};
@@ -76,7 +77,8 @@ impl ResponsesRequest<'_> {
         Some(finding.fixed_by_removing(value, format!("omits `{key}`")))
     }
 
-    /// Reports a continuation that the endpoint cannot resolve or that conflicts with another.
+    /// Reports a reference to a response or conversation that the endpoint cannot resolve, or that
+    /// conflicts with another reference.
     fn check_continuation(&self) -> Option<Finding> {
         let previous = self.root.present("previous_response_id")?;
         if let Some(conversation) = self.root.present("conversation") {

@@ -1,4 +1,5 @@
-//! Preprocesses a request for the rules: its elements, borrowed, with their pairs, in one pass.
+//! Preprocesses a request for the rules, in one pass over its elements and their pairs and without
+//! copies.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -38,7 +39,6 @@ pub(super) struct ResponsesElement<'c> {
     pub(super) id: Option<Node<'c>>,
     /// The `encrypted_content` of a reasoning or compaction item.
     pub(super) seal: Option<Node<'c>>,
-    /// Whether the model produced the element.
     pub(super) is_models: bool,
     /// Index of the next element that is not reasoning.
     pub(super) next: Option<usize>,
@@ -107,7 +107,7 @@ impl<'c> ResponsesElement<'c> {
         Self { index, node, kind, id, seal, is_models, next: None }
     }
 
-    /// Returns the element's type as the provider names it.
+    /// Returns the provider's name for the element's type.
     pub(super) fn name(&self) -> Cow<'c, str> {
         self.node.text_of("type").unwrap_or("message".into())
     }

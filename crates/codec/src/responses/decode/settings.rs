@@ -6,7 +6,7 @@ use throughline_json::{Name, Node};
 use crate::draft;
 use crate::responses::WIRE;
 
-/// The request members that fields of the Call represent.
+/// The request members that are decoded into fields of the Call.
 const KNOWN: &[&str] = &[
     "model",
     "input",
@@ -21,11 +21,11 @@ const KNOWN: &[&str] = &[
     "previous_response_id",
 ];
 
-/// Objects for which fields of the Call represent only the listed members.
+/// Objects of which only the listed members are decoded into fields of the Call.
 const KNOWN_INSIDE: &[(&str, &[&str])] =
     &[("reasoning", &["effort", "summary", "generate_summary"]), ("text", &["format"])];
 
-/// Collects the members that no field of the Call represents.
+/// Collects the members that are not decoded into a field of the Call.
 pub(super) fn extras(root: Node<'_>) -> Vec<Extra> {
     let is_extra = |(key, value): &(Node<'_>, Node<'_>)| {
         let inside = KNOWN_INSIDE.iter().find(|(known, _)| key.is(known));

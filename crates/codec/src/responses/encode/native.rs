@@ -162,8 +162,8 @@ impl ResponsesWriter<'_> {
         (Some(element), fate)
     }
 
-    /// Encodes a tool result with the id under which its call was sent. If the call is absent, the
-    /// id is replaced by one that the target accepts, unless the result was written for the target.
+    /// Encodes a tool result with the id that was sent for its call. If the call is absent and the
+    /// result was written for another target, the id is replaced with one that the target accepts.
     fn native_result(&self, draft: &Draft<'_>, native: &NativePart, result: &ToolResult) -> Json {
         let is_at_home = draft.source().is_some() && !draft.has_other_endpoint();
         let is_refused = |id: &Name| !is_at_home && !self.ids.accepts(id);

@@ -136,7 +136,7 @@ fn drop_reasoning(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns the requested effort before the model's limits are applied.
+/// Returns the requested effort, before the model's limits are applied.
 fn wanted_effort(
     draft: &mut Draft<'_>,
     reasoning: &NativeReasoning,

@@ -19,7 +19,7 @@ pub(super) struct ResponsesOpenElement {
     pub(super) arguments: String,
 }
 
-/// The kind of a message part, as far as its opening event reveals it.
+/// The kind of a message part, as reported by its opening event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessagePartKind {
     Text,

@@ -100,7 +100,7 @@ fn elements<'t>(node: Node<'t>, key: &str) -> impl Iterator<Item = Node<'t>> {
     node.get(key).into_iter().flat_map(Node::elements)
 }
 
-/// Returns the form in which an element is announced: in progress, without content or Seals.
+/// Returns the form of an element for its opening event: in progress, without content or Seals.
 pub(super) fn opening_form(element: Node<'_>) -> Json {
     let kind = Kind::from_element(element);
     json::object(|o| {

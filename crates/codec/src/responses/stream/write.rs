@@ -28,7 +28,8 @@ pub(in crate::responses) struct ResponsesEncoder {
     pub(super) live: BTreeMap<u32, LiveItem>,
     /// The open elements from this wire, by id.
     pub(super) own: BTreeMap<Name, NativeElement>,
-    /// The parts of a message without an id from this wire, until all parts have arrived.
+    /// The parts of a message that came from this wire without an id, buffered until all parts have
+    /// arrived.
     waiting: Vec<Item>,
     /// The frames to return for the current event.
     frames: Vec<Frame>,
@@ -335,7 +336,7 @@ impl LiveItem {
     }
 }
 
-/// Returns the form in which an element is announced before its content is known.
+/// Returns the form of an element for its opening event, before its content is known.
 pub(super) fn opening_form_of(body: &Body, id: &str) -> Json {
     json::object(|o| {
         o.string("id", id);
