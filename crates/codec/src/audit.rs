@@ -1,4 +1,4 @@
-//! Predicts what a provider would reject before the request is sent.
+//! Predicts whether a provider will reject or degrade a request, before the request is sent.
 //!
 //! Each wire declares its rules in `contract/rules.rs` (see `rule_book.rs`), and its codec's
 //! [`inspect`](crate::Codec::inspect) reports each violation as a [`Finding`]. This module builds

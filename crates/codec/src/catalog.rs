@@ -44,7 +44,7 @@ pub enum CatalogError {
     Twice {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
-        /// The name that both entries have.
+        /// The duplicate name.
         name: String,
     },
     /// An entry has no name.

@@ -1,4 +1,4 @@
-//! Thinking settings and rules of the Claude models, shared by all wires that carry them.
+//! Thinking settings and rules of the Claude models, shared by all wires that serve Claude models.
 //!
 //! Anthropic's own wire has `thinking` and `output_config.effort` at the top level of the body.
 //! Bedrock has the same members among the model-specific request fields. Values, limits and

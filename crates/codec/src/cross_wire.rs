@@ -44,7 +44,7 @@ pub(crate) fn arguments(args: &Json) -> Json {
     object! { "input": args }
 }
 
-/// Returns the encoded media; warns if this wire cannot carry it.
+/// Returns the encoded media; warns if this wire cannot represent it.
 pub(crate) fn media(draft: &mut Draft<'_>, encoded: Option<Json>) -> Option<Json> {
     if encoded.is_none() {
         draft.warn("media", "this wire cannot carry this kind of media; it was omitted");

@@ -119,7 +119,7 @@ pub trait Codec: Send + Sync {
     }
 
     /// Encodes a Call. The result has a Fate for every Item and Seal, and a warning for every
-    /// setting that the wire cannot carry.
+    /// setting that the wire cannot express.
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
     /// Decodes a request addressed to `context.target`. Replayed output is attributed to that

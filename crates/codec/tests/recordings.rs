@@ -28,9 +28,9 @@ use throughline_core::{Item, Reply, StopReason};
 use throughline_json::Tree;
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
 
-/// Known differences between our encoding and the recorded client's, with reasons. An entry names
-/// the recording and part of the path at which the requests differ. The test fails if an entry is
-/// not needed.
+/// Known differences between our encoding and the recorded client's encoding, with reasons. An
+/// entry names the recording and part of the path where the requests differ. The test fails if an
+/// entry is no longer needed.
 const EXCEPTIONS: &[(&str, &str)] = &[
     // The client repeats the first call's signature on the second call, and the provider accepted
     // that.

@@ -84,7 +84,7 @@ pub struct Extra {
 /// A tool that the model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tool {
-    /// The name by which the model calls the tool.
+    /// The name that the model uses to call the tool.
     pub name: Name,
     /// The description shown to the model.
     pub description: Option<Name>,

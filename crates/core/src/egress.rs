@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A host or address to which connections are refused.
+/// A host or address that Throughline refuses to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is link-local or a metadata service")]
 pub struct BlockedAddress(pub String);

@@ -78,7 +78,7 @@ pub enum CallIds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasoningChannel {
-    /// Reasoning is sent back in the member in which the server sent it.
+    /// Reasoning is sent back in the same member that the server used.
     #[default]
     AsEmitted,
     /// The endpoint has no reasoning in chat messages.

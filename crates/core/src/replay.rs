@@ -17,13 +17,13 @@ pub struct ReplayPolicy {
     pub plain: bool,
     /// The calling agent. Thoughts by other agents are marked as a peer's reasoning.
     pub me: Identity,
-    /// The Thread's secret, from which envelope nonces are derived. Without it an envelope could be
+    /// The Thread's secret, used to derive envelope nonces. Without a secret, an envelope could be
     /// forged, so plain Thoughts are not sent.
     pub secret: Option<ThreadSecret>,
 }
 
-/// The request member that carries declared payloads for which the wire has no typed member: a list
-/// of `{"id", "replayCompatibility", "payload"}`.
+/// The request member for declared payloads that have no typed member on the wire: a list of
+/// `{"id", "replayCompatibility", "payload"}`.
 pub const SIDE_CHANNEL: &str = "throughline_thoughts";
 
 impl Default for ReplayPolicy {
@@ -89,7 +89,7 @@ pub enum ReplayForm {
     SideChannel,
     /// The text is sent in the `<thought>` envelope.
     Envelope,
-    /// The Thought stays in the Thread for another Call.
+    /// The Thought is not sent; it stays in the Thread for later Calls.
     Keep,
 }
 
@@ -98,7 +98,7 @@ pub enum ReplayForm {
 pub struct ThreadSecret([u8; 32]);
 
 impl ThreadSecret {
-    /// Wraps 32 secret bytes, from which nonces are derived.
+    /// Wraps 32 secret bytes, which are used to derive nonces.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

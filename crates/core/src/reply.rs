@@ -49,7 +49,7 @@ pub enum StopReason {
 /// The token usage of one response, as reported by the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// All input tokens, including cached ones.
+    /// All input tokens, including cached tokens.
     pub input: u64,
     /// Input tokens read from a cache.
     pub cached: u64,

@@ -71,8 +71,8 @@ impl Seal {
         self
     }
 
-    /// Returns the bytes if a Call to `to` may carry them, otherwise the reason why not. `prefix`
-    /// is the digest of the content before the Seal; `None` means that the content is unchanged.
+    /// Returns the bytes if they may be sent to `to`, otherwise the reason why not. `prefix` is the
+    /// digest of the content before the Seal; `None` means that the content is unchanged.
     pub fn open_for(&self, to: &Target, prefix: Option<&Digest>) -> Result<&Bytes, ElisionReason> {
         let (owner, reader) = (&self.owner, &to.origin);
         if owner.provider != reader.provider || owner.endpoint != reader.endpoint {

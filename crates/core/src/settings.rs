@@ -13,13 +13,13 @@ pub struct Settings {
     pub top_p: Option<Json>,
     /// Number of candidates for each token.
     pub top_k: Option<Json>,
-    /// Texts at which the model stops; empty for none.
+    /// Stop sequences, which end the output; empty for none.
     pub stop: Vec<Name>,
-    /// Which tool the model may or must call; `None` leaves the provider's default.
+    /// Which tool the model may or must call; `None` selects the provider's default.
     pub choice: Option<ToolChoice>,
     /// Whether parallel tool calls are allowed.
     pub parallel: Option<bool>,
-    /// Settings for the model's reasoning; `None` leaves the model's defaults.
+    /// Settings for the model's reasoning; `None` selects the model's defaults.
     pub reasoning: Option<NativeReasoning>,
     /// Required format of the response; `None` for free text.
     pub output: Option<OutputFormat>,
@@ -59,7 +59,7 @@ pub enum OutputFormat {
 /// Settings for a model's native reasoning.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NativeReasoning {
-    /// Whether reasoning is enabled; `None` leaves the model's default.
+    /// Whether reasoning is enabled; `None` selects the model's default.
     pub enabled: Option<bool>,
     /// The effort: `none`, `minimal`, `low`, `medium`, `high`, or a provider-specific value.
     pub effort: Option<Name>,

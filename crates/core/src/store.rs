@@ -284,7 +284,7 @@ pub struct Fence(pub NonZeroU64);
 /// An exclusive right to write to a log for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The fence that each write must present.
+    /// The fence that each write must include.
     pub fence: Fence,
     /// When the lease expires, by the database's clock.
     pub until: Timestamp,

@@ -83,7 +83,7 @@ impl<'c> AuditContext<'c> {
         self.transcript.knows_headers
     }
 
-    /// Returns the time at which the account was created, if known.
+    /// Returns when the account was created, if known.
     pub fn account_created(&self) -> Option<jiff::Timestamp> {
         self.transcript.account_created
     }

@@ -68,8 +68,8 @@ impl Edit {
     }
 }
 
-/// Selects fixes greedily in order, skips those that overlap a selected fix, and returns the
-/// indexes.
+/// Selects fixes greedily in order, skips fixes that overlap a selected fix, and returns the
+/// indexes of the selected fixes.
 ///
 /// Edited ranges are stored as disjoint intervals, so each edit costs one lookup in an ordered map.
 pub(crate) fn select_compatible(fixes: &[&Fix]) -> Vec<usize> {

@@ -411,8 +411,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
     }
 
-    /// Reports thoughts that follow a part of their Reply which they originally preceded, and
-    /// thoughts in another message than the rest of their Reply.
+    /// Reports thoughts that follow a part of their Reply that they originally preceded. Also
+    /// reports thoughts that are not in the same message as the rest of their Reply.
     fn check_sibling_order(&mut self) {
         let mut reports = Vec::new();
         let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);

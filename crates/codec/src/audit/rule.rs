@@ -115,7 +115,7 @@ pub struct Example {
     pub provider: &'static str,
     /// The model that the requests name.
     pub model: &'static str,
-    /// The earlier exchanges as JSON: requests and responses in turn.
+    /// The earlier exchanges as JSON, alternating between requests and responses.
     pub prior: &'static [&'static str],
     /// The violating request, pretty-printed.
     pub failing: &'static str,

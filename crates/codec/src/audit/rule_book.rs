@@ -155,6 +155,6 @@ impl RuleFile {
     }
 }
 
-/// The rules from which other wires derive their own.
+/// The rules of the Messages API, from which other wires derive their rules.
 static MESSAGES_API: LazyLock<RuleFile> =
     LazyLock::new(|| RuleFile::parse(declare_rules!(@text "anthropic.toml")));

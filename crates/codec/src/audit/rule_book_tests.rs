@@ -8,7 +8,6 @@ use crate::CODECS;
 use crate::audit::rule::Rule;
 use crate::audit::rule_book::RuleFile;
 
-/// Lists the paths in a directory.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
 }

@@ -17,7 +17,7 @@ pub(super) struct ReasoningSummary {
 }
 
 struct ReasoningElement {
-    /// The index among the counted elements, in the order in which they were added.
+    /// The index of this element among the counted elements.
     number: usize,
     place: Range<usize>,
     format: ReasoningFormat,

@@ -32,7 +32,7 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     view.check_changes(findings);
 }
 
-/// Returns the member in which an endpoint expects reasoning as one string.
+/// Returns the message field where an endpoint expects reasoning as one string.
 pub(super) fn reasoning_field(channel: ReasoningChannel) -> Option<&'static str> {
     match channel {
         ReasoningChannel::ReasoningContent => Some("reasoning_content"),

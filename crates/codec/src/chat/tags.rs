@@ -10,7 +10,7 @@ mod tests;
 /// The tag names that models use for reasoning.
 const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "reflection"];
 
-/// The positions at which the splitter looks for tags.
+/// Where the splitter looks for tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TagScope {
     /// Only at the beginning of the text; elsewhere a tag may be part of the answer itself.

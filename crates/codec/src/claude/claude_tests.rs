@@ -1,4 +1,4 @@
-//! Test helpers for the two wires that carry Claude models.
+//! Test helpers for the two wires that serve Claude models.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub(crate) struct ClaudeRules {
     pub(crate) unanswered: fn(usize, &str) -> String,
     /// Returns the error for a result without a call.
     pub(crate) unasked: fn(&ClaudeBlock<'_>, &str) -> String,
-    /// Returns the condition under which the model rejects a forced tool choice.
+    /// Returns when the model rejects a forced tool choice.
     pub(crate) forced_tools: fn(&Profile) -> ForcedTools,
     /// Returns the tool choice that replaces a forced choice.
     pub(crate) free_choice: fn(Node<'_>) -> Json,

@@ -52,7 +52,6 @@ impl ClaudeBlockKind {
     }
 }
 
-/// One block of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaudeBlock<'c> {
     pub(crate) node: Node<'c>,

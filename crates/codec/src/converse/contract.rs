@@ -73,8 +73,8 @@ pub(super) fn rejects_tool_choice(
     claude::rejects_tool_choice(profile, forced_tools(profile), asking, choice)
 }
 
-/// Returns the condition under which a forced tool choice is rejected. For some models, Bedrock is
-/// stricter than the model's vendor.
+/// Returns when a forced tool choice is rejected. For some models, Bedrock is stricter than the
+/// model's vendor.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,

@@ -67,11 +67,11 @@ struct ConverseWriter<'c> {
     call: &'c Call,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// The number of documents that were named so far.
+    /// The number of documents named so far.
     documents: usize,
 }
 
-/// A message to which the next Items may still be added.
+/// A message that the next Items may still extend.
 struct ConverseMessage<'c> {
     speaker: Role,
     envelope: Option<&'c Envelope>,

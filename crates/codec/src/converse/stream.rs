@@ -204,7 +204,7 @@ impl Decoder for ConverseDecoder {
 pub(super) struct ConverseEncoder {
     /// Opened calls whose start event is not written yet.
     waiting: BTreeMap<u32, Json>,
-    /// The Items for which at least one event was written.
+    /// The Items with at least one written event.
     started: BTreeSet<u32>,
 }
 

@@ -57,7 +57,6 @@ fn element_tools(element: Node<'_>) -> Vec<Tool> {
     found.into_iter().map(tool).collect()
 }
 
-/// Encodes the tools as array elements.
 pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     let mut elements = Vec::new();
     let mut declared = Vec::new();

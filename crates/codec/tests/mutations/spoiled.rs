@@ -43,7 +43,7 @@ pub(crate) struct MutatedRequest {
 
 impl RecordedRequest<'_> {
     /// Returns all mutations of the request: mutated Seals, broken pairs, prefix changes and other
-    /// targets. Prefix changes are omitted on the wires that carry Claude models.
+    /// targets. Prefix changes are omitted on the wires that serve Claude models.
     pub(crate) fn spoiled(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
         let mut spoiled = Vec::new();
         for operator in MUTATIONS.iter().filter(|operator| operator.on == MutationTarget::Seal) {

@@ -98,7 +98,7 @@ fn share_with_last<T: PartialEq>(last: &mut Option<Arc<T>>, value: T) -> Arc<T> 
     }
 }
 
-/// The values of one stored text to which its other members refer.
+/// The values of a stored text that its other members refer to.
 struct ReadContext<'c, 't> {
     source: ReferenceResolver<'t>,
     origin: Option<&'c Arc<Origin>>,

@@ -54,7 +54,7 @@ fn identity(out: &mut Object<'_>, identity: &Identity) {
     out.string("representation", &identity.representation);
 }
 
-/// The context that references in one stored text depend on.
+/// Writes the stored text of one Item. The fields are the values that the text can refer to.
 struct StoredItemWriter<'w> {
     index: StringIndex<'w>,
     origin: Option<&'w Origin>,

@@ -180,7 +180,7 @@ words! {
     }
 }
 
-/// The point in a Thread's history at which another Thread was forked.
+/// The point in a Thread's history where another Thread was forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkPoint {
     /// The Thread whose history is shared.
@@ -258,7 +258,7 @@ pub struct Receipt {
 /// The range of records written to one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenRange {
-    /// The log to which the records were written.
+    /// The log that received the records.
     pub log: LogId,
     /// The sequence number of the first new record; `last + 1` if no record was added.
     pub first: u64,

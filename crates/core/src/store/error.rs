@@ -47,7 +47,7 @@ pub enum StoreError {
     /// The idempotency keys in a batch belong to different earlier batches.
     #[error("{name} was used in another request: use a new name for each message of a new request")]
     MixedOnce {
-        /// The key that another batch has used.
+        /// A key that another batch has used.
         name: Name,
     },
     /// The tenant has no object of this type with this name.
@@ -70,7 +70,7 @@ pub enum StoreError {
     /// Another program has locked the database.
     #[error("{0} is locked by another program: close it there, or try again")]
     Locked(Name),
-    /// The master key is not the one that encrypted the store.
+    /// The store was encrypted with a different master key.
     #[error("the master key does not open this store: give the key that it was written with")]
     WrongKey,
     /// The store is encrypted, and no master key was given.

@@ -32,7 +32,7 @@ pub struct FoldedLog<F> {
     pub since: u64,
     /// The size of that checkpoint in bytes.
     pub saved: u64,
-    /// Whether applied content may have been erased. Then the log must be opened again, and no
+    /// Whether applied content may have been erased. If so, the log must be opened again, and no
     /// checkpoint is written.
     pub stale: bool,
 }

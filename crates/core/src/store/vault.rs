@@ -19,7 +19,7 @@ pub struct NewVaultTurn {
     pub id: TurnId,
     /// The previous turn. Restoring follows this link, so branches are never mixed.
     pub parent: Option<TurnId>,
-    /// The keys by which the turn can be found.
+    /// The keys for finding the turn.
     pub keys: Vec<VaultKey>,
     /// The log that contains the turn.
     pub log: LogId,
@@ -27,7 +27,7 @@ pub struct NewVaultTurn {
     pub prefix: Option<Digest>,
 }
 
-/// A key by which a captured turn can be found. Only its keyed digest is stored.
+/// A key for finding a captured turn. Only its keyed digest is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum VaultKey {
     /// A Claim that was issued with the turn.

@@ -203,8 +203,7 @@ impl MessageSplitter<'_, '_> {
     }
 }
 
-/// Returns the positions at which this endpoint's texts may contain tagged reasoning; `None` if
-/// they contain none.
+/// Returns where this endpoint's texts may contain tagged reasoning; `None` if they contain none.
 pub(in crate::chat) fn tag_scope(context: &DecodeContext) -> Option<TagScope> {
     match context.target.provider.dialect.channel {
         Channel::Tags => Some(TagScope::Anywhere),

@@ -156,7 +156,7 @@ impl ChatWriter<'_> {
         }
     }
 
-    /// Returns the member in which the endpoint expects reasoning as one string.
+    /// Returns the message field where the endpoint expects reasoning as one string.
     pub(super) fn field(&self) -> Option<&'static str> {
         contract::reasoning_field(self.call.target.provider.dialect.channel)
     }

@@ -9,7 +9,7 @@ use crate::draft::Draft;
 
 /// The part of a custom tool's declaration that a function declaration lacks.
 pub(super) struct CustomTool {
-    /// The input format, in the form of this wire.
+    /// The input format, as this wire represents it.
     format: Option<Json>,
 }
 

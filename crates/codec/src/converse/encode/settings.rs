@@ -69,8 +69,8 @@ fn current_field(draft: &Draft<'_>, key: &str) -> Option<Json> {
     draft.current_value(FIELDS)?.tree().root().present(key).map(Node::json)
 }
 
-/// Writes the reasoning settings in the form of the model's family and removes those of other
-/// families.
+/// Writes the reasoning settings in the form that the model's family expects, and removes settings
+/// in the form of other families.
 fn put_reasoning(
     draft: &mut Draft<'_>,
     call: &Call,

@@ -20,17 +20,17 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "gemini/cache-prefix-broken", prior 1;
 }
 
-/// Applies to models that require signatures on function calls.
+/// Returns whether the model requires signatures on function calls.
 fn signs_calls(target: &Target) -> bool {
     target.profile.contract == Contract::RequiredWithTools
 }
 
-/// Applies to models with a known profile.
+/// Returns whether the model has a known profile.
 fn is_known(target: &Target) -> bool {
     target.profile.name != "unknown"
 }
 
-/// Applies to models that sign their parts.
+/// Returns whether the model signs its parts.
 fn is_signing_model(target: &Target) -> bool {
     target.profile.bound.model
 }

@@ -26,22 +26,22 @@ declare_rules! {
     CACHE_PREFIX_BROKEN = "openai/cache-prefix-broken", prior 1;
 }
 
-/// Applies to endpoints that pair stored items by id.
+/// Returns whether the endpoint pairs stored items by id.
 fn pairs_by_id(target: &Target) -> bool {
     target.provider.dialect.pairs
 }
 
-/// Applies to endpoints that store responses, so that requests can refer to their ids.
+/// Returns whether the endpoint stores responses, so that requests can refer to their ids.
 fn stores_responses(target: &Target) -> bool {
     target.provider.dialect.stores
 }
 
-/// Applies to models that seal their reasoning and verify the Seals.
+/// Returns whether the model seals its reasoning and verifies the Seals.
 fn seals_reasoning(target: &Target) -> bool {
     target.profile.bound.model
 }
 
-/// Applies to endpoints that require parallel calls to be consecutive.
+/// Returns whether the endpoint requires parallel calls to be consecutive.
 fn groups_calls(target: &Target) -> bool {
     target.provider.dialect.calls_together
 }

@@ -77,8 +77,8 @@ impl ResponsesRequest<'_> {
         Some(finding.fixed_by_removing(value, format!("omits `{key}`")))
     }
 
-    /// Reports a reference to a response or conversation that the endpoint cannot resolve, or that
-    /// conflicts with another reference.
+    /// Reports a `previous_response_id` that conflicts with `conversation`, refers to a response
+    /// that was not stored, or is sent together with reasoning items.
     fn check_continuation(&self) -> Option<Finding> {
         let previous = self.root.present("previous_response_id")?;
         if let Some(conversation) = self.root.present("conversation") {

@@ -81,7 +81,6 @@ impl<'c> ResponsesRequest<'c> {
         self.elements.iter().filter(|element| element.is_reasoning())
     }
 
-    /// Returns the ids of all elements in the request.
     pub(super) fn ids(&self) -> HashSet<Cow<'c, str>> {
         self.elements.iter().filter_map(|element| element.id?.text()).collect()
     }

@@ -152,7 +152,7 @@ impl ResponsesEncoder {
         }
     }
 
-    /// Closes messages for which some parts never arrived.
+    /// Closes messages whose remaining parts never arrived.
     pub(super) fn flush_native(&mut self) {
         let mut rest: Vec<_> = std::mem::take(&mut self.own).into_iter().collect();
         rest.sort_by_key(|(_, own)| own.at);
