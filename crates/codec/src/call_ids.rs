@@ -44,8 +44,9 @@ impl CallTracker {
         id
     }
 
-    /// Returns the call that a result answers: by wire id, or else the oldest open call of the
-    /// tool. A result without a matching call keeps the id it came with.
+    /// Returns the id of the call that a result belongs to: the latest open call with the wire id,
+    /// or the oldest open call of the tool if there is no wire id. A result without a matching call
+    /// keeps the id it came with.
     pub(crate) fn answer(&mut self, wire_id: Option<&str>, name: Option<&str>) -> CallId {
         let Self { open, by_id, by_name, .. } = self;
         let take = |number: usize| {

@@ -148,9 +148,9 @@ impl Framer {
 
     /// Ends the stream and delivers a last frame if the framing allows it to be unterminated.
     ///
-    /// An unterminated last JSON line is delivered. So is an SSE event without its blank line or
-    /// the end of its last `data` line. If such a frame is truncated, the codec's parser fails on
-    /// it. Any other unfinished frame returns [`FrameError::Cut`].
+    /// An unterminated last JSON line is delivered, and so is an SSE event that lacks its blank
+    /// line or the end of its last `data` line. If such a frame is truncated, the codec's parser
+    /// fails on it. Any other unfinished frame returns [`FrameError::Cut`].
     pub fn finish(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         let state = mem::replace(&mut self.state, FramerState::new(self.framing, self.limit));
         if let Some(error) = self.failed.take() {

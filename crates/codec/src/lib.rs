@@ -12,8 +12,8 @@
 //! | stream | [`Event`]s | a [`Framer`], then [`Codec::decoder`] |
 //! | [`Event`]s | stream | [`Codec::encoder`], then a [`FrameWriter`] |
 //!
-//! To reproduce bytes exactly, each decoded value keeps its source text, and unchanged values are
-//! written as that text. See `draft.rs` and `edit.rs`.
+//! To reproduce bytes exactly, each decoded value keeps its source text, and an unchanged value is
+//! written as its source text. See `draft.rs` and `edit.rs`.
 //!
 //! [`CODECS`] is the registry. A codec from another crate implements [`Codec`] and can be passed
 //! anywhere a built-in codec can.

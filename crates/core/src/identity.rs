@@ -45,9 +45,9 @@ impl Identity {
                 && self.representation == other.representation)
     }
 
-    /// Parses a string, which sets identifier and representation, or an object `{"identifier",
-    /// "representation"}` with both members required. Errors name the invalid member by its path,
-    /// starting with `path`.
+    /// Parses a string, which sets both the identifier and the representation, or an object
+    /// `{"identifier", "representation"}` with both members required. Errors name the invalid
+    /// member by its path, starting with `path`.
     pub fn read(node: Node<'_>, path: &str) -> Result<Self, InvalidDocument> {
         let error = |field: &str, problem: &'static str| InvalidDocument {
             field: field.into(),

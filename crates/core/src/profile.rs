@@ -40,7 +40,7 @@ pub struct Dialect {
     pub stand_in: Option<String>,
     /// The accepted format of tool call ids.
     pub call_ids: CallIds,
-    /// How a request enables, disables and sizes reasoning.
+    /// How a request enables, disables and limits reasoning.
     pub switch: ReasoningSwitch,
     /// Whether the endpoint stores its responses, so that later requests can refer to item ids.
     /// Applies to the Responses wire.

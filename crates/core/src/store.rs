@@ -4,7 +4,7 @@
 //! Records are numbered from 1 without gaps and ordered by that number, never by time.
 //! [`Store::commit`] stores a [`Batch`] atomically.
 //!
-//! Every call names a tenant and sees only that tenant's data.
+//! Methods take a tenant and access only that tenant's data.
 
 mod batch;
 mod error;

@@ -48,7 +48,8 @@ pub(super) struct ReplayedItem<'p> {
     pub(super) part: Range<usize>,
     /// The index in the request of the message that contains the part.
     pub(super) message: u32,
-    /// The first part before this Item in its message that did not precede the Item in the reply.
+    /// The first part that precedes this Item in its message but did not precede the Item in the
+    /// reply.
     pub(super) stranger: Option<Range<usize>>,
 }
 
@@ -215,7 +216,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
 
-    /// Matches unmatched Items that `is_like` considers equal. Equal Items must have the same key.
+    /// Matches the remaining Items that `is_like` considers equal. Only Items with the same key are
+    /// compared.
     fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (number, given) in self.given.iter().enumerate() {

@@ -57,8 +57,8 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     encode_draft(&moved, warnings)
 }
 
-/// Returns whether the request must be rebuilt. This is the case if the source request was sent to
-/// another endpoint, or if it is in Ollama's format and the target is not Ollama.
+/// Returns whether the request must be rebuilt: its source was sent to another endpoint, or is in
+/// Ollama's format although the target is not Ollama.
 fn needs_rewrite(call: &Call, source: &ReceivedRequest) -> bool {
     Draft::new(call, WIRE).has_other_endpoint()
         || wire::is_ollama_path(&source.request.path) && !wire::uses_ollama_api(&call.target)

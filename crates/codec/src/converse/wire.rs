@@ -33,7 +33,8 @@ pub(super) fn recognise(document: Node<'_>) -> Option<Document> {
     (has_own_member || has_own_block).then_some(Document::Request)
 }
 
-/// The type of a content block. A block is a union whose only member names the type.
+/// The type of a content block. A block is an object with a single member, whose name determines
+/// the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConverseBlockKind {
     Text,

@@ -15,8 +15,8 @@ pub(super) struct SseFramer {
     line: Vec<u8>,
     /// Whether this is the first line, which may start with a byte order mark.
     first_line: bool,
-    /// Whether the last byte was a CR that ended a line. A LF directly after it is part of the same
-    /// line end.
+    /// Whether the last byte was a CR that ended a line. An LF directly after it is part of the
+    /// same line end.
     after_cr: bool,
     event: Option<Arc<str>>,
     /// The joined `data` lines; `None` if the event has no `data` line and is therefore not

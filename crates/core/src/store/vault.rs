@@ -68,7 +68,7 @@ pub struct VaultMatch {
     pub siblings: u32,
 }
 
-/// Counts the erasures of a tenant's data by all processes. While the epoch is unchanged nothing
+/// Counts the erasures of a tenant's data by all processes. While the epoch is unchanged, nothing
 /// was erased, so cached turns stay valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ErasureEpoch(pub u64);

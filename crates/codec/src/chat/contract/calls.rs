@@ -173,8 +173,8 @@ fn pairing_severity(view: &ChatRequest<'_>) -> Severity {
     if view.case.target().provider.dialect.pairs_calls { Severity::Refuse } else { Severity::Note }
 }
 
-/// Removes a call. The last call is removed with its list, and with its message if nothing else is
-/// left.
+/// Builds a fix that removes a call. The last call is removed together with its list, and with its
+/// message if nothing else remains.
 fn without_call(msg: &ChatMessage<'_>, call: Node<'_>, are_all: bool) -> Fix {
     let is_silent = msg.content.is_none_or(|content| matches!(content.raw(), b"\"\"" | b"[]"));
     match msg.node.get(slot::CALLS).filter(|_| are_all) {

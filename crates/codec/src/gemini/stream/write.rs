@@ -12,9 +12,9 @@ use crate::gemini::encode::reply;
 use crate::gemini::{WIRE, wire};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed response. Each part is buffered until the next part arrives, for two reasons:
-/// a text's signature is known only when the text closes, and the last part shares its chunk with
-/// the finish reason.
+/// Encodes a streamed response. Each part is buffered until the next part arrives. A text's
+/// signature is known only when the text closes, and the last part must share its chunk with the
+/// finish reason.
 #[derive(Default)]
 pub(in crate::gemini) struct GeminiEncoder {
     id: Option<Name>,

@@ -105,8 +105,8 @@ impl ResponsesWriter<'_> {
         Ok(wire::to_request_element(native.json.tree().root(), ids))
     }
 
-    /// Returns whether reasoning is followed by an element that it did not lead to. Reasoning at
-    /// the end is not broken, because its element may still follow.
+    /// Returns whether reasoning is followed by an element that it did not lead to. If no element
+    /// follows yet, the pair is not broken.
     fn is_pair_broken(&self, item: &Item, native: &NativePart, next: Option<&[&Item]>) -> bool {
         let Some((next, first)) = next.and_then(|next| Some((next, next.first()?))) else {
             return false;

@@ -41,7 +41,7 @@ fn effort(draft: &Draft<'_>) -> Option<Name> {
 }
 
 /// Writes references to state that the endpoint stores: a response to continue from, a conversation
-/// or a prompt. They can be resolved only by the same endpoint and account.
+/// or a prompt. Only the same endpoint and account can resolve them.
 pub(super) fn put_stored_references(draft: &mut Draft<'_>, call: &Call, resumes: Option<&str>) {
     let unknown = "only the endpoint that stores it can use it; it was left out";
     if call.resumes.is_some() && resumes.is_none() {
