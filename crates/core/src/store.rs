@@ -4,7 +4,7 @@
 //! Records are numbered from 1 without gaps and ordered by that number, never by time.
 //! [`Store::commit`] stores a [`Batch`] atomically.
 //!
-//! Methods take a tenant and access only that tenant's data.
+//! Except for [`Store::stale_runs`], every read and write is limited to one tenant's data.
 
 mod batch;
 mod error;

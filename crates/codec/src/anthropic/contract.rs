@@ -40,7 +40,7 @@ pub(super) fn rejects_tool_choice(
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// The provider rejects such a message if thinking has a manual budget.
+/// With a manual thinking budget, the provider rejects such a message.
 pub(super) fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let Some(answers) = messages.last().map(Json::tree) else { return false };
     let is_answer = |block: Node<'_>| block.get("type").is_some_and(|kind| kind.is("tool_result"));

@@ -68,7 +68,7 @@ pub(crate) struct ClaudeBlock<'c> {
 }
 
 impl<'c> ClaudeBlock<'c> {
-    /// Creates a block without text, Seal and id.
+    /// Creates a block that has no text, Seal or id.
     pub(crate) fn new(
         node: Node<'c>,
         kind: ClaudeBlockKind,

@@ -130,7 +130,7 @@ impl Sample {
     }
 }
 
-/// Returns one target per wire, each with another provider and model.
+/// Returns one target per wire, each with a different provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let target_of = |wire: &str| match wire {
         "anthropic-messages" => target("anthropic", wire, "claude-sonnet-4-5"),

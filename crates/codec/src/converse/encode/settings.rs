@@ -150,7 +150,7 @@ fn warn_about_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// The provider rejects such a message if thinking has a manual budget.
+/// With a manual thinking budget, the provider rejects such a message.
 fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let has = |message: Node<'_>, key: &str| {
         let mut blocks = message.get("content").into_iter().flat_map(Node::elements);
