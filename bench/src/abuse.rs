@@ -21,9 +21,9 @@ use crate::reply::Model;
 
 /// Maximum factor by which abuse may slow down the probe.
 const MOST: f64 = 3.0;
-/// Number of concurrent abusers if each needs only a connection.
+/// Number of concurrent abusers that each only hold a connection open.
 const CROWD: usize = 1000;
-/// Number of concurrent abusers if each keeps the gateway busy.
+/// Number of concurrent abusers that each keep the gateway busy.
 const FEW: usize = 2;
 
 /// A way in which clients or the provider misbehave.
@@ -66,7 +66,7 @@ impl Abuse {
         if is_idle { CROWD } else { FEW }
     }
 
-    /// Repeats the abuse in this process until it is killed.
+    /// Repeats the abuse until this process is killed.
     pub(crate) async fn repeat(self, address: SocketAddr) -> anyhow::Result<()> {
         let mut abusers = JoinSet::new();
         for _ in 0..self.crowd() {

@@ -1,4 +1,4 @@
-//! A conversation as an agent sends it: each request extends the previous request by the reply and
+//! Simulates an agent's conversation: each request repeats the previous one and adds the reply and
 //! a tool result.
 
 use std::sync::atomic::{AtomicU64, Ordering};

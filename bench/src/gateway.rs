@@ -11,12 +11,13 @@ use tokio::process::Command;
 use crate::load::Connection;
 use crate::process::{self, Server};
 
-/// When the gateway considers a reply captured.
+/// How durably the gateway stores each reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
     Durable,
     Relaxed,
-    /// Never: requests are only parsed and forwarded, without restoring, auditing or storing.
+    /// Replies are not stored. Requests are only parsed and forwarded, without restoring or
+    /// auditing.
     Off,
 }
 
@@ -35,7 +36,7 @@ impl Capture {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     Whole,
-    /// A disk that is soon full: file sizes are limited to 24 MiB.
+    /// Simulates a disk that soon fills up, by limiting file sizes to 24 MiB.
     Small,
 }
 

@@ -14,12 +14,12 @@ use crate::{Options, commit, peers};
 /// Amount of load in one benchmark run.
 #[derive(Clone, Copy, Debug)]
 struct LoadAmount {
-    /// Number of measurements per target, of which the best is reported.
+    /// Number of measurements per target. Only the best one is reported.
     rounds: usize,
     /// Conversations per connection for small requests, with one connection and with many.
     small: (usize, usize),
     large: (usize, usize),
-    /// Number of streams in the measurement of the time to the first chunk.
+    /// Number of streams used to measure the time to the first chunk.
     first: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) streams: Option<StreamResult>,
 }
 
-/// Results of the same work with one connection and with many.
+/// Results for the same load over one connection and over many.
 #[derive(Default)]
 pub(crate) struct Pair {
     pub(crate) one: LoadResult,

@@ -7,13 +7,13 @@ use bytes::Bytes;
 /// The mock provider's models, which differ in their behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
-    /// Replies with 2 KB.
+    /// Sends replies of 2 KB.
     Short,
-    /// Replies with 16 KB.
+    /// Sends replies of 16 KB.
     Long,
-    /// Replies with 16 KB, but pauses each stream after its beginning until `/release` is called.
+    /// Sends replies of 16 KB, but pauses each stream near its start until `/release` is called.
     Held,
-    /// Breaks each stream one byte later than the previous stream.
+    /// Cuts off each stream one byte later than the previous one.
     Broken,
     /// Streams invalid events.
     Babbling,

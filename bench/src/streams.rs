@@ -1,4 +1,4 @@
-//! Measures a thousand concurrent streams, all of which have started before any of them ends.
+//! Measures a thousand concurrent streams. All of them start before any of them ends.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     Ok(StreamResult { each, begun, ended: release.elapsed() })
 }
 
-/// The last bytes of a stream, because the last event may arrive in several chunks.
+/// Keeps the last bytes of a stream, because the final event may be split across chunks.
 #[derive(Default)]
 struct StreamTail(Vec<u8>);
 

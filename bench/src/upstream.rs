@@ -1,6 +1,6 @@
 //! The mock provider, which implements Anthropic's API with fixed content, streamed or not.
 //!
-//! `POST /release` continues all streams that are paused after their beginning.
+//! `POST /release` resumes all paused streams.
 
 use std::io;
 use std::pin::Pin;

@@ -31,7 +31,7 @@ const PEER: usize = 1_000;
 /// Number of turns that LangGraph plays. It stores the whole state at each step, so playing all
 /// turns would take hours.
 const PLAYED: usize = 100;
-/// Number of turns measured per point with Throughline. `PEER_WINDOW` is the number for LangGraph.
+/// Number of Throughline turns in each measurement. `PEER_WINDOW` is the number for LangGraph.
 const WINDOW: usize = 100;
 const PEER_WINDOW: usize = 5;
 
@@ -93,8 +93,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Alternates between tenth turns of short conversations and the latest turns of a long
-/// conversation, so that other load on the machine affects both equally.
+/// Alternates between the tenth turn of a short conversation and the next turn of a long one. Other
+/// load on the machine therefore affects both equally.
 async fn growth(turns: usize) -> (Vec<Cost>, Vec<Cost>) {
     let mut load = Conversation::new(true).await;
     for _ in 0..turns {

@@ -8,13 +8,14 @@ use throughline_spec::{RunEvent, StateChange};
 
 use crate::progress::{Purpose, RunStatus};
 
-/// An effect requested by a step. The runner commits the variants from `Keep` to `Stand` with the
-/// state in one batch, and performs the later ones after that commit.
+/// An effect requested by a step. The runner commits the actions `Keep` through `Stand` together
+/// with the state, and performs the remaining actions after that commit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Append these Items to the Thread.
     Keep(Vec<Item>),
-    /// Change members of the Thread's documented state, such as the plan or the tool history.
+    /// Change fields of the Thread's documented state (`SmartState`), such as the plan or the tool
+    /// history.
     Change(StateChange),
     /// Emit an event to listeners.
     Tell(RunEvent),
@@ -31,7 +32,7 @@ pub enum Action {
     Begin(Vec<Name>),
     /// Execute a tool call. Its start is already committed.
     Run(ToolRun),
-    /// Stop driving until the next command arrives.
+    /// Stop driving the run until the next command arrives.
     Rest,
 
     /// Reject the input. The state is unchanged.
@@ -45,12 +46,12 @@ pub struct HumanRequest {
     pub id: Name,
     /// Kind of decision or result that the run needs.
     pub kind: HumanRequestKind,
-    /// Time until the request expires; `None` never expires.
+    /// Time until the request expires; `None` if it never expires.
     pub expires_in: Option<Duration>,
 }
 
 words! {
-    /// Kind of a pending request. The string is the stored name.
+    /// Kind of a pending request. Each string is the name used in the store.
     HumanRequestKind {
         /// Approval of a tool call.
         Approval = "approval",
@@ -64,9 +65,9 @@ words! {
 /// A tool call that is ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRun {
-    /// Id of the tool call, to which the result is assigned.
+    /// Id of the tool call that the result answers.
     pub call: Name,
-    /// Registered name of the tool in the runner.
+    /// Name under which the tool is registered with the runner.
     pub tool: Name,
     /// Name of the agent that makes the call.
     pub agent: Name,
@@ -87,7 +88,8 @@ pub struct Refusal {
 }
 
 words! {
-    /// Category of a refusal, which callers map to a status code. The string is the stored name.
+    /// Category of a refusal, which callers map to a status code. Each string is the name used in
+    /// the store.
     RefusalKind {
         /// The named run, call or request does not exist.
         NotFound = "not-found",

@@ -20,13 +20,14 @@ JSON object and nothing else: {\"summary\": text, \"stable_facts\": [{\"key\", \
 \"open_questions\": [text], \"discarded_obsolete\": [text]}. Keep names, numbers, decisions and ids exactly. Facts that no \
 longer hold go to discarded_obsolete by their keys.";
 
-/// Maximum number of archived results listed in a summary, and of older notes given to it. The most
-/// recent ones are used.
+/// Maximum number of archived results that a summary lists, and of older notes that the summarising
+/// model receives. The most recent ones are used.
 const MAX_NAMED: usize = 24;
 /// Maximum length of one Item in the text that the model summarises.
 const LONGEST: usize = 4000;
 
-/// Returns the end index of the window Items to summarise; `None` if no compaction is due.
+/// Returns the index in the window before which all Items should be summarised; `None` if no
+/// compaction is due.
 pub(crate) fn covered_end(state: &State) -> Option<usize> {
     let part = state.current_agent()?;
     if state.progress.compacts {

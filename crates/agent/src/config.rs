@@ -1,4 +1,4 @@
-//! Agent declarations, built in Rust or parsed from `agent.toml` or HTTP. The JSON and TOML member
+//! Agent declarations, built in Rust or parsed from `agent.toml` or HTTP. The JSON and TOML field
 //! names are public API.
 
 use std::collections::BTreeMap;
@@ -257,11 +257,11 @@ pub enum UnknownOutcome {
     Report,
 }
 
-/// Error for an invalid member of an agent declaration.
+/// Error for an invalid field of an agent declaration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidConfig {
-    /// Path to the invalid member, such as `agents.writer.model`.
+    /// Path to the invalid field, such as `agents.writer.model`.
     pub field: Name,
     /// Error text and suggested fix, printed after the path.
     pub problem: Name,

@@ -76,7 +76,7 @@ pub struct GateRule {
     /// Failure kinds that the rule matches, such as `schema-fail`; empty matches all.
     #[serde(default)]
     pub when: Vec<Name>,
-    /// The rule matches only while fewer attempts than this have failed.
+    /// The rule matches only while fewer than this many attempts have failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts_below: Option<u64>,
     /// The rule matches only after this many identical errors in a row.

@@ -14,7 +14,7 @@ use crate::tool::ToolAnswer;
 pub struct Input {
     /// Time of the event according to the runner's clock.
     pub at: Timestamp,
-    /// What happened, with its details.
+    /// Kind and details of the event.
     pub what: RunInput,
 }
 

@@ -13,8 +13,7 @@ use throughline_spec::{
     UserQuestionEvent, UserQuestionEventStatus,
 };
 
-/// Name of the `tool_call` event member that marks an unknown outcome, which `phase` cannot
-/// express.
+/// Field of the `tool_call` event that marks an unknown outcome, which `phase` cannot express.
 pub(crate) const OUTCOME: &str = "outcome";
 pub(crate) const UNKNOWN: &str = "unknown";
 

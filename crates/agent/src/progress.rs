@@ -34,7 +34,7 @@ pub struct Progress {
     /// Tool calls of the last answer, in order. The list is cleared when all of them have results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<OpenCall>,
-    /// Message number under which the results of `calls` are stored.
+    /// Number of the message that holds the results of `calls`.
     #[serde(default)]
     pub answers_at: u32,
     /// Tokens and cost of the whole run so far.
@@ -237,7 +237,7 @@ pub struct UsageTotals {
 pub struct ModelUsage {
     /// Configured label of the provider account.
     pub account: Name,
-    /// Requested model, under the provider's name for it.
+    /// The provider's name for the requested model.
     pub model: Name,
     /// Number of answers from this model.
     pub answers: u64,

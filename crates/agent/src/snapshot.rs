@@ -1,8 +1,8 @@
 //! Snapshots: a run as one JSON document that another machine, store or version can resume.
 //!
-//! The document contains the documented state, the exact Items that the model sees, archived tool
-//! results, the declaration and the progress. Values that are only valid in the original process
-//! are left out.
+//! The document contains the documented state (`SmartState`), the exact Items that the model sees,
+//! archived tool results, the declaration and the progress. Values that are only valid in the
+//! original process are left out.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::window::Window;
 /// Version of the snapshot format; all other versions are rejected.
 const VERSION: u64 = 1;
 
-/// Members of `ctx` that are only valid in the original process: callbacks, tokens and internal
-/// marks.
+/// Keys in `ctx` whose values are only valid in the original process: callbacks, tokens and
+/// internal marks.
 const RUNTIME: [&str; 10] = [
     "__onEvent",
     "__onProgress",
@@ -40,7 +40,7 @@ const RUNTIME: [&str; 10] = [
 /// A complete run, ready to be exported or restored.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The documented state; its messages are in `items` instead.
+    /// The documented state without its messages, which are in `items`.
     pub smart: SmartState,
     /// The Items that the model sees, followed by the summary, if there is one.
     pub items: Vec<Item>,
@@ -166,7 +166,7 @@ impl Snapshot {
     }
 }
 
-/// Removes the members of `ctx` that are only valid in the original process.
+/// Removes the `ctx` values that are only valid in the original process.
 pub(crate) fn strip_runtime(smart: &mut SmartState) {
     if let Some(ctx) = &mut smart.ctx {
         ctx.retain(|(name, _)| !RUNTIME.contains(&&**name));

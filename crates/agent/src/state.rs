@@ -1,4 +1,4 @@
-//! The in-memory state of a run and its documented view.
+//! The in-memory state of a run, and the documented state (`SmartState`) that is derived from it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::window::{Window, WindowItem};
 pub struct State {
     /// Validated agents and tools of the run.
     pub cast: Arc<ResolvedRun>,
-    /// The documented state; its messages are in `window` instead.
+    /// The documented state without its messages, which are in `window`.
     pub smart: SmartState,
     /// The part of the conversation that the model sees.
     pub window: Window,
@@ -79,8 +79,8 @@ impl State {
         ThreadContext { smart, window, calls }
     }
 
-    /// Returns a copy with only the agents and the progress. It replaces the real state while a
-    /// step owns that state.
+    /// Returns a copy with only the agents and the progress, as a placeholder while a step owns the
+    /// real state.
     pub(crate) fn placeholder(&self) -> Self {
         let (cast, progress) = (Arc::clone(&self.cast), self.progress.clone());
         Self::from_parts(cast, ThreadContext::default(), progress)
@@ -156,13 +156,14 @@ impl State {
         archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
     }
 
-    /// Returns a `ctx` member. `ctx` holds values outside the documented state.
+    /// Returns the value of a key in `ctx`, which holds values that the documented state does not
+    /// define.
     pub fn context(&self, key: &str) -> Option<&Json> {
         let mut ctx = self.smart.ctx.iter().flatten();
         ctx.find(|(name, _)| **name == *key).map(|(_, value)| value)
     }
 
-    /// Sets a `ctx` member, or removes it for `None`. Returns the state change; `None` if nothing
+    /// Sets a key in `ctx`, or removes it for `None`. Returns the state change; `None` if nothing
     /// changed.
     pub(crate) fn set_context(&mut self, key: &str, value: Option<Json>) -> Option<StateChange> {
         let ctx = self.smart.ctx.get_or_insert_default();

@@ -111,7 +111,7 @@ impl Step {
         Name::from(format!("{}.{what}{}", self.state.progress.run, self.state.progress.ids))
     }
 
-    /// Appends Items to the window and requests that they are stored in the Thread.
+    /// Appends Items to the window, and requests that the runner stores them in the Thread.
     fn append_items(&mut self, items: Vec<Item>) {
         for item in &items {
             let tokens = self.state.cast.tokens(&readable_text(item));
@@ -120,12 +120,12 @@ impl Step {
         self.act(Action::Keep(items));
     }
 
-    /// Appends a value to a list member of the documented state.
+    /// Appends a value to a list in the documented state.
     fn add(&mut self, list: &str, value: Json) {
         self.act(Action::Change(StateChange::new().add(list, value)));
     }
 
-    /// Replaces a member of the documented state.
+    /// Replaces a field of the documented state.
     fn set(&mut self, member: &str, value: Json) {
         self.act(Action::Change(StateChange::new().set(member, value)));
     }
@@ -135,7 +135,7 @@ impl Step {
         self.actions.extend(change.map(Action::Change));
     }
 
-    /// Requests that the status is stored, and emits a status event.
+    /// Requests that the runner stores the status, and emits a status event.
     fn set_status(&mut self, status: RunStatus, reason: Option<Name>) {
         self.act(Action::Stand(status));
         let mut event = RunStatusEvent::new(Name::from(status.as_str()));

@@ -105,7 +105,8 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = ToolAnswer> + Send + 'a>>;
 
 /// A tool that the runner can execute.
 pub trait Tool: Send + Sync {
-    /// Returns the declaration shown to models. The runner registers the tool under its name.
+    /// Returns the declaration shown to models. The runner registers the tool under the declared
+    /// name.
     fn spec(&self) -> ToolSpec;
 
     /// Executes a call. The arguments match the schema.

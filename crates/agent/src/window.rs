@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// Sets the sequence numbers of newly written Items. `ids` lists the Items in the order in
-    /// which they were pushed; `first` is the first sequence number.
+    /// which they were pushed, and `first` is the sequence number of the first Item.
     pub fn record_positions(&mut self, ids: &[Name], first: u64) {
         let mut written: HashMap<&Name, u64> = ids.iter().zip(first..).collect();
         // New Items are usually at the end, so search backwards and stop when all are found.
@@ -125,9 +125,8 @@ impl Window {
     /// provider Thoughts and Seals get a foreign owner. No Call sends them, and their Fates state
     /// the reason. Plain-text Thoughts supplied by a caller are passed on as a peer's Thoughts.
     ///
-    /// A message belongs to a peer if the author of any of its Items is a peer. Items from before
-    /// authors were recorded have no author; their message belongs to a peer if one of its Thoughts
-    /// does.
+    /// A message belongs to a peer if the author of any of its Items is a peer. Older Items have no
+    /// recorded author; their message belongs to a peer if one of its Thoughts does.
     pub fn visible_to(&self, me: &Identity) -> Vec<Item> {
         let is_peers = |item: &Item| author(item).is_some_and(|author| !author.is_same(me));
         let items = self.items.iter().map(|kept| &kept.item);

@@ -28,7 +28,7 @@ fn large_messages_are_written_in_linear_time() {
     assert_linear_growth("parts that are written", (1_000, 32_000), write).unwrap();
 }
 
-/// Builds a sealed provider text in its own message, with an optional author.
+/// Builds a message that contains one sealed provider text, with an optional author.
 fn answered(message: usize, author: Option<&str>) -> Item {
     let name = Name::from("gemini");
     let origin = Arc::new(Origin {

@@ -68,7 +68,7 @@ pub(crate) enum ModelAccess {
     NoModels,
 }
 
-/// Opens the store, calls `work`, and closes the store on every outcome.
+/// Opens the store, calls `work`, and closes the store even if `work` fails.
 pub(crate) fn with<T>(
     at: &StoreArgs,
     access: ModelAccess,
@@ -116,7 +116,8 @@ impl AgentContext {
         Ok(Self { runner, journal, tenant, policy, _simulator: simulator, traces })
     }
 
-    /// Awaits work on the runner or the store, and converts its error to a failure of this command.
+    /// Waits for an operation on the runner or the store, and converts its error to a failure of
+    /// this command.
     pub(crate) async fn run<T, E: Into<RunError>>(
         &self,
         work: impl Future<Output = Result<T, E>>,

@@ -64,7 +64,8 @@ impl Input {
         Err(Failure::BadData(format!("{name} {problem}")))
     }
 
-    /// Detects the type of the document on `wire`, or on the detected wire if there is none.
+    /// Detects the type of the document. If `wire` is given, the document must be in the format of
+    /// that wire.
     pub(crate) fn kind(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
         let guessed = detect(&self.bytes);
         let tree = Tree::parse(self.bytes.clone());
@@ -101,8 +102,8 @@ impl Input {
         }))
     }
 
-    /// Detects the type of the document. A request without members that identify its wire counts as
-    /// a request on `wire`.
+    /// Detects the type of the document. A request whose fields do not identify its wire is assumed
+    /// to be on `wire`.
     pub(crate) fn kind_or_request(&self, wire: Option<&Wire>) -> Result<DocumentKind> {
         self.kind(wire).or_else(|failure| {
             let codec = wire.and_then(codec).filter(|codec| self.is_plain_request_of(*codec));
@@ -146,12 +147,12 @@ impl Input {
     }
 }
 
-/// Returns the name of the request member that holds the conversation.
+/// Returns the name of the request field that holds the conversation.
 pub(crate) fn conversation_of(codec: &dyn Codec) -> &'static str {
     codec.prefix_members().last().copied().unwrap_or("messages")
 }
 
-/// Returns a noun phrase for a document type, for messages.
+/// Returns a noun phrase for a document type, for use in messages.
 pub(crate) fn kind_name(document: Document, framing: Option<Framing>) -> &'static str {
     match (document, framing) {
         (_, Some(_)) | (Document::Event, None) => "a stream",

@@ -1,4 +1,4 @@
-//! Opens the store that a command uses: its location, its keys, and its errors.
+//! Opens the store that a command uses: finds its location, loads its keys and reports its errors.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) enum IfMissing {
     Fails,
     IsMade,
-    /// Fail; an existing store is opened read-only, because it may be a read-only copy.
+    /// Fail. An existing store is opened read-only, because it may be a read-only copy.
     FailsReadOnly,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct OpenStore {
     pub(crate) tenant: Tenant,
 }
 
-/// Opens the store, calls `work`, and closes the store on every outcome.
+/// Opens the store, calls `work`, and closes the store even if `work` fails.
 pub(crate) fn with<T>(
     at: &StoreArgs,
     missing: IfMissing,
@@ -124,12 +124,12 @@ impl OpenStore {
         })
     }
 
-    /// Returns the head of a log, or fails if there is none with this id.
+    /// Returns the head of a log; fails if no log has this id.
     pub(crate) fn log(&self, log: &LogId) -> Result<LogHead> {
         self.existing_log(log, "log")
     }
 
-    /// Returns the head of a thread, or fails if there is none with this id.
+    /// Returns the head of a thread; fails if no thread has this id.
     pub(crate) fn thread(&self, thread: &LogId) -> Result<LogHead> {
         let head = self.existing_log(thread, "thread")?;
         if head.kind == LogKind::Thread {
@@ -262,7 +262,8 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
 }
 
 /// Returns the store URL from the option, the environment, the configuration, or the user's data
-/// directory. If the configuration names the store, also returns the variable with its master key.
+/// directory. If the URL comes from the configuration, also returns the environment variable with
+/// the master key.
 fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
     let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
     let (url, master_key_env) = match given? {

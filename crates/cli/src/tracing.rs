@@ -34,7 +34,8 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
     open.collect()
 }
 
-/// Returns what traces contain. `policy` redacts them, unless `[tracing] redact = false` is set.
+/// Returns the options for the content of traces. `policy` redacts it, unless `[tracing] redact =
+/// false` is set.
 pub(crate) fn trace_options(settings: &TracingSettings, policy: RedactionPolicy) -> TraceOptions {
     let redaction = if settings.redact { policy } else { RedactionPolicy::nothing() };
     TraceOptions { thread_id: settings.thread_id.clone(), log_data: settings.log_data, redaction }

@@ -44,7 +44,7 @@ impl Shape {
         }
     }
 
-    /// Returns the name of the request member that holds the conversation.
+    /// Returns the name of the request field that holds the conversation.
     pub fn list(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Converse | Self::Chat => "messages",
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// Returns the name of the message member that holds the parts, or `None` if messages have no
+    /// Returns the name of the message field that holds the parts, or `None` if messages have no
     /// parts.
     pub fn parts(self) -> Option<&'static str> {
         match self {
@@ -63,7 +63,7 @@ impl Shape {
         }
     }
 
-    /// Returns the name of the request member that holds the system prompt, or `None` if the prompt
+    /// Returns the name of the request field that holds the system prompt, or `None` if the prompt
     /// is a message.
     pub fn system(self) -> Option<&'static str> {
         match self {
@@ -400,7 +400,8 @@ fn edit_text(parent: &mut Value) -> bool {
 /// JSON pointers to the text of a part, on any wire.
 const TEXTS: [&str; 4] =
     ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
-/// Changes or removes one plain thought in a chat message: a member, a chunk, or tagged text.
+/// Changes or removes one plain thought in a chat message. The thought may be a field, a chunk, or
+/// tagged text.
 fn on_plain_thought(
     shape: Shape,
     request: &mut Value,

@@ -118,7 +118,7 @@ pub struct Image {
     pub files: Vec<(String, Vec<u8>)>,
     /// Number of unsynced changes that were lost.
     pub lost: usize,
-    /// Number of writes of which only some sectors remain.
+    /// Number of writes that were torn, so that only some of their sectors remain.
     pub torn: usize,
 }
 
@@ -129,7 +129,7 @@ enum WriteOrder {
     Nothing,
     /// All unsynced changes remain, as if only the process was killed.
     Everything,
-    /// The first changes remain, and the last of these is torn.
+    /// All changes up to some point remain, and the last of these changes is torn.
     First,
     /// Any subset remains, with torn writes.
     Anything,

@@ -1,4 +1,4 @@
-//! Benchmark conversation: an agent with a scripted model and one tool, which grows turn by turn.
+//! Benchmark conversation that grows turn by turn: an agent with a scripted model and one tool.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -109,7 +109,8 @@ impl ExternalTime {
     }
 }
 
-/// Model that calls the tool, answers after its result, or writes a summary.
+/// Scripted model that calls the tool, answers after receiving the tool's result, and writes
+/// summaries on request.
 struct ScriptedModel {
     target: Target,
     turn: Arc<AtomicU64>,
@@ -251,7 +252,7 @@ impl Conversation {
         Self { runner, agent, turn, away, thread: None, left: None, place, _journal: journal }
     }
 
-    /// Plays one turn and returns its cost, without the time of the model and the tool.
+    /// Plays one turn and returns its cost, excluding the time spent in the model and the tool.
     pub(crate) async fn turn(&mut self) -> Cost {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let said = text(turn * 3, 120);

@@ -86,8 +86,8 @@ impl Runner {
         }
     }
 
-    /// Takes the run's lease. If another process holds it and the run is idle, waits up to
-    /// `patience`, because that process is about to release the lease.
+    /// Takes the run's lease. If the run is idle but another process still holds the lease, waits
+    /// up to `patience` for its release.
     async fn lease_soon(
         &self,
         tenant: &Tenant,
@@ -136,7 +136,8 @@ impl Runner {
     }
 }
 
-/// Returns the outcome of the inbox command `seq`, if this record from the run's log contains it.
+/// Returns the outcome of the inbox command `seq`, if this record of the run's log contains that
+/// outcome.
 fn command_outcome(record: &Record, seq: u64) -> Option<Result<(), Refusal>> {
     let mut events = unpack_events(record).unwrap_or_default().into_iter();
     let refusal = events.find_map(|(_, event)| {
@@ -252,7 +253,7 @@ impl Driver {
         Some(Duration::from_millis(left.saturating_add(1)))
     }
 
-    /// Like `apply`, but ignores a refusal, unless the refusal reports an invalid input.
+    /// Like `apply`, but ignores refusals, except those that report an invalid input.
     async fn apply_or_ignore(&mut self, what: RunInput) -> RunResult<()> {
         match self.apply(what).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
@@ -260,7 +261,8 @@ impl Driver {
         }
     }
 
-    /// Applies an input: makes the step, commits it and queues its actions. A refusal is returned.
+    /// Applies an input: makes the step, commits it and queues its actions. Returns an error if the
+    /// step refuses the input.
     async fn apply(&mut self, what: RunInput) -> RunResult<()> {
         let at = self.held.runner.clock.now();
         let placeholder = self.state.placeholder();

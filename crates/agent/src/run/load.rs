@@ -25,7 +25,7 @@ const PAGE: u32 = 512;
 pub(crate) struct OpenThread {
     pub(crate) log: LogId,
     pub(crate) folded: FoldedLog<ThreadState>,
-    /// Documented state, window and tool call ids.
+    /// Documented state (`SmartState`), window and tool call ids.
     pub(crate) known: ThreadContext,
     /// Erasure epoch in which the Thread was read.
     pub(crate) era: ErasureEpoch,

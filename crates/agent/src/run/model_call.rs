@@ -25,7 +25,7 @@ pub(crate) struct ModelCall {
     pub(crate) name: Name,
     pub(crate) purpose: Purpose,
     pub(crate) turn: u64,
-    /// Value of the run's id counter, from which the ids of the answer's Items are derived.
+    /// Value of the run's id counter. The ids of the answer's Items are derived from this value.
     pub(crate) ids: u64,
     pub(crate) agent: Name,
     /// Whether text deltas are held back until the answer is accepted.

@@ -50,7 +50,7 @@ impl Runner {
         self.restore_under(tenant, snapshot, ids, OpenCalls::ByRules).await
     }
 
-    /// Restores a run from a snapshot under new ids. Use it if the sender may not choose ids. The
+    /// Restores a run from a snapshot under new ids, for senders that must not choose ids. The
     /// approval rules are part of the snapshot; pass [`OpenCalls::NeedApproval`] if they cannot be
     /// verified.
     pub async fn restore_as_new(
@@ -186,7 +186,7 @@ fn state_change(smart: &Json) -> StateChange {
     change
 }
 
-/// Returns the requests for which the open calls of a restored run wait.
+/// Returns the pending requests of a restored run's open calls.
 fn pending_requests(state: &State, now: Timestamp) -> Vec<HumanRequest> {
     let left = |metadata: &Option<Vec<(Name, Json)>>| {
         let left = expiry(metadata.as_deref())?.duration_since(now);

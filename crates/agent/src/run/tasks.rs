@@ -54,7 +54,7 @@ impl RunTasks {
         self.spawn(task, failure);
     }
 
-    /// Spawns a task whose result is `failure` if it panics.
+    /// Spawns a task. If the task panics, its result is `failure`.
     fn spawn(&mut self, task: impl Future<Output = RunInput> + Send + 'static, failure: RunInput) {
         let task = AssertUnwindSafe(task).catch_unwind();
         self.0.spawn(async { task.await.unwrap_or(failure) });

@@ -265,7 +265,7 @@ impl Step {
         }
     }
 
-    /// Merges the settled facts of a summary into the stored memory.
+    /// Merges the stable facts of a summary into the stored memory.
     fn store_facts(&mut self, record: &SummaryRecord) {
         let known = self.state.smart.memory_facts.as_deref().unwrap_or_default();
         let facts = compact::merge_facts(known, record, self.state.progress.turn);

@@ -111,7 +111,7 @@ impl Step {
         }
     }
 
-    /// Applies an answer to a question; a person may also decline the question.
+    /// Applies a person's response to a question: an answer, or the refusal to give one.
     pub(super) fn on_question_resolved(
         &mut self,
         resolution: &UserQuestionResolution,

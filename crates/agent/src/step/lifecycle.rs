@@ -141,8 +141,8 @@ impl Step {
         Ok(())
     }
 
-    /// Answers every open call with the reason for the end, so that a later run can continue the
-    /// conversation.
+    /// Gives every open call a result that states why the run ended, so that a later run can
+    /// continue the conversation.
     fn close_calls(&mut self, why: &str, comment: &str) {
         for position in 0..self.state.progress.calls.len() {
             let Some(stage) = self.stage_of(position) else { continue };

@@ -1,5 +1,5 @@
-//! Decides how a run continues: limits are checked first, then compaction, then the model is
-//! called.
+//! Decides how a run continues: checks the limits, then compacts if necessary, then calls the
+//! model.
 
 use throughline_core::{ModelErrorKind, Role};
 use throughline_json::{self as json, Name, Number};

@@ -97,7 +97,7 @@ fn truncate_note(text: &str, most: u64) -> String {
     }
 }
 
-/// Returns whether two notes share at least nine of ten words.
+/// Returns whether two notes share at least 90 % of their words.
 fn is_similar(one: &str, other: &str) -> bool {
     let words = |text: &str| -> BTreeSet<String> {
         text.split_whitespace().map(str::to_lowercase).collect()

@@ -95,7 +95,7 @@ impl Step {
         self.check_call(position);
     }
 
-    /// Discards the stage, arguments and start time that the snapshot claims for a call.
+    /// Resets the stage, arguments and start time of a call, which come from an untrusted snapshot.
     fn reset(&mut self, position: usize) {
         if let Some(open) = self.state.progress.calls.get_mut(position) {
             (open.stage, open.args, open.began) = (Stage::Queued, None, None);
@@ -164,7 +164,7 @@ impl Step {
     }
 }
 
-/// Returns whether a pending approval shows exactly the call that it allows.
+/// Returns whether a pending approval describes exactly the call that it would allow.
 fn is_request_for(entry: &PendingToolApproval, call: &ToolCall) -> bool {
     let hash = entry.metadata.iter().flatten().find(|(name, _)| &**name == "argsHash");
     let hash = hash.and_then(|(_, hash)| Json::tree(hash).root().name());

@@ -234,8 +234,8 @@ impl Step {
         }));
     }
 
-    /// Handles a started call with an unknown outcome. The call runs again only if a person decides
-    /// so.
+    /// Handles a started call with an unknown outcome. The call runs again only if a person
+    /// approves that.
     pub(super) fn mark_lost(&mut self, position: usize) {
         let Some(call) = self.call_at(position) else { return };
         let policy = self.state.current_agent().map(|part| part.config.unknown_outcome);
@@ -337,7 +337,7 @@ impl Step {
         self.settle(position, &ToolAnswer::error(error));
     }
 
-    /// Answers a call as skipped, because the tool-call limit is reached.
+    /// Settles a call as skipped, because the tool-call limit is reached.
     pub(super) fn skip(&mut self, position: usize) {
         let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
         self.settle_as(position, &answer, ToolExecutionStatus::Skipped);

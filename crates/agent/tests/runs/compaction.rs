@@ -1,4 +1,4 @@
-//! Tests for compaction runs, the ids of deltas, and resuming a run that only waits.
+//! Tests of compaction runs, delta ids, and resuming a run that only waits.
 
 use throughline_agent::{AgentConfig, RunRequest, RunSpec, RunStatus, ToolSpec};
 use throughline_core::{Body, LogId};

@@ -54,7 +54,7 @@ impl EventRecorder {
     }
 }
 
-/// Records the arguments of each call, and has a price for every kind of token.
+/// Cost estimator with a price for every kind of token. It records the arguments of each call.
 #[derive(Default)]
 struct RecordingPrices(Mutex<Vec<(String, Usage)>>);
 
@@ -100,7 +100,7 @@ async fn agent_uses_configured_token_counter_and_cost_estimator() {
     assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there are no default prices");
 }
 
-/// A model name that maps to two models, of which the second answers.
+/// A model name that maps to two models. The second model answers.
 #[derive(Clone)]
 struct FallbackRoute(Arc<dyn Model>, Arc<dyn Model>);
 

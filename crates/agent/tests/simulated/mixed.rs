@@ -1,5 +1,5 @@
-//! Runs with pauses, kills, model switches, summaries and parallel tools in random order. No
-//! request may be refused, and every Seal that its model may receive must be sent back.
+//! Runs with pauses, kills, model switches, summaries and parallel tools in random order. Providers
+//! must accept every request, and every Seal must be sent back to a model that may receive it.
 
 use throughline_agent::{AgentConfig, AskUser, RunCommand, RunStatus, State};
 use throughline_core::LogId;
@@ -8,7 +8,8 @@ use throughline_testkit::{TestRng, cases, figure};
 
 use crate::world::{MODELS, TestEnvironment, decisions, drive, tell, us};
 
-/// Maximum number of Threads. With the multiplier for soak tests, this test would take days.
+/// Maximum number of Threads, even in soak tests. Their usual multiplier would make this test run
+/// for days.
 const MOST: u32 = 200;
 
 /// Number of resumptions after which a run is considered stuck.

@@ -1,4 +1,4 @@
-//! Wraps the models, compares each request with the verdict of the simulators, and records
+//! Wraps the models, compares each request with the simulators' verdict on it, and records
 //! violations.
 
 use std::collections::HashMap;
@@ -104,8 +104,8 @@ impl Observations {
         self.last = Some((summary, others));
     }
 
-    /// Checks that every Seal that the model can read was sent, and that the simulators accepted
-    /// it.
+    /// Checks that every Seal the model can read was sent, and that the simulators accepted all
+    /// sent Seals.
     fn compare(&mut self, call: &Call, fates: &[Fate], entry: &LedgerEntry) {
         let target = &call.target;
         self.asked += 1;
@@ -151,8 +151,8 @@ impl Observations {
     }
 }
 
-/// Returns the values of an Item that only their issuer can read: its Seals, or the Thought itself
-/// on a wire without Seals.
+/// Returns the owner and disposition of each Seal of an Item. On a wire without Seals, the Thought
+/// itself counts as sealed.
 fn sealed<'i>(item: &'i Item, fate: &'i Fate, wire: &str) -> Vec<(&'i Origin, &'i Disposition)> {
     let plain = item.origin.as_ref().filter(|origin| {
         let is_thought = matches!(item.body, Body::Thought(_));

@@ -173,7 +173,7 @@ fn agent_config(mut table: Table, model: Option<&str>, place: &str) -> Result<Ag
     from_toml(&table).map_err(|problem| Failure::BadData(format!("{place}{problem}")))
 }
 
-/// Deserializes a TOML table by its JSON member names. Errors omit the position, which would refer
+/// Deserializes a TOML table by its JSON field names. Errors omit the position, which would refer
 /// to JSON that the user never wrote.
 fn from_toml<T: serde::de::DeserializeOwned>(table: &Table) -> Result<T, String> {
     if let Some(member) = table.iter().find_map(|(key, value)| find_non_finite(key, value)) {

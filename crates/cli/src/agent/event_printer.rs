@@ -136,8 +136,8 @@ impl EventPrinter {
         write_stderr(&format!("{} {}\n", mark.style(style), one_line(&plain(text), wide)))
     }
 
-    /// Ends the current line if it has other content, and returns the mark that starts the new
-    /// line.
+    /// Ends the current line if it holds another kind of output, and returns the mark that starts
+    /// the new line.
     fn begin_line(&mut self, line: LineContent) -> Result<String> {
         if self.line == line {
             return Ok(String::new());

@@ -223,8 +223,8 @@ impl DemoRun<'_> {
         worker.wait()
     }
 
-    /// Prompts until the user picks one of `choices`. Without `--interactive`, the first choice is
-    /// taken.
+    /// Prompts until the user picks one of `choices`. Without `--interactive`, picks the first
+    /// choice.
     fn choose(&mut self, prompt: &str, choices: &[&'static str]) -> Result<&'static str> {
         if !self.options.interactive {
             return Ok(choices.first().copied().unwrap_or_default());

@@ -14,8 +14,8 @@ use crate::print::listing::{Cell, Column, table};
 use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing};
 
-/// Prefixes that tenant names must not have: they denote the usage log, and callers with their own
-/// provider key.
+/// Prefixes that are not allowed in tenant names, because they denote the usage log and callers
+/// with their own provider key.
 const RESERVED: [&str; 2] = ["throughline-", Claims::CALLER_PREFIX];
 
 pub(crate) fn run(keys: &Keys) -> Result<()> {

@@ -13,7 +13,7 @@ use crate::store::{self, IfMissing};
 
 /// A page of threads or runs.
 struct LogPage {
-    /// JSON member that holds the listed threads or runs.
+    /// JSON field that holds the listed threads or runs.
     name: &'static str,
     heads: Vec<LogHead>,
     /// Value of `--after` for the next page; `None` on the last page.

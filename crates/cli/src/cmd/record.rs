@@ -22,7 +22,7 @@ const READABLE: [&str; 8] =
 /// Maximum nesting of JSON documents inside strings; deeper documents are shown by size.
 const DEEPEST: usize = 4;
 
-/// Number of bytes after which the text for an excerpt is long enough.
+/// Number of bytes after which no more text is collected for an excerpt.
 const ENOUGH: usize = 1000;
 
 /// Summary of a record for text output.
@@ -54,8 +54,8 @@ impl DisplayContent {
     }
 }
 
-/// Describes a record. The summary of erased content is empty; JSON is described by its well-known
-/// members.
+/// Describes a record. The summary of erased content is empty. JSON is described by its well-known
+/// fields.
 pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSummary {
     if *record.kind == *kind::EVENTS {
         let what = record.events.map(|(first, last)| match last - first {
@@ -140,7 +140,7 @@ fn masked(content: &Bytes) -> (DisplayContent, Vec<usize>) {
     }
 }
 
-/// Writes the content of a record as the JSON member `content`.
+/// Writes the content of a record as the JSON field `content`.
 pub(crate) fn put_content(o: &mut json::Object<'_>, record: &Record, policy: &RedactionPolicy) {
     let Some(content) = record.content.bytes() else { return };
     if *record.kind == *kind::EVENTS {
@@ -201,7 +201,7 @@ fn mask_text(text: &str, deepest: usize, seals: &mut Vec<usize>) -> Option<Strin
     (shown != text).then_some(shown)
 }
 
-/// Collects the values of readable members, such as texts, in document order.
+/// Collects the text of readable fields, such as `text` and `content`, in document order.
 fn readable(root: Node<'_>) -> String {
     let mut text = String::new();
     let mut waiting: Vec<(Node<'_>, bool)> = vec![(root, false)];
@@ -222,7 +222,7 @@ fn readable(root: Node<'_>) -> String {
     text
 }
 
-/// Lists the member values of an Item that has no text, except members that are already described.
+/// Lists the field values of an Item that has no text, except for fields that are shown elsewhere.
 fn remaining_members(root: Node<'_>) -> String {
     const DESCRIBED: [&str; 4] = ["id", "role", "kind", "type"];
     let others = root.members().filter(|(name, _)| !DESCRIBED.iter().any(|known| name.is(known)));

@@ -120,8 +120,8 @@ fn message(text: &str) -> Result<String> {
     Ok(input.trim_end().to_owned())
 }
 
-/// Fails if a tool of the run was not passed to this command, because the model would be informed
-/// that the tool is gone.
+/// Fails if a tool of the run was not passed to this command. Otherwise, the model would be
+/// informed that the tool no longer exists.
 fn check_tools(context: &AgentContext, state: &State) -> Result<()> {
     if matches!(state.progress.phase, Phase::Ended { .. }) {
         return Ok(());
@@ -170,8 +170,8 @@ struct InteractiveRun<'h> {
 }
 
 impl InteractiveRun<'_> {
-    /// Drives the run until it ends, needs a decision that is not prompted for here, or is
-    /// interrupted.
+    /// Drives the run until it ends, is interrupted, or needs a decision that this command does not
+    /// prompt for.
     async fn drive(mut self) -> Result<()> {
         loop {
             let Some(status) = self.followed.follow().await? else { return Err(self.paused()) };

@@ -16,7 +16,7 @@ use crate::input::{self, DocumentKind, Input};
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, compact, count, plain, size, wrapped, write_styled};
 
-/// Maximum length at which a text is printed without `--full`.
+/// Maximum length of a text that is printed in full without `--full`.
 const SHORT: usize = 600;
 
 enum Shown {
@@ -348,7 +348,7 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
     }
 }
 
-/// Returns the `type` of an Item's original JSON, or else its first member name.
+/// Returns the `type` of an Item's original JSON, or else the name of its first field.
 fn kind_of(item: &Item) -> Option<String> {
     let tree = item.native.as_ref()?.json.tree();
     let kind = tree.root().get("type").and_then(Node::text);

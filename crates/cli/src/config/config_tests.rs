@@ -1,4 +1,4 @@
-//! Tests of parsing the configuration and of the problems that are reported.
+//! Tests of configuration parsing and of the reported problems.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use throughline_tools::suggest::{did_you_mean, distance, is_close};
 
 use super::builtin;
 
-/// Maximum length at which an error repeats a model name.
+/// Maximum length of a model name that an error message repeats.
 const SHOWN: usize = 100;
 
 /// A provider that requests can be sent to.
@@ -29,7 +29,8 @@ pub(crate) struct ProviderSettings {
     pub(crate) models: Vec<Name>,
     /// Line in the configuration file; `None` if the provider is built in.
     pub(crate) line: Option<usize>,
-    /// The variable that sets the address; `None` if the catalog or the configuration sets it.
+    /// Environment variable that sets the address; `None` if the catalog or the configuration sets
+    /// it.
     pub(crate) variable: Option<Name>,
 }
 
@@ -54,13 +55,13 @@ pub(crate) enum Credential {
     /// The operator's key.
     Own {
         key: Key,
-        /// The variable that held the key; `None` if the key is in the configuration file.
+        /// Environment variable that held the key; `None` if the key is in the configuration file.
         variable: Option<Name>,
     },
     /// The operator's AWS keys, which sign each request.
     Aws(AwsKeys),
-    /// The operator's key is missing because its variable is not set, so the provider cannot be
-    /// used.
+    /// The operator's key is missing because its environment variable is not set, so the provider
+    /// cannot be used.
     Missing { variable: Name },
 }
 

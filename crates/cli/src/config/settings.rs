@@ -10,7 +10,7 @@ use throughline_store::Durability;
 
 use crate::args::LogLevel;
 
-/// `[server]`: who may connect, and what is logged.
+/// `[server]`: which clients may connect, and what is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
@@ -34,7 +34,7 @@ impl Default for ServerSettings {
 pub(crate) struct StoreSettings {
     /// Store URL, which may contain a password; `None` for the default location.
     pub(crate) url: Option<String>,
-    /// The variable that holds the master key.
+    /// Environment variable that holds the master key.
     pub(crate) master_key_env: Option<Name>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct GatewaySettings {
     pub(crate) body_limit: u64,
     /// Maximum JSON nesting depth of a request.
     pub(crate) depth_limit: u32,
-    /// Maximum number of JSON values and member names in a request.
+    /// Maximum number of JSON values and field names in a request.
     pub(crate) entry_limit: u32,
     /// Maximum number of messages and parts in a request.
     pub(crate) item_limit: u32,
@@ -131,7 +131,8 @@ pub(crate) const PREFIX_POLICIES: &[(&str, PrefixPolicy)] = &[
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
-    /// Limit for request headers, and for the next request on a kept-alive connection.
+    /// Limit for receiving request headers, and for the idle time of a kept-alive connection before
+    /// its next request.
     pub(crate) client_headers: Duration,
     pub(crate) client_body: Duration,
     /// Limit for a client that does not read its response.

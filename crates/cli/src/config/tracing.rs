@@ -99,7 +99,8 @@ fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Optio
     Some(SinkSettings { name: Name::from(name), kind, to: to?.to_owned(), header })
 }
 
-/// Returns the additional HTTP header of a sink. Its value is configured directly or by a variable.
+/// Returns the additional HTTP header of a sink. The configuration contains its value or names an
+/// environment variable.
 fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, Credential)> {
     let header = section.text("header", "authorization", notes);
     let value = section.text("value", "Bearer …", notes);

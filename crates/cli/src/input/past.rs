@@ -56,8 +56,8 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Adds a recorded exchange. Refused exchanges are skipped, because the provider issued nothing
-    /// in them.
+    /// Adds a recorded exchange. Refused exchanges are skipped, because the provider issued no
+    /// Seals in them.
     pub(crate) fn add_recorded(&mut self, from: &Input, exchange: &RecordedExchange) -> Result<()> {
         if !exchange.was_taken {
             return Ok(());
@@ -145,8 +145,8 @@ impl<'o> PriorBuilder<'o> {
         }
     }
 
-    /// Returns the target for a model. If the document names no model, it defaults to the audited
-    /// request's model, provided that the catalog entries are the same.
+    /// Returns the target for a model. A document that names no model gets the audited request's
+    /// model if both use the same provider.
     fn target(&self, row: &Arc<Provider>, model: Option<&str>) -> Target {
         let is_same = row.name == self.present.provider.name;
         let fallback = if is_same { self.present.model() } else { UNKNOWN };

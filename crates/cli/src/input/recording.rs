@@ -1,7 +1,7 @@
 //! Recorded conversations: `{"exchanges": [{"path", "request", "response", "status", …}]}`.
 //!
-//! A body is a string with the transmitted text, or a JSON value. Members that an exchange lacks
-//! are taken from the top level of the recording.
+//! A body is either a string with the transmitted text or a JSON value. Fields that an exchange
+//! lacks are taken from the top level of the recording.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

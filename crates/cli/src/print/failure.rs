@@ -45,7 +45,7 @@ impl Failure {
         })
     }
 
-    /// Changes exit code 1 to 2, for commands whose exit code 1 is a verdict.
+    /// Changes exit code 1 to 2, for commands that use exit code 1 as a verdict.
     pub(crate) fn into_usage(self) -> Self {
         match self {
             Self::Outside(error) => Self::Usage(format!("{error:#}")),
@@ -53,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// Ignores a closed output pipe, for commands whose verdict is their exit code.
+    /// Ignores a closed output pipe, for commands that report their verdict as the exit code.
     pub(crate) fn ignore_closed_pipe(self) -> Result<()> {
         if matches!(self, Self::ReaderGone) { Ok(()) } else { Err(self) }
     }

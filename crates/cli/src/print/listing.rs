@@ -14,7 +14,8 @@ const GAP: usize = 2;
 /// Minimum width of a column whose cells are wrapped.
 const NARROWEST: usize = 8;
 
-/// Returns a page request for one row more than the limit, which reveals whether more rows exist.
+/// Returns a page request for one row more than the limit. The extra row reveals whether there is
+/// another page.
 pub(crate) fn page(paging: &PageArgs) -> Page {
     let after = paging.after.as_deref().map(LogId::from);
     Page { after, limit: paging.limit.saturating_add(1), order: Order::Newest }

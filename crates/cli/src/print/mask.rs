@@ -1,7 +1,7 @@
 //! Masks values in a request that must not be printed: Seals and other long unreadable values.
 //!
-//! An excerpt shows only the length of a Seal: `"‹seal 344 B›"`. Seals are recognised by member
-//! name on every wire; long base64 values are masked under any name.
+//! An excerpt shows only the length of a Seal: `"‹seal 344 B›"`. Seals are recognised by field name
+//! on every wire; long base64 values are masked under any name.
 
 use std::ops::Range;
 
@@ -65,8 +65,8 @@ pub(crate) fn replace_ranges(
     shown
 }
 
-/// Returns the mask for string member `name` in an object of type `kind`; `None` if the value may
-/// be printed.
+/// Returns the mask for the string field `name` in an object of type `kind`; `None` if the value
+/// may be printed.
 fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let text = value.text().filter(|text| !text.is_empty())?;
     let bytes = size(text.len());

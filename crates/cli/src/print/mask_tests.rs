@@ -1,4 +1,4 @@
-//! Tests of masks: values that each wire hides, and values that stay readable.
+//! Tests of masking: which values are hidden on each wire, and which stay readable.
 
 use super::masked;
 

@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether all steps are done and only the final result is outstanding.
+    /// Returns whether all steps are done, so that only the final result is missing.
     pub(crate) fn is_full(&self) -> bool {
         self.steps.load(Ordering::Relaxed) >= STEPS
     }
@@ -60,8 +60,8 @@ impl Drop for Progress {
     }
 }
 
-/// Replaces the current terminal line. Errors are ignored, because the work must not fail with
-/// them.
+/// Replaces the current terminal line. Write errors are ignored, so that they do not abort the
+/// operation.
 fn draw(line: &str) {
     drop(std::io::stderr().write_all(format!("\r\x1b[2K{line}").as_bytes()));
 }

@@ -208,8 +208,8 @@ fn overflow(line: &str, width: usize) -> Option<usize> {
     ends.find(|(at, columns)| *columns > width && *at > 0).map(|(at, _)| at)
 }
 
-/// Escapes control, bidirectional and invisible characters. Joiners between characters are kept,
-/// because many scripts need them.
+/// Escapes control, bidirectional and invisible characters. Zero-width joiners between characters
+/// are kept, because many scripts need them.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut last = ' ';

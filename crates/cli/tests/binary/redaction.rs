@@ -11,7 +11,7 @@ use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 use crate::traces::Receiver;
 
-/// Pattern for the note at the end of every simulated thought; no other text contains such a note.
+/// Pattern for the note that ends every simulated thought and occurs in no other text.
 const NOTE: &str = "note [0-9a-f]{6}";
 
 type Views = Vec<(String, String)>;

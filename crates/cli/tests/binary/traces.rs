@@ -1,5 +1,5 @@
-//! Tests of traces. Every kind of sink receives them; a failing, slow or absent sink affects no run
-//! and makes the trace partial.
+//! Tests of traces. Every kind of sink receives traces. A failing, slow or absent sink does not
+//! affect the run, but makes the trace partial.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::support::CommandOutput;
 use crate::support::kept::TestStore;
 use crate::support::serving::GatewayProcess;
 
-/// A request that a trace receiver got.
+/// A request received by a trace receiver.
 #[derive(Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) path: String,

@@ -315,8 +315,8 @@ fn checks_detect_violations() {
     assert_eq!(our_dependencies(&manifest), ["core", "sim", "throughline"]);
 }
 
-/// Returns the word that shows that a line takes its verdict on a request from another crate.
-/// Crates may share facts about models, but must draw their own conclusions.
+/// Returns the word in a line that shows that the crate adopts another crate's verdict on a
+/// request. Crates may share facts about models, but must draw their own conclusions.
 fn find_borrowed_verdict(line: &str) -> Option<&'static str> {
     const BORROWED: [&str; 8] = [
         "audit",

@@ -1,7 +1,8 @@
-//! A lossy client that sends the demo's conversation with its reasoning dropped or corrupted: first
-//! directly to the simulators, then through the gateway.
+//! A client that drops or corrupts the reasoning in the demo's conversation. It sends its requests
+//! directly to the simulators first, and then through the gateway.
 //!
-//! Such a client parses a body into its own types, drops unknown fields, and serialises the rest.
+//! A lossy client parses each body into its own types, drops unknown fields, and serialises the
+//! rest.
 
 use std::sync::Arc;
 
@@ -25,9 +26,9 @@ use crate::print::failure::Result;
 /// Responses that the lossy client received.
 pub(super) struct LossyClient {
     pub(super) results: Vec<MistakeResult>,
-    /// Numbers in the simulators' ledger for requests that bypassed Throughline.
+    /// Ledger numbers of the requests that the client sent directly to the simulators.
     pub(super) requests: Vec<u64>,
-    /// Result of a request without its thinking that was sent through the gateway.
+    /// Result of a request that lacked its thinking and was sent through the gateway.
     pub(super) restored: GatewayResult,
 }
 
@@ -176,7 +177,7 @@ fn drop_parts(body: &mut Value, kind: &str) {
     }
 }
 
-/// Truncates every string member named `key` to its first half, at any depth of a body.
+/// Truncates every string field named `key` to its first half, at any depth of a body.
 fn truncate_values(body: &mut Value, key: &str) {
     if let Some(Value::String(text)) = body.get_mut(key) {
         text.truncate(text.floor_char_boundary(text.len() / 2));

@@ -28,13 +28,14 @@ const SCRIPT: &str = include_str!("script.toml");
 /// Configuration that makes the agent summarise old messages as soon as possible.
 const SHORT: &str = "\n[context]\ntriggerTokens = 100\nkeepTurns = 0\n";
 
-/// Lease duration in seconds, after which the next worker takes over from a killed worker.
+/// Lease duration in seconds. After this time, the next worker takes over the run of a killed
+/// worker.
 const LEASE: &str = "2";
 
 /// Number of the request whose response stalls half-way, so that its worker can be killed there.
 const STALLED: u64 = 2;
 
-/// API key that the agent and the gateway use at the simulators.
+/// API key with which the agent and the gateway access the simulators.
 pub(super) const KEY: &str = "demo";
 
 /// Resources of the demo. When the demo is stopped, fields are dropped in declaration order.
@@ -211,7 +212,7 @@ impl DemoProcesses {
         Ok(PendingDemoRequest { id, text: text(question, "question"), options: options.collect() })
     }
 
-    /// Returns how often the deploy tool ran, which appends a line to a file each time.
+    /// Returns how often the deploy tool ran, by counting the lines that the tool wrote to a file.
     pub(super) fn deployments(&self) -> Result<usize> {
         let lines = match fs::read_to_string(self.folder.join("deployed")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),

@@ -23,7 +23,7 @@ pub(super) struct Totals {
     pub(super) issued: usize,
     /// Seals that came back unchanged and were accepted.
     pub(super) accepted: usize,
-    /// Seals whose absence from a request the simulators noticed.
+    /// Seals that the simulators found missing from a request.
     pub(super) lost: usize,
     /// Requests that the lossy client sent.
     pub(super) lossy_calls: usize,

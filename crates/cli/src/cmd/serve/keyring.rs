@@ -10,7 +10,7 @@ use throughline_store::{Journal, KeyCheck};
 
 use crate::clock::instant;
 
-/// Interval between checks whether a first key was created.
+/// Interval at which a store without keys is checked for a first key.
 const RECHECK: Duration = Duration::from_secs(1);
 
 pub(super) struct StoreKeys {
@@ -26,7 +26,7 @@ enum KeyPresence {
     #[default]
     Unchecked,
     AbsentAt(Instant),
-    /// The store has keys. It never returns to having none, because revoked keys count.
+    /// The store has keys. This is final, because revoked keys count too.
     Present,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct JsonLog {
 
 enum LogMessage {
     Line(Vec<u8>),
-    /// The writer replies on this channel when all earlier lines are written.
+    /// The writer sends a reply on this channel after it has written all earlier lines.
     End(SyncSender<()>),
 }
 

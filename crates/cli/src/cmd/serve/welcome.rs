@@ -51,7 +51,7 @@ pub(super) fn welcome(config: &Config, url: &str, store: &str, access: AccessMod
     lines.join("\n")
 }
 
-/// Lists the providers that can be used without a caller's key.
+/// Lists the providers that can be used without a key from the caller.
 fn providers(config: &Config) -> String {
     let providers = config.routes.providers().iter();
     let ready = providers.filter(|provider| match provider.credential {

@@ -9,7 +9,7 @@ use throughline_testkit::figure;
 use crate::console::driver::Browser;
 use crate::console::stage::{ConsoleFixture, named};
 
-/// Number of measurements, of which the median is used.
+/// Number of measurements. The median is used.
 const TIMES: usize = 5;
 /// Maximum number of elements on a page.
 const NODES: u64 = 2_000;

@@ -69,7 +69,7 @@ impl TestStore {
         format!("sqlite://{}", self.file("a.db").display())
     }
 
-    /// Runs a command on the store; an environment variable names the store.
+    /// Runs a command on the store, which the command finds through an environment variable.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with(&[], arguments, b"")
     }
