@@ -9,7 +9,6 @@ use crate::process;
 
 const COMMITS: usize = 200;
 
-/// Returns the median duration of a commit.
 pub(crate) fn median_commit() -> anyhow::Result<Duration> {
     let folder = process::temporary_folder()?;
     let database = Connection::open(folder.path().join("bare.db"))?;

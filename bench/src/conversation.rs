@@ -34,7 +34,6 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// Returns the number of turns per conversation.
     pub(crate) fn turns(self) -> usize {
         match self {
             Size::Small => 3,

@@ -92,7 +92,7 @@ pub struct Runner {
 pub trait Watcher: Send + Sync {
     /// Called when this process starts to drive a run. `records` is the number of records in the
     /// run's log, or 0 if the run was never driven. The returned guard is dropped when this process
-    /// stops driving the run, for any reason.
+    /// stops driving the run for any reason.
     fn on_drive(&self, tenant: &Tenant, run: &LogId, records: u64) -> Box<dyn Send>;
 }
 

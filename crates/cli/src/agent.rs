@@ -140,7 +140,6 @@ impl AgentContext {
         self.run(self.journal.read(&self.tenant, log, seen, PAGE)).await
     }
 
-    /// Returns all records of a log.
     pub(crate) async fn records(&self, log: &LogId) -> Result<Vec<Record>> {
         let mut records = self.records_after(log, 0).await?;
         while let Some(last) = records.last() {

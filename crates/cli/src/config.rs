@@ -48,13 +48,9 @@ const PRINTED: usize = 5;
 pub(crate) struct Config {
     /// The file that was read; `None` if all values are defaults.
     pub(crate) file: Option<PathBuf>,
-    /// The `[server]` table.
     pub(crate) server: ServerSettings,
-    /// The `[store]` table.
     pub(crate) store: StoreSettings,
-    /// The `[gateway]` table.
     pub(crate) gateway: GatewaySettings,
-    /// The `[agents]` table.
     pub(crate) agents: AgentSettings,
     /// `[mcp.NAME]` and `[http.NAME]`: tools for agents.
     pub(crate) tools: ToolDeclarations,
@@ -64,7 +60,6 @@ pub(crate) struct Config {
     pub(crate) routes: Routes,
     /// The `[prices."MODEL"]` tables.
     pub(crate) prices: Prices,
-    /// The `[tracing]` table.
     pub(crate) tracing: TracingSettings,
     /// Line numbers of the keys in the file, by key path.
     pub(crate) lines: BTreeMap<String, usize>,

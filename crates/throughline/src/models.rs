@@ -15,9 +15,9 @@ pub use throughline_provider::{
     EndpointOptions, EnvLookup, Http, InvalidEndpoint, ModelResolver, RetryPolicy,
 };
 
-/// Returns the models of all providers that need no key or have one in their usual variables, with
-/// names such as `anthropic/claude-sonnet-5-5`. The caller supplies the lookup: `from_env(&|name|
-/// std::env::var(name).ok())`.
+/// Returns the models of all providers that need no key or whose key is in its usual environment
+/// variable. Model names look like `anthropic/claude-sonnet-5-5`. The caller supplies the lookup:
+/// `from_env(&|name| std::env::var(name).ok())`.
 pub fn from_env(variables: EnvLookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
     EndpointModels::from_env(variables, Arc::new(now))
 }

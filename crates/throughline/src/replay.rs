@@ -1,4 +1,4 @@
-//! Capture and restore around your own HTTP client, without the gateway.
+//! Captures and restores reasoning around your own HTTP client, without the gateway.
 //!
 //! [`Replay::restore_request`] restores the reasoning that a request has lost, before the request
 //! is sent. [`Replay::capture_response`] stores the reasoning in the response. Restored reasoning

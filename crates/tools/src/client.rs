@@ -29,7 +29,8 @@ pub fn client() -> Result<Client, String> {
     builder.build().map_err(|error| error_message(&error))
 }
 
-/// Checks that a URL is safe to contact. The error text is meant to follow a name, such as `url`.
+/// Checks that a URL is safe to contact. The error text is written to follow the name of a setting,
+/// such as `url`.
 pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());

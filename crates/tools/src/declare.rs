@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Parsing a declaration opens no connection and starts no process. All problems are reported at
-//! once, each with its position and a suggested fix, and never with a secret.
+//! once, each with its position and a suggested fix. They never contain a secret.
 
 mod line;
 

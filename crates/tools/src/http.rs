@@ -101,15 +101,15 @@ impl std::fmt::Debug for HttpConfig {
     }
 }
 
-/// Error for an invalid member in the declaration of an HTTP tool.
+/// Error for an invalid field in the declaration of an HTTP tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the tool `{tool}`: `{member}` {reason}")]
 pub struct InvalidTool {
     /// Name of the tool whose declaration is invalid.
     pub tool: Name,
-    /// Name of the invalid member, such as `url`.
+    /// Name of the invalid field, such as `url`.
     pub member: &'static str,
-    /// Error text and suggested fix, printed after the member's name.
+    /// Error text and suggested fix, printed after the field's name.
     pub reason: String,
 }
 
@@ -276,7 +276,7 @@ impl std::fmt::Debug for HttpTool {
     }
 }
 
-/// Derives a schema from the declaration, for a tool that declares none.
+/// Derives a schema from the declaration of a tool that has no schema of its own.
 fn schema(template: &Template, config: &HttpConfig) -> Json {
     let in_body = match &config.body {
         HttpBody::Argument(name) => Some(&**name),

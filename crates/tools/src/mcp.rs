@@ -22,7 +22,8 @@ use crate::mcp::call::McpTool;
 use crate::mcp::session::Session;
 use crate::secret::{Mask, Secrets, without_query};
 
-/// Maximum number of pages in a server's tool list, to stop servers whose list never ends.
+/// Maximum number of pages in a server's tool list, as a guard against servers whose list never
+/// ends.
 const MAX_PAGES: usize = 1000;
 
 /// Transport over which a server is reached.
@@ -166,7 +167,7 @@ fn secrets<'a>(values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Secrets 
 }
 
 words! {
-    /// Kind of a server failure. The string is the verb phrase used in error messages.
+    /// Kind of a server failure. Each string is the verb phrase used in error messages.
     #[non_exhaustive]
     McpErrorKind {
         /// The server could not be opened, and no request was sent.

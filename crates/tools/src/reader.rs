@@ -46,7 +46,7 @@ pub struct Phrases {
     pub root: &'static str,
     /// Text before the list of known keys.
     pub known_keys: &'static str,
-    /// Name for a string value, such as `text`.
+    /// Term for a string value, such as `text`.
     pub string: &'static str,
     /// Describes a valid duration, which is at most one day.
     pub duration: &'static str,
@@ -259,8 +259,7 @@ impl<'s> Section<'s> {
         self.parse(key, strings, expected, notes)
     }
 
-    /// Returns the members of a table as names and secret values, with `${NAME}` placeholders
-    /// replaced.
+    /// Returns the keys and secret values of a table, with `${NAME}` placeholders replaced.
     pub(crate) fn secrets(&self, key: &str, example: &str, notes: &mut Diagnostics<'_>) -> Secrets {
         let texts = |value: &'s Value| -> Option<Vec<_>> {
             let text = |member: &'s Member| Some((member, member.value.text()?));

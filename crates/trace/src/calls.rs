@@ -30,7 +30,7 @@ pub struct CallTracer {
 enum QueueEntry {
     /// A finished call and its end time.
     Call(Box<CompletedCall>, Timestamp),
-    /// Marker that is acknowledged when all calls before it were delivered.
+    /// Marker that is acknowledged once all calls before it are delivered.
     End(oneshot::Sender<()>),
 }
 

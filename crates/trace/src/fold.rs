@@ -1,5 +1,5 @@
-//! Builds spans from a run's events. Each span is emitted once, when it ends, and contains only
-//! content that no earlier span has.
+//! Builds spans from a run's events. Each span is emitted once, when it ends, and omits content
+//! that an earlier span contains.
 
 mod turn;
 
@@ -358,7 +358,7 @@ impl Fold {
         Some(span)
     }
 
-    /// Builds a span that stands for erased events, with their number and the reason.
+    /// Builds a span that represents erased events. It records their number and the reason.
     fn erased_span(&mut self, record: &Record, why: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();

@@ -85,7 +85,7 @@ fn plain_name(name: &str) -> String {
 const DIGEST: &str = "x-";
 
 words! {
-    /// Position of a batch within its trace. The string is part of the batch's key.
+    /// Position of a batch within its trace. Each string is part of the batch's key.
     BatchPhase {
         /// The whole trace.
         Whole = "whole",

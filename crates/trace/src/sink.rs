@@ -69,7 +69,7 @@ impl SinkError {
 }
 
 words! {
-    /// Kind of a sink. The string is the name in the configuration.
+    /// Kind of a sink. Each string is the kind's name in the configuration.
     SinkKind {
         /// A folder with one subfolder per session; see [`FileSink`].
         File = "file",

@@ -28,7 +28,7 @@ pub struct Span {
 }
 
 words! {
-    /// Kind of a span. The string is its name in a session document.
+    /// Kind of a span. Each string is the kind's name in a session document.
     SpanKind {
         /// The whole run of an agent.
         Agent = "agent",
@@ -111,7 +111,6 @@ impl Span {
         }
     }
 
-    /// Adds an attribute if there is a value.
     pub(crate) fn add_if_some(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.attributes.extend(value.map(|value| (key, value.into())));
     }

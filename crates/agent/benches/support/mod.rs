@@ -212,7 +212,6 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// A benchmark conversation.
 pub(crate) struct Conversation {
     runner: Runner,
     agent: AgentConfig,

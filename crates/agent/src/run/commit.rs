@@ -58,7 +58,6 @@ impl LogCreation {
     }
 }
 
-/// Result of committing a step.
 #[derive(Debug, Default)]
 pub(crate) struct CommittedStep {
     /// Actions to perform now that the step is committed.

@@ -14,7 +14,6 @@ use crate::step::answer::{text_of, usage_record};
 use crate::step::next::to_f64;
 
 impl Step {
-    /// Records which tools a turn called.
     pub(super) fn record_tools(&mut self, calls: &[ToolCall]) {
         let reflected = &mut self.state.progress.reflected;
         reflected.before = std::mem::take(&mut reflected.tools);

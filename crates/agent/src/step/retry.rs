@@ -178,7 +178,6 @@ impl Step {
         }
     }
 
-    /// Returns whether the current model's circuit breaker is open.
     pub(super) fn is_breaker_open(&self) -> bool {
         let breaker = self.state.progress.breakers.get(&self.state.model());
         let until = breaker.and_then(|breaker| breaker.open_until.as_ref()?.parse().ok());

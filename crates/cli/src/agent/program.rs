@@ -11,7 +11,6 @@ use tokio::process::Command;
 /// Maximum size of a tool result in bytes.
 const MAX_RESULT: usize = 256 << 10;
 
-/// A tool that runs a shell command.
 pub(crate) struct ShellTool {
     pub(super) spec: ToolSpec,
     pub(super) command: String,

@@ -180,7 +180,6 @@ impl ExplainPage {
     }
 }
 
-/// Audits the example request of a rule.
 fn audit_example(rule: &Rule) -> Option<Audit> {
     let example = &rule.example;
     let codec = codec(&rule.wire)?;

@@ -45,7 +45,6 @@ pub(crate) struct AgentSettings {
     pub(crate) lease: Duration,
     /// Maximum number of steps per run.
     pub(crate) max_steps: u32,
-    /// Maximum number of concurrent runs per tenant.
     pub(crate) max_runs_per_tenant: u32,
 }
 

@@ -284,7 +284,6 @@ fn top_level_types(text: &str) -> Vec<String> {
     text.lines().filter_map(is_declared).collect()
 }
 
-/// Returns the code without lines that are comments.
 fn without_comments(text: &str) -> String {
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     text.lines().filter(is_code).collect::<Vec<_>>().join("\n")

@@ -25,7 +25,7 @@ impl McpTool {
         Arc::new(Self { server: Arc::clone(server), name: Name::from(&*listed.name), spec })
     }
 
-    /// Calls the tool. The error is for calls that were not sent or were rejected.
+    /// Calls the tool. Returns an error if the call was not sent or was rejected.
     async fn call(&self, args: &Json, about: &ToolContext) -> Result<ToolAnswer, String> {
         let config = &self.server.config;
         let arguments: JsonObject = serde_json::from_slice(args.bytes())

@@ -179,7 +179,7 @@ impl Session {
         answer
     }
 
-    /// Returns the kind of a failed call's error, and its message.
+    /// Returns the kind and the message of a failed call's error.
     pub(super) async fn classify(&self, error: &ServiceError) -> (McpErrorKind, String) {
         match error {
             ServiceError::McpError(error) => (McpErrorKind::Refused, refusal(error)),

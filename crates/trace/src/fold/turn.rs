@@ -1,4 +1,4 @@
-//! The span of one attempt at a turn, which contains only content that no earlier span has.
+//! The span of one attempt at a turn. It omits content that an earlier span contains.
 
 use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name, Number};
