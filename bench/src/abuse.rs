@@ -19,7 +19,7 @@ use crate::load::{self, Connection, LoadResult, LoadSpec};
 use crate::process::Server;
 use crate::reply::Model;
 
-/// Maximum factor by which abuse may slow down the probe.
+/// Maximum slowdown factor of the probe during abuse.
 const MOST: f64 = 3.0;
 /// Number of concurrent abusers that each only hold a connection open.
 const CROWD: usize = 1000;

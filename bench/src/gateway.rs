@@ -1,5 +1,5 @@
-//! Starts the release build of Throughline, which is next to this executable, with a temporary
-//! store.
+//! Starts the release build of Throughline with a temporary store. The build is next to this
+//! executable.
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Other gateways, which `scripts/peers` installs under `target/peers`.
+//! Starts other gateways for comparison. `scripts/peers` installs them under `target/peers`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::process::{self, Server};
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) server: Server,
-    /// Whether each request must carry the provider's address.
+    /// Whether each request must name the provider's address.
     pub(crate) needs_provider: bool,
 }
 

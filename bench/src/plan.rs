@@ -66,7 +66,7 @@ struct BenchTarget<'s> {
     lossy: bool,
     /// Whether concurrent streams are measured too.
     streams: bool,
-    /// The provider's address, if each request must carry it.
+    /// The provider's address, if each request must name it.
     provider: Option<SocketAddr>,
 }
 

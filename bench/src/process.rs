@@ -18,10 +18,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-/// Start of the output line on which a server prints its address.
+/// Prefix of the output line that contains a server's address.
 const LISTENS: &str = "http://";
 
-/// Serves requests in this process; prints the address on the first line of output.
+/// Serves requests in this process. Prints the address on the first line of output.
 pub(crate) async fn listen<A, F, B>(answer: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Returns the directory of this executable, which is on the build disk.
+/// Returns the directory of this executable. It is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.parent().context("the path of the executable has no parent directory")?.to_owned())

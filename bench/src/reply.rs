@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// The mock provider's models, which differ in their behaviour.
+/// The mock provider's models. Each behaves differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Model {
     /// Sends replies of 2 KB.
@@ -24,7 +24,7 @@ pub(crate) enum Model {
 }
 
 impl Model {
-    /// The models with the names that requests use.
+    /// All models, with the names that requests use for them.
     pub(crate) const ALL: [(Model, &str); 7] = [
         (Model::Short, "claude-sonnet-4-5"),
         (Model::Long, "claude-opus-4-5"),
@@ -46,7 +46,7 @@ impl Model {
 
 pub(crate) struct Reply {
     model: Model,
-    /// Number from which the ids of the reply are derived.
+    /// Seed for the ids of the reply.
     number: u64,
 }
 

@@ -42,7 +42,7 @@ pub enum Action {
 /// A request to a person or to the caller that the run waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HumanRequest {
-    /// Id by which the decision refers to this request.
+    /// Id that the decision uses to refer to this request.
     pub id: Name,
     /// Kind of decision or result that the run needs.
     pub kind: HumanRequestKind,

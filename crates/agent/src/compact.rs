@@ -186,7 +186,7 @@ pub(crate) fn merge_facts(
     facts
 }
 
-/// Builds the text that the model sees instead of the covered Items.
+/// Builds the text that replaces the covered Items in requests to the model.
 pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowItem]) -> String {
     let mut text = format!("Summary of the earlier conversation:\n{}", summary.text);
     let list = |text: &mut String, title: &str, lines: Vec<String>| {
@@ -234,7 +234,7 @@ pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>)
     start..seqs().max().map_or(start, |last| last + 1)
 }
 
-/// Builds the JSON member that records which Items a summary covers.
+/// Builds the JSON field that records which Items a summary covers.
 pub(crate) fn covers_member(covers: &Range<u64>, messages: usize) -> (Name, Json) {
     let covers = throughline_json::object(|out| {
         out.number("from", covers.start).number("before", covers.end);

@@ -61,7 +61,7 @@ pub struct AgentConfig {
     /// Settings that decide when older exchanges are summarised.
     #[serde(default, skip_serializing_if = "is_default")]
     pub context: ContextPolicy,
-    /// Agents to which this agent may hand the conversation over.
+    /// Agents that may take over the conversation from this agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handoffs: Vec<Handoff>,
     /// Policy for a tool call whose outcome is unknown.
@@ -169,7 +169,7 @@ pub struct HumanInTheLoop {
     /// Enables questions to a person with the tool `ask_user_question`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask_user: Option<AskUser>,
-    /// Tools that need approval for every call, in addition to those that require it themselves;
+    /// Tools that need approval for every call, in addition to tools that declare this themselves.
     /// `*` is a wildcard.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub approve: Vec<Name>,

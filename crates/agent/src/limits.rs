@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a run. Unset limits come from the profile; a limit that is set in neither is off.
+/// Limits of a run. Unset limits come from the profile. If the profile does not set a limit either,
+/// that limit is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentLimits {
@@ -27,13 +28,13 @@ pub struct AgentLimits {
 }
 
 impl AgentLimits {
-    /// Returns the maximum number of turns, which stops a model that loops. It leaves room to call
+    /// Returns the maximum number of turns, which stops models that loop. It leaves room to call
     /// every tool separately, plan, hand over and repair mistakes.
     pub(crate) fn max_turns(&self) -> Option<u64> {
         self.max_tool_calls.map(|calls| calls.saturating_mul(3).saturating_add(10).max(40))
     }
 
-    /// Fills unset limits from the profile. A tool-call limit of 0 allows no calls; any other limit
+    /// Fills unset limits from the profile. A tool-call limit of 0 allows no calls. Any other limit
     /// of 0 means unlimited.
     #[must_use]
     pub fn with_defaults_from(&self, profile: RuntimeProfile) -> Self {

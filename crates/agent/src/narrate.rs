@@ -361,7 +361,7 @@ fn because(reason: Option<&str>) -> String {
     phrase(reason, |reason| format!(": {reason}"))
 }
 
-/// Formats a JSON value for display; a JSON string appears as quoted text.
+/// Formats a JSON value for display. A JSON string appears as quoted text.
 fn value(value: &Json) -> String {
     match value.tree().root().name() {
         Some(text) => quoted(&text),

@@ -143,7 +143,7 @@ fn apply_change(
     Ok(steps)
 }
 
-/// Applies the given step members to the existing step, if there is one.
+/// Applies the given fields to the existing step, if there is one.
 fn merge_step(
     known: Option<&PlanStepRecord>,
     id: u64,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use throughline_core::{Clock, IdGenerator};
 use throughline_json::Name;
 
-/// Crockford's base-32 alphabet in sorted order; it omits letters that look like digits.
+/// Crockford's base-32 alphabet in sorted order. It omits letters that look like digits.
 const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Clock, id generator and secret of a runner.
@@ -15,7 +15,7 @@ pub struct Ports {
     pub clock: Arc<dyn Clock>,
     /// Generator for the ids of runs and Threads.
     pub ids: Arc<dyn IdGenerator>,
-    /// Secret from which Thread secrets are derived. All processes that may resume the same runs
+    /// Secret that all Thread secrets are derived from. All processes that may resume the same runs
     /// need the same secret.
     pub secret: [u8; 32],
 }

@@ -9,7 +9,7 @@ use throughline_spec::{
 
 use crate::tool::ToolSpec;
 
-/// Name of the tool with which the model asks a person.
+/// Name of the tool that the model uses to ask a person.
 pub const ASK_USER_QUESTION: &str = "ask_user_question";
 
 pub(crate) fn spec() -> ToolSpec {

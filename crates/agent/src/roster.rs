@@ -1,4 +1,4 @@
-//! The agents and tools of a run, which are declared before the run starts and never change.
+//! The agents and tools of a run. They are declared before the run starts and never change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::plan::MANAGE_TODO_LIST;
 use crate::question::ASK_USER_QUESTION;
 use crate::tool::ToolSpec;
 
-/// Name of the tool with which the model retrieves an archived tool result.
+/// Name of the tool that the model uses to retrieve an archived tool result.
 pub const GET_TOOL_RESPONSE: &str = "get_tool_response";
 
 /// Declaration of the agents and tools of a run, as stored with the run.
@@ -48,7 +48,7 @@ impl RunSpec {
 
 /// Validated agents and tools of a run, with defaults applied.
 pub struct ResolvedRun {
-    /// The declaration from which this value was built.
+    /// The declaration that this value was built from.
     pub casting: RunSpec,
     roles: BTreeMap<Name, ResolvedAgent>,
     checks: BTreeMap<Name, Validator>,
@@ -112,7 +112,7 @@ impl ResolvedRun {
         self.casting.tools.iter().find(|spec| *spec.name == *name)
     }
 
-    /// Validates the arguments of a call against the tool's schema; the error lists the violations.
+    /// Validates the arguments of a call against the tool's schema. The error lists the violations.
     pub(crate) fn check(&self, tool: &str, args: &Json) -> Result<(), String> {
         let Some(validator) = self.checks.get(tool) else { return Ok(()) };
         let value = serde_json::from_slice(args.bytes())
@@ -167,7 +167,7 @@ impl ResolvedAgent {
         spec.needs_approval || listed.iter().any(|pattern| matches_pattern(pattern, &spec.name))
     }
 
-    /// Returns the agent to which a handoff tool transfers the conversation.
+    /// Returns the agent that takes over the conversation when the model calls this handoff tool.
     pub(crate) fn handoff(&self, tool: &str) -> Option<&Name> {
         let handoff = self.config.handoffs.iter().find(|handoff| *handoff.tool() == *tool);
         handoff.map(|handoff| &handoff.to)
@@ -223,7 +223,7 @@ fn validator(schema: &Json, field: &str) -> Result<Validator, InvalidConfig> {
     jsonschema::validator_for(&schema).map_err(|error| invalid(error.to_string()))
 }
 
-/// Validates a value against a schema; the error lists the first violations with their JSON paths.
+/// Validates a value against a schema. The error lists the first violations with their JSON paths.
 pub(crate) fn check_schema(schema: &Validator, value: &serde_json::Value) -> Result<(), String> {
     let describe = |error: jsonschema::ValidationError<'_>| {
         let place = error.instance_path().to_string();
@@ -238,7 +238,7 @@ fn names(agents: &Agents) -> String {
     format!("the agents are {}", names.join(", "))
 }
 
-/// Token counter that assumes four bytes per token; used if no other counter is configured.
+/// Token counter that assumes four bytes per token. It is used if no other counter is configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LengthTokenCounter;
 

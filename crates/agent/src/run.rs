@@ -54,7 +54,7 @@ use crate::tool::Tool;
 /// Record kind for the record that declares the agents of a run.
 pub const RUN: &str = "run";
 
-/// Starts and drives runs. All dependencies are injected as ports; there is no global state.
+/// Starts and drives runs. All dependencies are injected as ports, without global state.
 #[derive(Clone)]
 pub struct Runner {
     /// Store for Threads, runs and events.
@@ -69,9 +69,9 @@ pub struct Runner {
     pub ids: Arc<dyn IdGenerator>,
     /// Estimates token counts for limits and compaction.
     pub counter: Arc<dyn TokenCounter>,
-    /// Price list for model answers; without it, agents with a cost limit are rejected.
+    /// Price list for model answers. Without a price list, agents with a cost limit are rejected.
     pub costs: Option<Arc<dyn CostEstimator>>,
-    /// Secret from which Thread secrets are derived.
+    /// Secret that all Thread secrets are derived from.
     pub secret: [u8; 32],
     /// Name of this process as lease owner.
     pub owner: Name,
@@ -81,7 +81,7 @@ pub struct Runner {
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Receives the events of the runs that this process drives.
     pub listener: Option<Arc<dyn Listener>>,
-    /// Allows or denies each model call; without it, all calls are allowed.
+    /// Allows or denies each model call. Without a permit port, all calls are allowed.
     pub permit: Option<Arc<dyn CallPermit>>,
     /// Cache of recently used Threads.
     memory: ThreadCache,
@@ -97,7 +97,7 @@ pub trait Watcher: Send + Sync {
 }
 
 /// Receives the events of runs in this process, like the documented callbacks `onEvent` and
-/// `onQuestion`. Events arrive after they are committed; deltas arrive immediately. Correctness
+/// `onQuestion`. Events arrive after they are committed, and deltas arrive immediately. Correctness
 /// never depends on a listener.
 pub trait Listener: Send + Sync {
     /// Called for each event, including deltas.
@@ -344,8 +344,8 @@ impl Runner {
         Ok(self.progress(tenant, run).await?.1.status())
     }
 
-    /// Adds a command to the run's inbox. The process that owns the run handles it; if there is
-    /// none, the next owner does.
+    /// Adds a command to the run's inbox. The process that owns the run handles the command. If no
+    /// process owns the run, its next owner does.
     pub async fn enqueue_command(
         &self,
         tenant: &Tenant,

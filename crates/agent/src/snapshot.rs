@@ -19,7 +19,7 @@ use crate::roster::{ResolvedRun, RunSpec};
 use crate::state::State;
 use crate::window::Window;
 
-/// Version of the snapshot format; all other versions are rejected.
+/// Version of the snapshot format. All other versions are rejected.
 const VERSION: u64 = 1;
 
 /// Keys in `ctx` whose values are only valid in the original process: callbacks, tokens and

@@ -14,12 +14,12 @@ use throughline_json::{Json, Name};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolSpec {
-    /// Name under which the model calls the tool.
+    /// Name that the model uses to call the tool.
     pub name: Name,
     /// Explains to the model when and how to use the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<Name>,
-    /// JSON Schema of the arguments; without it, any object is valid.
+    /// JSON Schema of the arguments. Without a schema, any object is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Json>,
     /// Whether the tool can safely run twice. Only idempotent tools are repeated after a crash.
@@ -155,7 +155,7 @@ impl ToolAnswer {
         Self { outcome: Outcome::Ok, parts: vec![Part::Text(Name::from(value.as_str()))] }
     }
 
-    /// Creates a failed result; the model receives the reason.
+    /// Creates a failed result. The model receives the reason.
     pub fn error(reason: impl Into<Name>) -> Self {
         Self { outcome: Outcome::Error, parts: vec![Part::Text(reason.into())] }
     }
@@ -170,7 +170,7 @@ impl ToolAnswer {
         Self { outcome: Outcome::Unknown, ..Self::error(reason) }
     }
 
-    /// Returns the texts and JSON values joined into one string; media is skipped.
+    /// Returns the texts and JSON values joined into one string, without media.
     pub fn to_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.to_string()),

@@ -1,7 +1,7 @@
 //! The part of a Thread that the model sees: a summary of the older Items, then the latest Items.
 //!
 //! A Thread only grows. Tool results are written as they arrive, but shown in the order of their
-//! calls, which is their [`ItemPosition`](throughline_core::ItemPosition). A summary is written
+//! calls, given by their [`ItemPosition`](throughline_core::ItemPosition). A summary is written
 //! after the Items that it covers, but shown before the remaining Items.
 
 use std::collections::{BTreeSet, HashMap};
@@ -87,7 +87,7 @@ impl Window {
         self.tokens
     }
 
-    /// Returns the Items in the order in which the model sees them.
+    /// Returns the Items in the order that the model sees.
     pub fn visible_items(&self) -> impl Iterator<Item = &Item> {
         self.summary.iter().chain(&self.items).map(|kept| &kept.item)
     }
@@ -104,7 +104,7 @@ impl Window {
         (0..self.items.len()).filter(|position| opens(*position)).collect()
     }
 
-    /// Removes and returns all Items before index `before`, which a new summary covers.
+    /// Removes and returns all Items before index `before`, because a new summary covers them.
     pub fn take_covered(&mut self, before: usize) -> Vec<WindowItem> {
         let covered: Vec<WindowItem> = self.items.drain(..before.min(self.items.len())).collect();
         self.tokens -= covered.iter().map(|kept| kept.tokens).sum::<u64>();

@@ -152,7 +152,7 @@ impl AgentContext {
         Ok(records)
     }
 
-    /// Converts a run error to a failure, which determines the exit code.
+    /// Converts a run error to a failure with the matching exit code.
     fn to_failure(&self, error: RunError) -> Failure {
         match error {
             RunError::Store(error) => store_failure(error, &self.tenant),

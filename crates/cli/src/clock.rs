@@ -1,4 +1,4 @@
-//! Access to the system clock, which other crates receive as a parameter.
+//! Reads the system clock. Other crates receive the clock as a parameter.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! The gateway's configuration file, `throughline.toml`, and the `throughline config` commands.
 //!
-//! `settings`, `routes` and `builtin` are plain data without I/O; `file`, `provider` and
-//! `tracing` parse the text; this module reads the file and the environment variables.
+//! `settings`, `routes` and `builtin` are plain data without I/O. `file`, `provider` and `tracing`
+//! parse the text. This module reads the file and the environment variables.
 
 mod builtin;
 pub(crate) mod environment;
@@ -65,7 +65,7 @@ pub(crate) struct Config {
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// Loads `file`, or the first default file that exists; returns the defaults if there is none.
+/// Loads `file`, or the first default file that exists. Returns the defaults if there is none.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config> {
     let file::ParsedConfig { config, errors, .. } = read_config(file)?;
     if errors.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) struct DocumentKind {
 }
 
 impl Input {
-    /// Reads a file; `-` stands for standard input.
+    /// Reads a file, or standard input for `-`.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let is_stdin = file.as_os_str() == "-";
         let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };

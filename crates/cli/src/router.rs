@@ -74,7 +74,7 @@ impl ModelRouter for ConfigRouter {
     }
 }
 
-/// Returns the endpoint name under which the simulators serve a catalog entry.
+/// Returns the name of the simulators' endpoint for a catalog entry.
 fn simulated(row: &Provider) -> Name {
     Name::from(format!("sim {}", row.name))
 }

@@ -78,7 +78,7 @@ impl OpenStore {
         self.wait_for(async { Signals::new() })
     }
 
-    /// Waits for work that must not stop half-way; only a second signal aborts it.
+    /// Waits for work that must not stop half-way. Only a second signal aborts the work.
     pub(crate) fn run_uninterrupted<T>(
         &self,
         what: &str,
@@ -163,7 +163,7 @@ impl OpenStore {
         }
     }
 
-    /// Returns the message that is printed instead of an empty table; it names the store's other
+    /// Returns the message that is printed instead of an empty table. It lists the store's other
     /// tenants.
     pub(crate) fn empty_message(&self, what: &str) -> Result<String> {
         let tenant = &self.tenant;
@@ -184,7 +184,7 @@ impl OpenStore {
     }
 }
 
-/// Converts a store error to a failure, which determines the exit code.
+/// Converts a store error to a failure with the matching exit code.
 pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
     let message = error.to_string();
     match error {
@@ -326,7 +326,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers; must be called within a Tokio runtime.
+    /// Installs the handlers. Must be called within a Tokio runtime.
     pub(crate) fn new() -> Result<Self> {
         let install = |kind| signal(kind).context("signal handlers cannot be installed");
         let interrupted = install(SignalKind::interrupt())?;

@@ -1,7 +1,7 @@
 //! Runs a test in a separate process, so that it can be killed.
 //!
-//! The test binary is started again to run a single test, which reads its task from the
-//! environment. Without a task, that test returns at once.
+//! The test binary is started again to run a single test. That test reads its task from the
+//! environment, and returns at once if there is none.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
@@ -21,7 +21,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts the test with the full name `test`, which receives `task` through [`child_task`].
+    /// Starts the test with the full name `test`. The test reads `task` with [`child_task`].
     ///
     /// # Panics
     ///

@@ -10,7 +10,7 @@ const DISK: &str = "THROUGHLINE_TEST_DISK";
 /// Runs the body of a test on a disk of `kilobytes`, or reports that it was skipped.
 ///
 /// Only a separate process can mount a disk privately. The calling test is therefore started again,
-/// alone, in a mount namespace; `test` is its full name.
+/// alone, in a mount namespace. `test` is the full name of that test.
 ///
 /// # Panics
 ///

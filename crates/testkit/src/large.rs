@@ -300,7 +300,7 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
 
 const GEMINI_USER: &str = r#"{"role":"user","parts":[{"text":"Hi"}]}"#;
 
-/// Returns an assistant message with `count` tool calls, after the JSON in `members`.
+/// Returns an assistant message with `count` tool calls, preceded by the JSON fields in `members`.
 fn chat_calls(count: usize, members: &str) -> String {
     let calls = repeated(
         count,

@@ -2,7 +2,7 @@
 //! sanitisers do.
 //!
 //! An operator makes one change to a valid request. The operators know the conversation format of
-//! the five wires, but not how providers react; the tests specify that.
+//! the five wires, but not how providers react. The tests specify the reactions.
 
 #![expect(
     clippy::indexing_slicing,
@@ -97,7 +97,7 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Mutates the request at `place`. Returns whether anything was changed. An operator on the
+    /// Mutates the request at `place`. Returns whether the request changed. An operator on the
     /// whole request ignores `place`.
     pub fn apply(
         &self,
@@ -113,7 +113,7 @@ impl Mutation {
 /// What an operator changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationTarget {
-    /// One Seal, or the part that carries it.
+    /// One Seal, or the part that contains it.
     Seal,
     /// The request as a whole.
     Request,
@@ -363,7 +363,7 @@ fn on_seal(
     request.pointer_mut(&place.parent).is_some_and(|parent| change(parent, &place.key))
 }
 
-/// Applies `change` to the list of parts, at the index of the part that carries the Seal.
+/// Applies `change` to the list of parts, at the index of the part that contains the Seal.
 fn on_part(
     shape: Shape,
     request: &mut Value,

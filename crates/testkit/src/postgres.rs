@@ -8,8 +8,7 @@ use crate::workspace_root;
 
 const URL: &str = "THROUGHLINE_POSTGRES";
 
-/// Returns the URL of a PostgreSQL server on which tests may create databases:
-/// `THROUGHLINE_POSTGRES`.
+/// Returns the URL in `THROUGHLINE_POSTGRES`, a PostgreSQL server where tests may create databases.
 ///
 /// # Panics
 ///

@@ -3,8 +3,8 @@
 //! [`record`] installs a SQLite VFS that logs every change and every sync to the files in one
 //! folder. The operating system still provides files, locks and shared memory. A [`Disk`] then
 //! replays the [`IoLog`] up to any point and loses power there. Synced data remains. Any part of
-//! the unsynced data may remain: each write as a whole or in sectors, each change of a length, each
-//! new or removed name.
+//! the unsynced data may remain: whole writes or single sectors, length changes, and new or removed
+//! file names.
 //!
 //! The disk gives the guarantees of real disks: a sync is durable, and a torn write damages no
 //! bytes outside the written range. SQLite relies on the latter too, as
@@ -38,7 +38,7 @@ pub(crate) enum IoEvent {
     Mark(usize),
 }
 
-/// A running recording; only one can run per process.
+/// A running recording. Each process can run only one at a time.
 pub struct Recorder(());
 
 /// Starts recording changes to the files in this folder, for the whole process. Syncs of files
@@ -166,7 +166,7 @@ impl Disk<'_> {
         self.marked
     }
 
-    /// Returns the files after a power loss at this point; `dice` chooses which unsynced changes
+    /// Returns the files after a power loss at this point. `dice` chooses which unsynced changes
     /// remain.
     pub fn lose_power(&self, dice: &mut TestRng) -> Image {
         let mut image = Image { files: Vec::new(), lost: 0, torn: 0 };

@@ -51,7 +51,7 @@ fn a_database_loses_rows_without_syncs_and_none_with_them() {
     assert_eq!(losses("FULL"), 0);
 }
 
-/// Returns at how many points a power loss destroys a committed row.
+/// Returns the number of points at which a power loss destroys a committed row.
 fn losses(synchronous: &str) -> usize {
     let (folder, scratch) = (Folder::new("power"), Folder::new("power-images"));
     let recorder = record(&folder);

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Decodes a response and encodes the next request, which contains the same Thought.
+/// Decodes a response and encodes the next request with the same Thought.
 fn replay_thought(body: &Bytes) -> Result<String, Box<dyn Error>> {
     let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-5-5", "work")?;
     let wire = codec(&Wire::ANTHROPIC_MESSAGES).ok_or("built in")?;

@@ -20,7 +20,7 @@ use throughline::{LogId, Tenant};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Prints each span. A real sink returns a `SinkError` if delivery fails; the tracer then tries
+/// Prints each span. A real sink returns a `SinkError` if delivery fails. The tracer then tries
 /// again, and the run is not affected.
 struct PrintSink;
 

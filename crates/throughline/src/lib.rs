@@ -1,8 +1,8 @@
 //! Throughline keeps a model's reasoning state intact.
 //!
 //! Reasoning models return state that must come back unchanged: signed thinking blocks, encrypted
-//! reasoning items, part signatures. This crate decodes that state from any provider, stores it in
-//! typed form, and replays it exactly, and only to the endpoint that issued it.
+//! reasoning items, part signatures. This crate decodes that state from any provider and stores it
+//! in typed form. It replays the state exactly, and only to the endpoint that issued it.
 //!
 //! The domain types are at the crate root. Each module is an entry point:
 //!

@@ -1,8 +1,8 @@
 //! Captures and restores reasoning around your own HTTP client, without the gateway.
 //!
-//! [`Replay::restore_request`] restores the reasoning that a request has lost, before the request
-//! is sent. [`Replay::capture_response`] stores the reasoning in the response. Restored reasoning
-//! has exactly the bytes that the provider issued. `examples/replay.rs` uses both functions.
+//! Before a request is sent, [`Replay::restore_request`] restores the reasoning that the request
+//! has lost. [`Replay::capture_response`] stores the reasoning in the response. Restored reasoning
+//! is byte-identical to what the provider issued. `examples/replay.rs` uses both functions.
 
 use std::sync::Arc;
 

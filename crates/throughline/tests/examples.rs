@@ -7,7 +7,7 @@ use std::process::Command;
 
 use throughline_testkit::workspace_root;
 
-/// Runs an example, which is built next to the tests, and returns its standard output.
+/// Runs an example and returns its standard output. The examples are built next to the tests.
 fn said(example: &str, arguments: &[&str]) -> String {
     let tests = std::env::current_exe().unwrap();
     let built: PathBuf = tests.ancestors().nth(2).unwrap().join("examples").join(example);

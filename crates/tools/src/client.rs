@@ -48,7 +48,7 @@ pub fn parse(url: &str) -> Result<Url, String> {
     check(&url).map(|()| url)
 }
 
-/// Converts configured headers; the error names the first invalid header.
+/// Converts configured headers. The error names the first invalid header.
 pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in configured {
@@ -122,7 +122,7 @@ impl Resolve for FilteredResolver {
     }
 }
 
-/// Returns the TLS configuration, which uses ring. The system certificates are loaded only once.
+/// Returns the TLS configuration, based on ring. The system certificates are loaded only once.
 fn tls() -> Result<ClientConfig, rustls::Error> {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {

@@ -9,7 +9,7 @@ const LONGEST: usize = 64;
 /// Length of the digest at the end of a changed name.
 const DIGEST: usize = 8;
 
-/// Returns the name under which models call a server's tool: `server__tool`. A name that had to be
+/// Returns the name that models use to call a server's tool: `server__tool`. A name that had to be
 /// changed ends with a digest of the original name, so that names stay distinct.
 pub(crate) fn tool_name(server: &str, tool: &str) -> Name {
     let wanted = format!("{server}__{tool}");

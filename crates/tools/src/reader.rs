@@ -48,7 +48,7 @@ pub struct Phrases {
     pub known_keys: &'static str,
     /// Term for a string value, such as `text`.
     pub string: &'static str,
-    /// Describes a valid duration, which is at most one day.
+    /// Describes a valid duration. The maximum is one day.
     pub duration: &'static str,
     /// Describes a valid size, with an example for the given key.
     pub size: fn(&str) -> String,
@@ -275,12 +275,12 @@ impl<'s> Section<'s> {
         texts.into_iter().filter_map(secret).collect()
     }
 
-    /// Returns the Boolean under a key; reports any other value as an error.
+    /// Returns the Boolean under a key. Reports any other value as an error.
     pub fn flag(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<bool> {
         self.parse(key, Value::bool, format_args!("true or false: write {key} = true"), notes)
     }
 
-    /// Returns the choice whose name is the string under a key; reports any other value as an
+    /// Returns the choice whose name is the string under a key. Reports any other value as an
     /// error.
     pub fn choice<T: Copy>(
         &self,
@@ -296,7 +296,7 @@ impl<'s> Section<'s> {
         self.parse(key, known, expected, notes)
     }
 
-    /// Returns the whole number under a key, which must be at least 1.
+    /// Returns the whole number under a key. It must be at least 1.
     pub fn count(&self, key: &str, example: u32, notes: &mut Diagnostics<'_>) -> Option<u32> {
         let count = |value: &Value| u32::try_from(value.whole()?).ok().filter(|count| *count > 0);
         let expected = format_args!("a whole number of at least 1: write {key} = {example}");
@@ -314,8 +314,8 @@ impl<'s> Section<'s> {
         self.parse(key, bytes, size(key), notes)
     }
 
-    /// Returns the duration under a key. A number, such as `30`, is in seconds; a string, such as
-    /// `"500ms"`, has a unit.
+    /// Returns the duration under a key. A number, such as `30`, is in seconds. A string, such as
+    /// `"500ms"`, contains the unit.
     pub fn time(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<Duration> {
         let time = |value: &Value| {
             let seconds = value.whole().map(Duration::from_secs);

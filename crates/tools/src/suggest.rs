@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-/// Returns the edit distance between two names, ignoring case; swapping two adjacent letters counts
+/// Returns the edit distance between two names, ignoring case. Swapping two adjacent letters counts
 /// as one edit.
 pub fn distance(one: &str, other: &str) -> usize {
     strsim::osa_distance(&one.to_lowercase(), &other.to_lowercase())

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::session::{Status, TraceBatch};
 use crate::sink::{Retry, Sink, SinkError};
 
-/// Attribute of the run's own span that holds the trace status.
+/// Attribute of the run's own span that contains the trace status.
 const STATUS: &str = "throughline.trace.status";
 
 const TRIES: u32 = 4;

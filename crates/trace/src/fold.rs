@@ -59,7 +59,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Creates a fold for one run of a tenant; `thread` is the run's Thread.
+    /// Creates a fold for one run of a tenant. `thread` is the run's Thread.
     pub fn new(tenant: &Tenant, run: &LogId, thread: &LogId, options: TraceOptions) -> Self {
         let scope = id_scope(tenant, run);
         let session = Session {
@@ -229,7 +229,7 @@ impl Fold {
         Some(self.inference(turn, end, AttemptEnd::Left, None))
     }
 
-    /// Builds the span of one attempt, which ends at `at`.
+    /// Builds the span of one attempt. The span ends at `at`.
     fn inference(
         &mut self,
         turn: OpenTurn,
@@ -266,7 +266,7 @@ impl Fold {
         }
     }
 
-    /// Extends the run's own span to `at`; returns whether this is the start of the span.
+    /// Extends the run's own span to `at`. Returns whether this is the start of the span.
     fn extend_agent(&mut self, at: Timestamp) -> bool {
         let is_first = self.agent.start == Timestamp::UNIX_EPOCH;
         if is_first {

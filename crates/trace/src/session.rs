@@ -1,4 +1,4 @@
-//! A trace as a JSON document, and the batches in which it is delivered.
+//! A trace as a JSON document, delivered whole or in batches.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Session {
 /// Part of a trace, or the whole trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceBatch {
-    /// The trace to which the batch belongs.
+    /// The trace that the batch belongs to.
     pub session: Arc<Session>,
     /// Whether this is the whole trace, or its first, middle or last batch.
     pub phase: BatchPhase,
@@ -52,8 +52,8 @@ pub struct TraceBatch {
 /// Tenant of a gateway without API keys. Session ids and file names omit it.
 const DEFAULT_TENANT: &str = "default";
 
-/// Returns the session id of a run, which is unique across tenants. It contains only letters,
-/// digits, `_`, `-` and `.`; a tenant or run id with other characters is replaced by its digest.
+/// Returns the session id of a run, which is unique across tenants. The id contains only letters,
+/// digits, `_`, `-` and `.`. A tenant or run id with other characters is replaced by its digest.
 pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     let run = plain_name(&run.0);
     Name::from(match &*tenant.0 {
@@ -62,7 +62,7 @@ pub(crate) fn session_id(tenant: &Tenant, run: &LogId) -> Name {
     })
 }
 
-/// Returns the string from which the trace id and span ids of a run are derived.
+/// Returns the seed for the trace id and span ids of a run.
 pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     match &*tenant.0 {
         DEFAULT_TENANT => run.0.to_string(),
@@ -104,13 +104,13 @@ impl TraceBatch {
         self.spans.iter().chain(&self.agent)
     }
 
-    /// Returns the idempotency key, by which a receiver can detect a repeated batch.
+    /// Returns the idempotency key that lets a receiver detect a repeated batch.
     pub fn key(&self) -> String {
         let again = if self.is_again { "-again" } else { "" };
         format!("{}-{}-{}{again}", self.session.id, self.phase.as_str(), self.before)
     }
 
-    /// Builds the session document, which lists the spans as events.
+    /// Builds the session document with the spans as its events.
     pub fn to_json(&self) -> Json {
         let Session { id, trace, root, thread, log_data, mode, sinks } = &*self.session;
         json::object(|o| {

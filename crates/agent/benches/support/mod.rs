@@ -94,7 +94,7 @@ fn text(seed: u64, length: usize) -> String {
     (0..length).map(letter).collect()
 }
 
-/// Time spent in the model and the tool, which is subtracted from each measurement.
+/// Time spent in the model and the tool. It is subtracted from each measurement.
 #[derive(Default)]
 struct ExternalTime(AtomicU64);
 
@@ -225,7 +225,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Creates a conversation that is summarised, or always sent in full.
+    /// Creates a conversation. Its older turns are either summarised or always sent in full.
     pub(crate) async fn new(summarises: bool) -> Self {
         let place = BenchFolder::new("own");
         let url = format!("sqlite://{}", place.file("store.db").display());

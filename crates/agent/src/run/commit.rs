@@ -33,7 +33,7 @@ pub(crate) struct LeasedRun {
     pub(crate) fence: Option<Fence>,
     /// How to create the logs; `None` once they exist.
     pub(crate) opening: Option<LogCreation>,
-    /// Buffer for deltas, which are written with the next step.
+    /// Buffer for deltas. They are written with the next step.
     pub(crate) events: Option<Arc<dyn EventWriter>>,
 }
 

@@ -1,4 +1,4 @@
-//! Calls a model and collects its answer. Deltas are emitted as they arrive; only the complete
+//! Calls a model and collects its answer. Deltas are emitted as they arrive, but only the complete
 //! answer is stored.
 
 use std::collections::HashSet;
@@ -104,7 +104,7 @@ impl ModelCall {
         own.or_else(|| costs.cost(&self.name, &reply.usage))
     }
 
-    /// Emits a delta; returns whether the delta is part of the visible answer.
+    /// Emits a delta. Returns whether the delta is part of the visible answer.
     async fn emit(&self, index: u32, delta: &Delta) -> bool {
         if !self.purpose.is_turn() {
             return false;

@@ -22,7 +22,7 @@ use crate::tool::ToolSpec;
 use crate::window::Window;
 
 impl Runner {
-    /// Exports a run as a snapshot, which another store can restore.
+    /// Exports a run as a snapshot that another store can restore.
     pub async fn snapshot(&self, tenant: &Tenant, run: &LogId) -> RunResult<Snapshot> {
         let (held, state) = self.load_run(tenant, run, ThreadSource::Store).await?;
         let mut archived = Vec::new();

@@ -306,7 +306,7 @@ pub(super) fn text_of(reply: &Reply) -> String {
     texts.collect()
 }
 
-/// Strips a Markdown code fence, which some models put around JSON.
+/// Strips the Markdown code fence that some models put around JSON.
 fn strip_code_fence(text: &str) -> &str {
     let text = text.trim();
     let inner = text.strip_prefix("```json").or_else(|| text.strip_prefix("```"));

@@ -108,8 +108,8 @@ impl Step {
         }
     }
 
-    /// Emits the invalid answer and the gate's feedback as ephemeral messages, which reach the
-    /// model and all logs, but not the Thread.
+    /// Emits the invalid answer and the gate's feedback as ephemeral messages. They reach the model
+    /// and all logs, but not the Thread.
     fn emit_ephemeral(
         &mut self,
         exchange: &mut Vec<EphemeralMessage>,

@@ -286,7 +286,7 @@ impl Step {
         Ok(())
     }
 
-    /// Starts further calls up to the parallelism limit; continues the run when all calls have
+    /// Starts further calls up to the parallelism limit. Continues the run when all calls have
     /// results.
     pub(super) fn continue_calls(&mut self) {
         let calls = &self.state.progress.calls;
@@ -388,8 +388,8 @@ impl Step {
         self.emit(RunEvent::ToolCall(event));
     }
 
-    /// Builds a tool call event with the arguments that are actually used, which an approval may
-    /// have edited.
+    /// Builds a tool call event with the arguments that are actually used. An approval may have
+    /// edited them.
     fn tool_call_event(&self, call: &ToolCall, phase: ToolCallPhase) -> ToolCallEvent {
         let open = self.state.progress.calls.iter().find(|open| open.id == call.id.0);
         let args = open.and_then(|open| open.args.clone()).unwrap_or_else(|| call.args.clone());

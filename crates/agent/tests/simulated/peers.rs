@@ -35,7 +35,7 @@ fn agent(name: &str, model: &str, thoughts: Thoughts) -> AgentConfig {
     agent
 }
 
-/// Declares two agents: a host, and a clerk to which the host hands over.
+/// Declares two agents: a host, and a clerk that takes over from the host.
 fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> RunSpec {
     let mut host = agent("host", host, thoughts);
     host.handoffs = vec![Handoff { to: "clerk".into(), description: None }];

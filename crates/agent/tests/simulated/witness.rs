@@ -21,10 +21,9 @@ pub(crate) struct VerifyingModels {
 /// Observations and violations recorded so far.
 #[derive(Default)]
 pub(crate) struct Observations {
-    /// Last request of the conversation itself: the id of its summary, and the ids of its other
-    /// Items.
+    /// Ids in the last request of the conversation itself: its summary, and its other Items.
     last: Option<(Option<ItemId>, Vec<ItemId>)>,
-    /// For each sealed Item, the summary that preceded it when it was issued.
+    /// For each sealed Item, the summary that preceded the Item when the provider issued it.
     behind: HashMap<ItemId, Option<ItemId>>,
     /// Descriptions of violations.
     pub(crate) objections: Vec<String>,

@@ -25,7 +25,7 @@ pub(crate) struct EventPrinter {
     format: Format,
     policy: RedactionPolicy,
     line: LineContent,
-    /// Redacted text of the current line; its last words may still be buffered.
+    /// Redacted text of the current line. Its last words may still be buffered.
     pieces: StreamRedactor,
     /// Whether thoughts of this turn were streamed.
     has_thought: bool,

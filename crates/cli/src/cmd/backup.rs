@@ -1,5 +1,5 @@
-//! `throughline backup` and `throughline restore`: copy a store while it is in use, register the
-//! key files of backups, and create a store from a backup.
+//! `throughline backup` and `throughline restore`: copy a store that is in use, register the key
+//! files of backups, and restore a store from a backup.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

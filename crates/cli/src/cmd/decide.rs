@@ -1,5 +1,5 @@
-//! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, which any
-//! process may own.
+//! `throughline answer`, `approve`, `reject` and `cancel`: send a command to a run, even if another
+//! process owns it.
 
 use throughline_agent::{RunCommand, State, sentence};
 use throughline_core::{LogId, PendingStatus, Store as _};

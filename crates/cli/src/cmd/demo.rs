@@ -1,8 +1,8 @@
 //! `throughline demo`: a scripted tour with real processes against the built-in simulators.
 //!
 //! This process only starts the other processes, kills one of them, and prints their events. The
-//! agent runs in `throughline run` and `throughline resume`; the gateway is `throughline serve`.
-//! The final counts come from the store and from the simulators' ledger.
+//! agent runs in `throughline run` and `throughline resume`, and the gateway is `throughline
+//! serve`. The final counts come from the store and from the simulators' ledger.
 
 mod lossy;
 mod printer;
@@ -65,7 +65,7 @@ impl DemoRun<'_> {
         printer::fact("store", &self.processes.store())
     }
 
-    /// Starts the first worker and kills it during its second thought; returns the run id.
+    /// Starts the first worker and kills it during its second thought. Returns the run id.
     fn run_until_killed(&mut self) -> Result<String> {
         self.printer.chapter("An agent thinks, plans and calls tools", CLAUDE)?;
         self.printer.command(&format!("run \"{TASK}\" --model {CLAUDE}"))?;

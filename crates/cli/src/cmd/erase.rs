@@ -137,7 +137,7 @@ fn json_of(options: &Prune, threads: &[(LogHead, u64)], erased: Option<&ErasureR
     })
 }
 
-/// Prompts the user to type `yes`; any other input means no.
+/// Prompts the user to type `yes`. Any other input means no.
 fn confirm(question: &str) -> Result<bool> {
     let prompt = format!("{} Type {} to continue: ", question.bold(), "yes".bold());
     Ok(text::prompt(&prompt)?.is_some_and(|answer| answer.eq_ignore_ascii_case("yes")))

@@ -62,7 +62,7 @@ fn cannot_write(file: &Path) -> String {
 }
 
 /// Writes a temporary file and renames it, so that readers see either the previous or the complete
-/// file. Symbolic links are followed; devices and pipes are refused.
+/// file. Symbolic links are followed. Devices and pipes are refused.
 pub(crate) fn replace_file<T>(
     file: &Path,
     write: impl FnOnce(&mut NamedTempFile) -> Result<T>,

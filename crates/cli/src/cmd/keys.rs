@@ -1,5 +1,5 @@
-//! `throughline keys`: manages the gateway's API keys. A key is printed only once; the store
-//! contains its keyed hash.
+//! `throughline keys`: manages the gateway's API keys. A key is printed only once, because the
+//! store contains only its keyed hash.
 
 use owo_colors::{OwoColorize as _, Style};
 use serde_json::{Value, json};

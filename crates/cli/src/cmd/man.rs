@@ -28,7 +28,7 @@ fn page(command: clap::Command) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Writes the man pages of a command and its subcommands; returns the number of pages.
+/// Writes the man pages of a command and its subcommands. Returns the number of pages.
 fn write(folder: &Path, command: &clap::Command, name: &str) -> Result<usize> {
     let titled = command.clone().name(name.to_owned()).display_name(name.to_owned());
     text::write_file(&folder.join(format!("{name}.1")), &page(titled)?)?;

@@ -19,7 +19,7 @@ use crate::print::text::{compact, size};
 const READABLE: [&str; 8] =
     ["text", "content", "thinking", "reasoning", "summary", "refusal", "arguments", "message"];
 
-/// Maximum nesting of JSON documents inside strings; deeper documents are shown by size.
+/// Maximum nesting of JSON documents inside strings. For deeper documents, only the size is shown.
 const DEEPEST: usize = 4;
 
 /// Number of bytes after which no more text is collected for an excerpt.
@@ -28,7 +28,7 @@ const ENOUGH: usize = 1000;
 /// Summary of a record for text output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecordSummary {
-    /// Item id, which is an argument of `throughline forget`; empty if there is none.
+    /// Item id for use with `throughline forget`; empty if there is none.
     pub(crate) id: String,
     /// Role and kind, such as `assistant thought`; empty if unknown.
     pub(crate) what: String,

@@ -103,7 +103,7 @@ fn apply_lease(context: &mut AgentContext, using: &AgentArgs) {
     context.runner.lease = using.lease.map_or(context.runner.lease, Duration::from_secs);
 }
 
-/// Returns the message for the agent; `-` reads it from standard input.
+/// Returns the message for the agent. If it is `-`, the message is read from standard input.
 fn message(text: &str) -> Result<String> {
     if text.trim().is_empty() {
         return Err(Failure::Usage("the message for the agent is empty".to_owned()));
@@ -204,7 +204,7 @@ impl InteractiveRun<'_> {
         self.using.ask || (is_terminal && !self.using.no_ask)
     }
 
-    /// Prompts for pending decisions and sends them to the run; returns `false` at end of input.
+    /// Prompts for pending decisions and sends them to the run. Returns `false` at end of input.
     async fn decide(&mut self, state: &State) -> Result<bool> {
         let FollowedRun { context, run, .. } = &self.followed;
         let mut signals = Signals::new()?;

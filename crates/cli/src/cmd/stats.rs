@@ -1,4 +1,4 @@
-//! `throughline stats`: prints how many threads, runs and records a store holds, and their size.
+//! `throughline stats`: prints the number of threads, runs and records in a store, and their size.
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `throughline traces export`: exports the trace of a run, which is derived from the run's log.
+//! `throughline traces export`: derives the trace of a run from the run's log and exports it.
 
 use std::sync::Arc;
 

@@ -19,7 +19,7 @@ use super::routes::{Credential, Endpoint, ProviderSettings};
 /// Provider name of the simulators.
 pub(crate) const SIMULATORS: &str = "sim";
 
-/// Patterns of bare model names that each catalog entry claims by default. No name matches two
+/// Patterns of bare model names that each catalog entry serves by default. No name matches two
 /// entries.
 const CLAIMS: &[(&str, &[&str])] = &[
     ("anthropic", &["claude-*"]),
@@ -35,7 +35,7 @@ const CLAIMS: &[(&str, &[&str])] = &[
     ("bedrock", &["anthropic.*", "*.anthropic.*", "amazon.*", "*.amazon.*"]),
 ];
 
-/// Returns the patterns of bare model names that a catalog entry claims.
+/// Returns the patterns of bare model names that a catalog entry serves.
 pub(crate) fn claims(row: &str) -> Vec<Name> {
     let claims = CLAIMS.iter().find(|(name, _)| *name == row);
     claims
@@ -43,8 +43,7 @@ pub(crate) fn claims(row: &str) -> Vec<Name> {
         .unwrap_or_default()
 }
 
-/// Returns the catalog entry under which the simulators serve a model: the entry of the model's
-/// vendor.
+/// Returns the catalog entry that the simulators use for a model: the entry of the model's vendor.
 pub(crate) fn row_of(model: &str) -> Option<&'static str> {
     let has = |patterns: &[&str]| patterns.iter().any(|pattern| matches_pattern(pattern, model));
     CLAIMS.iter().find(|(_, patterns)| has(patterns)).map(|(row, _)| *row)

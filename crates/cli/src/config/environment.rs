@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::print::failure::{Failure, Result};
 
-/// Reads an environment variable; an empty value counts as unset.
+/// Reads an environment variable. An empty value counts as unset.
 #[expect(clippy::disallowed_methods, reason = "only the cli reads the environment")]
 pub(crate) fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
@@ -16,13 +16,14 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Reads a variable that holds an absolute directory path; a relative path counts as unset.
+/// Reads an environment variable that contains an absolute directory path. A relative path counts
+/// as unset.
 pub(crate) fn folder(name: &str) -> Result<Option<PathBuf>> {
     let folder = variable(name)?.map(PathBuf::from);
     Ok(folder.filter(|folder| folder.is_absolute()))
 }
 
-/// Reads a variable; a value that is not valid UTF-8 counts as unset.
+/// Reads an environment variable. A value that is not valid UTF-8 counts as unset.
 pub(crate) fn readable_variable(name: &str) -> Option<String> {
     variable(name).ok().flatten()
 }

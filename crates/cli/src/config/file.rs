@@ -1,4 +1,5 @@
-//! Parses `throughline.toml`. The text and the variables are parameters; this module does no I/O.
+//! Parses `throughline.toml`. The text and the environment variables are parameters, so this module
+//! does no I/O.
 
 use std::time::Duration;
 
@@ -355,7 +356,7 @@ fn target(
     None
 }
 
-/// Reports patterns that the file claims twice, and patterns that can never match because they
+/// Reports patterns that occur twice in the file, and patterns that can never match because they
 /// start with the provider's name.
 fn note_claims(
     provider: &ProviderSettings,

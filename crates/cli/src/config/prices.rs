@@ -21,7 +21,7 @@ impl PriceTable {
         Self { version, builtin, own }
     }
 
-    /// Returns the prices of a model; prices that are not known are `None`.
+    /// Returns the prices of a model, with `None` for unknown prices.
     pub(crate) fn known_price(&self, provider: &str, model: &str) -> Price {
         let own = self.own.price_for(provider, model).unwrap_or_default();
         let usual = self.builtin.price_for(provider, model).unwrap_or_default();

@@ -75,8 +75,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
         }
     }
 
-    /// Returns the patterns of the model names that the provider claims. By default, a provider
-    /// with the name of a catalog entry claims the patterns of that entry.
+    /// Returns the patterns of the model names that the provider serves. By default, a provider
+    /// with the name of a catalog entry gets the patterns of that entry.
     fn models(&mut self, row: Option<&Provider>) -> Vec<Name> {
         let (name, section) = (self.name, self.section);
         if !section.has("models") {

@@ -1,7 +1,7 @@
 //! Resolves model names to providers, without I/O.
 //!
-//! A name is the alias of a route, `PROVIDER/model`, or a bare name that a provider's patterns
-//! claim. Configured providers take precedence over built-in ones, longer patterns over shorter
+//! A name is the alias of a route, `PROVIDER/model`, or a bare name that matches a provider's
+//! patterns. Configured providers take precedence over built-in ones, longer patterns over shorter
 //! ones, and earlier entries over later ones.
 
 use std::fmt;
@@ -21,11 +21,11 @@ const SHOWN: usize = 100;
 /// A provider that requests can be sent to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderSettings {
-    /// The part of a model name before the slash; also the account label of the provider's Seals.
+    /// The part of a model name before the slash, and the account label of the provider's Seals.
     pub(crate) name: Name,
     pub(crate) endpoint: Endpoint,
     pub(crate) credential: Credential,
-    /// Patterns of bare model names that the provider claims.
+    /// Patterns of the bare model names that the provider serves.
     pub(crate) models: Vec<Name>,
     /// Line in the configuration file; `None` if the provider is built in.
     pub(crate) line: Option<usize>,
@@ -40,17 +40,16 @@ pub(crate) enum Endpoint {
     /// A remote endpoint: the catalog entry with the configured address and wire. The name of the
     /// entry identifies the owner of Seals.
     Remote(Arc<Provider>),
-    /// The simulators in this process, which serve each model under the catalog entry of its
-    /// vendor.
+    /// The simulators in this process. They serve each model under the catalog entry of its vendor.
     Simulators,
 }
 
 /// Which key is sent to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Credential {
-    /// The caller's key, which is required.
+    /// The caller's key. Each request must contain one.
     Callers,
-    /// The caller's key, if the request has one; the endpoint requires none.
+    /// The caller's key, if the request has one. The endpoint does not require a key.
     Open,
     /// The operator's key.
     Own {
@@ -58,7 +57,7 @@ pub(crate) enum Credential {
         /// Environment variable that held the key; `None` if the key is in the configuration file.
         variable: Option<Name>,
     },
-    /// The operator's AWS keys, which sign each request.
+    /// The operator's AWS keys. They are used to sign each request.
     Aws(AwsKeys),
     /// The operator's key is missing because its environment variable is not set, so the provider
     /// cannot be used.
@@ -151,7 +150,7 @@ impl Routes {
         Some(Destination { provider: Arc::clone(&provider.name), model: Name::from(model) })
     }
 
-    /// Finds the provider that claims a bare model name.
+    /// Finds the provider whose pattern matches a bare model name.
     fn find_claim(&self, model: &str) -> Option<Destination> {
         let rank = |provider: &&ProviderSettings| {
             let patterns = provider.models.iter().filter(|pattern| matches_pattern(pattern, model));

@@ -16,7 +16,7 @@ pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
     /// Whether other machines may connect although there are no API keys.
     pub(crate) allow_open: bool,
-    /// Host names under which other machines may connect without a key.
+    /// Host names that other machines may use to connect without a key.
     pub(crate) hosts: Vec<Name>,
     /// Minimum level of the lines that are logged.
     pub(crate) log: LogLevel,

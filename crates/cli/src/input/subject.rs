@@ -58,7 +58,7 @@ impl Subject {
         Self::new(about, &rows, headers, found)
     }
 
-    /// Reads a conversation with one message or item per line; also returns the original lines.
+    /// Reads a conversation with one message or item per line. Also returns the original lines.
     pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
         let rows = RequestCatalog::read(about.profiles.as_deref())?;
         let headers = headers::parse(&about.header)?;

@@ -11,7 +11,7 @@ use crate::print::text;
 /// Result of a command or of one of its steps.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Reason for a command's failure, which determines the exit code.
+/// Reason for a command's failure. It determines the exit code.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// An external failure, such as a missing file or a full disk.

@@ -96,7 +96,7 @@ impl Column {
     }
 }
 
-/// Formats a table for standard output. The first column holds names and is never wrapped.
+/// Formats a table for standard output. The first column contains names and is never wrapped.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
     columns.iter_mut().take(1).for_each(|first| first.is_whole = true);
     table_in(columns, text::width(std::io::stdout()))

@@ -44,13 +44,13 @@ pub(crate) fn masks(tree: &Tree) -> Vec<Mask> {
     found
 }
 
-/// Masks a JSON text; other text is returned unchanged.
+/// Masks a JSON text. Other text is returned unchanged.
 pub(crate) fn masked(text: &str) -> String {
     let Ok(tree) = Tree::parse(text.to_owned()) else { return text.to_owned() };
     replace_ranges(text, masks(&tree).into_iter().map(|mask| (mask.place, mask.shown)))
 }
 
-/// Replaces byte ranges of a text, which must be given in text order.
+/// Replaces byte ranges of a text. The ranges must be in text order.
 pub(crate) fn replace_ranges(
     text: &str,
     edits: impl IntoIterator<Item = (Range<usize>, String)>,
@@ -93,7 +93,8 @@ fn is_sealed(name: &str, kind: Option<&str>) -> bool {
         || name == "content" && kind == Some("compaction")
 }
 
-/// Returns whether a value is a documented placeholder for a signature, which is not secret.
+/// Returns whether a value is a documented placeholder for a signature. Placeholders are not
+/// secret.
 fn is_documented_placeholder(text: &str) -> bool {
     let rows = Catalog::builtin().profiles();
     rows.iter().any(|row| row.stand_in.as_deref() == Some(text))

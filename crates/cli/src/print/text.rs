@@ -1,6 +1,6 @@
 //! Terminal output. Text from models and files is escaped, so that it cannot control the terminal.
 //!
-//! Only marks and single words are coloured; sentences keep the terminal's default colour, which is
+//! Only marks and single words are coloured. Sentences keep the terminal's default colour, which is
 //! readable on any background. Cyan marks the model, magenta tools, green Seals and kept values,
 //! yellow warnings, red failures and elisions.
 
@@ -30,7 +30,7 @@ pub(crate) fn write_out(bytes: &[u8]) -> Result<()> {
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Writes text to standard output; colours are removed if the terminal does not support them.
+/// Writes text to standard output. Colours are removed if the terminal does not support them.
 pub(crate) fn write_styled(text: &str) -> Result<()> {
     let mut out = anstream::AutoStream::auto(std::io::stdout());
     written(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
@@ -85,7 +85,7 @@ impl Report<'_> {
         write_file(file, format!("{}\n", self.json.as_str()).as_bytes())
     }
 
-    /// Prints the report if the option is `-`; returns `false` if the option is not set.
+    /// Prints the report if the option is `-`. Returns `false` if the option is not set.
     pub(crate) fn print(&self) -> bool {
         if self.file.is_some_and(|file| file.as_os_str() == "-") {
             anstream::eprintln!("{}", self.json.as_str());
@@ -129,14 +129,14 @@ pub(crate) fn note(message: &str) {
     notice("note:", Style::new().cyan(), message);
 }
 
-/// Writes to standard error; colours are removed if the terminal does not support them.
+/// Writes to standard error. Colours are removed if the terminal does not support them.
 pub(crate) fn write_stderr(text: &str) -> Result<()> {
     let mut out = anstream::stderr();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     Ok(written.context("standard error cannot be written")?)
 }
 
-/// Prints a prompt on standard error and reads a line; returns `None` at end of input.
+/// Prints a prompt on standard error and reads a line. Returns `None` at end of input.
 pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
     write_stderr(prompt)?;
     let mut line = String::new();
@@ -144,7 +144,8 @@ pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
     Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 
-/// Returns the terminal width in columns, between 40 and 160; 100 if the output is not a terminal.
+/// Returns the terminal width in columns, between 40 and 160. Returns 100 if the output is not a
+/// terminal.
 pub(crate) fn width(terminal: impl std::os::fd::AsFd) -> usize {
     let size = terminal_size::terminal_size_of(terminal);
     size.map_or(100, |(width, _)| usize::from(width.0).clamp(40, 160))

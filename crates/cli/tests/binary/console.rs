@@ -1,5 +1,5 @@
 //! Tests of the console in Chromium, driven over `WebDriver`. `scripts/ui` and `scripts/browser`
-//! install the requirements; without them the tests are skipped and pass.
+//! install the requirements. Without them, the tests are skipped and pass.
 //!
 //! | file | content |
 //! |---|---|

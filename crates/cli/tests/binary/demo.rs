@@ -30,7 +30,7 @@ fn played(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf)
     (throughline_in(&kept.folder, &arguments, input.as_bytes()), home)
 }
 
-/// Returns the numbers in the row of the final table that starts with `what`.
+/// Returns the numbers in the final table's row that starts with `what`.
 fn counts(out: &str, what: &str) -> Vec<u64> {
     let line = out.lines().find(|line| line.trim_start().starts_with(what));
     let line = line.unwrap_or_else(|| panic!("{what} is not in {out}"));

@@ -30,7 +30,7 @@ enum Tag {
     Serve,
     /// `sh,clone`: commands in a clone of the repository (see [`SnippetFolder::clone_line`]).
     Clone,
-    /// `console`: lines that start with `$` are run; the other lines are their expected output.
+    /// `console`: lines that start with `$` are run. The other lines are their expected output.
     Console,
     /// `python` and `js`: run with the official clients.
     Python,
@@ -123,7 +123,7 @@ fn blocks(page: &Path) -> Vec<Block> {
     blocks
 }
 
-/// A directory in which the snippets of a page run. It contains the files of a clone, and `PATH`
+/// A directory for running the snippets of a page. It contains the files of a clone, and `PATH`
 /// contains the binary.
 struct SnippetFolder {
     kept: TestStore,

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{file, throughline};
 
-/// Starts the simulators on a free port; returns the process, its output and its address.
+/// Starts the simulators on a free port. Returns the process, its output and its address.
 fn started() -> (Child, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
         .args(["sim", "--listen", "127.0.0.1:0", "--seed", "7"])

@@ -120,7 +120,7 @@ fn place(name: &str, tracing: &str) -> TestStore {
     kept
 }
 
-/// Runs an agent with a tool; the run must succeed even if its trace fails.
+/// Runs an agent with a tool. The run must succeed even if its trace fails.
 fn ran(kept: &TestStore) -> CommandOutput {
     let words = "What is the time? My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let arguments = ["run", words, "--agent", "agent.toml", "--tool", "now=echo noon", "--no-ask"];

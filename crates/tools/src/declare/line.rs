@@ -111,7 +111,7 @@ fn sanitize_name(name: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-/// Splits a command line into words like a shell; quoted white space does not separate words.
+/// Splits a command line into words like a shell. Quoted white space does not separate words.
 fn split_words(text: &str) -> Result<Vec<String>, char> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {

@@ -255,7 +255,7 @@ fn progress(about: &ProgressNotificationParam) -> String {
 }
 
 /// Reads the standard error of a process, so that the process does not block on a full pipe. The
-/// channel holds the end of the output and closes when the process exits.
+/// channel contains the end of the output and closes when the process exits.
 fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
     let (tail, receiver) = watch::channel(Vec::new());
     tokio::spawn(async move {

@@ -22,7 +22,7 @@ enum ValueKind {
     Null,
     List(Vec<Value>),
     Table(Vec<Member>),
-    /// A value that JSON cannot represent; the text states why.
+    /// A value that JSON cannot represent, with the reason.
     Invalid(&'static str),
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Member {
 }
 
 impl Value {
-    /// Parses TOML; the error contains a byte offset and a message.
+    /// Parses TOML. The error contains a byte offset and a message.
     pub fn from_toml(text: &str) -> Result<Self, (usize, String)> {
         match DeTable::parse(text) {
             Ok(table) => Ok(Self { at: 0, kind: table_kind(table.get_ref(), DEEPEST) }),
@@ -44,7 +44,7 @@ impl Value {
         }
     }
 
-    /// Parses JSON; the error contains a byte offset and a message.
+    /// Parses JSON. The error contains a byte offset and a message.
     pub fn from_json(text: &str) -> Result<Self, (usize, String)> {
         let tree =
             Tree::parse(text.to_owned()).map_err(|error| (error.offset, error.to_string()))?;
@@ -80,7 +80,7 @@ impl Value {
         if let ValueKind::Table(members) = &self.kind { Some(members) } else { None }
     }
 
-    /// Converts the value to JSON; the error contains the byte offset of the invalid value.
+    /// Converts the value to JSON. The error contains the byte offset of the invalid value.
     pub(super) fn json(&self) -> Result<Json, (usize, &'static str)> {
         Ok(match &self.kind {
             ValueKind::Text(text) => json::string(text),

@@ -231,7 +231,7 @@ pub(super) fn end(home: Option<&Path>) -> Result<()> {
     print_line(&format!("\n{} {}", "Demo finished:".bold(), plain(&kept)))
 }
 
-/// Prints the console URL, which stays reachable while the gateway runs.
+/// Prints the console URL. The console stays reachable while the gateway runs.
 pub(super) fn open(url: &str, thread: &str, is_kept: bool) -> Result<()> {
     let page = format!("{url}/#/thread/{thread}");
     let deletes = if is_kept { "" } else { " and deletes its files" };

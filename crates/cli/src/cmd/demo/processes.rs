@@ -49,7 +49,7 @@ pub(super) struct DemoProcesses {
     /// Lines from standard input; `None` until the first prompt.
     typed: Option<UnboundedReceiver<io::Result<String>>>,
     folder: PathBuf,
-    /// Temporary directory, which is deleted when the demo ends; `None` if `--home` is given.
+    /// Temporary directory that is deleted when the demo ends; `None` if `--home` is given.
     home: Option<TempDir>,
 }
 
@@ -125,7 +125,7 @@ impl DemoProcesses {
         }
     }
 
-    /// Starts a worker process for a run; `agent` names its declaration file.
+    /// Starts a worker process for a run. `agent` names its declaration file.
     pub(super) fn start_worker(&mut self, arguments: &[&str], agent: &str) -> Result<Worker> {
         self.workers += 1;
         let errors = self.folder.join(format!("worker-{}.log", self.workers));

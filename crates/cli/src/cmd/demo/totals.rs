@@ -121,7 +121,7 @@ impl Totals {
         }
     }
 
-    /// Adds the simulators' counts; requests from the lossy client are counted separately.
+    /// Adds the simulators' counts. Requests from the lossy client are counted separately.
     fn count_ledger(&mut self, ledger: &Ledger, lossy: &LossyClient) {
         let is_lossy = |entry: &&LedgerEntry| lossy.requests.contains(&entry.request);
         for entry in ledger.entries.iter().filter(|entry| !is_lossy(entry)) {

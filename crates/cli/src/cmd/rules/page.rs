@@ -8,7 +8,7 @@ use crate::print::text::push_line;
 /// Directory of the pages that cover a single wire.
 const PAGES: &str = "providers";
 
-/// Generates the page of error messages, which covers the rules of all wires.
+/// Generates the page of error messages for the rules of all wires.
 pub(super) fn questions(wires: &[&[&'static Rule]]) -> String {
     let mut page = String::from(
         "# Error messages\n\n\

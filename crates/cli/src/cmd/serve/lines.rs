@@ -1,4 +1,4 @@
-//! The gateway's log: JSON lines on standard error. Writing never blocks a request; if the queue is
+//! The gateway's log: JSON lines on standard error. Writing never blocks a request. If the queue is
 //! full, lines are dropped and counted.
 
 use std::io::Write as _;
@@ -47,7 +47,7 @@ impl JsonLog {
         }
     }
 
-    /// Queues a line; returns `false` if the queue is full.
+    /// Queues a line. Returns `false` if the queue is full.
     fn enqueue(&self, level: Level, line: &Json) -> bool {
         let head = json::object(|o| {
             o.string("time", &crate::clock::now().to_string()).string("level", level.as_str());

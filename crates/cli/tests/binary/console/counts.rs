@@ -78,7 +78,7 @@ fn of_trace(trace: &Value) -> Counts {
     NAMES.iter().zip(SPANS).map(|(name, key)| ((*name).to_owned(), value(key))).collect()
 }
 
-/// Reads the attributes of the last span in an OpenTelemetry protobuf message, which is the run's
+/// Reads the attributes of the last span in an OpenTelemetry protobuf message. This is the run's
 /// span.
 fn of_otlp(bytes: &[u8]) -> Counts {
     let value = |key: &str| {

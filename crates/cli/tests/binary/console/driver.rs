@@ -12,7 +12,8 @@ use throughline_testkit::Folder;
 /// Maximum time in milliseconds to wait for an expected state.
 const PATIENCE: u64 = 30_000;
 
-/// Number of attempts to start the driver, which exits if its port is in use on either IP version.
+/// Number of attempts to start the driver. The driver exits if its port is in use on either IP
+/// version.
 const DRIVER_STARTS: u32 = 5;
 
 /// Starts chromedriver and returns its process, output and port; `None` if it is not installed.

@@ -126,7 +126,7 @@ fn opened(browser: &Browser, stage: &ConsoleFixture, run: &str) -> f64 {
     at.as_f64().unwrap()
 }
 
-/// Scrolls through the whole page; returns the frame times and the maximum number of elements.
+/// Scrolls through the whole page. Returns the frame times and the maximum number of elements.
 fn scrolled(browser: &Browser) -> Value {
     browser.wait(
         "(window.__scrolled ??= (() => {

@@ -60,7 +60,7 @@ impl ConsoleFixture {
         format!("http://{}/#/{place}", self.proxy.address)
     }
 
-    /// Runs a `throughline` command on the store; it must succeed.
+    /// Runs a `throughline` command on the store, and panics if the command fails.
     pub(crate) fn does(&self, arguments: &[&str]) -> CommandOutput {
         let store = self.kept.url();
         let with = [arguments, &["--store", &store]].concat();
@@ -175,7 +175,7 @@ pub(crate) struct ScenarioIds {
     pub(crate) conversation: String,
 }
 
-/// Starts the scripted simulators; returns the process, its output and its address.
+/// Starts the scripted simulators. Returns the process, its output and its address.
 fn simulator(kept: &TestStore) -> (Child, Lines<BufReader<ChildStdout>>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
     let mut child = without_keys(&mut command)
