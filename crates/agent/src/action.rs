@@ -21,7 +21,7 @@ pub enum Action {
     Tell(RunEvent),
     /// Ask a person for a decision, or the caller for a tool result.
     Ask(HumanRequest),
-    /// Mark a pending request as resolved, so that it cannot be decided again.
+    /// Mark a pending request as resolved, so that it cannot be decided twice.
     Take(Name),
     /// Store this status as the run's current status.
     Stand(RunStatus),

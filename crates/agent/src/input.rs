@@ -21,7 +21,7 @@ pub struct Input {
 /// An event that changes the state of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunInput {
-    /// The run starts with a user message. Each body is one part of that message.
+    /// The run starts with a user message, which consists of these parts.
     Said(Vec<Body>),
     /// The run starts only to summarise the older conversation, and ends with the summary.
     Compact,

@@ -124,7 +124,7 @@ words! {
         Turn = "turn",
         /// A final answer without tools, after a limit was reached.
         Final = "final",
-        /// A note about recent results, which is not part of the conversation.
+        /// A reflection: a note about recent results, outside the conversation.
         Reflection = "reflection",
         /// A summary of the older conversation.
         Summary = "summary",

@@ -1,16 +1,16 @@
 //! The runner stores each step of a run before it performs the step's actions.
 //!
 //! # Storage
-//! Each run has its own log. Its first record declares the agents. Events follow, and each step
-//! adds a checkpoint, which is the [`Progress`](crate::Progress). The Thread's log contains the
-//! conversation and the documented state. Each step is one commit, so any process can rebuild the
-//! state from these two logs. A third log, the run's inbox, receives commands for the process that
-//! owns the run.
+//! Each run has its own log. The first record declares the agents. It is followed by events, and
+//! each step adds a checkpoint with the [`Progress`](crate::Progress). The Thread's log contains
+//! the conversation and the documented state (`SmartState`). Each step is one commit, so any
+//! process can rebuild the state from these two logs. A third log, the run's inbox, receives
+//! commands for the process that owns the run.
 //!
 //! # Ownership
 //! The process that holds the lease on the run's log owns the run. A process that loses the lease
-//! can no longer write, and stops. Another process takes the lease and resumes from the last step;
-//! [`step`](crate::step()) receives the input `Interrupted` for unfinished calls.
+//! can no longer write, and stops. Another process then takes the lease and resumes from the last
+//! step. [`step`](crate::step()) receives the input `Interrupted` for unfinished calls.
 
 mod annotations;
 mod commit;
@@ -433,8 +433,8 @@ impl Runner {
         Ok(head.filter(|head| !is_inbox(&head.log)).ok_or_else(missing)?)
     }
 
-    /// Derives a Thread's secret. The nonces in the envelopes of plain Thoughts are derived from
-    /// it.
+    /// Derives a Thread's secret, which is used to derive the nonces in the envelopes of plain
+    /// Thoughts.
     pub(crate) fn thread_secret(&self, thread: &LogId) -> ThreadSecret {
         ThreadSecret::new(*blake3::keyed_hash(&self.secret, thread.0.as_bytes()).as_bytes())
     }

@@ -148,8 +148,7 @@ impl State {
         self.smart.plan.as_ref().and_then(Nullable::value)
     }
 
-    /// Returns the archive id of the tool result requested by the arguments of a
-    /// `get_tool_response` call.
+    /// Returns the archive id of the tool result that a `get_tool_response` call requests.
     pub(crate) fn archive_id(&self, args: &Json) -> Option<Name> {
         let wanted = args.tree().root().name_of("executionId")?;
         let mut archived = self.smart.tool_history_archived.iter().flatten();

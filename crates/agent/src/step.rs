@@ -145,7 +145,7 @@ impl Step {
         self.emit(RunEvent::Run(event));
     }
 
-    /// Ends the run with a final status and clears its gate.
+    /// Ends the run with a final status and discards its record of failed attempts.
     fn end(&mut self, status: RunStatus, reason: impl Into<Name>) {
         let reason = reason.into();
         self.state.progress.phase = Phase::Ended { status, reason: reason.clone() };

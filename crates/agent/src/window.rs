@@ -31,7 +31,7 @@ pub struct Window {
     pub summary: Option<WindowItem>,
     /// The Items after the summary, in conversation order.
     pub items: Vec<WindowItem>,
-    /// Number that the next message will get.
+    /// Number of the next message.
     pub next: u32,
     tokens: u64,
 }

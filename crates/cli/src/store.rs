@@ -102,7 +102,7 @@ impl OpenStore {
         })
     }
 
-    /// Waits for work that a signal aborts, unless only its final step is outstanding.
+    /// Waits for work. A signal aborts the work, unless only its final step remains.
     pub(crate) fn run_until_interrupted<T>(
         &self,
         mut signals: Signals,
@@ -288,7 +288,8 @@ pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
     url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).map(PathBuf::from)
 }
 
-/// Returns the master key from the option, `THROUGHLINE_MASTER_KEY` or the configured variable.
+/// Returns the master key from the option, `THROUGHLINE_MASTER_KEY` or the configured environment
+/// variable.
 fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> {
     const DEFAULT: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {

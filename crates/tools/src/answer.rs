@@ -7,7 +7,7 @@ use throughline_json::Name;
 
 use crate::secret::Mask;
 
-/// Added to the error of a call that failed after it was sent, because its effect is unknown.
+/// Advice appended to the error of a call that failed after it was sent and may have taken effect.
 const UNKNOWN_EFFECT: &str =
     "Whether it took effect is unknown: find out before you call it again.";
 

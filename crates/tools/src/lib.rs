@@ -2,8 +2,8 @@
 //!
 //! External tools implement [`Tool`](throughline_agent::Tool), like tools written in Rust. Models
 //! see names that every provider accepts. Secrets are sent only to their server and never appear in
-//! errors. Dropping a call cancels it at the server. If a call may or may not have taken effect,
-//! its result states so.
+//! errors. Dropping a call cancels it at the server. If the outcome of a call is unknown, its
+//! result states this.
 
 mod answer;
 pub mod client;

@@ -276,7 +276,7 @@ impl Step {
         }
     }
 
-    /// Continues without a summary. A run that only compacts fails.
+    /// Continues without a summary, unless the run exists only to write one. Such a run fails.
     pub(super) fn on_summary_failed(&mut self) {
         if self.state.progress.compacts {
             return self.end(RunStatus::Failed, "the model wrote no summary");

@@ -80,7 +80,8 @@ impl Step {
         limits.into_iter().find_map(exceeded)
     }
 
-    /// Reports an exceeded limit. Only the tool-call limit leaves room for a final answer.
+    /// Reports an exceeded limit. The tool-call limit still allows a final answer. Any other limit
+    /// ends the run.
     pub(super) fn report_limit(&mut self, limit: &'static str, allowed: f64, actual: f64) {
         self.record_breach(limit, allowed, actual);
         // Exhausted time, cost or output tokens leave no room for a final answer.

@@ -137,7 +137,7 @@ impl Step {
         self.end(RunStatus::Completed, "answered with the fallback");
     }
 
-    /// Records a success with the circuit breaker and clears the gate.
+    /// Records a success with the circuit breaker and discards the record of failed attempts.
     pub(super) fn on_gate_passed(&mut self) {
         let model = self.state.model();
         let config = self.breaker();

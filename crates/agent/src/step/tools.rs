@@ -398,7 +398,7 @@ impl Step {
         event
     }
 
-    /// Marks the results of covered calls as archived. The archive is the Thread itself.
+    /// Marks the results of summarised calls as archived. The archive is the Thread itself.
     pub(super) fn archive(&mut self, covered: &[WindowItem]) {
         let history = self.state.smart.tool_history.get_or_insert_default();
         let mut archived = Vec::new();

@@ -1,5 +1,5 @@
-//! Document 004: the exact documents and events that a run produces, and the effect of each
-//! setting.
+//! Tests for document 004 of the specification: the exact documents and events that a run produces,
+//! and the effect of each setting.
 
 use std::sync::{Arc, Mutex};
 

@@ -37,8 +37,7 @@ pub(crate) enum ScriptedAnswer {
     Cut,
 }
 
-/// A model that chooses its answer by the conversation alone, so a repeated call gets the same
-/// answer.
+/// A model whose answer depends only on the conversation, so a repeated call gets the same answer.
 pub(crate) struct ScriptedModel {
     target: Target,
     script: Arc<dyn Fn(&Call) -> ScriptedAnswer + Send + Sync>,

@@ -1,4 +1,5 @@
-//! Document 004: further rules for limits, builders and snapshots, with one test per rule.
+//! Tests for document 004 of the specification: further rules for limits, builders and snapshots,
+//! with one test per rule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

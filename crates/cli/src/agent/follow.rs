@@ -74,7 +74,7 @@ impl FollowedRun<'_> {
         }
     }
 
-    /// Waits until the log has records that are not printed yet, and returns these records.
+    /// Waits until the log has records that were not printed yet, and returns them.
     async fn next_records(&self) -> Result<Vec<Record>> {
         let context = self.context;
         context.run(context.journal.wait(&context.tenant, &self.run, self.seen)).await?;

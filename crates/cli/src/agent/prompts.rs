@@ -13,7 +13,7 @@ use throughline_spec::{
 use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, one_line, plain};
 
-/// Maximum length at which call arguments are printed.
+/// Maximum length of printed call arguments.
 const LONGEST: usize = 400;
 
 /// Message for a tool call whose outcome is unknown.
@@ -115,7 +115,7 @@ pub(crate) fn parse_answers(
     Ok(UserQuestionAnswerSet(answers.collect()))
 }
 
-/// Parses an answer as options, given by number, name or value, or else as free text.
+/// Parses an answer. Options can be given by number, name or value; any other answer is free text.
 fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
     let options = item.options.as_deref().unwrap_or_default();
     let find = |word: &str| {

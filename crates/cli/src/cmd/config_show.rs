@@ -226,7 +226,7 @@ fn shown_key(provider: &ProviderSettings) -> String {
     }
 }
 
-/// Returns where a provider is defined: in the file, by a variable, or built in.
+/// Returns where a provider is defined: in the file, by an environment variable, or as a built-in.
 fn provider_source(provider: &ProviderSettings) -> String {
     match (provider.line, &provider.variable) {
         (Some(line), _) => from(line),

@@ -50,7 +50,7 @@ pub(crate) fn row_of(model: &str) -> Option<&'static str> {
 }
 
 /// Returns the built-in providers in catalog order, with keys and addresses from environment
-/// variables. Also returns each variable that is invalid, once.
+/// variables. Also returns a warning for each variable with an invalid value.
 pub(crate) fn providers(
     catalog: &Catalog,
     variable: EnvLookup<'_>,

@@ -65,7 +65,8 @@ pub(crate) struct ParsedConfig {
     pub(crate) env_warnings: Vec<EnvWarning>,
 }
 
-/// Parses a configuration. An empty text yields the defaults, with keys from the variables.
+/// Parses a configuration. An empty text yields the defaults, with keys from the environment
+/// variables.
 pub(crate) fn read(text: &str, catalog: &Catalog, variable: EnvLookup<'_>) -> ParsedConfig {
     let mut notes = Diagnostics::new(text, &PHRASES, variable);
     let mut config = Config::default();
@@ -98,7 +99,8 @@ pub(crate) fn price_table(text: &str) -> (String, Prices) {
     (version, prices.map(|section| prices_of(&section, &mut notes)).unwrap_or_default())
 }
 
-/// Parses all tables except those that declare tools, and returns the invalid variables.
+/// Parses all tables except those that declare tools, and returns warnings about environment
+/// variables with invalid values.
 fn fill(
     config: &mut Config,
     root: &Section<'_>,

@@ -135,8 +135,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
         Some(row)
     }
 
-    /// Returns the base URL, and the variable that set it, if any. The file takes precedence over
-    /// the variable, and the variable over the catalog.
+    /// Returns the base URL, and the environment variable that set it, if any. The file takes
+    /// precedence over the variable, and the variable over the catalog.
     fn address(&mut self, row: &Provider, region: Option<&str>) -> Option<(Name, Option<Name>)> {
         let Self { name, section, notes, .. } = self;
         if section.has("base_url") {
@@ -231,8 +231,8 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
     Some(Credential::Own { key: Key::new(key), variable })
 }
 
-/// Reads a setting that names a variable. If the value looks like a secret, the error does not
-/// repeat it.
+/// Reads a setting that names an environment variable. If the value looks like a secret, the error
+/// does not repeat it.
 pub(super) fn variable_name<'s>(
     key: &str,
     section: &Section<'s>,
@@ -247,8 +247,8 @@ pub(super) fn variable_name<'s>(
     section.parse(key, |_| is_name.then_some(name), expected, notes)
 }
 
-/// Formats a variable name for display. A value that does not look like a name is hidden, because
-/// it may be a misplaced secret.
+/// Formats the name of an environment variable for display. A value that does not look like a name
+/// is hidden, because it may be a misplaced secret.
 pub(crate) fn shown_variable(name: &str) -> String {
     let is_usual = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let is_word = name.contains('_') || !name.contains(|c: char| c.is_ascii_digit());

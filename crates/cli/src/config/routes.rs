@@ -65,8 +65,8 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
-    /// Returns whether the caller's key may be forwarded. In that case, the provider account and
-    /// its conversations belong to the caller.
+    /// Returns whether the caller's key may be forwarded. If it is, the provider account and its
+    /// conversations belong to the caller.
     pub(crate) fn may_be_callers(&self) -> bool {
         match self {
             Credential::Callers | Credential::Open => true,

@@ -14,7 +14,7 @@ use crate::args::LogLevel;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     pub(crate) listen: SocketAddr,
-    /// Whether other machines may connect although there are no API keys.
+    /// Whether other machines may connect if there are no API keys.
     pub(crate) allow_open: bool,
     /// Host names that other machines may use to connect without a key.
     pub(crate) hosts: Vec<Name>,

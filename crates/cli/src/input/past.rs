@@ -100,7 +100,8 @@ impl<'o> PriorBuilder<'o> {
         added.map_err(|error| input.bad_data(error))
     }
 
-    /// Adds a response to the last request, or as an exchange of its own if it does not match.
+    /// Adds a response to the last request. A response that does not match that request becomes a
+    /// separate exchange.
     fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<()> {
         let open = self.prior.exchanges().last().filter(|exchange| exchange.reply.is_none());
         let wire = answer.codec.wire();
@@ -130,8 +131,8 @@ impl<'o> PriorBuilder<'o> {
         context(answered.filter(|model| *model != UNKNOWN).or(model))
     }
 
-    /// Detects the type of a document on `wire`, by default the wire of the audited request. If
-    /// that fails, the most likely wire is used.
+    /// Detects the type of a document. Tries `wire` first, which defaults to the wire of the
+    /// audited request, and then the most likely wire.
     fn kind(&self, input: &Input, wire: Option<&Wire>) -> Result<DocumentKind> {
         let here = wire.unwrap_or(&self.present.origin.wire);
         input.kind_or_request(Some(here)).or_else(|_| input.kind(None))

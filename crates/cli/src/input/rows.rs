@@ -72,8 +72,8 @@ impl RequestCatalog {
         Ok(Arc::new(Provider { name: Name::from(name), ..Provider::clone(&plain) }))
     }
 
-    /// Returns the provider's wire if the detected wire does not fit the provider and the document
-    /// can be a request on the provider's wire.
+    /// Corrects the detected wire if the provider does not use it. Returns the provider's own wire
+    /// if the document can be a request on that wire.
     pub(crate) fn wire_of(&self, provider: &str, input: &Input) -> Option<Wire> {
         let guessed = throughline_codec::detect(&input.bytes)?;
         if self.0.provider_on_wire(provider, &guessed.wire).is_some() {

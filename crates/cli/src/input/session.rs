@@ -1,6 +1,6 @@
 //! Converts a conversation with one message or item per line to a request on its wire.
 //!
-//! Each message keeps its line number in the request, so findings apply to the file as well.
+//! Each message keeps its line number, so findings about the request also apply to the file.
 
 use bytes::Bytes;
 use throughline_codec::{Codec, codec};

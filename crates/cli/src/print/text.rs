@@ -198,8 +198,8 @@ pub(crate) fn continued(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the byte offset where a line exceeds the width, if it does. Wide characters take two
-/// columns.
+/// Returns the byte offset where a line exceeds the width; `None` if the line fits. Wide characters
+/// take two columns.
 fn overflow(line: &str, width: usize) -> Option<usize> {
     let mut columns = 0;
     let mut ends = line.char_indices().map(|(at, c)| {

@@ -1,5 +1,5 @@
-//! Tests of the gateway configuration: where it is found, which problems are reported, and that no
-//! secret is printed.
+//! Tests of the gateway configuration: where it is found, which problems are reported, and that
+//! secrets are never printed.
 
 use std::path::{Path, PathBuf};
 

@@ -253,7 +253,7 @@ impl SnippetFolder {
     }
 
     /// Runs a command that the documentation runs in a clone. `cargo run` uses the existing binary,
-    /// workspace tests run in this build, and slow release commands must appear unchanged in
+    /// and workspace tests run in this build. Slow release commands must appear unchanged in
     /// `scripts/soak`.
     fn clone_line(&self, place: &str, line: &str) {
         let root = workspace_root();

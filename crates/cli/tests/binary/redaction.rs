@@ -77,8 +77,8 @@ fn call_gateway(serving: &GatewayProcess, note: &Regex) -> String {
 }
 
 /// Requests every GET route of the agent API in `/openapi.json`, once per thread if the path names
-/// a thread. Routes of the provider dialects are excluded, because they return unredacted content
-/// to the client that owns it.
+/// a thread. Routes of the provider dialects are excluded. They return unredacted content to the
+/// client that owns it.
 fn read_routes(
     serving: &GatewayProcess,
     ids: &BTreeMap<&str, String>,

@@ -119,11 +119,11 @@ fn configure(kept: &TestStore, providers: &[Provider]) {
     std::fs::write(kept.file("throughline.toml"), config).unwrap();
 }
 
-/// Responses to callers, without the texts that came from a provider.
+/// Responses to callers, without the texts that a provider supplied.
 #[derive(Default)]
 struct CallerResponses {
     text: String,
-    /// Texts that were removed because they came from a provider.
+    /// Texts that were removed because a provider supplied them.
     theirs: BTreeSet<String>,
 }
 

@@ -386,8 +386,8 @@ fn registry(library: &str) -> Option<BTreeSet<String>> {
     Some(modules.collect())
 }
 
-/// Returns the machine-specific folder at the start of an absolute path in this line. A folder
-/// after a host name or a relative path does not count.
+/// Returns the machine-specific folder that starts an absolute path in this line. Folders in URLs
+/// or relative paths do not count.
 fn machine_folder(line: &str) -> Option<&'static str> {
     let continues_a_path =
         |letter: char| letter.is_alphanumeric() || ['.', '_', '-'].contains(&letter);

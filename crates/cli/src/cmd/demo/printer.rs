@@ -46,7 +46,7 @@ impl DemoPrinter {
         print_line(&format!("\n{number} {title} {} {}", rule.dimmed(), note.cyan()))
     }
 
-    /// Prints the `throughline` command that corresponds to the next step.
+    /// Prints the `throughline` command for the next step.
     pub(super) fn command(&self, arguments: &str) -> Result<()> {
         let room = self.width.saturating_sub(2 + 2 + "throughline ".len());
         let line = format!("$ throughline {}", one_line(arguments, room));

@@ -15,7 +15,7 @@ use crate::print::failure::Result;
 pub(super) struct Totals {
     pub(super) thoughts: Counts,
     pub(super) seals: Counts,
-    /// Elision reasons, each with the number of elided values.
+    /// Elision reasons, each with the number of elided thoughts and Seals.
     pub(super) reasons: Vec<(String, usize)>,
     pub(super) calls: usize,
     pub(super) refused: usize,

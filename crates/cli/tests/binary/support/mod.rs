@@ -60,7 +60,7 @@ pub(crate) fn throughline_with(
     }
 }
 
-/// Provider variables that are not key variables of the catalog.
+/// Environment variables for providers, other than the key variables in the catalog.
 const ADDRESSES: [&str; 12] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
