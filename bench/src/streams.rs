@@ -26,7 +26,7 @@ pub(crate) struct StreamResult {
     pub(crate) ended: Duration,
 }
 
-/// Opens the streams at `server`, and releases them at the mock provider.
+/// Opens the streams through `server`, and then makes the mock provider continue them.
 pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result<StreamResult> {
     let before = server.memory()?;
     let start = Instant::now();

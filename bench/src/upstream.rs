@@ -29,7 +29,7 @@ struct Mock {
     streamed: Finder<'static>,
     models: [(Model, Finder<'static>); Model::ALL.len()],
     release: watch::Sender<u64>,
-    /// Number of streams that were broken so far.
+    /// Number of streams broken so far.
     broken: AtomicUsize,
 }
 

@@ -28,7 +28,8 @@ pub enum Action {
 
     /// Call a model with the request that [`State::call`](crate::State::call) builds.
     Call(Purpose),
-    /// Record that these tools are about to start. The runner commits this before it runs them.
+    /// Record that these tools are about to start. The runner commits this record before it runs
+    /// the tools.
     Begin(Vec<Name>),
     /// Execute a tool call. Its start is already committed.
     Run(ToolRun),

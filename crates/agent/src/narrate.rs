@@ -112,8 +112,8 @@ fn is_unknown(call: &ToolCallEvent) -> bool {
     outcome.is_some_and(|(_, value)| value.tree().root().is(UNKNOWN))
 }
 
-/// Removes the duration from a call with an unknown outcome, because it includes the time until the
-/// decision.
+/// Removes the duration from a call with an unknown outcome, because that duration includes the
+/// wait for a decision.
 fn without_duration(call: &ToolCallEvent) -> ToolCallEvent {
     let mut call = ToolCallEvent { duration_ms: None, ..call.clone() };
     if !is_unknown(&call) {

@@ -1,4 +1,4 @@
-//! Tools that a model may call, and the trait that implements them.
+//! Tools that a model may call, and the trait for implementing them.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The `throughline` binary. No other crate reads the environment or prints.
+//! The `throughline` binary. No other crate reads environment variables or prints.
 
 mod agent;
 mod amount;

@@ -79,7 +79,7 @@ fn simulated(row: &Provider) -> Name {
     Name::from(format!("sim {}", row.name))
 }
 
-/// Builds the configured endpoints, and those of the simulators at the URL `simulators`.
+/// Builds the configured endpoints, and the endpoints of the simulators at the URL `simulators`.
 pub(crate) fn endpoints(
     config: &Config,
     simulators: &str,

@@ -1,7 +1,7 @@
 //! Shared test support: recorded traffic, case counts, stream splitting, temporary folders, child
 //! processes, Python environments, and a virtual disk that loses power.
 //!
-//! Other crates use this crate only as a dev-dependency. Unlike them, it may therefore read
+//! Other crates use this crate only as a dev-dependency. Unlike those crates, it may read
 //! environment variables, print, and panic with a message on an invalid fixture. It does not depend
 //! on the codecs, because their tests depend on it.
 

@@ -34,7 +34,7 @@ pub(crate) enum IoEvent {
     SyncNames,
     /// The file was deleted.
     Delete(usize),
-    /// The test has seen this many acknowledgements so far.
+    /// Number of acknowledged writes that the test has seen so far.
     Mark(usize),
 }
 
@@ -89,7 +89,7 @@ impl IoLog {
         self.events.iter().filter(|event| matches!(event, IoEvent::Sync(_))).count()
     }
 
-    /// Returns an empty disk, as it was before the first event.
+    /// Returns the empty disk before the first event.
     pub fn disk(&self) -> Disk<'_> {
         let files = self.names.iter().map(|_| DiskFile::default()).collect();
         Disk { tape: self, at: 0, files, marked: 0 }
@@ -136,7 +136,7 @@ enum WriteOrder {
 }
 
 impl Disk<'_> {
-    /// Applies the recorded events up to this point.
+    /// Applies the recorded events up to the given point.
     pub fn play_to(&mut self, point: usize) {
         let events = self.tape.events.get(self.at..point).unwrap_or_default();
         for event in events {

@@ -24,11 +24,11 @@ pub struct Recording {
     pub folder: String,
     /// The file name without `.json`.
     pub name: String,
-    /// Wire name, such as `openai-responses`. In `mixed`, each exchange has its own.
+    /// Wire name, such as `openai-responses`. In `mixed`, each exchange has its own wire.
     pub wire: String,
-    /// Provider name. In `mixed`, each exchange has its own.
+    /// Provider name. In `mixed`, each exchange has its own provider.
     pub provider: String,
-    /// Requested model. In `mixed`, each exchange has its own.
+    /// Requested model. In `mixed`, each exchange has its own model.
     pub model: String,
     /// The requests and responses, in order.
     pub exchanges: Vec<Exchange>,

@@ -4,7 +4,8 @@
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
 
-/// Most stream failures need one or two cuts, and failures with many cuts are hard to read.
+/// Maximum number of cuts. Most stream failures need one or two cuts, and failures with many cuts
+/// are hard to read.
 const MAX_CUTS: usize = 12;
 
 /// Splits `bytes` at the given offsets, which need not be sorted. A repeated offset gives an empty

@@ -35,7 +35,7 @@ fn runner(store: &Journal, models: EndpointModels) -> Runner {
     agent::runner(store, models).with_tool(mail)
 }
 
-/// In the first process: starts the run and returns while it waits for approval.
+/// Runs in the first process: starts the run, which then waits for approval.
 async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
     let store = place.store().await?;
     let runner = runner(&store, place.models()?);
@@ -47,7 +47,7 @@ async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>>
     Ok(begun.run)
 }
 
-/// In the second process: approves the tool call and resumes the run.
+/// Runs in the second process: approves the tool call and resumes the run.
 async fn resume_run(place: &support::ExampleEnv, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
     let store = place.store().await?;
     let (runner, us) = (runner(&store, place.models()?), Tenant::from("us"));

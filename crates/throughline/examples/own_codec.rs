@@ -186,7 +186,8 @@ impl Encoder for LedgerEncoder {
     }
 }
 
-/// Returns the decode context for a model on this wire, whose endpoint is a catalog entry.
+/// Returns the decode context for a model on this wire. A catalog entry declares the model's
+/// endpoint.
 pub(crate) fn decode_context() -> Result<DecodeContext, CatalogError> {
     let rows = "[[provider]]\nname = \"ledger\"\nwire = \"ledger\"\nbase-url = \"https://ledger.example\"\n";
     let catalog = Catalog::builtin().with_providers(rows)?;

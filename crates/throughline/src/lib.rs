@@ -94,7 +94,7 @@ pub mod doctor {
     };
 }
 
-/// JSON values that keep their exact bytes, an index over them, and writers.
+/// JSON values that keep their exact bytes, an index over these values, and writers.
 pub mod json {
     pub use throughline_json::{
         Array, Elements, Json, JsonKind, Measure, Members, Node, Object, SizeLimitExceeded,
@@ -131,8 +131,8 @@ pub mod spec {
     };
 }
 
-/// Durable Threads in one append-only, tamper-evident Journal, and the port [`store::Store`],
-/// through which all other modules use the store.
+/// Durable Threads in one append-only, tamper-evident Journal. All other modules use the store
+/// through the port [`store::Store`].
 pub mod store {
     pub use throughline_core::{
         Append, Batch, Content, ErasureEpoch, EventWriter, Fence, Fold, FoldedLog, ForkPoint,

@@ -7,7 +7,7 @@ use std::fs;
 
 use throughline_testkit::workspace_root;
 
-/// Returns the names that a source file re-exports, as users of the facade write them.
+/// Returns the names that a source file re-exports, after renames with `as`.
 fn exported_names(source: &str) -> Vec<String> {
     let code: Vec<&str> = source.lines().filter(|line| !line.trim().starts_with("//")).collect();
     let code = code.join("\n");

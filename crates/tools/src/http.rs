@@ -1,4 +1,4 @@
-//! HTTP tools: each call sends one request, as declared.
+//! HTTP tools: each call sends one HTTP request, built from the tool's declaration.
 //!
 //! The model supplies only arguments. Scheme, host and headers always come from the declaration.
 

@@ -36,7 +36,7 @@ pub enum Transport {
         command: String,
         /// Command-line arguments.
         args: Vec<String>,
-        /// Environment variables for the process. Apart from `usual`, no others are passed on.
+        /// Environment variables for the process. Only these variables and `usual` are passed on.
         env: Vec<(Name, Credential)>,
         /// Non-secret system variables, such as `PATH`, that are passed on.
         usual: Vec<(Name, Name)>,

@@ -105,8 +105,8 @@ impl<'t> Diagnostics<'t> {
         if self.errors.is_empty() { Ok(value) } else { Err(Problems(self.errors)) }
     }
 
-    /// Replaces `${NAME}` placeholders with environment variables. Reports an error at `at` if one
-    /// is not set.
+    /// Replaces `${NAME}` placeholders with environment variables. Reports an error at `at` if a
+    /// variable is not set.
     pub(crate) fn expand_variables(&mut self, at: usize, text: &str) -> Option<String> {
         let (mut filled, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once("${") {
@@ -183,7 +183,7 @@ impl<'s> Section<'s> {
         Some(Section { header: format!("[{path}]"), path, at: self.key_at(key), members })
     }
 
-    /// Returns all tables directly inside this one, in the order of the text.
+    /// Returns all tables directly inside this table, in the order of the text.
     pub fn sections(&self, notes: &mut Diagnostics<'_>) -> Vec<(&'s str, Section<'s>)> {
         let keys = self.members.iter().map(|member| member.key.as_str());
         keys.filter_map(|key| Some((key, self.section(key, notes)?))).collect()

@@ -12,7 +12,7 @@ const SHORTEST: usize = 8;
 /// Names and secret values of headers or environment variables.
 pub(crate) type Secrets = Vec<(Name, Credential)>;
 
-/// Removes the query from a URL, because it may contain keys.
+/// Removes the query from a URL, because the query may contain keys.
 pub(crate) fn without_query(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }

@@ -20,8 +20,8 @@ use crate::sink::{Retry, Sink, SinkError};
 const STATUS: &str = "throughline.trace.status";
 
 const TRIES: u32 = 4;
-/// Upper bound of the delay before the first retry. It doubles with each retry, and the actual
-/// delay is random below it.
+/// Upper bound of the delay before the first retry. The bound doubles with each retry, and the
+/// actual delay is a random value below it.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// Maximum delay that a sink may request before a retry.

@@ -142,7 +142,7 @@ impl Fold {
         spans
     }
 
-    /// Returns the run's own span, up to `now`. It is delivered last.
+    /// Returns the run's own span, up to `now`. This span is delivered last.
     pub fn agent(&self, now: Timestamp) -> Option<Span> {
         let mut agent = self.agent.clone();
         agent.end = agent.end.max(now).max(agent.start);

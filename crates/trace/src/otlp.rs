@@ -1,7 +1,7 @@
 //! Encodes spans as OpenTelemetry's `ExportTraceServiceRequest` in protobuf.
 //!
-//! The message has only a dozen fields of five kinds, so hand-written code replaces a generated
-//! encoder.
+//! The message has only a dozen fields of five kinds, so a hand-written encoder is simpler than a
+//! generated one.
 
 use jiff::Timestamp;
 

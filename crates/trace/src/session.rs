@@ -45,7 +45,7 @@ pub struct TraceBatch {
     pub status: Status,
     /// Error messages of the failed sinks.
     pub errors: Vec<Name>,
-    /// Whether this is a repetition of an earlier batch with a new status.
+    /// Whether this batch repeats an earlier batch with a new status.
     pub is_again: bool,
 }
 

@@ -265,8 +265,8 @@ impl<'o> Forwarder<'o> {
         }
     }
 
-    /// Delivers the last batch. If a sink fails, the other sinks receive the batch again as
-    /// partial.
+    /// Delivers the last batch. If a sink fails, the other sinks receive the batch again with the
+    /// status `partial`.
     async fn finish(mut self) -> DeliveryReport {
         let phase =
             if self.options.mode == Mode::Batched { BatchPhase::Whole } else { BatchPhase::End };

@@ -144,7 +144,7 @@ impl Step {
         number.is_some_and(|number| (1..=self.state.progress.ids).contains(&number))
     }
 
-    /// Drops unconfirmed requests for open calls. Decisions about settled calls stay.
+    /// Drops unconfirmed requests for open calls, but keeps decisions about settled calls.
     fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
         let calls = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
         let open: HashSet<&Name> = calls.map(|call| &call.id).collect();

@@ -1,5 +1,5 @@
 //! Several agents share a Thread. One agent's provider Thoughts must never reach another agent,
-//! neither as text nor as reasoning, and providers must accept the remaining request.
+//! neither as text nor as reasoning. Providers must accept the requests without them.
 
 use std::collections::HashSet;
 use std::time::Duration;

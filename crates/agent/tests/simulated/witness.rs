@@ -30,8 +30,8 @@ pub(crate) struct Observations {
     pub(crate) asked: u64,
     /// Number of Seals that were sent back.
     pub(crate) replayed: u64,
-    /// Number of Seals that were withheld, because they belong to another model or their prefix was
-    /// summarised.
+    /// Number of Seals that were withheld because they belong to another model or because their
+    /// prefix was summarised.
     pub(crate) withheld: u64,
     pub(crate) summaries: std::collections::BTreeSet<ItemId>,
 }
@@ -78,7 +78,8 @@ impl Model for VerifyingModel {
 }
 
 impl Observations {
-    /// Checks that each request extends the previous one, unless a summary replaced the beginning.
+    /// Checks that each request extends the previous request, unless a summary replaced its
+    /// beginning.
     fn hear(&mut self, call: &Call) {
         let is_own = |id: &ItemId| !matches!(&*id.0, "reflection" | "conversation");
         if call.items.is_empty() || !call.items.iter().all(|item| is_own(&item.id)) {

@@ -173,7 +173,8 @@ fn route_targets(route: &Route) -> Vec<String> {
     route.targets.iter().map(ToString::to_string).collect()
 }
 
-/// Lists the providers that are configured or have a key, and the names of the others.
+/// Lists the providers that are configured or have a key. Of all other providers, only the names
+/// are listed.
 fn providers_text(all: &[ProviderSettings]) -> String {
     let is_own = |one: &&ProviderSettings| {
         one.is_configured()

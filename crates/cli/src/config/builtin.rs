@@ -91,8 +91,8 @@ pub(crate) fn providers(
 
 /// Applies the providers of the configuration file to a built-in provider. Some vendors have one
 /// catalog entry per wire at the same address, such as `openai` and `openai-chat`. If the file
-/// redefines the address or key of the first entry, the other entries follow. Otherwise requests
-/// for a redefined provider could still reach the vendor.
+/// redefines the address or key of the first entry, the change also applies to the vendor's other
+/// entries. Otherwise, requests for a redefined provider could still reach the vendor.
 pub(crate) fn apply_overrides(
     row: ProviderSettings,
     declared: &[ProviderSettings],

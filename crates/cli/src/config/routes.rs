@@ -195,7 +195,8 @@ impl Routes {
 }
 
 impl ProviderSettings {
-    /// Returns whether the configuration file or an environment variable sets up this provider.
+    /// Returns whether this provider is set up in the configuration file or with an environment
+    /// variable.
     pub(crate) fn is_configured(&self) -> bool {
         self.line.is_some() || self.variable.is_some()
     }

@@ -65,7 +65,8 @@ fn names_resolve_by_alias_provider_or_claim() {
     }
 }
 
-/// If the file redefines a vendor's first catalog entry, the entries for its other wires follow.
+/// If the file redefines a vendor's first catalog entry, the change also applies to the vendor's
+/// entries for other wires.
 #[test]
 fn redefined_provider_moves_all_its_rows() {
     let routes = routes(

@@ -14,7 +14,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use crate::print::mask::{Mask, masks};
 use crate::print::text::{continued, plain, push_line, wrapped};
 
-/// A marked range with more lines than this is abbreviated to its first few lines and its last
+/// Number of lines above which a marked range is abbreviated to its first few lines and its last
 /// line.
 const MOST_LINES: usize = 10;
 
@@ -227,8 +227,8 @@ impl<'s> SourceText<'s> {
         VisibleLine { text, start: start_column, end: end_column }
     }
 
-    /// Returns the cells between the start of the line and a byte offset, nearest first, until they
-    /// fill more than `room` columns.
+    /// Returns the cells between the start of the line and a byte offset, nearest first. Stops when
+    /// they fill more than `room` columns.
     fn cells_before(&self, mut at: usize, line_start: usize, room: usize) -> Vec<TextCell<'_>> {
         fill(room, || {
             let line = self.text.get(line_start..at).filter(|line| !line.is_empty())?;
@@ -241,7 +241,7 @@ impl<'s> SourceText<'s> {
         })
     }
 
-    /// Returns the cells from a byte offset to the end of the line, until they fill more than
+    /// Returns the cells from a byte offset to the end of the line. Stops when they fill more than
     /// `room` columns.
     fn cells_from(&self, mut at: usize, line_end: usize, room: usize) -> Vec<TextCell<'_>> {
         fill(room, || {
@@ -293,7 +293,8 @@ impl<'s> SourceText<'s> {
     }
 }
 
-/// Returns whether a character combines with the previous character and so takes no column.
+/// Returns whether a character combines with the previous character and therefore takes no column
+/// of its own.
 fn is_combining(character: char) -> bool {
     character.width() == Some(0)
 }

@@ -228,8 +228,8 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// Returns whether a character is invisible or changes the text direction. The console uses the
-/// same set.
+/// Returns whether a character is invisible or changes the text direction. The console escapes the
+/// same characters.
 fn is_hidden(c: char) -> bool {
     matches!(
         c,

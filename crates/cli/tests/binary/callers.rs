@@ -15,7 +15,7 @@ const ADA: &str = "x-api-key: sk-adas-own\r\n";
 const BOB: &str = "x-api-key: sk-bobs-own\r\n";
 const NO_KEY: &str = "";
 
-/// A simulated provider, and a gateway that configures it under several names.
+/// A simulated provider, and a gateway whose configuration lists it under several names.
 struct CallerSetup {
     serving: GatewayProcess,
     simulator: Simulator,

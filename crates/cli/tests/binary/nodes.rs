@@ -16,7 +16,8 @@ use crate::support::serving::{GatewayProcess, said_at};
 /// Number of tool calls per run, because a simulated model calls each of its tools once.
 const TOOLS: usize = 6;
 
-/// Tools over HTTP. The gateway that owns a run is killed while it waits for one of these tools.
+/// Tools over HTTP. The gateway that owns a run is killed while the run waits for one of these
+/// tools.
 struct HttpTools {
     address: String,
     /// Number of calls until the next notification is sent.
@@ -147,8 +148,8 @@ fn another_node_finishes_the_run_when_a_node_is_killed() {
     figure("gateways killed", format!("{kills}, {messages} messages followed without a gap"));
 }
 
-/// The database stops under a gateway and restarts. Meanwhile, requests that need no stored state
-/// succeed, and the gateway reports that it is not ready.
+/// Stops the database while a gateway uses it, and restarts the database. Meanwhile, requests that
+/// need no stored state succeed, and the gateway reports that it is not ready.
 #[test]
 fn gateway_passes_requests_while_postgres_is_stopped() {
     let cluster = Cluster::start();

@@ -31,7 +31,7 @@ fn headers(first: u32) -> String {
 }
 
 /// Starts a provider that sends `answer` to each request and closes the connection. If `answer` is
-/// empty, it never responds.
+/// empty, the provider never responds.
 fn provider(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -154,8 +154,8 @@ fn conversation(model: &str, stream: bool) -> String {
     )
 }
 
-/// Returns the Gemini simulator's error for an invalid signature. Like Google, it quotes the
-/// signature.
+/// Returns the Gemini simulator's error for an invalid signature. Like Google's error, it quotes
+/// the signature.
 fn gemini_signature_error() -> String {
     format!(r#"Base64 decoding failed for \"{}\""#, canary(12))
 }

@@ -106,8 +106,8 @@ fn event(number: u64) -> String {
     said.to_string()
 }
 
-/// Records the time when a page becomes readable, in the frame that shows it. Polling from outside
-/// the page would be too late.
+/// Records the time of the frame in which a page becomes readable. Polling from outside the page
+/// would be too late.
 const READABLE: &str = "new MutationObserver((_, observer) => {
     if (document.querySelectorAll('.row').length < 8 || !document.querySelector('.facts')) return;
     observer.disconnect();

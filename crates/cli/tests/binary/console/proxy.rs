@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::json;
 
-/// Forwards connections to the gateway until it is cut.
+/// Forwards connections to the gateway until the test cuts them.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     is_cut: Arc<AtomicBool>,
