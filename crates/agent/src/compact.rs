@@ -110,7 +110,7 @@ pub(crate) struct Summary {
     pub(crate) record: SummaryRecord,
 }
 
-/// Parses the model's text. Text that is not JSON becomes the summary itself.
+/// Parses the model's text. Text that is not JSON is used as the summary.
 pub(crate) fn parse_summary(
     answer: &str,
     before: Option<&SummaryRecord>,

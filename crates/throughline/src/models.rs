@@ -1,4 +1,4 @@
-//! Models at the providers' endpoints, found by name, and the ports that a custom model implements.
+//! Models at provider endpoints, looked up by name, and the ports that a custom model implements.
 
 use std::sync::Arc;
 

@@ -218,7 +218,7 @@ words! {
 }
 
 impl Status {
-    /// Returns the status to report after a failed delivery.
+    /// Returns the status to report after a delivery fails.
     pub(crate) fn degraded(self) -> Self {
         match self {
             Status::Success => Status::Partial,

@@ -154,7 +154,7 @@ pub(crate) fn damaged(run: &LogId, problem: impl Display) -> RunError {
     RunError::Damaged { run: run.0.clone(), problem: problem.to_string().into() }
 }
 
-/// Parses a record's content. If the content was erased, the error message is `deleted`.
+/// Parses a record's content. `deleted` is the error message to use if the content was erased.
 fn parse<T: DeserializeOwned>(run: &LogId, record: Option<&Record>, deleted: &str) -> RunResult<T> {
     let content = record.and_then(|record| record.content.bytes());
     let content = content.ok_or_else(|| damaged(run, deleted))?;

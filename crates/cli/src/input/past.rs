@@ -33,7 +33,8 @@ struct PriorResponse<'a> {
 }
 
 impl<'o> PriorBuilder<'o> {
-    /// Starts an empty history for a request to `present`, within `account`.
+    /// Creates an empty history for a request to the target `present`. `account` is the account
+    /// label for all targets.
     pub(crate) fn new(present: &'o Target, rows: &'o RequestCatalog, account: &'o str) -> Self {
         Self { present, rows, account, prior: PriorExchanges::new() }
     }
