@@ -3,7 +3,7 @@
 use throughline_json::{self as json, Json, Name};
 
 #[test]
-fn members_are_written_in_order_and_none_is_left_out() {
+fn all_members_are_written_in_order() {
     let (key, name, none) = ("key", Name::from("a\"b"), None::<Json>);
     let inner = json::string("inner");
     let object = object! {

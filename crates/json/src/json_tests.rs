@@ -6,7 +6,7 @@ use crate as json;
 use crate::{Json, JsonKind, Tree};
 
 #[test]
-fn a_value_is_kept_as_it_was_written() {
+fn value_keeps_its_spelling() {
     let text = r#" {"b": 1e2, "a": "\u00e9", "a": 18446744073709551616, "c":[ 1 ,2 ] } "#;
     let json = Json::parse(text).unwrap();
     assert_eq!(json.as_str(), text.trim());

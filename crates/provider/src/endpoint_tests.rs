@@ -115,7 +115,7 @@ fn invalid_address_is_rejected_without_printing_it() {
 }
 
 #[test]
-fn the_scheme_follows_from_the_row() {
+fn auth_scheme_comes_from_the_catalog_row() {
     for (row, scheme) in [
         ("anthropic", Scheme::Anthropic),
         ("deepseek-anthropic", Scheme::Anthropic),

@@ -56,7 +56,7 @@ fn blamed(text: &str) -> String {
 }
 
 #[test]
-fn every_field_goes_in_and_comes_out() {
+fn every_field_round_trips() {
     let document = r#"{"id":"t1","content":"think","identity":{"identifier":7,"representation":"Ann"},"payload":{"signature":"c2ln","n":1e2},"replayCompatibility":"anthropic-messages-thinking-v1","createdAt":"2026-01-31T12:00:00Z","updatedAt":"2026-01-31T12:00:01.5Z"}"#;
     let item = parse(document).unwrap();
     let read = thought(&item);
@@ -303,7 +303,7 @@ fn captured_thought_prints_its_native_json_and_wire_tag() {
 }
 
 #[test]
-fn a_captured_thought_that_cannot_be_replayed_never_becomes_plain() {
+fn unreplayable_captured_thought_never_becomes_plain() {
     let mut item = captured(&Wire::ANTHROPIC_MESSAGES, r#"{"signature":"c2ln"}"#);
     record(&mut item);
     let Body::Thought(cut) = &mut item.body else { panic!("not a thought") };

@@ -127,7 +127,7 @@ fn null_means_absent() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_member() {
     for (text, message) in [
         ("[]", "LLMMessage must be an object"),
         (

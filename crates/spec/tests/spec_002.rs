@@ -73,7 +73,7 @@ fn printed(item: &Item) -> String {
 const FULL: &str = r#"{"id":"message-1","date":"2026-01-31T12:00:00Z","name":"Ann","message_type":"reasoning_message","otid":"o-1","sender_id":"s-1","step_id":"step-1","is_err":false,"seq_id":-7,"run_id":"run-1","source":"reasoner_model","reasoning":"hm","signature":"c2ln+/=="}"#;
 
 #[test]
-fn every_field_goes_in_and_comes_out() {
+fn every_field_round_trips() {
     let message = parse(FULL);
     let header = &message.header;
     assert_eq!(&*header.id, "message-1");

@@ -46,7 +46,7 @@ fn reflection(max_tokens: u64, max_chars: u64, cadence: Cadence) -> Reflection {
 const FULL: &str = r#"{"enabled":true,"level":"high","native":{"effort":"minimal","budgetTokens":4096,"includeThoughts":true,"providerExtras":{"b":1e2,"a":[1]}},"reflection":{"enabled":true,"cadence":"every_turn","mode":"separate","maxTokens":10,"maxChars":20,"keepLast":4,"summarize":true,"promptTemplate":"Why?","emitEvents":false,"maxPerRun":0,"everyNTurns":2}}"#;
 
 #[test]
-fn every_field_goes_in_and_comes_out() {
+fn every_field_round_trips() {
     assert_eq!(parse(FULL).json().as_str(), FULL);
 }
 
@@ -165,7 +165,7 @@ fn every_cadence_mode_level_and_effort_is_documented() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_member() {
     for (text, message) in [
         ("[]", "reasoning must be an object"),
         (r#"{"enabled":"yes"}"#, "reasoning.enabled must be true or false"),

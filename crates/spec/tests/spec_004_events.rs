@@ -151,7 +151,7 @@ fn an_event_of_an_unknown_type_is_kept_raw() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_path() {
+fn errors_name_the_path_of_the_invalid_member() {
     let refused = [
         ("1", "RunEvent must be an object"),
         ("{}", "RunEvent.type is missing: it must be a string"),

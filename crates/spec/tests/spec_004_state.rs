@@ -197,7 +197,7 @@ fn records_are_created_from_required_members() {
 }
 
 #[test]
-fn a_number_is_kept_as_it_was_written() {
+fn number_keeps_its_spelling() {
     let fact = |confidence: &str| {
         MemoryFact::parse(&json(&format!(r#"{{"key":"k","value":"v","confidence":{confidence}}}"#)))
     };
@@ -210,7 +210,7 @@ fn a_number_is_kept_as_it_was_written() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_path() {
+fn errors_name_the_path_of_the_invalid_member() {
     let question = |replaced: &str, by: &str| {
         let question = pending_question().replace(replaced, by);
         refusal(&format!(r#"{{"messages":[],"pendingUserQuestions":[{question}]}}"#))

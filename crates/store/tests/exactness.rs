@@ -107,7 +107,7 @@ async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
     exact
 }
 
-async fn everything_survives(backend: &str, url: &str, options: &Options) {
+async fn everything_round_trips(backend: &str, url: &str, options: &Options) {
     let Some(RecordedValues { bodies, parts, opaque }) = RecordedValues::load() else {
         return skip("the recordings are absent, so nothing recorded was put through the store");
     };
@@ -137,26 +137,26 @@ fn file(name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_values_survive_sqlite() {
-    everything_survives("SQLite", &file("plain.db"), &Options::default()).await;
+    everything_round_trips("SQLite", &file("plain.db"), &Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_values_survive_sqlite_with_key() {
     let options = Options { master_key: Some(master_key()), ..Options::default() };
-    everything_survives("SQLite with a master key", &file("sealed.db"), &options).await;
+    everything_round_trips("SQLite with a master key", &file("sealed.db"), &options).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_values_survive_postgres() {
     let url = throughline_testkit::postgres_database();
-    everything_survives("PostgreSQL", &url, &Options::default()).await;
+    everything_round_trips("PostgreSQL", &url, &Options::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recorded_values_survive_postgres_with_key() {
     let options = Options { master_key: Some(master_key()), ..Options::default() };
     let url = throughline_testkit::postgres_database();
-    everything_survives("PostgreSQL with a master key", &url, &options).await;
+    everything_round_trips("PostgreSQL with a master key", &url, &options).await;
 }
 
 fn master_key() -> MasterKey {

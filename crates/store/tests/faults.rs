@@ -224,8 +224,8 @@ fn forgetting_works_on_a_full_disk() {
 }
 
 #[test]
-fn a_read_only_disk_says_so() {
-    on_small_disk("a_read_only_disk_says_so", 8192, |disk| {
+fn read_only_disk_is_reported() {
+    on_small_disk("read_only_disk_is_reported", 8192, |disk| {
         block_on(async {
             let (path, new) = (disk.join("store.db"), disk.join("new.db"));
             let journal = new_store(&path).await;

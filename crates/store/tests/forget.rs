@@ -134,7 +134,7 @@ fn is_gone(record: &Record, why: ElisionReason) -> bool {
 }
 
 /// Asserts that the other Thread has lost no content.
-async fn assert_other_is_whole(journal: &Journal, items: u32) {
+async fn assert_other_is_intact(journal: &Journal, items: u32) {
     let records = all(journal, "other").await;
     for number in 0..items {
         let (item, _) = item("other", number);
@@ -226,7 +226,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(ElisionReason::Forgotten));
     assert_eq!(journal.stats().await.unwrap().blobs, 1);
-    assert_other_is_whole(&journal, items).await;
+    assert_other_is_intact(&journal, items).await;
     assert_intact(&journal).await;
     journal.close().await.unwrap();
     secrets.assert_in_no_file(&folder);
@@ -250,7 +250,7 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         assert!(restored.gone > u64::from(2 * items), "{restored:?}");
         secrets.assert_in_no_file(&folder);
         let store = opened(&to, master_key.clone()).await;
-        assert_other_is_whole(&store, items).await;
+        assert_other_is_intact(&store, items).await;
         let said = all(&store, "doomed").await;
         let mut said = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
         assert!(said.all(|record| is_gone(record, ElisionReason::Forgotten)));
@@ -301,7 +301,7 @@ async fn forgetting_reaches_backups_of_earlier_versions() {
     secrets.assert_in_no_file(&folder);
     assert!(!folder.join("old.db-reserve").exists(), "only a store in use needs a reserve");
     let backup = opened(&old, None).await;
-    assert_other_is_whole(&backup, 5).await;
+    assert_other_is_intact(&backup, 5).await;
     assert_intact(&backup).await;
     let to = folder.join("new.db");
     let refused = restore(&old, None, &to, &Options::default()).await.unwrap_err().to_string();
@@ -420,7 +420,7 @@ async fn rotation_removes_old_salts_from_all_files() {
         let rotated = journal.rotate(&key(digits), &|_| {}).await.unwrap();
         assert!(rotated.wrapped > u64::from(items) && !rotated.is_behind);
         count += secrets.assert_in_no_file(&folder).0;
-        assert_other_is_whole(&journal, items).await;
+        assert_other_is_intact(&journal, items).await;
         assert_intact(&journal).await;
     }
     // Content that is forgotten now leaves no wrapped salt either.

@@ -195,7 +195,7 @@ async fn concurrent_decisions_apply_once() {
 }
 
 #[tokio::test]
-async fn what_comes_after_the_end_is_too_late() {
+async fn decisions_after_the_end_are_refused() {
     for what in BOTH {
         let waiting = WaitingRun::open(what, None).await;
         waiting.tell(&us(), RunCommand::Cancel(None)).await.unwrap();
@@ -208,7 +208,7 @@ async fn what_comes_after_the_end_is_too_late() {
 }
 
 #[tokio::test]
-async fn another_tenant_decides_nothing() {
+async fn other_tenants_cannot_decide() {
     for what in BOTH {
         let waiting = WaitingRun::open(what, None).await;
         let refused = waiting.tell(&Tenant::from("them"), waiting.right()).await.unwrap_err();

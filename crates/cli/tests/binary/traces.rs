@@ -143,7 +143,7 @@ fn session(kept: &TestStore, ran: &CommandOutput) -> Value {
 }
 
 #[test]
-fn a_collector_gets_the_spans() {
+fn collector_receives_the_spans() {
     let collector = Receiver::start(&["200 OK"]);
     let tracing = format!(
         "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\nheader = \"x-team\"\nvalue = \"shop\"\n",

@@ -279,7 +279,7 @@ fn cache_marker_does_not_invalidate_bound_thoughts() {
 }
 
 #[test]
-fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
+fn caller_thought_becomes_user_text_or_keeps_its_native_form() {
     let thought = |tag: Option<&str>, payload: Option<&'static str>| {
         let format = throughline_core::ReasoningFormat::unknown();
         let mut thought = Thought::issued("a plan", ThoughtKind::Text, format);
@@ -363,7 +363,7 @@ fn reasoning_settings_match_the_model() {
 }
 
 #[test]
-fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
+fn budget_removes_sampling_and_raises_max_tokens() {
     let mut call = asking(CLAUDE_4_5, budget(4000));
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
@@ -462,7 +462,7 @@ fn body_of(encoded: &EncodedRequest) -> String {
 }
 
 #[test]
-fn a_budget_is_not_set_in_a_tool_loop_that_began_without_thinking() {
+fn budget_is_omitted_in_a_tool_loop_started_without_thinking() {
     let mut call = asking(CLAUDE_4_5, budget(2000));
     call.items.extend([called(1, "x"), answered(2, "x", "rain")]);
     let encoded = written(&call);
@@ -471,7 +471,7 @@ fn a_budget_is_not_set_in_a_tool_loop_that_began_without_thinking() {
 }
 
 #[test]
-fn another_model_is_asked_in_its_own_words() {
+fn request_is_rewritten_for_another_model() {
     let body = r#"{"model":"claude-sonnet-4-5","max_tokens":9000,"temperature":1,"thinking":{"type":"enabled","budget_tokens":2000},"messages":[]}"#;
     let mut call = read(CLAUDE_4_5, body);
     call.target = target(CLAUDE_4_7);
@@ -482,7 +482,7 @@ fn another_model_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn a_setting_that_is_taken_back_leaves_the_request() {
+fn setting_that_is_unset_is_removed_from_the_request() {
     let body = r#"{"model":"claude-opus-4-6","max_tokens":9,"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"messages":[]}"#;
     let mut call = read(CLAUDE_4_6, body);
     call.settings.reasoning = None;
@@ -509,7 +509,7 @@ fn unchanged_requests_round_trip_exactly() {
 }
 
 #[test]
-fn without_its_source_a_call_still_says_everything() {
+fn call_without_its_source_encodes_completely() {
     let body = r#"{"model":"claude-opus-4-6","system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"hi"}],"max_tokens":9000,"tools":[{"type":"web_search_20250305","name":"web_search"}],"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"metadata":{"user_id":"u"}}"#;
     let mut call = read(CLAUDE_4_6, body);
     call.source = None;
@@ -518,7 +518,7 @@ fn without_its_source_a_call_still_says_everything() {
 }
 
 #[test]
-fn settings_are_read_from_where_they_stand() {
+fn settings_are_read_from_every_location() {
     let body = r#"{"model":"m","messages":[],"max_tokens":100,"temperature":0.50,"top_p":1,"top_k":5,"stop_sequences":["A"],"tool_choice":{"type":"any","disable_parallel_tool_use":true},"thinking":{"type":"adaptive","display":"omitted"},"output_config":{"effort":"high","format":{"type":"json_schema","schema":{"type":"object"}}},"container":"c"}"#;
     let call = read(CLAUDE_4_6, body);
     let json = |text: &'static str| Json::parse(text).unwrap();
@@ -600,7 +600,7 @@ const STREAM: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"
 "#;
 
 #[test]
-fn a_stream_gives_what_a_whole_response_gives() {
+fn stream_and_whole_response_decode_equally() {
     let streamed = ended(&decode(STREAM));
     let whole = reply(CLAUDE_4_5, SEALED);
     // The stream sends the signature twice, so the decoder must assign it instead of concatenating.
@@ -643,7 +643,7 @@ fn reply_round_trips_through_a_stream() {
 }
 
 #[test]
-fn a_live_call_is_written_as_it_comes() {
+fn call_is_written_incrementally() {
     let mut encoder = AnthropicMessages.encoder();
     let item = called(0, "x");
     let opened = Event::Opened { index: 0, id: None, body: item.body.clone() };
@@ -655,7 +655,7 @@ fn a_live_call_is_written_as_it_comes() {
 }
 
 #[test]
-fn a_cut_stream_yields_nothing_that_can_be_replayed() {
+fn truncated_stream_yields_no_replayable_items() {
     let lines: Vec<&str> = STREAM.split_inclusive('\n').collect();
     for end in 1..lines.len() {
         let cut = ended(&decode(&lines[..end].concat()));

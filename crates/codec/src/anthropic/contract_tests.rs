@@ -682,7 +682,7 @@ fn class_k_members_are_reordered() {
 }
 
 #[test]
-fn class_l_a_thought_is_said_aloud() {
+fn class_l_thought_is_sent_as_text() {
     let aloud = [
         assistant(&[text("I should look it up."), call("toolu_1")]),
         user(vec![result("toolu_1")]),

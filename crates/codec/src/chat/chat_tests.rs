@@ -336,7 +336,7 @@ fn moved_request_uses_the_dialect_of_the_new_endpoint() {
 }
 
 #[test]
-fn another_wires_conversation_is_said_in_this_ones_words() {
+fn conversation_of_another_wire_is_translated() {
     let mut call = call_with(target("openai-chat", "gpt-5"), Vec::new());
     call.system.push(Item::new(
         "s",

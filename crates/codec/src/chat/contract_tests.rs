@@ -688,7 +688,7 @@ fn class_b_a_store_empties_or_repeats_a_block() {
 /// Class C: a Gemini signature from one endpoint is sent to another endpoint (ai-sdk-provider#491,
 /// mastra#23433).
 #[test]
-fn class_c_a_signature_goes_to_another_endpoint() {
+fn class_c_signature_is_sent_to_another_endpoint() {
     let issuer = target("vercel", GEMINI);
     let reader = target("openrouter", GEMINI);
     let documents = [ASKED, &answer(&details(HANDLE))];
@@ -810,7 +810,7 @@ fn class_k_a_tools_keys_change_their_order() {
 
 /// Class L: a thought is sent to Claude as text (oh-my-pi#7241).
 #[test]
-fn class_l_a_thought_is_said_aloud() {
+fn class_l_thought_is_sent_as_text() {
     let issued = answer(&details(SIGNED));
     let sent = tool_loop("")
         .replace(r#""content":null"#, r#""content":"<thinking>I need it.</thinking>""#);

@@ -147,7 +147,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_choice_of_tools_goes_only_with_the_tools() {
+fn tool_choice_is_sent_only_with_tools() {
     let text = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false}"#;
     let mut call = read(text, &asked("openai-chat", "gpt-4o"));
     call.tools.clear();

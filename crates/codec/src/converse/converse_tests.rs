@@ -155,7 +155,7 @@ fn path_contains_model_and_streaming_mode() {
 }
 
 #[test]
-fn a_new_request_goes_to_the_models_path() {
+fn new_request_uses_the_path_of_its_model() {
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![said(0, Role::User, "hi")];
     call.stream = true;
@@ -206,7 +206,7 @@ fn invalid_requests_are_rejected_with_their_path() {
 }
 
 #[test]
-fn without_its_source_a_call_still_says_everything() {
+fn call_without_its_source_encodes_completely() {
     let body = r#"{"system":[{"text":"Be brief."}],"messages":[{"role":"user","content":[{"text":"hi"}]}],"inferenceConfig":{"maxTokens":9},"toolConfig":{"tools":[{"systemTool":{"name":"s"}}],"toolChoice":{"auto":{}}},"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000},"beta":[1]},"serviceTier":{"type":"flex"}}"#;
     let mut call = read(CLAUDE, body);
     call.settings.max_tokens = Some(4000);
@@ -237,7 +237,7 @@ fn wire_specific_members_become_extras() {
 }
 
 #[test]
-fn settings_are_read_from_where_they_stand() {
+fn settings_are_read_from_every_location() {
     let body = r#"{"messages":[],"inferenceConfig":{"maxTokens":100,"temperature":0.50,"topP":1,"stopSequences":["A","B"]},"toolConfig":{"tools":[{"toolSpec":{"name":"f","description":"d","inputSchema":{"json":{"type":"object"}}}}],"toolChoice":{"tool":{"name":"f"}}},"additionalModelRequestFields":{"top_k":5,"thinking":{"type":"adaptive","display":"omitted"},"output_config":{"effort":"high"}},"outputConfig":{"textFormat":{"type":"json_schema","structure":{"jsonSchema":{"schema":"{\"type\":\"object\"}","name":"n"}}}}}"#;
     let call = read(CLAUDE_4_6, body);
     let json = |text: &'static str| Json::parse(text).unwrap();
@@ -408,7 +408,7 @@ fn bound_thought_is_omitted_after_a_prefix_change() {
 }
 
 #[test]
-fn a_callers_thought_is_told_in_the_users_words_or_in_its_own_shape() {
+fn caller_thought_becomes_user_text_or_keeps_its_native_form() {
     let thought = |tag: Option<&str>, payload: Option<&'static str>| {
         let mut thought = Thought::issued(
             "a plan",

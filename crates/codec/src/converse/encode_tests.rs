@@ -257,7 +257,7 @@ fn thoughts_are_requested_only_from_models_that_support_it() {
 }
 
 #[test]
-fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
+fn budget_removes_sampling_and_raises_max_tokens() {
     let mut call = asking(CLAUDE, budget(4000));
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
@@ -272,7 +272,7 @@ fn a_budget_takes_sampling_away_and_makes_room_for_an_answer() {
 }
 
 #[test]
-fn a_budget_is_not_set_in_a_tool_loop_that_began_without_thinking() {
+fn budget_is_omitted_in_a_tool_loop_started_without_thinking() {
     let mut call = asking(CLAUDE, budget(2000));
     call.items.push(called(1, "x", "f"));
     call.items.push(answered(2, "x", Outcome::Ok, Vec::new()));
@@ -282,7 +282,7 @@ fn a_budget_is_not_set_in_a_tool_loop_that_began_without_thinking() {
 }
 
 #[test]
-fn another_model_is_asked_in_its_own_words() {
+fn request_is_rewritten_for_another_model() {
     let body = r#"{"messages":[],"inferenceConfig":{"temperature":1,"maxTokens":9000},"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000},"beta":[1]}}"#;
     let mut call = read(CLAUDE, body);
     call.target = target(CLAUDE_4_7);
@@ -297,7 +297,7 @@ fn another_model_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn a_setting_that_is_taken_back_leaves_the_request() {
+fn setting_that_is_unset_is_removed_from_the_request() {
     let body = r#"{"messages":[],"inferenceConfig":{"maxTokens":9},"additionalModelRequestFields":{"thinking":{"type":"adaptive"},"output_config":{"effort":"low"}}}"#;
     let mut call = read(CLAUDE_4_6, body);
     call.settings = Settings::default();

@@ -90,7 +90,7 @@ const STREAM: &str = r#"{"messageStart":{"role":"assistant"}}
 "#;
 
 #[test]
-fn a_stream_gives_what_a_whole_response_gives() {
+fn stream_and_whole_response_decode_equally() {
     let events = decode(CLAUDE, Framing::JsonLines, STREAM.as_bytes());
     let streamed = ended(&events);
     let whole = reply(CLAUDE, &SEALED.replace(r#","extra":null"#, ""));
@@ -161,7 +161,7 @@ fn frames_contain_the_event_name_and_the_bare_event() {
 }
 
 #[test]
-fn a_live_call_is_written_as_it_comes() {
+fn call_is_written_incrementally() {
     let mut encoder = BedrockConverse.encoder();
     let item = called(0, "x", "f");
     let opened = Event::Opened { index: 0, id: None, body: item.body.clone() };
@@ -173,7 +173,7 @@ fn a_live_call_is_written_as_it_comes() {
 }
 
 #[test]
-fn a_cut_stream_yields_nothing_that_can_be_replayed() {
+fn truncated_stream_yields_no_replayable_items() {
     let lines: Vec<&str> = STREAM.split_inclusive('\n').collect();
     for end in 1..lines.len() - 2 {
         let cut = ended(&decode(CLAUDE, Framing::JsonLines, lines[..end].concat().as_bytes()));

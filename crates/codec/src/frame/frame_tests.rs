@@ -248,7 +248,7 @@ fn json_array_delivers_the_exact_bytes_of_each_element() {
 }
 
 #[test]
-fn json_array_delivers_an_element_as_soon_as_it_is_whole() {
+fn json_array_delivers_each_complete_element_immediately() {
     let mut framer = Framer::new(Framing::JsonArray);
     let mut delivered = Vec::new();
     framer.push(b"[{\"a\":1}", &mut delivered).unwrap();

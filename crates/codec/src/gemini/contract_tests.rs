@@ -217,7 +217,7 @@ fn responses_are_counted_against_all_calls_of_a_step() {
 }
 
 #[test]
-fn what_is_accepted_is_not_repaired() {
+fn accepted_requests_are_not_repaired() {
     let to = target("gemini", "gemini-3-flash-preview");
     let asked = request(&Gemini, &to, &continued(r#","thoughtSignature":"Eu-KAc_xzXzr""#));
     let before = prior(&Gemini, &to, &[ASKED, ANSWERED]);

@@ -31,7 +31,7 @@ fn moved_request_uses_the_new_endpoint_path() {
 }
 
 #[test]
-fn a_choice_needs_the_tools_that_it_speaks_of() {
+fn tool_choice_requires_the_named_tools() {
     let mut call = Call::new(gemini_25());
     call.settings.choice = Some(ToolChoice::Tool("f".into()));
     assert_eq!(body_of(&call), r#"{"contents":[]}"#);

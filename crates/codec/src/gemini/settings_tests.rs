@@ -113,7 +113,7 @@ fn settings_decode_and_unknown_members_are_preserved() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_told() {
+fn unsupported_content_is_reported() {
     let mut call = Call::new(gemini_25());
     call.settings.parallel = Some(false);
     call.settings.choice = Some(ToolChoice::Other(json(r#"{"type":"custom"}"#)));

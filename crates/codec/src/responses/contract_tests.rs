@@ -287,7 +287,7 @@ fn deepseek_accepts_reasoning_but_no_message_between_calls() {
 }
 
 #[test]
-fn what_is_accepted_is_not_repaired() {
+fn accepted_requests_are_not_repaired() {
     let body = input(&[REASONING, CALL, SECOND, OUTPUTS]);
     assert_eq!(repair_body(&[ASKED, ANSWERED], &body), body);
     assert_eq!(repair_body(&[], &body), body);

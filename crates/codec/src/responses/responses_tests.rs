@@ -345,7 +345,7 @@ pub(super) fn look() -> Tool {
 }
 
 #[test]
-fn another_wire_is_said_in_this_ones_words() {
+fn call_of_another_wire_is_translated() {
     let mut call = Call::new(openai());
     call.system = vec![said(Role::System, "Be brief."), said(Role::System, "Be kind.")];
     let user = |body| Item::new("user", ItemPosition::new(0, 0), Role::User, body);
@@ -471,7 +471,7 @@ fn a_changed_setting_changes_only_itself() {
 }
 
 #[test]
-fn settings_without_an_equal_are_told() {
+fn settings_without_an_equivalent_are_reported() {
     let mut call = Call::new(openai());
     let settings = &mut call.settings;
     (settings.max_tokens, settings.top_k) = (Some(1), Some(5_u64.into()));

@@ -149,7 +149,7 @@ reasons! {
         Each |sent| sealed(sent).all(|part| !is_call(part) || part.get("text").is_none());
     Gemini Taken ["drop sealed part", "say thought aloud"]
         "only calls need their signatures; these parts are texts, thoughts and provider-run steps",
-        Each |sent| sealed(sent).all(|part| is_call(part) || is_said_or_hosted(part));
+        Each |sent| sealed(sent).all(|part| is_call(part) || is_text_or_hosted(part));
     Gemini Taken ["duplicate sealed part"]
         "a repeated signature was accepted",
         Some has_signature_twice;
@@ -209,7 +209,7 @@ fn is_call(part: &Value) -> bool {
     part.get("functionCall").or_else(|| part.get("function_call")).is_some()
 }
 
-fn is_said_or_hosted(part: &Value) -> bool {
+fn is_text_or_hosted(part: &Value) -> bool {
     ["text", "executableCode", "toolCall", "toolResponse"]
         .iter()
         .any(|member| part.get(member).is_some())

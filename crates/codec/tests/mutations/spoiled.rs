@@ -51,7 +51,7 @@ impl RecordedRequest<'_> {
                 spoiled.extend(self.spoil(operator, place, dice));
             }
         }
-        spoiled.extend(self.mutate_whole(&PAIR_OPERATORS, dice));
+        spoiled.extend(self.mutate_whole_request(&PAIR_OPERATORS, dice));
         if !matches!(self.shape, Shape::Anthropic | Shape::Converse) {
             spoiled.extend(self.with_prefix_changes(dice));
         }
@@ -61,10 +61,10 @@ impl RecordedRequest<'_> {
 
     /// Returns the mutations that change the prefix of the request's thoughts.
     pub(crate) fn with_prefix_changes(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
-        if self.places().is_empty() { Vec::new() } else { self.mutate_whole(&PREFIX, dice) }
+        if self.places().is_empty() { Vec::new() } else { self.mutate_whole_request(&PREFIX, dice) }
     }
 
-    fn mutate_whole(&self, names: &[&str], dice: &mut TestRng) -> Vec<MutatedRequest> {
+    fn mutate_whole_request(&self, names: &[&str], dice: &mut TestRng) -> Vec<MutatedRequest> {
         let operators = MUTATIONS.iter().filter(|operator| names.contains(&operator.name));
         operators.filter_map(|operator| self.spoil(operator, WHOLE_REQUEST, dice)).collect()
     }

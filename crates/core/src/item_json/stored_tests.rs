@@ -189,7 +189,7 @@ fn other_versions_are_rejected() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_member() {
     let cases = [
         (
             r#"{"v":1,"role":"user","text":"a"}"#,

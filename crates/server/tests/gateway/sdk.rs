@@ -27,7 +27,7 @@ async fn run(language: &str, script: &str) {
         assert_eq!(conversations, 2 * MODELS.len(), "{said}");
         gate.assert_nothing_refused();
         let ledger = gate.ledger();
-        assert_all_came_back(&ledger, keeping == "lossy");
+        assert_all_returned(&ledger, keeping == "lossy");
         let (issued, back) = (ledger.issued().count(), ledger.returned().count());
         let calls = ledger.entries.len();
         figure(
@@ -55,7 +55,7 @@ async fn run_stored_script(language: &str, script: &str) {
     gate.assert_nothing_refused();
     let ledger = gate.ledger();
     // State that the provider stores itself counts as returned.
-    assert_all_came_back(&ledger, false);
+    assert_all_returned(&ledger, false);
     let (issued, back) = (ledger.issued().count(), ledger.returned().count());
     figure(
         &format!("{language}/{script}"),
@@ -108,7 +108,7 @@ async fn sdk_node_ai_sdk_responses() {
 ///
 /// DeepSeek requires its reasoning only for answers with calls, so the gateway restores it only
 /// there.
-fn assert_all_came_back(ledger: &Ledger, lossy: bool) {
+fn assert_all_returned(ledger: &Ledger, lossy: bool) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");

@@ -49,7 +49,7 @@ fn edit_system(talk: &mut Conversation<'_>) {
 /// right. Without the issued value, the audit has no evidence and must not refuse; with the value,
 /// it agrees. The same applies to dropped, moved and reordered values.
 #[tokio::test]
-async fn what_the_audit_is_not_told_it_does_not_judge() {
+async fn audit_does_not_judge_missing_information() {
     let simulator = start(Options::default()).await.unwrap();
     let mut talk = start_tool_loop(&simulator, "Sonnet 4.5, manual").await;
     let signature = talk.next.pointer_mut("/messages/1/content/0/signature").unwrap();
@@ -74,7 +74,7 @@ async fn what_the_audit_is_not_told_it_does_not_judge() {
 /// accounts. Without the age, the audit can conclude neither, and warns; with the age, it agrees in
 /// both cases.
 #[tokio::test]
-async fn an_account_of_unknown_age_is_warned() {
+async fn unknown_account_age_causes_a_warning() {
     let simulator = start(Options::default()).await.unwrap();
     for (label, verdict) in
         [("Opus 5.5", Verdict::Refuse), ("Opus 5.5, old account", Verdict::Accept)]
@@ -99,7 +99,7 @@ async fn an_account_of_unknown_age_is_warned() {
 /// answer. Without the exchange, the audit assumes that the id is stored, because `store` is on by
 /// default [T openai 3.49.0]; with the exchange, it agrees.
 #[tokio::test]
-async fn an_id_of_unknown_origin_is_taken_for_a_stored_one() {
+async fn id_of_unknown_origin_is_treated_as_stored() {
     let simulator = start(Options::default()).await.unwrap();
     let mut talk = start_tool_loop(&simulator, "OpenAI stateless").await;
     talk.next["store"] = json!(true);
@@ -124,7 +124,7 @@ async fn an_id_of_unknown_origin_is_taken_for_a_stored_one() {
 /// error for altered ones: "could not be verified" [I
 /// <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
 #[tokio::test]
-async fn a_seal_of_unknown_origin_is_taken_for_an_altered_one() {
+async fn seal_of_unknown_origin_is_reported_as_altered() {
     let simulator = start(Options::default()).await.unwrap();
     let setup = setup("OpenAI stateless");
     let mut talk = Conversation::new(&simulator, setup, 2, "Plan a weekend in Lisbon.");
@@ -153,7 +153,7 @@ async fn a_seal_of_unknown_origin_is_taken_for_an_altered_one() {
 /// this is neither documented nor recorded. The simulator may assume it. The audit's rules are
 /// never stricter than their evidence, so the audit is right not to report it.
 #[tokio::test]
-async fn bedrock_is_not_known_to_want_one_configuration_for_a_turn() {
+async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
     let simulator = start(Options::default()).await.unwrap();
     let mut talk = start_tool_loop(&simulator, "Bedrock Opus 4.7").await;
     talk.next["additionalModelRequestFields"] = json!({"thinking": {"type": "disabled"}});
@@ -208,7 +208,7 @@ fn turn_round(value: &mut Value) {
 /// it cannot attach. No documentation or report states that an endpoint without stored ids drops
 /// it, so the audit is right not to report it.
 #[tokio::test]
-async fn reasoning_that_leads_nowhere_is_not_known_to_be_lost() {
+async fn trailing_reasoning_is_not_reported_as_lost() {
     let simulator = start(Options::default()).await.unwrap();
     let mut talk = Conversation::new(&simulator, setup("xAI"), 2, "Plan a weekend in Lisbon.");
     assert!(talk.step().await && talk.step().await, "no tool was called");

@@ -63,7 +63,7 @@ async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
 }
 
 #[tokio::test]
-async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
+async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
     for model in ["claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-5-5", "claude-fable-5-1"] {
         let simulator = simulator().await;
         let mut request = request(model);
@@ -89,7 +89,7 @@ async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_the_whole_answer_says() {
+async fn streamed_answer_equals_the_whole_answer() {
     let whole = ask(&simulator().await, &manual("claude-sonnet-4-5")).await.accepted();
     let mut request = manual("claude-sonnet-4-5");
     request["stream"] = json!(true);

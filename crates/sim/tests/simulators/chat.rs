@@ -178,7 +178,7 @@ fn add_call(message: &mut Value, fragment: &Value) {
 }
 
 #[tokio::test]
-async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
+async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
     for (row, model, key) in ROWS {
         for streams in [false, true] {
             let simulator = simulator().await;
@@ -570,7 +570,7 @@ async fn thoughts_as_text_cause_a_refusal() {
 }
 
 #[tokio::test]
-async fn tools_are_called_together_when_asked() {
+async fn requested_tools_are_called_in_parallel() {
     let simulator = simulator().await;
     for model in [CLAUDE, "google/gemini-3-pro-preview"] {
         let mut messages = vec![user("Weather?")];

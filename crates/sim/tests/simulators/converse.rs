@@ -61,7 +61,7 @@ async fn in_loop(simulator: &Simulator, model: &str, mut request: Value) -> Valu
 }
 
 #[tokio::test]
-async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
+async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
     for (model, first) in [(SONNET, manual()), (FABLE, request()), ("deepseek.r1-v1:0", request())]
     {
         let simulator = simulator().await;
@@ -80,7 +80,7 @@ async fn two_turns_with_tools_are_accepted_when_sent_back_exactly() {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_the_whole_answer_says() {
+async fn streamed_answer_equals_the_whole_answer() {
     let whole = ask(&simulator().await, SONNET, &manual()).await.accepted();
     let path = format!("/model/{}/converse-stream", SONNET.replace(':', "%3A"));
     let streamed = post(&simulator().await, &path, KEY, &manual()).await;

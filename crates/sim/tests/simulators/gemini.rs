@@ -110,7 +110,7 @@ fn call(content: &mut Value) -> &mut Value {
 const MODELS: [&str; 3] = ["gemini-2.5-flash", "gemini-3-pro-preview", "gemini-3-flash-preview"];
 
 #[tokio::test]
-async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
+async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
     for model in MODELS {
         for query in [None, Some("?alt=sse"), Some("")] {
             let simulator = simulator().await;

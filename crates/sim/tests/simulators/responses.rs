@@ -81,7 +81,7 @@ const ROWS: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn two_turns_with_tools_are_accepted_when_everything_comes_back() {
+async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
     for (row, model) in ROWS {
         for (store, streams) in [(true, false), (false, false), (true, true)] {
             let simulator = simulator().await;

@@ -133,7 +133,7 @@ async fn fault_can_affect_a_single_request() {
 }
 
 #[tokio::test]
-async fn tools_are_called_at_once_when_asked_for() {
+async fn tools_are_called_in_parallel_if_requested() {
     let calls = |answer: &Value| {
         let content = answer["content"].as_array().unwrap();
         content.iter().filter(|block| block["type"] == "tool_use").count()

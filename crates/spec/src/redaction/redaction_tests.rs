@@ -133,7 +133,7 @@ fn harmless_text_is_unchanged() {
 }
 
 #[test]
-fn a_policy_of_nothing_redacts_nothing() {
+fn empty_policy_redacts_nothing() {
     let secret = format!("sk-{}", letters(48));
     assert_eq!(RedactionPolicy::nothing().redact_text(&secret), secret);
 }

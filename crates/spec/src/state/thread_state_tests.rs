@@ -43,7 +43,7 @@ fn changes_fold_into_the_documented_state() {
 }
 
 #[test]
-fn a_list_that_was_set_can_grow() {
+fn list_can_grow_after_it_was_set() {
     let state = fold(vec![
         StateChange::new().set("summaries", json(r#"["one"]"#)).record(),
         StateChange::new().add("summaries", json(r#""two""#)).record(),

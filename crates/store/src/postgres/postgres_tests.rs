@@ -83,7 +83,7 @@ async fn until(mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Waits until another record is added to the log.
-async fn until_it_grows(node: &Postgres, name: &str) {
+async fn until_file_grows(node: &Postgres, name: &str) {
     let last = async || node.log(&tenant(), &log(name)).await.ok().flatten().map(|head| head.last);
     let mut before = None;
     until(async || {

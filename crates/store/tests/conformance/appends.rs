@@ -71,7 +71,7 @@ pub(crate) async fn sequences_have_no_gaps_with_many_writers(on: Database) {
     assert_eq!(proven(&one).await.records, 160);
 }
 
-pub(crate) async fn an_expected_sequence_holds_or_conflicts(on: Database) {
+pub(crate) async fn unexpected_sequence_is_a_conflict(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b"]).await;
@@ -144,7 +144,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     assert_eq!(journal.log(&us(), &log("b")).await.unwrap(), None);
 }
 
-pub(crate) async fn a_run_may_stand_before_its_thread(on: Database) {
+pub(crate) async fn run_may_precede_its_thread_in_a_batch(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let begin = batch(Append::new("run").opening(LogOpening::run("thread")))
@@ -155,7 +155,7 @@ pub(crate) async fn a_run_may_stand_before_its_thread(on: Database) {
     assert_eq!(run.of, Some(log("thread")));
 }
 
-pub(crate) async fn a_log_begins_once(on: Database) {
+pub(crate) async fn log_cannot_be_opened_twice(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let nowhere = journal.commit(batch(items("thread", &["a"]))).await;
@@ -173,7 +173,7 @@ pub(crate) async fn a_log_begins_once(on: Database) {
     assert_eq!(sentence(orphan), "there is no thread none");
 }
 
-pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
+pub(crate) async fn batch_is_written_completely_or_not_at_all(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "first", &["a"]).await;
@@ -221,7 +221,7 @@ pub(crate) async fn a_batch_is_kept_whole_or_not_at_all(on: Database) {
     assert!(journal.find(&us(), &[claim]).await.unwrap().found[0].is_some());
 }
 
-pub(crate) async fn a_batch_names_everything_once(on: Database) {
+pub(crate) async fn batch_with_duplicate_names_is_rejected(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -300,7 +300,7 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     assert_eq!(texts(&journal, name).await, numbered(&[(1, "a")]));
 }
 
-pub(crate) async fn any_content_comes_back_as_it_was(on: Database) {
+pub(crate) async fn any_content_round_trips(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let every_byte: Vec<u8> = (0..=255).collect();
@@ -321,7 +321,7 @@ pub(crate) async fn any_content_comes_back_as_it_was(on: Database) {
     assert_eq!(found, contents.into_iter().map(Content::Here).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_huge_content_comes_back_as_it_was(on: Database) {
+pub(crate) async fn huge_content_round_trips(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let huge: Bytes =
@@ -334,7 +334,7 @@ pub(crate) async fn a_huge_content_comes_back_as_it_was(on: Database) {
     assert!(records[0].content == Content::Here(huge), "50 MB are read back unchanged");
 }
 
-pub(crate) async fn reading_takes_any_place_and_limit(on: Database) {
+pub(crate) async fn reading_accepts_any_position_and_limit(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b", "c"]).await;

@@ -122,7 +122,7 @@ pub(crate) async fn export_and_import_preserve_everything(on: Database) {
     proven(&other).await;
 }
 
-pub(crate) async fn an_import_keeps_what_is_gone_gone(on: Database) {
+pub(crate) async fn import_keeps_forgotten_content_forgotten(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let append = Append::new("thread").opening(LogOpening::thread());
@@ -139,7 +139,7 @@ pub(crate) async fn an_import_keeps_what_is_gone_gone(on: Database) {
     assert_eq!(proven(&other).await.gone, 3);
 }
 
-pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone(on: Database) {
+pub(crate) async fn import_of_a_fork_keeps_forgotten_content_forgotten(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let append = Append::new("thread").opening(LogOpening::thread());
@@ -157,7 +157,7 @@ pub(crate) async fn a_fork_alone_keeps_what_is_gone_gone(on: Database) {
     assert_eq!(proven(&other).await.gone, 1);
 }
 
-pub(crate) async fn a_run_without_a_thread_is_carried_too(on: Database) {
+pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
@@ -198,7 +198,7 @@ async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     assert!(problem.ends_with("cannot be read: cut off"), "{problem}");
 }
 
-pub(crate) async fn an_interrupted_import_goes_on(on: Database) {
+pub(crate) async fn interrupted_import_continues(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     fill(&journal).await;
@@ -216,7 +216,7 @@ pub(crate) async fn an_interrupted_import_goes_on(on: Database) {
     assert!(again.ends_with("expected 0: read the new records and retry"), "{again}");
 }
 
-pub(crate) async fn two_may_import_at_once(on: Database) {
+pub(crate) async fn two_nodes_can_import_concurrently(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let journal = harness.open().await;
     let nodes = [elsewhere.open().await, elsewhere.open().await];
@@ -235,7 +235,7 @@ pub(crate) async fn two_may_import_at_once(on: Database) {
     proven(&nodes[0]).await;
 }
 
-pub(crate) async fn an_import_stops_where_others_write(on: Database) {
+pub(crate) async fn import_stops_at_logs_that_others_write(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
@@ -250,7 +250,7 @@ pub(crate) async fn an_import_stops_where_others_write(on: Database) {
     );
 }
 
-pub(crate) async fn a_redacted_export_is_proven_and_holds_no_secret(on: Database) {
+pub(crate) async fn redacted_export_verifies_and_contains_no_secret(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let key = &format!("sk-ant-api03-{}", "abcdefghijkl".repeat(6));
@@ -440,7 +440,7 @@ pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_key_that_another_node_began_with_is_one_key(on: Database) {
+pub(crate) async fn rotation_adopts_a_key_that_another_node_introduced(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "busy", &["a"]).await;
@@ -460,7 +460,7 @@ pub(crate) async fn a_key_that_another_node_began_with_is_one_key(on: Database) 
     }
 }
 
-pub(crate) async fn who_writes_under_an_earlier_key_is_noticed(on: Database) {
+pub(crate) async fn writes_under_an_earlier_key_are_detected(on: Database) {
     let harness = Harness::fresh(on);
     let [journal, other] = [harness.open().await, harness.open().await];
     fill(&journal).await;

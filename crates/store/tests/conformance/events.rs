@@ -124,7 +124,7 @@ pub(crate) async fn a_run_is_followed_from_another_node(on: Database) {
     }
 }
 
-pub(crate) async fn many_follow_one_run(on: Database) {
+pub(crate) async fn many_readers_can_follow_one_run(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     run_with(&nodes[0], &[]).await;

@@ -140,7 +140,7 @@ pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     assert_eq!(proven(&journal).await.gone, 5);
 }
 
-pub(crate) async fn a_run_is_forgotten_by_itself(on: Database) {
+pub(crate) async fn run_can_be_forgotten_without_its_thread(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -201,7 +201,7 @@ pub(crate) async fn forgetting_destroys_the_checkpoints_after_it(on: Database) {
     assert_eq!(proven(&journal).await.gone, 4);
 }
 
-pub(crate) async fn a_held_log_is_forgotten_too(on: Database) {
+pub(crate) async fn leased_log_can_be_forgotten(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[SECRET]).await;
@@ -243,7 +243,7 @@ pub(crate) async fn forgetting_reaches_backups(on: Database) {
     backup.close().await.unwrap();
 }
 
-pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
+pub(crate) async fn interrupted_forgetting_is_completed(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[SECRET]).await;
@@ -282,7 +282,7 @@ pub(crate) async fn what_was_left_undone_is_finished(on: Database) {
     proven(&next).await;
 }
 
-pub(crate) async fn an_item_is_forgotten_along_the_whole_line(on: Database) {
+pub(crate) async fn item_is_forgotten_in_all_ancestor_logs(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let append = Append::new("thread").opening(LogOpening::thread());
@@ -300,7 +300,7 @@ pub(crate) async fn an_item_is_forgotten_along_the_whole_line(on: Database) {
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
-pub(crate) async fn unmarked_records_are_forgotten_with_the_others(on: Database) {
+pub(crate) async fn records_without_item_ids_are_forgotten_too(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
@@ -311,7 +311,7 @@ pub(crate) async fn unmarked_records_are_forgotten_with_the_others(on: Database)
     assert_eq!(texts(&journal, "thread").await[..2], [gone(1), gone(2)]);
 }
 
-pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
+pub(crate) async fn item_is_found_in_a_thread_of_any_length(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let unmarked = format!(r#"{{"id":"one","text":"{SECRET}"}}"#);
@@ -325,7 +325,7 @@ pub(crate) async fn an_item_is_found_however_long_its_thread_is(on: Database) {
     }
 }
 
-pub(crate) async fn no_checkpoint_slips_through(on: Database) {
+pub(crate) async fn checkpoints_written_during_forgetting_are_destroyed(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     let append = Append::new("thread").opening(LogOpening::thread());
@@ -357,7 +357,7 @@ pub(crate) async fn no_checkpoint_slips_through(on: Database) {
     proven(&nodes[0]).await;
 }
 
-pub(crate) async fn nothing_begins_on_a_gone_thread(on: Database) {
+pub(crate) async fn forgotten_thread_accepts_no_runs(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -372,7 +372,7 @@ pub(crate) async fn nothing_begins_on_a_gone_thread(on: Database) {
     }
 }
 
-pub(crate) async fn what_begins_meanwhile_is_forgotten_too(on: Database) {
+pub(crate) async fn logs_created_during_forgetting_are_forgotten(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     for round in 0..8 {
@@ -408,7 +408,7 @@ fn large(about: Option<&str>) -> NewRecord {
     }
 }
 
-pub(crate) async fn large_contents_are_kept_once(on: Database) {
+pub(crate) async fn large_contents_are_stored_once(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let append = Append::new("thread").opening(LogOpening::thread());
@@ -445,7 +445,7 @@ pub(crate) async fn large_contents_are_not_shared_by_tenants(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn who_holds_a_forgotten_item_goes_with_it(on: Database) {
+pub(crate) async fn records_that_contain_a_forgotten_item_are_destroyed(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     // A message that cannot be split: its envelope contains the text of both parts in another form.

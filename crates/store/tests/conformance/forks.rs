@@ -83,7 +83,7 @@ pub(crate) async fn a_fork_at_zero_shares_nothing(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_fork_ends_where_its_parent_does(on: Database) {
+pub(crate) async fn invalid_forks_are_refused(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -98,7 +98,7 @@ pub(crate) async fn a_fork_ends_where_its_parent_does(on: Database) {
     assert_eq!(sentence(same), "thread is at record 1, expected 0: read the new records and retry");
 }
 
-pub(crate) async fn reading_crosses_every_border(on: Database) {
+pub(crate) async fn reading_crosses_fork_boundaries(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "0", &["0a", "0b", "0c"]).await;

@@ -169,7 +169,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
     assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
 }
 
-pub(crate) async fn relaxed_writes_are_kept(on: Database) {
+pub(crate) async fn relaxed_writes_are_stored(on: Database) {
     let harness = Harness::fresh(on);
     let options = Options { durability: Durability::Relaxed, ..harness.options() };
     let journal = open(&harness.url(), &options).await.unwrap();
@@ -186,7 +186,7 @@ pub(crate) async fn relaxed_writes_are_kept(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn a_short_queue_keeps_the_order(on: Database) {
+pub(crate) async fn short_queue_preserves_write_order(on: Database) {
     let harness = Harness::fresh(on);
     let options = Options { queue: 1, ..harness.options() };
     let journal = open(&harness.url(), &options).await.unwrap();
@@ -212,7 +212,7 @@ pub(crate) async fn a_short_queue_keeps_the_order(on: Database) {
     assert_eq!(all, (1..=200).collect::<Vec<_>>());
 }
 
-pub(crate) async fn a_closed_store_says_so(on: Database) {
+pub(crate) async fn closed_store_reports_that_it_is_closed(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -264,7 +264,7 @@ pub(crate) async fn a_closed_store_says_so(on: Database) {
     assert_eq!(read(&journal, "thread").await.len(), acknowledged);
 }
 
-pub(crate) async fn nodes_may_begin_at_once(on: Database) {
+pub(crate) async fn nodes_can_create_the_store_concurrently(on: Database) {
     for _ in 0..3 {
         let harness = Harness::fresh(on);
         let mut nodes = JoinSet::new();

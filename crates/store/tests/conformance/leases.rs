@@ -72,7 +72,7 @@ pub(crate) async fn leased_log_accepts_only_its_holder(on: Database) {
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
 }
 
-pub(crate) async fn a_paused_holder_writes_nothing_late(on: Database) {
+pub(crate) async fn paused_holder_cannot_write_after_its_lease_expired(on: Database) {
     let harness = Harness::fresh(on);
     let (paused, other) = (harness.open().await, harness.open().await);
     thread(&paused, "thread", &[]).await;
@@ -115,7 +115,7 @@ pub(crate) async fn a_lease_expires(on: Database) {
     assert!(written.at >= lease.until, "{} {}", written.at, lease.until);
 }
 
-pub(crate) async fn a_renewed_lease_goes_on(on: Database) {
+pub(crate) async fn renewed_lease_stays_valid(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -147,7 +147,7 @@ pub(crate) async fn a_released_log_is_free(on: Database) {
     assert_eq!(write(&journal, "held", Some(next.fence)).await.unwrap(), 2);
 }
 
-pub(crate) async fn a_log_is_held_before_it_begins(on: Database) {
+pub(crate) async fn log_can_be_leased_before_it_exists(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let lease = hold(&journal, LONG).await;
@@ -158,7 +158,7 @@ pub(crate) async fn a_log_is_held_before_it_begins(on: Database) {
     assert_eq!(write(&journal, "a", Some(lease.fence)).await.unwrap(), 1);
 }
 
-pub(crate) async fn one_of_many_gets_the_lease(on: Database) {
+pub(crate) async fn one_of_many_candidates_gets_the_lease(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
@@ -208,7 +208,7 @@ pub(crate) async fn runs_without_a_lease_are_found(on: Database) {
     assert_eq!(unattended(&other, LONG).await, []);
 }
 
-pub(crate) async fn leased_runs_are_left_alone(on: Database) {
+pub(crate) async fn leased_runs_are_not_reported_as_stale(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     running(&journal, &us(), "held").await;
@@ -222,7 +222,7 @@ pub(crate) async fn leased_runs_are_left_alone(on: Database) {
     assert_eq!(unattended(&journal, Duration::ZERO).await, []);
 }
 
-pub(crate) async fn a_run_that_waits_for_what_is_too_late_is_found(on: Database) {
+pub(crate) async fn run_with_an_expired_request_is_found(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, expires_in) in [("soon", Some(SHORT)), ("late", Some(LONG)), ("never", None)] {

@@ -33,66 +33,66 @@ macro_rules! suite {
         $with! {
             $on;
             appends: sequences_have_no_gaps, sequences_have_no_gaps_with_many_writers,
-                an_expected_sequence_holds_or_conflicts, a_thread_and_its_run_begin_in_one_batch,
-                a_run_may_stand_before_its_thread, only_threads_have_runs_and_forks, a_log_begins_once, a_batch_is_kept_whole_or_not_at_all,
-                a_batch_names_everything_once, names_with_control_characters_are_refused,
-                any_content_comes_back_as_it_was, a_huge_content_comes_back_as_it_was,
-                reading_takes_any_place_and_limit, logs_are_listed_by_time_and_in_pages;
-            once: repeated_batch_returns_the_same_receipt, mixed_names_are_refused,
-                decisions_are_told_apart, a_repeated_receipt_has_the_order_of_the_first,
-                repeats_from_two_nodes_happen_once;
-            leases: leased_log_accepts_only_its_holder, a_paused_holder_writes_nothing_late,
-                each_lease_has_a_higher_fence, a_lease_expires, a_renewed_lease_goes_on,
-                a_released_log_is_free, a_log_is_held_before_it_begins, one_of_many_gets_the_lease,
-                runs_without_a_lease_are_found, leased_runs_are_left_alone,
-                a_run_that_waits_for_what_is_too_late_is_found;
+                unexpected_sequence_is_a_conflict, a_thread_and_its_run_begin_in_one_batch,
+                run_may_precede_its_thread_in_a_batch, only_threads_have_runs_and_forks, log_cannot_be_opened_twice, batch_is_written_completely_or_not_at_all,
+                batch_with_duplicate_names_is_rejected, names_with_control_characters_are_refused,
+                any_content_round_trips, huge_content_round_trips,
+                reading_accepts_any_position_and_limit, logs_are_listed_by_time_and_in_pages;
+            once: repeated_batch_returns_the_same_receipt, mixed_idempotency_keys_are_refused,
+                decisions_with_different_keys_are_distinct, repeated_receipt_has_the_order_of_the_first,
+                repeated_batches_from_two_nodes_are_written_once;
+            leases: leased_log_accepts_only_its_holder, paused_holder_cannot_write_after_its_lease_expired,
+                each_lease_has_a_higher_fence, a_lease_expires, renewed_lease_stays_valid,
+                a_released_log_is_free, log_can_be_leased_before_it_exists, one_of_many_candidates_gets_the_lease,
+                runs_without_a_lease_are_found, leased_runs_are_not_reported_as_stale,
+                run_with_an_expired_request_is_found;
             events: events_are_numbered_from_one, events_are_read_after_any_number,
                 a_run_is_followed_on_the_same_node, a_run_is_followed_from_another_node,
-                many_follow_one_run, waiting_ends_when_the_store_closes;
-            run_events: deltas_are_packed_without_waiting, a_commit_comes_after_what_was_pushed_before_it,
-                a_pack_is_written_when_it_is_old, a_pack_is_written_at_the_end,
-                a_failure_is_told_to_the_next_commit, what_a_refused_commit_carried_is_not_lost,
-                what_a_repeated_commit_carried_is_not_lost, packs_are_split_by_what_they_are_about,
-                callers_who_leave_lose_and_repeat_nothing, early_leavers_lose_no_events;
-            people: pending_requests_are_listed, one_of_two_deciders_wins, nothing_is_decided_twice,
-                nothing_is_decided_too_late;
-            vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, an_id_finds_only_what_it_names_alone,
-                a_chain_finds_the_newest_and_counts_the_others, turns_know_their_parents,
-                another_tenants_turns_are_not_found, a_forgotten_turn_says_so,
-                what_is_destroyed_begins_an_era;
+                many_readers_can_follow_one_run, waiting_ends_when_the_store_closes;
+            run_events: deltas_are_packed_without_waiting, commit_is_ordered_after_earlier_pushes,
+                old_pack_is_written, pack_is_written_on_close,
+                failure_is_reported_to_the_next_commit, events_of_a_refused_commit_are_not_lost,
+                events_of_a_repeated_commit_are_not_lost, packs_are_split_by_item,
+                disconnecting_callers_lose_and_repeat_nothing, early_disconnects_lose_no_events;
+            people: pending_requests_are_listed, one_of_two_deciders_wins, request_is_decided_once,
+                expired_requests_cannot_be_decided;
+            vault: a_turn_is_found_by_its_claim, all_keys_of_a_turn_find_it, id_finds_a_turn_only_if_it_is_unique,
+                chain_lookup_finds_the_newest_turn_and_counts_the_others, turns_reference_their_parents,
+                another_tenants_turns_are_not_found, forgotten_turn_is_found_as_forgotten,
+                erasure_starts_a_new_epoch;
             forks: a_fork_shares_history_by_reference, forks_nest, a_fork_at_zero_shares_nothing,
-                a_fork_ends_where_its_parent_does, reading_crosses_every_border,
+                invalid_forks_are_refused, reading_crosses_fork_boundaries,
                 a_rewind_ends_a_span, a_fork_keeps_the_rewinds_before_it;
-            state: checkpoints_are_valid_only_in_their_history, a_fork_never_takes_its_parents_later_checkpoint,
-                state_after_a_rewind_is_the_state_before, opening_reads_a_bounded_number_of_records,
+            state: checkpoints_are_valid_only_in_their_history, fork_ignores_later_checkpoints_of_its_parent,
+                rewind_restores_the_earlier_state, opening_reads_a_bounded_number_of_records,
                 checkpoints_are_due_now_and_then;
             forgetting: forgetting_a_thread_includes_its_runs, a_forgotten_item_is_gone_everywhere,
-                copies_are_forgotten_with_what_they_repeat, a_run_is_forgotten_by_itself,
+                copies_are_forgotten_with_what_they_repeat, run_can_be_forgotten_without_its_thread,
                 a_fork_forgets_only_its_own, forgetting_destroys_the_checkpoints_after_it,
-                a_held_log_is_forgotten_too, forgetting_reaches_backups,
-                what_was_left_undone_is_finished, nothing_begins_on_a_gone_thread,
-                an_item_is_forgotten_along_the_whole_line, unmarked_records_are_forgotten_with_the_others,
-                no_checkpoint_slips_through, an_item_is_found_however_long_its_thread_is,
-                what_begins_meanwhile_is_forgotten_too, who_holds_a_forgotten_item_goes_with_it,
-                large_contents_are_kept_once,
+                leased_log_can_be_forgotten, forgetting_reaches_backups,
+                interrupted_forgetting_is_completed, forgotten_thread_accepts_no_runs,
+                item_is_forgotten_in_all_ancestor_logs, records_without_item_ids_are_forgotten_too,
+                checkpoints_written_during_forgetting_are_destroyed, item_is_found_in_a_thread_of_any_length,
+                logs_created_during_forgetting_are_forgotten, records_that_contain_a_forgotten_item_are_destroyed,
+                large_contents_are_stored_once,
                 large_contents_are_not_shared_by_tenants;
-            retention: old_threads_expire, the_oldest_threads_make_room, a_thread_stays_for_its_forks,
-                forks_without_content_go_with_their_thread, what_is_used_meanwhile_stays;
-            carrying: export_and_import_preserve_everything, an_import_keeps_what_is_gone_gone,
-                a_fork_alone_keeps_what_is_gone_gone, a_run_without_a_thread_is_carried_too,
-                an_interrupted_import_goes_on, two_may_import_at_once,
-                an_import_stops_where_others_write,
-                a_redacted_export_is_proven_and_holds_no_secret, a_changed_export_is_refused,
+            retention: old_threads_expire, oldest_threads_are_deleted_beyond_the_size_limit, thread_with_forks_is_retained,
+                forks_without_content_are_deleted_with_their_thread, threads_used_during_retention_are_kept;
+            carrying: export_and_import_preserve_everything, import_keeps_forgotten_content_forgotten,
+                import_of_a_fork_keeps_forgotten_content_forgotten, run_without_a_thread_is_exported_and_imported,
+                interrupted_import_continues, two_nodes_can_import_concurrently,
+                import_stops_at_logs_that_others_write,
+                redacted_export_verifies_and_contains_no_secret, a_changed_export_is_refused,
                 an_import_changes_nothing_that_exists, a_backup_is_made_while_others_write,
                 the_master_key_is_changed_while_others_write,
-                who_writes_under_an_earlier_key_is_noticed, a_key_that_another_node_began_with_is_one_key;
+                writes_under_an_earlier_key_are_detected, rotation_adopts_a_key_that_another_node_introduced;
             keeping: api_keys_are_stored_as_hashes, tenants_see_nothing_of_each_other,
                 tenants_with_logs_or_keys_are_listed_and_counted,
-                relaxed_writes_are_kept, a_short_queue_keeps_the_order, a_closed_store_says_so,
-                nodes_may_begin_at_once;
-            proofs: intact_store_verifies, a_store_is_proven_while_others_write,
-                a_proof_ends_though_others_go_on, what_is_destroyed_meanwhile_is_no_damage,
-                manifests_are_signed_under_load_and_at_the_end, a_witness_is_another_stores_or_holds;
+                relaxed_writes_are_stored, short_queue_preserves_write_order, closed_store_reports_that_it_is_closed,
+                nodes_can_create_the_store_concurrently;
+            proofs: intact_store_verifies, store_is_verified_during_writes,
+                verification_ends_during_continuous_writes, concurrent_erasure_is_not_damage,
+                manifests_are_signed_under_load_and_at_the_end, manifest_of_another_store_is_rejected_as_witness;
         }
     };
 }

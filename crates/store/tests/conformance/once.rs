@@ -32,7 +32,7 @@ pub(crate) async fn repeated_batch_returns_the_same_receipt(on: Database) {
     assert_eq!(journal.commit(theirs).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
 }
 
-pub(crate) async fn mixed_names_are_refused(on: Database) {
+pub(crate) async fn mixed_idempotency_keys_are_refused(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -52,7 +52,7 @@ pub(crate) async fn mixed_names_are_refused(on: Database) {
     assert_eq!(new, receipt(&[("thread", 3, 3, 0)]));
 }
 
-pub(crate) async fn decisions_are_told_apart(on: Database) {
+pub(crate) async fn decisions_with_different_keys_are_distinct(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -82,7 +82,7 @@ pub(crate) async fn decisions_are_told_apart(on: Database) {
     assert_eq!(sentence(both), wanted);
 }
 
-pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first(on: Database) {
+pub(crate) async fn repeated_receipt_has_the_order_of_the_first(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let both = batch(Append::new("run").opening(LogOpening::run("thread")))
@@ -94,7 +94,7 @@ pub(crate) async fn a_repeated_receipt_has_the_order_of_the_first(on: Database) 
     assert_eq!(again, Receipt { repeated: true, ..first });
 }
 
-pub(crate) async fn repeats_from_two_nodes_happen_once(on: Database) {
+pub(crate) async fn repeated_batches_from_two_nodes_are_written_once(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;

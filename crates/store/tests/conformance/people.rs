@@ -91,7 +91,7 @@ pub(crate) async fn one_of_two_deciders_wins(on: Database) {
     assert_eq!(read(&nodes[0], "thread").await.len(), 15);
 }
 
-pub(crate) async fn nothing_is_decided_twice(on: Database) {
+pub(crate) async fn request_is_decided_once(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
@@ -107,7 +107,7 @@ pub(crate) async fn nothing_is_decided_twice(on: Database) {
     );
 }
 
-pub(crate) async fn nothing_is_decided_too_late(on: Database) {
+pub(crate) async fn expired_requests_cannot_be_decided(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;

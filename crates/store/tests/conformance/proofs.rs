@@ -30,7 +30,7 @@ pub(crate) async fn intact_store_verifies(on: Database) {
     assert_eq!(shares.into_inner().unwrap().last(), Some(&1.0));
 }
 
-pub(crate) async fn a_store_is_proven_while_others_write(on: Database) {
+pub(crate) async fn store_is_verified_during_writes(on: Database) {
     let harness = Harness::fresh(on);
     let nodes = [harness.open().await, harness.open().await];
     thread(&nodes[0], "thread", &[]).await;
@@ -55,7 +55,7 @@ pub(crate) async fn a_store_is_proven_while_others_write(on: Database) {
     assert_eq!(proven(&nodes[1]).await.records, 400);
 }
 
-pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
+pub(crate) async fn verification_ends_during_continuous_writes(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -74,7 +74,7 @@ pub(crate) async fn a_proof_ends_though_others_go_on(on: Database) {
     assert_eq!(proven(&journal).await.records, 2);
 }
 
-pub(crate) async fn what_is_destroyed_meanwhile_is_no_damage(on: Database) {
+pub(crate) async fn concurrent_erasure_is_not_damage(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     // Write more than one page, so that erasures happen between two reads.
@@ -133,7 +133,7 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
     assert_eq!(proof.broken, None);
 }
 
-pub(crate) async fn a_witness_is_another_stores_or_holds(on: Database) {
+pub(crate) async fn manifest_of_another_store_is_rejected_as_witness(on: Database) {
     let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
     let (journal, other) = (harness.open().await, elsewhere.open().await);
     thread(&journal, "thread", &["a"]).await;

@@ -42,7 +42,7 @@ async fn prune(journal: &Journal, retention: Retention, at: i8) -> ErasureReport
     journal.prune(&us(), retention, day(at), &|_| {}).await.unwrap()
 }
 
-pub(crate) async fn a_thread_stays_for_its_forks(on: Database) {
+pub(crate) async fn thread_with_forks_is_retained(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     old(&journal, "thread", 1, "a").await;
@@ -65,7 +65,7 @@ pub(crate) async fn a_thread_stays_for_its_forks(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn forks_without_content_go_with_their_thread(on: Database) {
+pub(crate) async fn forks_without_content_are_deleted_with_their_thread(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     old(&journal, "thread", 1, "a").await;
@@ -77,7 +77,7 @@ pub(crate) async fn forks_without_content_go_with_their_thread(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn what_is_used_meanwhile_stays(on: Database) {
+pub(crate) async fn threads_used_during_retention_are_kept(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, at) in [("first", 1), ("written", 2), ("run on", 3), ("forked", 4), ("last", 5)] {
@@ -125,7 +125,7 @@ pub(crate) async fn old_threads_expire(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn the_oldest_threads_make_room(on: Database) {
+pub(crate) async fn oldest_threads_are_deleted_beyond_the_size_limit(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     for (name, day) in [("second", 2), ("first", 1), ("third", 3)] {

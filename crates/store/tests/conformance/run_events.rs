@@ -53,7 +53,7 @@ pub(crate) async fn deltas_are_packed_without_waiting(on: Database) {
     assert_eq!(events(&journal).await.last().unwrap(), &(5030, Bytes::from(large)));
 }
 
-pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database) {
+pub(crate) async fn commit_is_ordered_after_earlier_pushes(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -84,7 +84,7 @@ pub(crate) async fn a_commit_comes_after_what_was_pushed_before_it(on: Database)
     assert_eq!(events(&journal).await, deltas(1..=200));
 }
 
-pub(crate) async fn a_pack_is_written_when_it_is_old(on: Database) {
+pub(crate) async fn old_pack_is_written(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -95,7 +95,7 @@ pub(crate) async fn a_pack_is_written_when_it_is_old(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn a_pack_is_written_at_the_end(on: Database) {
+pub(crate) async fn pack_is_written_on_close(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -104,7 +104,7 @@ pub(crate) async fn a_pack_is_written_at_the_end(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=2));
 }
 
-pub(crate) async fn a_failure_is_told_to_the_next_commit(on: Database) {
+pub(crate) async fn failure_is_reported_to_the_next_commit(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let time = Duration::from_mins(10);
@@ -121,7 +121,7 @@ pub(crate) async fn a_failure_is_told_to_the_next_commit(on: Database) {
     assert_eq!(read(&journal, "thread").await, []);
 }
 
-pub(crate) async fn what_a_refused_commit_carried_is_not_lost(on: Database) {
+pub(crate) async fn events_of_a_refused_commit_are_not_lost(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -133,7 +133,7 @@ pub(crate) async fn what_a_refused_commit_carried_is_not_lost(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn what_a_repeated_commit_carried_is_not_lost(on: Database) {
+pub(crate) async fn events_of_a_repeated_commit_are_not_lost(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -148,7 +148,7 @@ pub(crate) async fn what_a_repeated_commit_carried_is_not_lost(on: Database) {
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
 
-pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
+pub(crate) async fn packs_are_split_by_item(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
@@ -175,7 +175,7 @@ pub(crate) async fn packs_are_split_by_what_they_are_about(on: Database) {
     assert_eq!(left, [1, 4, 5]);
 }
 
-pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
+pub(crate) async fn disconnecting_callers_lose_and_repeat_nothing(on: Database) {
     let harness = Harness::fresh(on);
     // The queue is short and full, so some callers are cancelled before their batch is queued, and
     // others after that.
@@ -215,7 +215,7 @@ pub(crate) async fn callers_who_leave_lose_and_repeat_nothing(on: Database) {
     proven(&journal).await;
 }
 
-pub(crate) async fn early_leavers_lose_no_events(on: Database) {
+pub(crate) async fn early_disconnects_lose_no_events(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     let run = begin(&journal, None).await;

@@ -106,7 +106,7 @@ pub(crate) async fn checkpoints_are_valid_only_in_their_history(on: Database) {
     assert_eq!(state(&journal, "thread").await, "");
 }
 
-pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database) {
+pub(crate) async fn fork_ignores_later_checkpoints_of_its_parent(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
@@ -132,7 +132,7 @@ pub(crate) async fn a_fork_never_takes_its_parents_later_checkpoint(on: Database
     assert_eq!(state(&journal, "early").await, "a");
 }
 
-pub(crate) async fn state_after_a_rewind_is_the_state_before(on: Database) {
+pub(crate) async fn rewind_restores_the_earlier_state(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;

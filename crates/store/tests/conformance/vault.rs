@@ -81,7 +81,7 @@ pub(crate) async fn all_keys_of_a_turn_find_it(on: Database) {
     assert_eq!(find(&journal, &twice).await, [one(), two(0), None, one()]);
 }
 
-pub(crate) async fn an_id_finds_only_what_it_names_alone(on: Database) {
+pub(crate) async fn id_finds_a_turn_only_if_it_is_unique(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
@@ -92,7 +92,7 @@ pub(crate) async fn an_id_finds_only_what_it_names_alone(on: Database) {
     assert_eq!(find(&journal, &[id("call_0"), id("msg_1"), id("msg_2")]).await, wanted);
 }
 
-pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others(on: Database) {
+pub(crate) async fn chain_lookup_finds_the_newest_turn_and_counts_the_others(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
@@ -104,7 +104,7 @@ pub(crate) async fn a_chain_finds_the_newest_and_counts_the_others(on: Database)
     assert_eq!(find(&journal, &[chain(1), chain(2), chain(3)]).await, wanted);
 }
 
-pub(crate) async fn turns_know_their_parents(on: Database) {
+pub(crate) async fn turns_reference_their_parents(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
@@ -148,7 +148,7 @@ pub(crate) async fn another_tenants_turns_are_not_found(on: Database) {
     assert_eq!(find(&journal, &[id("a")]).await, [found(turn("one", None, 1), 0)]);
 }
 
-pub(crate) async fn a_forgotten_turn_says_so(on: Database) {
+pub(crate) async fn forgotten_turn_is_found_as_forgotten(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "turns", &[]).await;
@@ -158,7 +158,7 @@ pub(crate) async fn a_forgotten_turn_says_so(on: Database) {
     assert_eq!(find(&journal, &[claim("a")]).await, [found(gone, 0)]);
 }
 
-pub(crate) async fn what_is_destroyed_begins_an_era(on: Database) {
+pub(crate) async fn erasure_starts_a_new_epoch(on: Database) {
     let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
     thread(&journal, "turns", &[]).await;

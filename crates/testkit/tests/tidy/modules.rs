@@ -290,7 +290,7 @@ fn without_comments(text: &str) -> String {
 }
 
 #[test]
-fn module_checks_find_what_they_look_for() {
+fn module_checks_detect_violations() {
     let code = "use crate::a::X;\nuse crate::{b::{Y, c::Z}, d};\nlet x = crate::e::f();";
     let names = ["a", "b", "d", "e"].map(str::to_owned);
     assert_eq!(crate_paths(code), BTreeSet::from(names));

@@ -192,7 +192,7 @@ async fn one_of_many_concurrent_decisions_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_after_the_end_is_too_late() {
+async fn decisions_after_the_end_are_refused() {
     for waiting in both(&json!({})).await {
         let cancel = format!("/v1/agents/{}/messages/cancel", waiting.agent);
         waiting.scene.ask("POST", &cancel, &json!({})).await;
@@ -202,7 +202,7 @@ async fn what_comes_after_the_end_is_too_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_tenant_decides_nothing() {
+async fn other_tenants_cannot_decide() {
     for waiting in both(&json!({})).await {
         let (status, said) =
             waiting.scene.send("them", "POST", &waiting.path(), &waiting.right()).await;

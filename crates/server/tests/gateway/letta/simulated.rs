@@ -80,7 +80,7 @@ async fn run(language: &str, script: &str) {
     assert_eq!(conversations, 2 * MODELS.len(), "{said}");
     gate.assert_nothing_refused();
     let ledger = gate.ledger();
-    assert_all_came_back(&ledger);
+    assert_all_returned(&ledger);
     let (issued, back) = (ledger.issued().count(), ledger.returned().count());
     let calls = ledger.entries.len();
     figure(
@@ -93,7 +93,7 @@ async fn run(language: &str, script: &str) {
 
 /// Checks that every answer has reasoning, and that every call of a thread returns exactly the
 /// Seals that the thread received. A thread has two questions.
-fn assert_all_came_back(ledger: &Ledger) {
+fn assert_all_returned(ledger: &Ledger) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
@@ -142,7 +142,7 @@ async fn route_falls_back_to_the_next_model() {
     assert!(ledger.entries.iter().all(|entry| entry.model == "gpt-5.2"));
     // Each answering model gets its own Seals back, although the unavailable model is always tried
     // first.
-    assert_all_came_back(&ledger);
+    assert_all_returned(&ledger);
 }
 
 /// Gemini signs the end of a streamed answer in an empty text, which is kept for replay and not
@@ -174,5 +174,5 @@ async fn gemini_answers_end_without_an_empty_assistant_message() {
         assert!(!answers.is_empty() && answers.iter().all(|text| *text != ""), "{messages:#?}");
     }
     gate.assert_nothing_refused();
-    assert_all_came_back(&gate.ledger());
+    assert_all_returned(&gate.ledger());
 }

@@ -52,7 +52,7 @@ async fn records_are_numbered_and_linked() {
 }
 
 #[tokio::test]
-async fn batch_with_once_name_is_written_once() {
+async fn batch_with_idempotency_key_is_written_once() {
     let node = node(&database().await, "w1").await;
     let send = |name: &str| once(name, adding([append("a b", [record("x")])]));
     commit(&node, adding([opened("a b", [])])).await.unwrap();

@@ -61,7 +61,7 @@ async fn lost_connections_neither_lose_nor_repeat_writes() {
     }
     let cutter = client(&url).await;
     for _ in 0..30 {
-        until_it_grows(&nodes[0], "log 0").await;
+        until_file_grows(&nodes[0], "log 0").await;
         let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                    WHERE pid <> pg_backend_pid() AND datname = current_database()";
         cutter.query(cut, &[]).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
     }
     let cluster = Arc::new(cluster);
     for _ in 0..2 {
-        until_it_grows(&nodes[0], "log 0").await;
+        until_file_grows(&nodes[0], "log 0").await;
         let cluster = cluster.clone();
         let restart = move || {
             cluster.crash();
@@ -151,7 +151,7 @@ async fn a_server_that_crashes_under_load_loses_nothing_acknowledged() {
         };
         tokio::task::spawn_blocking(restart).await.unwrap();
     }
-    until_it_grows(&nodes[0], "log 0").await;
+    until_file_grows(&nodes[0], "log 0").await;
     over.store(true, Ordering::Release);
     let mut total = 0;
     for (name, load) in loads {
