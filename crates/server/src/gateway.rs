@@ -45,7 +45,7 @@ use throughline_spec::RedactionPolicy;
 use crate::access::{Caller, Keyring};
 use crate::error::{GatewayError, GatewayResult};
 pub(crate) use crate::gateway::admission::authenticate;
-pub(crate) use crate::gateway::dialect::{GatewayRoute, classify};
+pub(crate) use crate::gateway::dialect::{FIXED_PATHS, GatewayRoute, classify};
 pub(crate) use crate::gateway::exchange::Exchange;
 pub(crate) use crate::gateway::forward::method_not_allowed;
 pub(crate) use crate::gateway::headers::{forwarded_headers, without_key};

@@ -14,28 +14,30 @@ use crate::telemetry::{UsageAmount, UsageKey};
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";
 
-/// Serves endpoints that need no authentication: health, readiness and the docs of the agent API.
-pub(crate) async fn public_endpoint(
-    gateway: &Gateway,
-    has_agents: bool,
-    path: &str,
-) -> Option<GatewayResponse> {
-    let status = |code, status| GatewayResponse::json(code, &object! { "status": status });
-    match path {
-        "/openapi.json" if has_agents => Some(GatewayResponse::json(200, &openapi::openapi())),
-        "/docs" | "/docs/" if has_agents => Some(
-            GatewayResponse::text("text/html; charset=utf-8", openapi::html_page())
-                .with_header("content-security-policy", POLICY)
-                .with_header("x-content-type-options", "nosniff")
-                .with_header("referrer-policy", "no-referrer"),
-        ),
-        "/healthz" => Some(status(200, "ok")),
-        "/readyz" => Some(match gateway.operations.check_ready().await {
-            Ok(()) => status(200, "ok"),
-            Err(reason) => status(503, reason),
-        }),
-        _ => None,
+/// Reports that the process is running.
+pub(crate) fn alive() -> GatewayResponse {
+    GatewayResponse::json(200, &object! { "status": "ok" })
+}
+
+/// Reports whether the gateway can serve requests, or returns 503 with the reason.
+pub(crate) async fn ready(gateway: &Gateway) -> GatewayResponse {
+    match gateway.operations.check_ready().await {
+        Ok(()) => alive(),
+        Err(reason) => GatewayResponse::json(503, &object! { "status": reason }),
     }
+}
+
+/// Returns the `OpenAPI` document.
+pub(crate) fn openapi() -> GatewayResponse {
+    GatewayResponse::json(200, &openapi::openapi())
+}
+
+/// Returns the documentation of the API as an HTML page.
+pub(crate) fn api_page() -> GatewayResponse {
+    GatewayResponse::text("text/html; charset=utf-8", openapi::html_page())
+        .with_header("content-security-policy", POLICY)
+        .with_header("x-content-type-options", "nosniff")
+        .with_header("referrer-policy", "no-referrer")
 }
 
 /// Serves endpoints that require an authenticated caller.

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request as HttpRequest, State};
+use axum::extract::{RawPathParams, Request as HttpRequest, State};
 use axum::http::Version;
 use axum::http::request::Parts;
 use axum::response::Response;
+use axum::routing::any;
 use bytes::Bytes;
 use throughline_core::{Request, Wire};
 use throughline_json::{Name, Tree};
@@ -20,13 +21,14 @@ use crate::api::{Accounts, AgentApi, ApiError, ApiRequest, ApiResult};
 use crate::console::assets;
 use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::{
-    Exchange, Gateway, GatewayRoute, METHODS, authenticate, classify, forwarded_headers,
-    method_not_allowed, models, receive, without_key,
+    Exchange, FIXED_PATHS, Gateway, GatewayRoute, METHODS, authenticate, classify,
+    forwarded_headers, method_not_allowed, models, receive, without_key,
 };
-use crate::health;
 use crate::redact::redact_response;
 use crate::response::{GatewayResponse, ResponseBody};
-use crate::routes::{Op, RouteMatch, find, perform};
+use crate::routes::{Op, RouteMatch, perform};
+use crate::url::decode_segment;
+use crate::{health, routes};
 
 /// The gateway and, if it is enabled, the agent API, on one port.
 pub struct Server {
@@ -51,33 +53,103 @@ impl Server {
 
     /// Builds the router that serves all paths.
     pub fn router(self) -> Router {
-        Router::new().fallback(answer).with_state(Arc::new(self))
+        let mut router = Router::new()
+            .route("/healthz", any(async || health::alive().into_response()))
+            .route("/readyz", any(ready));
+        for (method, path, wire, route) in &FIXED_PATHS {
+            let serve = |State(server): SharedServer, request: HttpRequest| async move {
+                let is_method = request.method().as_str() == *method;
+                let classified = is_method.then(|| (wire.clone(), route.clone()));
+                serve_gateway(&server, request, classified).await
+            };
+            router = router.route(path, any(serve));
+        }
+        if let Some(agents) = &self.agents {
+            for path in assets::paths() {
+                router = router.route(&path, any(serve_console));
+            }
+            router = router
+                .route("/openapi.json", any(async || health::openapi().into_response()))
+                .route("/docs", any(async || health::api_page().into_response()))
+                .route("/docs/", any(async || health::api_page().into_response()));
+            router = routes::add_paths(router, |path| {
+                let agents = Arc::clone(agents);
+                any(move |State(server): SharedServer, ids: RawPathParams, request: HttpRequest| {
+                    serve_agent_api(server, agents, path, ids, request)
+                })
+            });
+        }
+        router.fallback(serve_any).with_state(Arc::new(self))
     }
 }
 
-async fn answer(State(server): State<Arc<Server>>, request: HttpRequest) -> Response {
-    let (parts, body) = request.into_parts();
-    let path = without_key(parts.uri.path_and_query().map_or("/", |path| path.as_str()));
-    respond(&server, &parts, path, body).await.into_response()
+type SharedServer = State<Arc<Server>>;
+
+async fn ready(State(server): SharedServer) -> Response {
+    health::ready(&server.gateway).await.into_response()
 }
 
-async fn respond(server: &Server, parts: &Parts, path: Name, body: Body) -> GatewayResponse {
-    let (gateway, method) = (&server.gateway, parts.method.as_str());
+/// Serves a path that no route covers.
+async fn serve_any(State(server): SharedServer, request: HttpRequest) -> Response {
+    serve_gateway(&server, request, None).await
+}
+
+/// Serves a file of the console. Other methods than GET and HEAD are not for the console.
+async fn serve_console(State(server): SharedServer, request: HttpRequest) -> Response {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    match assets::serve(method, path, request.headers()) {
+        Some(file) => file.into_response(),
+        None => serve_gateway(&server, request, None).await,
+    }
+}
+
+/// Serves a path of the agent API, or passes the request to the gateway if another dialect has the
+/// same path.
+async fn serve_agent_api(
+    server: Arc<Server>,
+    agents: Arc<AgentApi>,
+    route: &'static str,
+    ids: RawPathParams,
+    request: HttpRequest,
+) -> Response {
+    let target = target_of(&request);
+    let ids = ids.iter().map(|(_, id)| decode_segment(id)).collect();
+    let Some(found) = routes::find(route, request.method().as_str(), &target, ids) else {
+        return serve_gateway(&server, request, None).await;
+    };
+    let (parts, body) = request.into_parts();
+    let gateway = &server.gateway;
+    let caller = authenticate(gateway, parts.method.as_str(), &parts.headers, &parts.uri).await;
+    handle_agent_request(gateway, &agents, caller, found, body).await.into_response()
+}
+
+/// Returns the path and query of a request, without a key in the query.
+fn target_of(request: &HttpRequest) -> Name {
+    without_key(request.uri().path_and_query().map_or("/", |target| target.as_str()))
+}
+
+/// Serves a request to the gateway. `classified` is its wire and operation, if the router determined
+/// them.
+async fn serve_gateway(
+    server: &Server,
+    request: HttpRequest,
+    classified: Option<(Wire, GatewayRoute)>,
+) -> Response {
+    let target = target_of(&request);
+    let (parts, body) = request.into_parts();
+    respond(&server.gateway, &parts, target, body, classified).await.into_response()
+}
+
+async fn respond(
+    gateway: &Gateway,
+    parts: &Parts,
+    path: Name,
+    body: Body,
+    classified: Option<(Wire, GatewayRoute)>,
+) -> GatewayResponse {
+    let method = parts.method.as_str();
     if !METHODS.contains(&method) {
         return refuse_method(gateway, parts, path);
-    }
-    let has_agents = server.agents.is_some();
-    if let Some(response) = health::public_endpoint(gateway, has_agents, &path).await {
-        return response;
-    }
-    if has_agents && let Some(file) = assets::serve(method, &path, &parts.headers) {
-        return file;
-    }
-    if let Some(agents) = &server.agents
-        && let Some(found) = find(method, &path)
-    {
-        let caller = authenticate(gateway, method, &parts.headers, &parts.uri).await;
-        return Box::pin(handle_agent_request(gateway, agents, caller, found, body)).await;
     }
     if parts.version == Version::HTTP_2 {
         // HTTP/2 clients can cancel a request without closing the connection, so the delay after
@@ -86,7 +158,7 @@ async fn respond(server: &Server, parts: &Parts, path: Name, body: Body) -> Gate
     }
     let headers = forwarded_headers(&parts.headers);
     let mut request = Request { path, headers, body: Bytes::new() };
-    let (wire, route) = classify(method, &request);
+    let (wire, route) = classified.unwrap_or_else(|| classify(method, &request));
     let caller = match authenticate(gateway, method, &parts.headers, &parts.uri).await {
         Ok(caller) => caller,
         Err(problem) if route == GatewayRoute::NoAgentPath => {

@@ -7,6 +7,10 @@
 
 mod parameters;
 
+use std::collections::BTreeSet;
+
+use axum::Router;
+use axum::routing::MethodRouter;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use throughline_json::Name;
 
@@ -33,7 +37,7 @@ use crate::routes::parameters::{
     REWIND_RECORD, RUN, RUN_FILTER, RUN_ID, RUN_IDS, SAID, SHOW_CALLS, SHOW_RUNS, SHOW_THREADS,
     STREAM_MEMBERS, TAG, THREADS, TOOL_FILTER,
 };
-use crate::url::{Query, decode_segment};
+use crate::url::Query;
 use crate::{console, letta};
 
 /// An HTTP route of the agent API.
@@ -295,43 +299,40 @@ pub(crate) struct RouteMatch {
     pub(crate) query: Query,
 }
 
-/// Finds the agent API route that matches a method and a target, which is a path with a query.
-pub(crate) fn find(method: &str, target: &str) -> Option<RouteMatch> {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let (path, is_alone) = match path.strip_prefix("/letta").filter(|rest| rest.starts_with('/')) {
-        Some(rest) => (rest, true),
-        None => (path, false),
-    };
-    let follows = ROUTES.iter().find_map(|route| {
-        // A run's stream is also available with GET.
-        let is_method = route.method == method || (route.op == Op::RunStream && method == "GET");
-        let ids = if is_method { fits(route.path, path)? } else { return None };
-        (is_alone || is_ours(route.op, path, &ids)).then_some((route.op, ids))
-    });
-    follows.map(|(op, ids)| RouteMatch { op, ids, query: Query::parse(query) })
+/// Adds the paths of the agent API to a router, under `/v1/` and `/letta/v1/`, with and without a
+/// trailing slash. `handler` returns the handler of a path.
+pub(crate) fn add_paths<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    handler: impl Fn(&'static str) -> MethodRouter<S>,
+) -> Router<S> {
+    let paths: BTreeSet<&str> = ROUTES.iter().map(|route| without_slash(route.path)).collect();
+    paths.into_iter().fold(router, |router, path| {
+        let spellings = [
+            path.to_owned(),
+            format!("{path}/"),
+            format!("/letta{path}"),
+            format!("/letta{path}/"),
+        ];
+        spellings.iter().fold(router, |router, spelling| router.route(spelling, handler(path)))
+    })
 }
 
-/// Extracts the ids from a path; `None` if the path does not match. A trailing slash is ignored.
-fn fits(route: &str, path: &str) -> Option<Vec<Name>> {
-    // Cheap check first: most routes differ before their first id or trailing slash.
-    let literal = route.split('{').next().unwrap_or_default();
-    if !path.starts_with(literal.strip_suffix('/').unwrap_or(literal)) {
-        return None;
-    }
-    let mut ids = Vec::new();
-    let mut steps = path.trim_end_matches('/').split('/');
-    for wanted in route.trim_end_matches('/').split('/') {
-        let step = steps.next()?;
-        if wanted.starts_with('{') {
-            if step.is_empty() {
-                return None;
-            }
-            ids.push(decode_segment(step));
-        } else if wanted != step {
-            return None;
-        }
-    }
-    steps.next().is_none().then_some(ids)
+/// Returns the operation at a path that [`add_paths`] added, for a request with this method, target
+/// and ids. Returns `None` if the request belongs to another dialect. A target is a path with a
+/// query.
+pub(crate) fn find(path: &str, method: &str, target: &str, ids: Vec<Name>) -> Option<RouteMatch> {
+    let route = ROUTES.iter().find(|route| {
+        // A run's stream is also available with GET.
+        let is_method = route.method == method || (route.op == Op::RunStream && method == "GET");
+        is_method && without_slash(route.path) == path
+    })?;
+    let (requested, query) = target.split_once('?').unwrap_or((target, ""));
+    let is_ours = requested.starts_with("/letta/") || is_ours(route.op, requested, &ids);
+    is_ours.then(|| RouteMatch { op: route.op, ids, query: Query::parse(query) })
+}
+
+fn without_slash(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 /// Whether a path that the agent API shares with another dialect is meant for Letta.
@@ -348,50 +349,81 @@ fn is_ours(op: Op, path: &str, ids: &[Name]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::body::Body;
+    use axum::extract::RawPathParams;
+    use axum::http::Request as HttpRequest;
+    use axum::routing::any;
     use throughline_core::Request;
+    use tower_service::Service as _;
 
     use super::*;
     use crate::gateway::{GatewayRoute, classify};
+    use crate::sync::lock;
+    use crate::url::decode_segment;
 
-    fn op(method: &str, path: &str) -> Option<Op> {
-        find(method, path).map(|found| found.op)
+    /// Returns the route of a request, as the router finds it.
+    async fn route(method: &str, target: &str) -> Option<RouteMatch> {
+        let found = Arc::new(Mutex::new(None));
+        let mut router = add_paths(Router::new(), |path| {
+            let found = Arc::clone(&found);
+            any(async move |ids: RawPathParams, request: HttpRequest<Body>| {
+                let ids = ids.iter().map(|(_, id)| decode_segment(id)).collect();
+                let target = request.uri().to_string();
+                *lock(&found) = find(path, request.method().as_str(), &target, ids);
+            })
+        });
+        let request = HttpRequest::builder().method(method).uri(target).body(Body::empty());
+        router.call(request.ok()?).await.ok()?;
+        let route = lock(&found).take();
+        route
     }
 
-    #[test]
-    fn match_route_returns_operation_and_decoded_ids() {
-        let found = find("PATCH", "/v1/agents/agent-1/tools/approval/a%20b?x=1")
-            .map(|found| (found.op, found.ids, found.query.get("x").map(ToString::to_string)));
+    async fn op(method: &str, path: &str) -> Option<Op> {
+        route(method, path).await.map(|found| found.op)
+    }
+
+    #[tokio::test]
+    async fn match_route_returns_operation_and_decoded_ids() {
+        let found = route("PATCH", "/v1/agents/agent-1/tools/approval/a%20b?x=1").await;
+        let found =
+            found.map(|found| (found.op, found.ids, found.query.get("x").map(ToString::to_string)));
         let ids = ["agent-1", "a b"].map(Name::from).to_vec();
         assert_eq!(found, Some((Op::ToolApproval, ids, Some("1".to_owned()))));
-        assert_eq!(op("GET", "/v1/agents"), Some(Op::ListAgents));
-        assert_eq!(op("GET", "/v1/agents/"), Some(Op::ListAgents));
-        assert_eq!(op("GET", "/v1/agents/count"), Some(Op::CountAgents));
-        assert_eq!(op("PUT", "/v1/agents/"), None);
-        assert_eq!(op("GET", "/v1/agents/a/b/c/d"), None);
-        assert_eq!(op("GET", "/v1/runs/run_1/stream?starting_after=3"), Some(Op::RunStream));
+        assert_eq!(op("GET", "/v1/agents").await, Some(Op::ListAgents));
+        assert_eq!(op("GET", "/v1/agents/").await, Some(Op::ListAgents));
+        assert_eq!(op("GET", "/v1/agents/count").await, Some(Op::CountAgents));
+        assert_eq!(op("PUT", "/v1/agents/").await, None);
+        assert_eq!(op("GET", "/v1/agents/a/b/c/d").await, None);
+        let stream = op("GET", "/v1/runs/run_1/stream?starting_after=3").await;
+        assert_eq!(stream, Some(Op::RunStream));
     }
 
-    #[test]
-    fn dialect_routes_are_classified_as_gateway_routes() {
-        for route in dialect_routes() {
-            let path = Name::from(route.path.replace("{conversation}", "conv_68"));
+    #[tokio::test]
+    async fn dialect_routes_are_classified_as_gateway_routes() {
+        for dialect in dialect_routes() {
+            let path = Name::from(dialect.path.replace("{conversation}", "conv_68"));
+            let target = path.replace(['{', '}'], "");
             let headers = Vec::new();
             let request = Request { path, headers, body: bytes::Bytes::new() };
-            let (_, found) = classify(route.method, &request);
+            let (_, found) = classify(dialect.method, &request);
             let is_unknown = matches!(found, GatewayRoute::Nowhere | GatewayRoute::NoAgentPath);
-            assert!(!is_unknown && find(route.method, &request.path).is_none(), "{route:?}");
+            let agents = op(dialect.method, &target).await;
+            assert!(!is_unknown && agents.is_none(), "{dialect:?}");
         }
     }
 
-    #[test]
-    fn shared_paths_are_matched_by_slash_and_id_form() {
-        assert_eq!(op("GET", "/v1/models"), None);
-        assert_eq!(op("GET", "/v1/models/"), Some(Op::Models));
-        assert_eq!(op("GET", "/letta/v1/models"), Some(Op::Models));
-        assert_eq!(op("POST", "/v1/conversations"), None);
-        assert_eq!(op("POST", "/v1/conversations/"), Some(Op::CreateConversation));
-        assert_eq!(op("GET", "/v1/conversations/conv_68"), None);
-        assert_eq!(op("GET", "/v1/conversations/conv-68"), Some(Op::Conversation));
-        assert_eq!(op("GET", "/letta/v1/conversations/conv_68"), Some(Op::Conversation));
+    #[tokio::test]
+    async fn shared_paths_are_matched_by_slash_and_id_form() {
+        assert_eq!(op("GET", "/v1/models").await, None);
+        assert_eq!(op("GET", "/v1/models/").await, Some(Op::Models));
+        assert_eq!(op("GET", "/letta/v1/models").await, Some(Op::Models));
+        assert_eq!(op("POST", "/v1/conversations").await, None);
+        assert_eq!(op("POST", "/v1/conversations/").await, Some(Op::CreateConversation));
+        assert_eq!(op("GET", "/v1/conversations/conv_68").await, None);
+        assert_eq!(op("GET", "/v1/conversations/conv-68").await, Some(Op::Conversation));
+        let own = op("GET", "/letta/v1/conversations/conv_68").await;
+        assert_eq!(own, Some(Op::Conversation));
     }
 }

@@ -13,12 +13,17 @@ const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// Returns the paths of all files.
+pub(crate) fn paths() -> impl Iterator<Item = String> {
+    let files = FILES.iter().map(|(name, _)| format!("/{name}"));
+    std::iter::once("/".to_owned()).chain(files)
+}
+
 /// Returns a file of the page, if the path names one.
 pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<GatewayResponse> {
     if !matches!(method, "GET" | "HEAD") {
         return None;
     }
-    let path = path.split('?').next().unwrap_or_default();
     let name = if path == "/" { "index.html" } else { path.strip_prefix('/')? };
     let (name, bytes) = FILES.iter().find(|(known, _)| *known == name)?;
     let tag = format!("\"{}\"", blake3::hash(bytes).to_hex().get(..32).unwrap_or_default());

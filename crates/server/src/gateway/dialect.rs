@@ -40,11 +40,25 @@ pub(crate) enum ResponseOp {
     Deletion,
 }
 
+/// Method, path, wire and operation of each path that alone determines the operation.
+pub(crate) static FIXED_PATHS: [(&str, &str, Wire, GatewayRoute); 6] = [
+    ("POST", "/v1/messages", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Call),
+    ("POST", "/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, GatewayRoute::Count),
+    ("POST", "/v1/responses", Wire::OPENAI_RESPONSES, GatewayRoute::Call),
+    ("POST", "/v1/responses/input_tokens", Wire::OPENAI_RESPONSES, GatewayRoute::Count),
+    ("POST", "/v1/chat/completions", Wire::OPENAI_CHAT, GatewayRoute::Call),
+    ("GET", "/v1beta/models", Wire::GEMINI, GatewayRoute::Models),
+];
+
 /// Classifies a request by its method, path and headers. The wire determines the shape of lists and
 /// errors.
 pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) {
     use GatewayRoute::{Call, Count, Models, Nowhere, Other};
     let path = without_query(&request.path);
+    let mut fixed = FIXED_PATHS.iter();
+    if let Some((.., wire, route)) = fixed.find(|fixed| (fixed.0, fixed.1) == (method, path)) {
+        return (wire.clone(), route.clone());
+    }
     let is_anthropic = request.header("anthropic-version").is_some();
     if let Some(call) = path.strip_prefix("/v1/throughline/calls/").filter(|_| method == "GET") {
         return (Wire::OPENAI_CHAT, GatewayRoute::CallRecord(Name::from(call)));
@@ -60,14 +74,8 @@ pub(crate) fn classify(method: &str, request: &Request) -> (Wire, GatewayRoute) 
     let verb = gemini_verb(path);
     let is_gemini = ["/v1beta/", "/upload/", "/download/"].iter().any(|own| path.starts_with(own));
     match (method, path) {
-        ("POST", "/v1/messages") => (Wire::ANTHROPIC_MESSAGES, Call),
-        ("POST", "/v1/responses") => (Wire::OPENAI_RESPONSES, Call),
-        ("POST", "/v1/chat/completions") => (Wire::OPENAI_CHAT, Call),
-        ("POST", "/v1/messages/count_tokens") => (Wire::ANTHROPIC_MESSAGES, Count),
-        ("POST", "/v1/responses/input_tokens") => (Wire::OPENAI_RESPONSES, Count),
         ("GET", "/v1/models") if is_anthropic => (Wire::ANTHROPIC_MESSAGES, Models),
         ("GET", "/v1/models") => (Wire::OPENAI_CHAT, Models),
-        ("GET", "/v1beta/models") => (Wire::GEMINI, Models),
         ("POST", _) if matches!(verb, Some("generateContent" | "streamGenerateContent")) => {
             (Wire::GEMINI, Call)
         }
