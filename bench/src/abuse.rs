@@ -83,7 +83,8 @@ impl Abuse {
 
     /// Starts the abuse in another process, so that its CPU time does not disturb the measurement.
     fn spawn(self, address: SocketAddr) -> anyhow::Result<Child> {
-        let value = self.to_possible_value().context("the abuse has no name")?;
+        let value =
+            self.to_possible_value().context("this kind of abuse has no command-line name")?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["misbehave", value.get_name(), &address.to_string()]);
         Ok(command.kill_on_drop(true).spawn()?)
@@ -126,7 +127,7 @@ impl Abuse {
                 let mut line = Connection::open(address).await?;
                 let body = conversation(Model::Held).request(true);
                 let mut body = line.post("/v1/messages", body).await?.into_body();
-                body.frame().await.context("the stream is empty")??;
+                body.frame().await.context("the response body is empty")??;
             }
         }
         Ok(())

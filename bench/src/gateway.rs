@@ -53,7 +53,8 @@ impl Gateway {
         let metrics = String::from_utf8_lossy(&metrics);
         let mut lines = metrics.lines();
         let lost = lines.find_map(|line| line.strip_prefix("throughline_capture_failures_total "));
-        Ok(lost.context("the gateway reports no count of lost replies")?.trim() != "0")
+        let lost = lost.context("/metrics does not report throughline_capture_failures_total")?;
+        Ok(lost.trim() != "0")
     }
 }
 

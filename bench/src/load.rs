@@ -153,7 +153,7 @@ pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::R
         let response = line.post(Dialect::Messages.path(), body).await?;
         anyhow::ensure!(response.status().is_success(), "{}", response.status());
         let mut body = response.into_body();
-        body.frame().await.context("the stream is empty")??;
+        body.frame().await.context("the response body is empty")??;
         times.push(began.elapsed());
         while let Some(frame) = body.frame().await {
             frame?;

@@ -87,7 +87,7 @@ enum Serve {
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("the async runtime cannot be started")?.block_on(async {
+    runtime.context("cannot start the async runtime")?.block_on(async {
         match &options.serve {
             Some(Serve::Upstream) => upstream::serve().await,
             Some(Serve::Proxy { to }) => proxy::serve(to).await,

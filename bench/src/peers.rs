@@ -33,7 +33,7 @@ fn home() -> anyhow::Result<PathBuf> {
     let release = process::program_folder()?;
     Ok(release
         .parent()
-        .context("the directory of the executable has no parent directory")?
+        .with_context(|| format!("{} has no parent directory", release.display()))?
         .join("peers"))
 }
 

@@ -55,7 +55,8 @@ where
 /// Returns the directory of this executable. It is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
-    Ok(own.parent().context("the path of the executable has no parent directory")?.to_owned())
+    let folder = own.parent();
+    Ok(folder.with_context(|| format!("{} has no parent directory", own.display()))?.to_owned())
 }
 
 /// Creates a temporary directory on the build disk.
@@ -82,8 +83,8 @@ impl Server {
     pub(crate) async fn start(mut command: Command) -> anyhow::Result<Self> {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let id = child.id().context("the server exited at once")?;
-        let output = child.stdout.take().context("the server has no output")?;
+        let id = child.id().with_context(|| format!("{command:?} exited immediately"))?;
+        let output = child.stdout.take().context("cannot capture the server's output")?;
         let mut lines = BufReader::new(output).lines();
         let address = loop {
             let line = lines
@@ -106,20 +107,20 @@ impl Server {
     ) -> anyhow::Result<Self> {
         command.kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("{command:?}"))?;
-        let id = child.id().context("the server exited at once")?;
+        let id = child.id().with_context(|| format!("{command:?} exited immediately"))?;
         for _ in 0..600 {
             if tokio::net::TcpStream::connect(address).await.is_ok() {
                 return Ok(Self { address, id, _child: child });
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        anyhow::bail!("no server accepts connections at {address} after a minute")
+        anyhow::bail!("the server at {address} did not accept connections within a minute")
     }
 
     /// Returns the CPU time used so far, in steps of 10 milliseconds.
     pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
-        let (_, rest) = stat.rsplit_once(')').context("/proc has an unexpected format")?;
+        let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat has an unexpected format")?;
         let fields = rest.split_whitespace().skip(11).take(2);
         let ticks: u64 = fields.filter_map(|word| word.parse::<u64>().ok()).sum();
         Ok(Duration::from_millis(ticks * 10))
@@ -130,7 +131,7 @@ impl Server {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.split_whitespace().next());
-        let kib: u64 = kib.context("/proc has an unexpected format")?.parse()?;
+        let kib: u64 = kib.context("/proc/PID/status has no VmRSS field")?.parse()?;
         Ok(kib << 10)
     }
 }

@@ -14,7 +14,7 @@ pub(crate) async fn serve(to: &str) -> anyhow::Result<()> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client: Client<_, Incoming> = Client::builder(TokioExecutor::new()).build(connector);
-    let to: Uri = to.parse().context("the proxy needs an address")?;
+    let to: Uri = to.parse().with_context(|| format!("{to} is not a valid URL"))?;
     process::listen(move |mut request| {
         let (client, to) = (client.clone(), to.clone());
         async move {

@@ -40,7 +40,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
             let response = line.post(Dialect::Messages.path(), body).await?;
             anyhow::ensure!(response.status().is_success(), "{}", response.status());
             let mut body = response.into_body();
-            body.frame().await.context("the stream is empty")??;
+            body.frame().await.context("the response body is empty")??;
             // Dropping `line` would close the connection, so return it with the body.
             Ok((line, body))
         });

@@ -70,7 +70,7 @@ pub(crate) fn parse_questions(
             ));
         }
         if items.iter().take(place).any(|other| other.question == item.question) {
-            return Err(format!("questions[{place}].question is a duplicate"));
+            return Err(format!("questions[{place}].question repeats an earlier question"));
         }
     }
     Ok(items)
@@ -88,7 +88,7 @@ pub(crate) fn answers(
     let is_known = |name: &Name| question.questions.iter().any(|item| names(item, name));
     if let Some((stray, _)) = given.0.iter().find(|(name, _)| !is_known(name)) {
         return Err(format!(
-            "{stray:?} is not one of the questions: use the texts of the questions as keys"
+            "{stray:?} is not one of the questions; use each question's text or header as the key"
         ));
     }
     let free = question.allow_free_text.unwrap_or(false);
@@ -124,8 +124,11 @@ fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Re
     let is_option = |value: &Name| options.iter().any(|option| option.answer() == value);
     if let Some(unknown) = answer.values.iter().find(|value| !is_option(value)) {
         let known: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
-        let known = if known.is_empty() { "it has none".to_owned() } else { known.join(", ") };
-        return Err(format!("{unknown:?} is not an option of {asked:?}: {known}"));
+        let known = match known.as_slice() {
+            [] => "it has no options".to_owned(),
+            known => format!("its options are {}", known.join(", ")),
+        };
+        return Err(format!("{unknown:?} is not an option of {asked:?}; {known}"));
     }
     Ok(())
 }

@@ -148,7 +148,10 @@ pub enum RunError {
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The Thread already has an unfinished run.
-    #[error("run {run} of this thread is {status}: wait for it, answer it, or cancel it")]
+    #[error(
+        "run {run} of this thread is still {status}; wait until it ends, answer its pending \
+         request, or cancel it"
+    )]
     Busy {
         /// Id of the unfinished run.
         run: Name,
@@ -156,7 +159,7 @@ pub enum RunError {
         status: Name,
     },
     /// The stored records of the run cannot be read.
-    #[error("run {run} cannot be read: {problem}")]
+    #[error("cannot read run {run}: {problem}")]
     Damaged {
         /// Id of the run whose records are damaged.
         run: Name,

@@ -56,7 +56,7 @@ pub struct Snapshot {
 
 /// Error for a document that is not a valid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the snapshot cannot be used: {0}")]
+#[error("invalid snapshot: {0}")]
 pub struct InvalidSnapshot(pub Name);
 
 impl Snapshot {
@@ -129,8 +129,8 @@ impl Snapshot {
         match root.get("version").and_then(Node::u64) {
             Some(VERSION) => {}
             Some(other) => {
-                let known = format!("but this program reads only version {VERSION}");
-                return Err(invalid(format!("its version is {other}, {known}")));
+                let known = format!("this program supports only version {VERSION}");
+                return Err(invalid(format!("version {other} is not supported; {known}")));
             }
             None => return Err(missing("version")),
         }
@@ -180,7 +180,7 @@ fn is_summary(item: &Item) -> bool {
 /// Parses a snapshot from untrusted bytes.
 pub fn parse_snapshot(bytes: &Bytes) -> Result<Snapshot, InvalidSnapshot> {
     let tree = Tree::parse(bytes.clone());
-    let tree = tree.map_err(|error| invalid(format!("it is not JSON: {error}")))?;
+    let tree = tree.map_err(|error| invalid(format!("it is not valid JSON: {error}")))?;
     Snapshot::parse(&tree.root().json())
 }
 

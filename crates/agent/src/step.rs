@@ -171,11 +171,11 @@ impl Step {
     fn check_open(&self) -> StepResult {
         let Phase::Ended { status, .. } = &self.state.progress.phase else { return Ok(()) };
         let ended = match status {
-            RunStatus::Completed => "was completed",
-            RunStatus::Cancelled => "was cancelled",
+            RunStatus::Completed => "completed",
+            RunStatus::Cancelled => "been cancelled",
             RunStatus::Failed | RunStatus::Running | RunStatus::Waiting => "failed",
         };
         let run = &self.state.progress.run;
-        Err(Refusal::conflict(format!("run {run} is over: it {ended}")))
+        Err(Refusal::conflict(format!("run {run} has already {ended}")))
     }
 }

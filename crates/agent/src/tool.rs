@@ -198,7 +198,7 @@ where
         match serde_json::from_slice(args.bytes()) {
             Ok(args) => Box::pin(function(args)),
             Err(error) => {
-                let answer = ToolAnswer::error(format!("the arguments cannot be parsed: {error}"));
+                let answer = ToolAnswer::error(format!("cannot parse the arguments: {error}"));
                 Box::pin(std::future::ready(answer))
             }
         }

@@ -116,7 +116,7 @@ impl Runner {
             Some(tool) => Ok(tool.spec()),
             None if named.client => Ok(named.clone()),
             None => Err(Refusal::invalid(format!(
-                "casting.tools: there is no tool {} here for this agent; add the tool and restore the snapshot again",
+                "casting.tools: the tool {} is not available here; add the tool and restore the snapshot again",
                 named.name
             ))),
         });
@@ -155,10 +155,10 @@ fn check_consistency(
         ("reflected.toolTurns", progress.reflected.tool_turns),
     ];
     if let Some((name, count)) = counts.into_iter().find(|(_, count)| *count > MAX_COUNT) {
-        return invalid(format!("{name}: {count} is out of range"));
+        return invalid(format!("{name}: {count} exceeds the maximum of {MAX_COUNT}"));
     }
     if !progress.spent.cost_usd.is_finite() || progress.spent.cost_usd < 0.0 {
-        return invalid("spent.costUsd: must be an amount of dollars".to_owned());
+        return invalid("spent.costUsd: must be a finite number and not negative".to_owned());
     }
     let calls = items.iter().filter_map(Item::call);
     let called: HashSet<&Name> = calls.map(|call| &call.id.0).collect();

@@ -132,7 +132,7 @@ pub(crate) async fn read_archived(
 ) -> ToolAnswer {
     match load::read_item(&*store, &tenant, &thread, &number).await {
         Ok(Some(item)) => ToolAnswer::text(readable_text(&item)),
-        Ok(None) => ToolAnswer::error("The archived answer was deleted."),
+        Ok(None) => ToolAnswer::error("The archived tool result was deleted."),
         Err(error) => ToolAnswer::error(error.to_string()),
     }
 }

@@ -27,7 +27,7 @@ impl Step {
         match answer.purpose {
             // A truncated answer is discarded as a whole.
             purpose if answer.reply.stop == StopReason::Cut => {
-                let (kind, problem) = (ModelErrorKind::Transient, "the answer was truncated");
+                let (kind, problem) = (ModelErrorKind::Transient, "the response was truncated");
                 self.apply_gate(purpose, kind, problem, None, answer.streamed);
             }
             Purpose::Turn | Purpose::Final => self.on_turn_answer(answer),

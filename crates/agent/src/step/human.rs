@@ -60,7 +60,7 @@ impl Step {
             None => Ok(()),
         };
         checked.map_err(|problem| {
-            Refusal::invalid(format!("approvedArgs do not fit the schema: {problem}"))
+            Refusal::invalid(format!("approvedArgs do not match the schema of {tool}: {problem}"))
         })
     }
 
@@ -189,7 +189,7 @@ impl Step {
                     out.string("status", "cancelled").string("notes", "no answer arrived in time");
                 }))
             }
-            _ => return Err(Refusal::conflict(format!("{id} does not expire"))),
+            _ => return Err(Refusal::conflict(format!("request {id} does not expire"))),
         };
         self.settle(position, &answer);
         self.resume_after_decision();
@@ -262,7 +262,7 @@ impl Step {
     fn check_not_expired(&self, metadata: Option<&[(Name, Json)]>, id: &Name) -> StepResult {
         match expiry(metadata) {
             Some(expiry) if expiry <= self.at => {
-                Err(Refusal::conflict(format!("{id} has expired")))
+                Err(Refusal::conflict(format!("request {id} has expired")))
             }
             _ => Ok(()),
         }
@@ -272,7 +272,7 @@ impl Step {
     fn waiting_position(&self, id: &Name) -> Result<usize, Refusal> {
         let calls = &self.state.progress.calls;
         let found = calls.iter().position(|call| call.stage.pending() == Some(id));
-        found.ok_or_else(|| Refusal::conflict(format!("{id} is no longer pending")))
+        found.ok_or_else(|| Refusal::conflict(format!("request {id} is no longer pending")))
     }
 
     fn change_approval(&mut self, id: &Name, change: impl FnOnce(&mut PendingToolApproval)) {

@@ -97,7 +97,7 @@ impl Step {
     pub(super) fn on_model_switched(&mut self, model: Name, is_prefix_bound: bool) -> StepResult {
         self.check_open()?;
         if model.is_empty() {
-            return Err(Refusal::invalid("the name of the model is empty"));
+            return Err(Refusal::invalid("the model name is empty"));
         }
         let mut event = HandoffEvent::new("switch_model".into());
         event.from = Some(self.state.model());

@@ -180,11 +180,11 @@ impl Step {
     fn restore_archived(&mut self, position: usize, call: &ToolCall) {
         self.state.progress.brought_back += 1;
         if self.state.progress.brought_back > MAX_RESTORED {
-            let most = format!("No more than {MAX_RESTORED} answers");
-            self.settle_error(position, format!("{most} can be brought back in one run."));
+            let limit = format!("at most {MAX_RESTORED} archived tool results");
+            self.settle_error(position, format!("A run can retrieve {limit}."));
         } else if self.state.archive_id(&call.args).is_none() {
             let wanted = call.args.tree().root().name_of("executionId").unwrap_or_default();
-            let error = format!("No archived answer has the executionId {wanted}.");
+            let error = format!("No archived tool result has the executionId {wanted}.");
             self.settle_error(position, error);
         }
     }
@@ -248,7 +248,7 @@ impl Step {
     pub(super) fn on_tool_completed(&mut self, ended: &ToolCompletion) -> StepResult {
         let position = self.position(&ended.call)?;
         if self.stage_of(position) != Some(Stage::Begun) {
-            return Err(Refusal::conflict(format!("call {} is not running", ended.call)));
+            return Err(Refusal::conflict(format!("tool call {} is not running", ended.call)));
         }
         self.settle(position, &ended.answer);
         self.continue_calls();
@@ -448,7 +448,8 @@ impl Step {
 
     fn position(&self, call: &str) -> Result<usize, Refusal> {
         let found = self.state.progress.calls.iter().position(|open| *open.id == *call);
-        found.ok_or_else(|| Refusal::not_found(format!("no open call has the id {call}")))
+        found
+            .ok_or_else(|| Refusal::not_found(format!("there is no open tool call with id {call}")))
     }
 }
 

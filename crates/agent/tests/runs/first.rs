@@ -100,7 +100,7 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
     let mut wrong = ToolApprovalResolution::new(id.clone(), true);
     wrong.approved_args = Some(json(r#"{"a":"x"}"#));
     let wrong = runner.send_command(&us(), run, RunCommand::Decide(wrong)).await;
-    assert!(refused(wrong).starts_with("approvedArgs do not fit the schema: /a:"));
+    assert!(refused(wrong).starts_with("approvedArgs do not match the schema of add: /a:"));
     let mut edited = ToolApprovalResolution::new(id.clone(), true);
     edited.approved_args = Some(json(r#"{"a":7}"#));
     edited.decided_by = Some("ann".into());
@@ -113,7 +113,7 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
     assert_eq!(*scene.ran.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
     let over = runner.send_command(&us(), run, approve(&id, true)).await;
-    assert!(refused(over).contains("is over: it was completed"));
+    assert!(refused(over).contains("has already completed"));
 }
 
 #[tokio::test]
@@ -162,7 +162,10 @@ async fn question_pauses_the_run_until_a_valid_answer() {
     for (word, problem) in [
         (answer(&[], None), "Missing answer for required question: \"Which?\""),
         (answer(&["Red", "b"], None), "only one option can be chosen for \"Which?\""),
-        (answer(&["green"], None), "\"green\" is not an option of \"Which?\": Red, b"),
+        (
+            answer(&["green"], None),
+            "\"green\" is not an option of \"Which?\"; its options are Red, b",
+        ),
         (answer(&["b"], Some("but dark")), "free text is not allowed for \"Which?\""),
     ] {
         assert_eq!(runner.send_command(&us(), run, word).await.unwrap_err().to_string(), problem);

@@ -85,7 +85,7 @@ impl WaitingRun {
                 let unknown = ToolApprovalResolution::new("unknown".into(), true);
                 vec![
                     (RunCommand::Decide(unknown), of_unknown("Pending approval")),
-                    (RunCommand::Decide(edited), "approvedArgs do not fit the schema".to_owned()),
+                    (RunCommand::Decide(edited), "approvedArgs do not match the schema".to_owned()),
                     (
                         RunCommand::Decide(other),
                         format!("Tool approval {id} is for other arguments"),
@@ -200,7 +200,7 @@ async fn decisions_after_the_end_are_refused() {
         let waiting = WaitingRun::open(what, None).await;
         waiting.tell(&us(), RunCommand::Cancel(None)).await.unwrap();
         let late = waiting.refused(waiting.right()).await;
-        assert!(late.contains("is over: it was cancelled"), "{late}");
+        assert!(late.contains("has already been cancelled"), "{late}");
         assert_eq!(waiting.ran(), 0);
         let status = waiting.scene.runner.drive(&us(), &waiting.run).await.unwrap();
         assert_eq!((status, waiting.ran()), (RunStatus::Cancelled, 0));

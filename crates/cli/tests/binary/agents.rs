@@ -115,7 +115,7 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
         (vec!["approve", "nothing"], "there is no pending request nothing"),
         (vec!["answer", id, "yes"], "is an approval; it needs `throughline approve`"),
         (vec!["approve", id, "--args", "{"], "--args is not JSON"),
-        (vec!["approve", id, "--args", "[]"], "do not fit the schema"),
+        (vec!["approve", id, "--args", "[]"], "do not match the schema"),
         (vec!["approve", id, "--tenant", "other"], "there is no pending request"),
     ] {
         let refused = said(&kept, &arguments, "");
@@ -263,7 +263,7 @@ fn interrupted_run_is_resumed_and_cancelled() {
     assert_eq!(cancelled.code, 0, "{}", cancelled.err);
     let again = said(&kept, &["cancel", &run], "");
     assert_eq!(again.code, 2);
-    assert!(again.err.contains("is over: it was cancelled"), "{}", again.err);
+    assert!(again.err.contains("has already been cancelled"), "{}", again.err);
     let narrated = said(&kept, &["narrate", &run], "");
     assert!(narrated.out.contains("The run was asked to stop: enough."), "{}", narrated.out);
     assert!(!narrated.out.contains("failed after"), "the outcome is unknown: {}", narrated.out);

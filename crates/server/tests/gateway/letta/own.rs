@@ -99,7 +99,7 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     let (status, said) = scene.send("us", "POST", "/v1/throughline/snapshots", &other).await;
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
-    assert!(said.contains("there is no tool send_mail here for this agent"), "{said}");
+    assert!(said.contains("the tool send_mail is not available here"), "{said}");
     // The agent's own approval rule applies, although the document has none.
     let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
     let strict = scene.agent(&rule).await;
