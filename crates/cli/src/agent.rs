@@ -160,7 +160,7 @@ impl AgentContext {
                 Failure::BadData(format!("the agent configuration is invalid: {error}"))
             }
             RunError::Damaged { .. } => {
-                Failure::BadData(format!("{error}; `throughline verify` locates the problem"))
+                Failure::BadData(format!("{error}; run `throughline verify` to locate the problem"))
             }
             RunError::Refused(_) | RunError::Model(_) | RunError::Busy { .. } => {
                 Failure::Usage(error.to_string())
@@ -171,7 +171,7 @@ impl AgentContext {
 
 pub(crate) async fn simulator() -> Result<Simulator> {
     let simulator = throughline_sim::start(throughline_sim::Options::default()).await;
-    Ok(simulator.context("the simulators cannot be started")?)
+    Ok(simulator.context("cannot start the simulators")?)
 }
 
 fn config_router(config: &Config) -> ConfigRouter {

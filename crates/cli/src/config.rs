@@ -99,7 +99,7 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
 }
 
 fn unreadable(file: &Path, error: io::Error) -> Failure {
-    let message = format!("the configuration {} cannot be read", file.display());
+    let message = format!("cannot read the configuration {}", file.display());
     anyhow::Error::new(error).context(message).into()
 }
 

@@ -49,9 +49,9 @@ impl Input {
         let (read, verb) = if is_stdin {
             (std::io::stdin().read_to_end(&mut bytes), "read")
         } else {
-            (File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)), "opened")
+            (File::open(file).and_then(|mut file| file.read_to_end(&mut bytes)), "open")
         };
-        read.with_context(|| format!("{name} cannot be {verb}"))?;
+        read.with_context(|| format!("cannot {verb} {name}"))?;
         let problem = if bytes.starts_with(b"\xef\xbb\xbf{") {
             "begins with a byte order mark, which providers refuse; save it without one".to_owned()
         } else if bytes.trim_ascii().is_empty() {

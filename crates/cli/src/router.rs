@@ -44,7 +44,7 @@ impl ModelRouter for ConfigRouter {
         let targets: Vec<RouteTarget> = targets.collect();
         if targets.is_empty() {
             let known = SIMULATED.join(", ");
-            return Err(format!("there is no model `{model}`: the simulators have {known}"));
+            return Err(format!("there is no model `{model}`; the simulators provide {known}"));
         }
         Ok(targets)
     }

@@ -58,7 +58,7 @@ pub(crate) fn with<T>(
 }
 
 pub(crate) fn runtime(mut builder: Builder) -> Result<Runtime> {
-    Ok(builder.enable_all().build().context("the async runtime cannot be started")?)
+    Ok(builder.enable_all().build().context("cannot start the async runtime")?)
 }
 
 impl OpenStore {
@@ -201,7 +201,7 @@ pub(crate) fn store_failure(error: StoreError, tenant: &Tenant) -> Failure {
         }
         StoreError::Invalid(_) => Failure::Usage(message),
         StoreError::Corrupt(_) => {
-            Failure::BadData(format!("{message}; `throughline verify` locates the problem"))
+            Failure::BadData(format!("{message}; run `throughline verify` to locate the problem"))
         }
         StoreError::Conflict { .. }
         | StoreError::Fenced { .. }
@@ -251,13 +251,14 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
             "{shown} needs its master key; pass it with --master-key-file or THROUGHLINE_MASTER_KEY"
         )),
         StoreError::WrongKey => Failure::NoStore(format!(
-            "the master key does not match {shown}; pass the key that the store was written with, \
-             and earlier ones with --retired-key-file"
+            "the master key does not match {shown}; pass the key that encrypts the store, and \
+             earlier keys with --retired-key-file"
         )),
         StoreError::NewerSchema { found, known } => Failure::NoStore(format!(
-            "{shown} has schema {found}, but this version supports at most {known}; use a newer version"
+            "{shown} has schema version {found}, but this program supports at most {known}; \
+             install a newer version of throughline"
         )),
-        error => Failure::NoStore(format!("{shown} cannot be opened: {error}")),
+        error => Failure::NoStore(format!("cannot open {shown}: {error}")),
     }
 }
 
@@ -312,7 +313,7 @@ fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> 
 pub(crate) fn key(file: &Path) -> Result<MasterKey> {
     let name = file.display();
     let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("the key file {name} cannot be read"))?;
+    let text = text.with_context(|| format!("cannot read the key file {name}"))?;
     parse_key(&name.to_string(), text)
 }
 
@@ -329,7 +330,7 @@ pub(crate) struct Signals {
 impl Signals {
     /// Installs the handlers. Must be called within a Tokio runtime.
     pub(crate) fn new() -> Result<Self> {
-        let install = |kind| signal(kind).context("signal handlers cannot be installed");
+        let install = |kind| signal(kind).context("cannot install signal handlers");
         let interrupted = install(SignalKind::interrupt())?;
         Ok(Self { interrupted, terminated: install(SignalKind::terminate())? })
     }

@@ -27,9 +27,8 @@ pub(crate) fn sinks(settings: &TracingSettings) -> Result<Vec<Arc<dyn Sink>>> {
             headers: sink.header.clone().into_iter().collect(),
         };
         let opened = options.open().map(Arc::from);
-        opened.map_err(|problem| {
-            Failure::BadData(format!("tracing.sinks.{} cannot be used: {problem}", sink.name))
-        })
+        opened
+            .map_err(|problem| Failure::BadData(format!("tracing.sinks.{}: {problem}", sink.name)))
     });
     open.collect()
 }

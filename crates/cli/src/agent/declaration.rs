@@ -93,7 +93,11 @@ impl Tools {
         let listed = match table.remove("tools") {
             None => Vec::new(),
             Some(Value::Array(listed)) => listed,
-            Some(_) => return Err(invalid("write each tool as [[tools]]".to_owned())),
+            Some(_) => {
+                return Err(invalid(
+                    "`tools` must be a list; write each tool as [[tools]]".to_owned(),
+                ));
+            }
         };
         for tool in listed {
             let program = parse_listed_program(tool);
@@ -129,11 +133,13 @@ impl Tools {
 }
 
 fn parse_listed_program(tool: Value) -> Result<ShellTool, String> {
-    let Value::Table(mut table) = tool else { return Err("a tool must be a table".to_owned()) };
+    let Value::Table(mut table) = tool else {
+        return Err("each tool must be a table; write it as [[tools]]".to_owned());
+    };
     let command = table.remove("command");
     let spec: ToolSpec = from_toml(&table)?;
     let Some(Value::String(command)) = command else {
-        return Err(format!("{} has no `command`", spec.name));
+        return Err(format!("the tool {} has no `command`", spec.name));
     };
     Ok(ShellTool { spec, command })
 }

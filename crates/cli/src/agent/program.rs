@@ -38,7 +38,7 @@ impl ShellTool {
             return Ok(ToolAnswer::text(output));
         }
         let (name, errors) = (&self.spec.name, truncate_output(&ended.stderr));
-        Ok(ToolAnswer::error(format!("{name} ({})\n{errors}{output}", ended.status)))
+        Ok(ToolAnswer::error(format!("{name} failed ({})\n{errors}{output}", ended.status)))
     }
 }
 
@@ -51,7 +51,7 @@ impl Tool for ShellTool {
         Box::pin(async move {
             let answer = self.execute(args, about).await;
             answer.unwrap_or_else(|error| {
-                ToolAnswer::error(format!("the program cannot be run: {error}"))
+                ToolAnswer::error(format!("cannot run {}: {error}", self.spec.name))
             })
         })
     }

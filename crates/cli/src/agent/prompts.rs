@@ -139,5 +139,5 @@ fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
 async fn read_line(prompt: &str) -> Result<Option<String>> {
     let prompt = prompt.to_owned();
     let line = tokio::task::spawn_blocking(move || text::prompt(&prompt)).await;
-    line.context("the answer cannot be read")?
+    line.context("cannot read the answer")?
 }

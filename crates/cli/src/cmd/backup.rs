@@ -21,7 +21,9 @@ pub(crate) fn backup(options: &Backup) -> Result<()> {
     match (&options.file, keys.or(options.unregister.as_deref().map(|keys| (keys, false)))) {
         (_, Some((keys, is_there))) => register(options, keys, is_there),
         (Some(file), None) => back_up(options, file),
-        (None, None) => Err(Failure::Usage("name the backup file to create".to_owned())),
+        (None, None) => {
+            Err(Failure::Usage("no backup file was given; name the file to create".to_owned()))
+        }
     }
 }
 

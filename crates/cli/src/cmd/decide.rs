@@ -18,7 +18,8 @@ use crate::print::text::{self, mark, plain};
 
 pub(crate) fn approve(options: &Approve) -> Result<()> {
     let args = options.args.clone().map(Json::parse).transpose();
-    let args = args.map_err(|error| Failure::Usage(format!("--args is not JSON: {error}")))?;
+    let args =
+        args.map_err(|error| Failure::Usage(format!("--args is not valid JSON: {error}")))?;
     decide(&options.deciding, true, args)
 }
 

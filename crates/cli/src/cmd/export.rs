@@ -56,8 +56,8 @@ pub(crate) fn run(options: &Export) -> Result<()> {
 
 fn cannot_write(file: &Path) -> String {
     match file.to_str() {
-        Some("-") => "standard output cannot be written".to_owned(),
-        _ => format!("{} cannot be written", file.display()),
+        Some("-") => "cannot write to standard output".to_owned(),
+        _ => format!("cannot write {}", file.display()),
     }
 }
 
@@ -90,7 +90,9 @@ fn refuse_store(options: &Export) -> Result<()> {
     }
     let store = store::sqlite_file(&options.common.at).and_then(|file| file.canonicalize().ok());
     if store.is_some() && options.output.canonicalize().ok() == store {
-        return Err(Failure::Usage(format!("--output {name} would overwrite the store")));
+        return Err(Failure::Usage(format!(
+            "--output {name} would overwrite the store; choose another file"
+        )));
     }
     Ok(())
 }

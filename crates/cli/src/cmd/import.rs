@@ -56,11 +56,11 @@ impl ExportSource {
         if path.is_dir() {
             return Err(anyhow::anyhow!("{name} is a directory; name a file in it").into());
         }
-        let cannot = || format!("{name} cannot be read");
+        let cannot = || format!("cannot read {name}");
         let file = if is_stdin {
             copy_to_temp_file(&mut io::stdin().lock(), &name)?
         } else {
-            let mut file = File::open(path).with_context(|| format!("{name} cannot be opened"))?;
+            let mut file = File::open(path).with_context(|| format!("cannot open {name}"))?;
             let is_file = file.metadata().with_context(cannot)?.is_file();
             if is_file { file } else { copy_to_temp_file(&mut file, &name)? }
         };
@@ -83,7 +83,7 @@ impl ExportSource {
         let progress = Progress::new("verifying", format);
         let meter = Meter::new(&progress, self.bytes);
         let reader = self.reader(&meter);
-        let mut reader = reader.with_context(|| format!("{} cannot be read", self.name))?;
+        let mut reader = reader.with_context(|| format!("cannot read {}", self.name))?;
         Ok(verify_export(&mut reader))
     }
 
@@ -93,9 +93,9 @@ impl ExportSource {
 }
 
 fn copy_to_temp_file(from: &mut dyn Read, name: &str) -> Result<File> {
-    let file = tempfile::tempfile().context("a temporary file cannot be created")?;
+    let file = tempfile::tempfile().context("cannot create a temporary file")?;
     let copied = io::copy(from, &mut &file);
-    copied.with_context(|| format!("{name} cannot be copied to a temporary file"))?;
+    copied.with_context(|| format!("cannot copy {name} to a temporary file"))?;
     Ok(file)
 }
 
@@ -116,8 +116,9 @@ impl Read for MeteredFile<'_> {
 fn import_failure(opened: &OpenStore, source: &ExportSource, error: StoreError) -> Failure {
     match error {
         StoreError::Conflict { log, expected: 1.., .. } => Failure::Outside(anyhow::anyhow!(
-            "the import stopped half-way: another process wrote to {log} meanwhile; forget the \
-                 partial import, or import into another tenant with --tenant"
+            "the import is incomplete, because another process wrote to {log} at the same time; \
+             delete the imported threads with `throughline forget`, or import into another \
+             tenant with --tenant"
         )),
         StoreError::Conflict { log, .. } => Failure::Outside(anyhow::anyhow!(
             "nothing was imported: the tenant {} already has a thread {log}; import into another \

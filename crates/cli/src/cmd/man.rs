@@ -15,7 +15,7 @@ pub(crate) fn run(options: &Man) -> Result<()> {
         return text::write_out(&page(command)?);
     };
     let shown = folder.display();
-    std::fs::create_dir_all(folder).with_context(|| format!("{shown} cannot be created"))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {shown}"))?;
     command.build();
     let pages = write(folder, &command, "throughline")?;
     text::note(&format!("{} written to {shown}", text::count(pages, "page")));
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Man) -> Result<()> {
 
 fn page(command: clap::Command) -> Result<Vec<u8>> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page).context("the page cannot be written")?;
+    clap_mangen::Man::new(command).render(&mut page).context("cannot render the manual page")?;
     Ok(page)
 }
 

@@ -239,7 +239,7 @@ pub(crate) fn policy(file: Option<&PathBuf>, config: Option<&Path>) -> Result<Re
         return Ok(config::load(config)?.redaction.unwrap_or_default());
     };
     let name = file.display();
-    let bytes = std::fs::read(file).with_context(|| format!("{name} cannot be read"))?;
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {name}"))?;
     let tree = Tree::parse(bytes).map_err(|error| {
         let SyntaxError { line, column, what, .. } = error;
         Failure::BadData(format!("{name}:{line}:{column}: not JSON: {what}"))

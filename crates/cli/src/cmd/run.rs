@@ -112,7 +112,7 @@ fn message(text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let mut input = String::new();
-    std::io::stdin().read_to_string(&mut input).context("standard input cannot be read")?;
+    std::io::stdin().read_to_string(&mut input).context("cannot read standard input")?;
     if input.trim().is_empty() {
         let message = "standard input is empty; expected a message for the agent";
         return Err(Failure::Usage(message.to_owned()));
@@ -159,7 +159,7 @@ fn detach(at: &StoreArgs, using: &AgentArgs, run: &LogId) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C in the terminal must not reach the background process.
     let spawned = command.process_group(0).spawn();
-    spawned.map(drop).context("the background process cannot be started").map_err(Failure::from)
+    spawned.map(drop).context("cannot start the background process").map_err(Failure::from)
 }
 
 /// A run that is driven at a terminal, with prompts for approvals and questions.

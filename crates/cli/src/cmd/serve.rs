@@ -54,7 +54,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     let patterns = config.gateway.passthrough.iter().map(|pattern| &**pattern);
     let passthrough = Passthrough::new(patterns);
     let passthrough = passthrough.map_err(|error| Failure::BadData(error.to_string()))?;
-    let has_keys = journal.has_api_keys().await.context("the keys cannot be read")?;
+    let has_keys = journal.has_api_keys().await.context("cannot read the API keys")?;
     if !listen.ip().is_loopback() && !has_keys && !allow_open {
         return Err(Failure::Usage(format!(
             "{listen} is reachable from other machines, and there are no API keys: create one with \
@@ -63,7 +63,8 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     }
     let listener = TcpListener::bind(listen).await;
     let listener = listener.map_err(|error| Failure::from_listen(listen, error))?;
-    let address = listener.local_addr().context("the listening address cannot be read")?;
+    let address =
+        listener.local_addr().context("cannot determine the address the server listens on")?;
     let simulator = crate::agent::simulator().await?;
     let catalog = Arc::new(Catalog::builtin().clone());
     let upstream: Arc<dyn Upstream> = Arc::new(crate::agent::upstream(config, &simulator)?);
@@ -73,7 +74,7 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     let prices = Arc::new(PriceTable::with(config.prices.clone()));
     let operations =
         Telemetry::new(Arc::new(journal.clone()), prices, Arc::clone(&shared_log), limits);
-    let operations = operations.context("the gateway cannot be started")?;
+    let operations = operations.context("cannot start the gateway")?;
     let mut operations = operations.with_store_policy(config.gateway.store);
     let policy = config.redaction.clone().unwrap_or_default();
     let traces = ProcessTraces::new(&config.tracing, policy, journal)?;

@@ -74,7 +74,8 @@ fn read(
             if let Some(failure) = failed {
                 return Ok(Shown::Failure(failure, ended.filter(|reply| !reply.items.is_empty())));
             }
-            let empty = || Failure::BadData(format!("{}: the stream has no content", input.name));
+            let empty =
+                || Failure::BadData(format!("{}: the stream contains no response", input.name));
             return ended.map(Shown::Reply).ok_or_else(empty);
         }
         (Document::Request, None) => {

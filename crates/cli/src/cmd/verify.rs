@@ -178,7 +178,7 @@ fn split(problem: &str) -> (&str, &str) {
 fn manifest(file: &Path) -> Result<Manifest> {
     let name = file.display();
     let bytes = std::fs::read(file);
-    let bytes = bytes.with_context(|| format!("--manifest {name} cannot be read"))?;
+    let bytes = bytes.with_context(|| format!("cannot read the manifest {name}"))?;
     let line = bytes.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
     parse_manifest(line).ok_or_else(|| {
         Failure::BadData(format!(
@@ -191,6 +191,6 @@ fn save_manifest(opened: &OpenStore, file: &Path) -> Result<()> {
     let manifest = opened.run(opened.journal.manifest(&opened.tenant))?;
     replace_file(file, |part| {
         let written = writeln!(part, "{}", manifest.json().as_str());
-        Ok(written.with_context(|| format!("{} cannot be written", file.display()))?)
+        Ok(written.with_context(|| format!("cannot write {}", file.display()))?)
     })
 }

@@ -413,7 +413,7 @@ fn invalid_trace_sinks_are_reported() {
         ),
         (
             sink("kind = \"http\"\nurl = \"http://a\"\nvalue = \"canary\""),
-            "4:1: `value` needs a `header`",
+            "4:1: `value` needs `header`: write header = \"authorization\"",
         ),
         (
             sink("kind = \"http\"\nurl = \"http://a\"\nheader = \"x-key\""),
@@ -443,7 +443,7 @@ fn agent_tools_and_redaction_are_read() {
     assert_eq!((config.tools.http.len(), config.tools.mcp.len()), (1, 1));
     assert_eq!(config.redaction.map(|policy| policy.thinking_patterns.len()), Some(1));
     for (text, said) in [
-        ("[agents]\nlease = \"1ms\"", "2:1: `lease` is too short: write lease = \"15s\""),
+        ("[agents]\nlease = \"1ms\"", "2:1: `lease` must be at least 100ms: write lease = \"15s\""),
         ("[http.look]", "1:7: [http.look] needs a `url`"),
         ("[redaction]\nthinkingPatterns = [\"(\"]", "1:2: "),
     ] {

@@ -11,7 +11,7 @@ pub(crate) fn variable(name: &str) -> Result<Option<String>> {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(_)) => {
-            Err(Failure::Usage(format!("{name} is not valid UTF-8")))
+            Err(Failure::Usage(format!("the environment variable {name} is not valid UTF-8")))
         }
     }
 }
@@ -46,6 +46,8 @@ fn data_folder() -> Result<PathBuf> {
     }
     let folder = folder("HOME")?.map(|home| home.join(".local").join("share"));
     folder.ok_or_else(|| {
-        Failure::Usage("there is no home directory; use --store to locate the store".to_owned())
+        let message =
+            "cannot determine the home directory; set HOME, or name the store with --store";
+        Failure::Usage(message.to_owned())
     })
 }

@@ -198,7 +198,10 @@ fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
     section.reject_unknown_keys(&["lease", "max_steps", "max_runs_per_tenant"], notes);
     let lease = section.time("lease", notes);
     if lease.is_some_and(|lease| lease < LEAST) {
-        notes.error(section.key_at("lease"), "`lease` is too short: write lease = \"15s\"");
+        notes.error(
+            section.key_at("lease"),
+            "`lease` must be at least 100ms: write lease = \"15s\"",
+        );
     }
     let mut count = |name, usual| section.count(name, usual, notes).unwrap_or(usual);
     AgentSettings {

@@ -107,7 +107,10 @@ fn header(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<(Name, C
     let variable = section.text("value_env", "TRACES_KEY", notes);
     let Some(header) = header else {
         for key in ["value", "value_env"].into_iter().filter(|key| section.has(key)) {
-            notes.error(section.key_at(key), format!("`{key}` needs a `header`"));
+            notes.error(
+                section.key_at(key),
+                format!("`{key}` needs `header`: write header = \"authorization\""),
+            );
         }
         return None;
     };

@@ -31,8 +31,8 @@ fn one(number: usize, header: &str) -> Result<(Name, Name)> {
         || SECRET_VALUES.iter().any(|start| begins.starts_with(start));
     if is_secret {
         return Err(Failure::Usage(format!(
-            "--header `{name}` looks like a credential: nothing is sent, so leave it out; \
-             it would stay in your shell history"
+            "--header `{name}` looks like a credential; omit it, because this command sends \
+             nothing and your shell history would keep it"
         )));
     }
     Ok((Name::from(name), Name::from(value)))

@@ -17,8 +17,8 @@ pub(crate) fn detect_codec(lines: &Input, wire: Option<&Wire>) -> Result<&'stati
     let detect = || messages.iter().find_map(|(_, message)| wire_of_message(message.tree().root()));
     let wire = wire.cloned().or_else(detect);
     wire.as_ref().and_then(codec).ok_or_else(|| {
-        let message = "do not identify a wire; specify it with --wire";
-        Failure::BadData(format!("the lines of {} {message}", lines.name))
+        let advice = "specify it with --wire";
+        Failure::BadData(format!("cannot determine the wire of {}; {advice}", lines.name))
     })
 }
 

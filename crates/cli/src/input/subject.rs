@@ -169,7 +169,7 @@ fn find_in_recording(
     recording: &Input,
     mut exchanges: Vec<RecordedExchange>,
 ) -> Result<UnresolvedRequest> {
-    let missing = || Failure::BadData(format!("{} has no request", recording.name));
+    let missing = || Failure::BadData(format!("{} contains no request", recording.name));
     let count = exchanges.len();
     let last = exchanges.iter().rposition(|exchange| exchange.request.is_some());
     exchanges.truncate(last.ok_or_else(missing)? + 1);

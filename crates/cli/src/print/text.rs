@@ -38,7 +38,7 @@ pub(crate) fn write_styled(text: &str) -> Result<()> {
 
 /// Writes a value as one line of JSON to standard output.
 pub(crate) fn write_json(value: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_vec(value).context("the output is not valid JSON")?;
+    let mut line = serde_json::to_vec(value).context("cannot serialize the output as JSON")?;
     line.push(b'\n');
     write_out(&line)
 }
@@ -96,12 +96,12 @@ impl Report<'_> {
 
 pub(crate) fn write_file(file: &Path, bytes: &[u8]) -> Result<()> {
     let written = std::fs::write(file, bytes);
-    Ok(written.with_context(|| format!("{} cannot be written", file.display()))?)
+    Ok(written.with_context(|| format!("cannot write {}", file.display()))?)
 }
 
 pub(crate) fn read_file(file: &Path) -> Result<String> {
     let text = std::fs::read_to_string(file);
-    Ok(text.with_context(|| format!("{} cannot be read", file.display()))?)
+    Ok(text.with_context(|| format!("cannot read {}", file.display()))?)
 }
 
 pub(crate) fn push_line(page: &mut String, line: &str) {
@@ -112,7 +112,7 @@ pub(crate) fn push_line(page: &mut String, line: &str) {
 fn written(result: std::io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::ReaderGone),
-        result => Ok(result.context("standard output cannot be written")?),
+        result => Ok(result.context("cannot write to standard output")?),
     }
 }
 
@@ -133,14 +133,14 @@ pub(crate) fn note(message: &str) {
 pub(crate) fn write_stderr(text: &str) -> Result<()> {
     let mut out = anstream::stderr();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    Ok(written.context("standard error cannot be written")?)
+    Ok(written.context("cannot write to standard error")?)
 }
 
 /// Prints a prompt on standard error and reads a line. Returns `None` at end of input.
 pub(crate) fn prompt(prompt: &str) -> Result<Option<String>> {
     write_stderr(prompt)?;
     let mut line = String::new();
-    let bytes = std::io::stdin().read_line(&mut line).context("the answer cannot be read")?;
+    let bytes = std::io::stdin().read_line(&mut line).context("cannot read the answer")?;
     Ok((bytes > 0).then(|| line.trim().to_owned()))
 }
 

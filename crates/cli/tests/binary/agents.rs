@@ -114,7 +114,7 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
     for (arguments, problem) in [
         (vec!["approve", "nothing"], "there is no pending request nothing"),
         (vec!["answer", id, "yes"], "is an approval; it needs `throughline approve`"),
-        (vec!["approve", id, "--args", "{"], "--args is not JSON"),
+        (vec!["approve", id, "--args", "{"], "--args is not valid JSON"),
         (vec!["approve", id, "--args", "[]"], "do not match the schema"),
         (vec!["approve", id, "--tenant", "other"], "there is no pending request"),
     ] {
@@ -320,11 +320,11 @@ fn invalid_arguments_are_rejected_before_any_model_call() {
         ),
         (vec!["run", "Hi", "--agent", "bad.toml"], 65, "unknown field `kindness`"),
         (vec!["run", "Hi", "--agent", "broken.toml"], 65, "broken.toml"),
-        (vec!["run", "Hi", "--agent", "absent.toml"], 1, "absent.toml cannot be read"),
+        (vec!["run", "Hi", "--agent", "absent.toml"], 1, "cannot read absent.toml"),
         (
             vec!["run", "Hi", "--agent", "tools.toml", "--model", "sim/gpt-5.2"],
             65,
-            "a has no `command`",
+            "the tool a has no `command`",
         ),
         (
             vec!["run", "Hi", "--model", "sim/gpt-5.2", "--thread", "nowhere"],

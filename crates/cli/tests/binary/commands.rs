@@ -153,12 +153,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
             "does not look like a request, response or stream",
         ),
         (vec!["show", folder], b"", 1, "is a directory"),
-        (
-            vec!["show", "no-such-file.json"],
-            b"",
-            1,
-            "no-such-file.json cannot be opened: No such file",
-        ),
+        (vec!["show", "no-such-file.json"], b"", 1, "cannot open no-such-file.json: No such file"),
         (vec!["show"], b"", 2, "required arguments were not provided"),
         (
             vec!["show", "--wire", "morse", "x"],

@@ -178,14 +178,14 @@ fn unreadable_files_are_named() {
     {
         let ran = folder.run(&[&arguments[..], &["--config", "missing.toml"]].concat());
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}");
-        let said = "error: the configuration missing.toml cannot be read: ";
+        let said = "error: cannot read the configuration missing.toml: ";
         assert!(ran.err.starts_with(said), "{}", ran.err);
     }
     // An unreadable file is an error, not a missing file.
     std::fs::create_dir(folder.0.join("here/throughline.toml")).unwrap();
     let ran = folder.run(&["config", "check"]);
     assert_eq!(ran.code, 2);
-    let said = "error: the configuration throughline.toml cannot be read: ";
+    let said = "error: cannot read the configuration throughline.toml: ";
     assert!(ran.err.starts_with(said), "{}", ran.err);
     let bytes = folder.0.join("here/bytes.toml");
     std::fs::write(&bytes, b"[server]\n\xff").unwrap();

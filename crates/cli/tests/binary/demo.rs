@@ -170,7 +170,7 @@ fn interrupted_demo_leaves_no_files() {
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(130));
     let told = String::from_utf8(ended.stderr).unwrap();
-    assert!(told.contains("stopped half-way"), "{told}");
+    assert!(told.contains("the demo was interrupted"), "{told}");
     assert_eq!(left_in(&kept.folder), Vec::<PathBuf>::new());
 }
 

@@ -444,7 +444,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         (vec!["--wire", "gemini", EXAMPLE], b"", 65, "it looks like anthropic-messages"),
         (vec!["--wire", "morse", EXAMPLE], b"", 2, "possible values: anthropic-messages"),
         (vec![folder], b"", 2, "is a directory"),
-        (vec!["no-such-file.json"], b"", 2, "no-such-file.json cannot be opened: No such file"),
+        (vec!["no-such-file.json"], b"", 2, "cannot open no-such-file.json: No such file"),
         (vec![], b"", 2, "required arguments were not provided"),
         (vec!["--model", "", EXAMPLE], b"", 2, "a value is required"),
         (
@@ -461,8 +461,8 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         ),
         (vec!["--prior", &empty, EXAMPLE], b"", 65, "empty.json is empty"),
         (vec!["--prior", "", EXAMPLE], b"", 2, "a value is required"),
-        (vec!["--prior", "gone.json", EXAMPLE], b"", 2, "gone.json cannot be opened"),
-        (vec!["--profiles", "gone.toml", EXAMPLE], b"", 2, "gone.toml cannot be read"),
+        (vec!["--prior", "gone.json", EXAMPLE], b"", 2, "cannot open gone.json"),
+        (vec!["--profiles", "gone.toml", EXAMPLE], b"", 2, "cannot read gone.toml"),
     ];
     for command in ["audit", "repair"] {
         for (arguments, input, code, message) in &cases {

@@ -30,7 +30,11 @@ fn store_opens_only_with_its_master_key() {
         "the master key does not match",
     );
     told(&kept.run(&["threads", "--master-key-file", "bad.key"]), 2, "bad.key: a master key is 64");
-    told(&kept.run(&["threads", "--master-key-file", "none.key"]), 1, "none.key cannot be read");
+    told(
+        &kept.run(&["threads", "--master-key-file", "none.key"]),
+        1,
+        "cannot read the key file none.key",
+    );
     let bad = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old[1..])], &["threads"], b"");
     told(&bad, 2, "THROUGHLINE_MASTER_KEY: a master key is 64");
     let ran = kept.run_with(&[("THROUGHLINE_MASTER_KEY", &old)], &["threads"], b"");

@@ -127,7 +127,7 @@ fn used_port_and_unwritable_store_are_reported() {
             b"",
         );
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
-        assert!(ran.err.contains("cannot be opened"), "{}", ran.err);
+        assert!(ran.err.contains("cannot open sqlite://"), "{}", ran.err);
     }
 }
 

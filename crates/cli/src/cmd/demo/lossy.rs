@@ -102,9 +102,10 @@ async fn conversation(
         |item: &&Item| item.origin.as_ref().is_some_and(|made| &*made.provider == provider);
     let is_thought = |item: &Item| matches!(item.body, Body::Thought(_));
     let origin = items.iter().find(is_own).and_then(|item| item.origin.clone());
-    let origin = origin.with_context(|| format!("{provider} has no reply in this thread"))?;
+    let origin = origin.with_context(|| format!("this thread has no response from {provider}"))?;
     let catalog = Catalog::builtin();
-    let row = catalog.provider(provider).context("the provider is not in the catalog")?;
+    let row = catalog.provider(provider);
+    let row = row.with_context(|| format!("the catalog has no provider {provider}"))?;
     let target = Target { profile: catalog.profile(&origin.asked), provider: row, origin };
     // Cut at the second thought, where the first tool calls have results and the model has not
     // continued yet.
@@ -114,13 +115,15 @@ async fn conversation(
     items.truncate(end);
     // The agent's instructions, tools and settings come from its first run.
     let runs = runs_of(context, thread).await?;
-    let state = context.state(runs.last().context("the thread has no run")?).await?;
+    let state = context.state(runs.last().context("the thread has no runs")?).await?;
     let mut call: Call = state.call(Purpose::Turn, target, &ThreadSecret::new([0; 32]));
     call.items = items;
     call.stream = false;
-    let wire = codec(&call.target.provider.wire).context("no codec is registered for the wire")?;
-    let encoded = wire.encode(&call).context("the conversation cannot be encoded")?;
-    let body = serde_json::from_slice(&encoded.request.body).context("the request is not JSON")?;
+    let wire = &call.target.provider.wire;
+    let wire = codec(wire).with_context(|| format!("no codec registered for wire `{wire}`"))?;
+    let encoded = wire.encode(&call).context("cannot encode the conversation")?;
+    let body =
+        serde_json::from_slice(&encoded.request.body).context("the encoded request is not JSON")?;
     Ok((encoded.request.path, body))
 }
 
@@ -213,14 +216,15 @@ impl Client {
             ("openai", "openai", format!("{simulators}/at/openai")),
             ("gateway", "anthropic", processes.gateway_url()),
         ] {
-            let row = Catalog::builtin().provider(row).context("a row is missing")?;
+            let provider = Catalog::builtin().provider(row);
+            let row = provider.with_context(|| format!("the catalog has no provider {row}"))?;
             // Seals are bound to an account, so this client uses the agent's account.
             let key = CredentialSource::Key(Credential::new(KEY));
             let endpoint = Endpoint::new(name, row, &address, key);
-            endpoints.push(endpoint.context("an address of the demo is invalid")?);
+            endpoints.push(endpoint.with_context(|| format!("invalid address {address}"))?);
         }
         let http = Http::new(endpoints, Arc::new(crate::clock::now));
-        Ok(Self(http.context("the lossy client cannot be started")?))
+        Ok(Self(http.context("cannot create the lossy client")?))
     }
 
     async fn post(&self, to: &str, path: &str, body: &Value) -> Result<HttpResponse> {
@@ -241,7 +245,7 @@ impl Client {
         let mut response = response.with_context(|| format!("no response from {to}"))?;
         let mut bytes = Vec::new();
         while let Some(chunk) = response.body.next().await {
-            let chunk = chunk.with_context(|| format!("the response of {to} was interrupted"))?;
+            let chunk = chunk.with_context(|| format!("the response from {to} was interrupted"))?;
             bytes.extend_from_slice(&chunk);
         }
         let body = serde_json::from_slice(&bytes).unwrap_or_default();

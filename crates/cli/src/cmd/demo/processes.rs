@@ -68,11 +68,14 @@ impl Process {
     /// Starts `throughline` in the demo's directory and returns the process with its standard
     /// output.
     fn start(folder: &Path, log: &Path, args: &[&str]) -> Result<(Self, BufReader<ChildStdout>)> {
-        let log = File::create(log).context("the log of a process cannot be written")?;
+        let log = File::create(log)
+            .with_context(|| format!("cannot create the log file {}", log.display()))?;
         let mut command = program(folder)?;
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut process = Self(command.spawn().context("a process cannot be started")?);
-        let output = process.0.stdout.take().context("the output of a process cannot be read")?;
+        let child = command.spawn();
+        let child = child.with_context(|| format!("cannot start `throughline {}`", args.join(" ")));
+        let mut process = Self(child?);
+        let output = process.0.stdout.take().context("cannot capture the output of a process")?;
         Ok((process, BufReader::new(output)))
     }
 }
@@ -89,11 +92,11 @@ impl DemoProcesses {
         let (folder, home) = folder(options)?;
         let runtime = store::runtime(Builder::new_multi_thread())?;
         let signals = runtime.block_on(async { Signals::new() })?;
-        let script: Script = SCRIPT.parse().context("the demo script cannot be parsed")?;
+        let script: Script = SCRIPT.parse().context("cannot parse the demo script")?;
         let stall = Fault { kind: FaultKind::Stall, only: Some(STALLED) };
         let how = throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
         let simulator = runtime.block_on(throughline_sim::start(how));
-        let simulator = simulator.context("the simulators cannot be started")?;
+        let simulator = simulator.context("cannot start the simulators")?;
         let short = format!("{AGENT}{SHORT}");
         for (file, text) in [
             ("agent.toml", AGENT),
@@ -138,7 +141,7 @@ impl DemoProcesses {
     /// Returns the next event that a worker prints; `None` at the end of its output.
     pub(super) fn next_event(&mut self, worker: &mut Worker) -> Result<Option<RunEvent>> {
         while let Some(line) = self.wait_unless_interrupted(worker.lines.recv())? {
-            let line = line.context("the output of a worker cannot be read")?;
+            let line = line.context("cannot read the output of a worker process")?;
             let event = Json::parse(line).ok().and_then(|event| RunEvent::parse(&event).ok());
             if event.is_some() {
                 return Ok(event);
@@ -152,7 +155,7 @@ impl DemoProcesses {
         let mut lines = self.typed.take().unwrap_or_else(|| lines_of(BufReader::new(io::stdin())));
         let line = self.wait_unless_interrupted(lines.recv())?;
         self.typed = Some(lines);
-        Ok(line.transpose().context("the answer cannot be read")?)
+        Ok(line.transpose().context("cannot read the answer")?)
     }
 
     /// Waits for `work`, or fails if the user interrupts the demo.
@@ -162,7 +165,7 @@ impl DemoProcesses {
             tokio::select! {
                 biased;
                 () = signals.wait_for_stop() => {
-                    Err(Failure::Interrupted("the demo was stopped half-way".to_owned()))
+                    Err(Failure::Interrupted("the demo was interrupted".to_owned()))
                 }
                 done = work => Ok(done),
             }
@@ -172,26 +175,28 @@ impl DemoProcesses {
     /// Runs a `throughline` command to completion and returns its standard output.
     pub(super) fn command(&self, arguments: &[&str]) -> Result<String> {
         let ended = program(&self.folder)?.args(arguments).stdin(Stdio::null()).output();
-        let ended = ended.context("a command cannot be run")?;
+        let line = arguments.join(" ");
+        let ended = ended.with_context(|| format!("cannot run `throughline {line}`"))?;
         if ended.status.success() {
             return Ok(String::from_utf8_lossy(&ended.stdout).into_owned());
         }
-        let (line, error) = (arguments.join(" "), String::from_utf8_lossy(&ended.stderr));
+        let error = String::from_utf8_lossy(&ended.stderr);
         Err(Failure::Outside(anyhow::anyhow!("`throughline {line}` failed: {}", error.trim())))
     }
 
     /// Runs a command with JSON output and returns the element of `list` whose `key` is `value`.
     fn find_in(&self, command: &str, list: &str, key: &str, value: &str) -> Result<Option<Value>> {
         let output = self.command(&[command, "--format", "json"])?;
-        let output: Value = serde_json::from_str(&output).context("the output is not JSON")?;
+        let output: Value = serde_json::from_str(&output)
+            .with_context(|| format!("the output of `throughline {command}` is not JSON"))?;
         let mut entries = output.get(list).and_then(Value::as_array).into_iter().flatten();
         Ok(entries.find(|entry| entry.get(key).is_some_and(|found| found == value)).cloned())
     }
 
     pub(super) fn thread_of(&self, run: &str) -> Result<String> {
-        let run = self.find_in("runs", "runs", "id", run)?.unwrap_or_default();
-        let thread = run.get("thread").and_then(Value::as_str);
-        Ok(thread.context("the run has no thread")?.to_owned())
+        let found = self.find_in("runs", "runs", "id", run)?.unwrap_or_default();
+        let thread = found.get("thread").and_then(Value::as_str);
+        Ok(thread.with_context(|| format!("cannot find the thread of run {run}"))?.to_owned())
     }
 
     /// Returns the pending request of the given kind from the inbox.
@@ -218,7 +223,7 @@ impl DemoProcesses {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             read => read.map(|text| text.lines().count()),
         };
-        Ok(lines.context("the file of deployments cannot be read")?)
+        Ok(lines.context("cannot read the file `deployed`")?)
     }
 
     /// Keeps the gateway running until the user interrupts the demo.
@@ -233,20 +238,24 @@ impl DemoProcesses {
         drop(gateway);
         runtime.block_on(simulator.stop());
         let closed = home.map_or(Ok(()), TempDir::close);
-        Ok(closed.context("the folder of the demo cannot be deleted")?)
+        Ok(closed.context("cannot delete the demo's temporary directory")?)
     }
 }
 
 impl GatewayProcess {
     fn start(folder: &Path) -> Result<Self> {
         let arguments = ["serve", "--listen", "127.0.0.1:0"];
-        let (process, output) = Process::start(folder, &folder.join("gateway.log"), &arguments)?;
+        let log = folder.join("gateway.log");
+        let (process, output) = Process::start(folder, &log, &arguments)?;
         let mut lines = output.lines();
         let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let (_, rest) = line.split_once("http://")?;
             rest.split_whitespace().next()?.parse().ok()
         });
-        let address = address.context("the gateway did not start: see gateway.log")?;
+        let address = address.with_context(|| {
+            let errors = fs::read_to_string(&log).unwrap_or_default();
+            format!("the gateway did not start: {}", errors.trim())
+        })?;
         Ok(Self { _process: process, address, _out: lines })
     }
 }
@@ -262,20 +271,21 @@ impl Worker {
     /// Kills the worker with SIGKILL and returns its process id.
     pub(super) fn kill(mut self) -> Result<u32> {
         let child = &mut self.process.0;
-        child.kill().context("the worker cannot be killed")?;
-        child.wait().context("the worker cannot be waited for")?;
+        child.kill().context("cannot kill the worker process")?;
+        child.wait().context("cannot wait for the worker process to exit")?;
         Ok(child.id())
     }
 
     /// Waits until the worker exits because its run has ended or needs input.
     pub(super) fn wait(mut self) -> Result<()> {
-        let status = self.process.0.wait().context("a worker cannot be waited for")?;
+        let status = self.process.0.wait();
+        let status = status.context("cannot wait for the worker process to exit")?;
         if status.success() {
             return Ok(());
         }
         let errors = fs::read_to_string(&self.errors).unwrap_or_default();
         let errors = errors.trim();
-        Err(Failure::Outside(anyhow::anyhow!("a process of the demo failed: {errors}")))
+        Err(Failure::Outside(anyhow::anyhow!("a worker process of the demo failed: {errors}")))
     }
 }
 
@@ -289,16 +299,18 @@ pub(super) struct PendingDemoRequest {
 fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>)> {
     let Some(home) = &options.home else {
         let home = TempDir::with_prefix("throughline-demo-");
-        let home = home.context("a temporary folder cannot be created")?;
+        let home = home.context("cannot create a temporary directory")?;
         return Ok((home.path().to_owned(), Some(home)));
     };
     let shown = home.display();
-    fs::create_dir_all(home).with_context(|| format!("{shown} cannot be created"))?;
-    let mut inside = fs::read_dir(home).with_context(|| format!("{shown} cannot be read"))?;
+    fs::create_dir_all(home).with_context(|| format!("cannot create {shown}"))?;
+    let mut inside = fs::read_dir(home).with_context(|| format!("cannot read {shown}"))?;
     if inside.next().is_some() {
-        return Err(Failure::Usage(format!("--home {shown} is not empty; choose another folder")));
+        return Err(Failure::Usage(format!(
+            "--home {shown} is not empty; choose another directory"
+        )));
     }
-    let whole = home.canonicalize().with_context(|| format!("{shown} cannot be found"))?;
+    let whole = home.canonicalize().with_context(|| format!("cannot resolve {shown}"))?;
     Ok((whole, None))
 }
 

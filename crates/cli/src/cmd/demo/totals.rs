@@ -86,7 +86,7 @@ pub(super) async fn items_of(context: &AgentContext, thread: &LogId) -> Result<V
     let records = context.records(thread).await?;
     let items = records.iter().filter(|record| &*record.kind == kind::ITEM);
     let items = restore_items(items.map(|record| record.content.bytes().cloned()));
-    Ok(items.context("the thread cannot be read")?)
+    Ok(items.with_context(|| format!("cannot read the thread {thread}"))?)
 }
 
 impl Totals {
