@@ -9,7 +9,7 @@ use crate::secret::Mask;
 
 /// Advice appended to the error of a call that failed after it was sent and may have taken effect.
 const UNKNOWN_EFFECT: &str =
-    "Whether it took effect is unknown: find out before you call it again.";
+    "It is unknown whether the call took effect; check before you call the tool again.";
 
 /// Builds the result for a call that failed after it was sent.
 pub(crate) fn lost_call(reason: &str, idempotent: bool) -> ToolAnswer {

@@ -36,10 +36,12 @@ pub fn check(url: &Url) -> Result<(), String> {
         return Err("must begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not contain a user or a password; use a header".to_owned());
+        return Err(
+            "must not contain a user name or password; send credentials in a header".to_owned()
+        );
     }
     check_host(url.host_str().unwrap_or_default())
-        .map_err(|refused| format!("leads to a blocked address: {refused}"))
+        .map_err(|refused| format!("points to a blocked address: {refused}"))
 }
 
 /// Parses a URL and applies [`check`] to it.
@@ -55,7 +57,7 @@ pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
         let key = HeaderName::from_bytes(name.as_bytes());
         let value = HeaderValue::from_str(value.reveal());
         let (Ok(key), Ok(mut value)) = (key, value) else {
-            return Err(format!("has `{name}`, whose name or value is not a valid header"));
+            return Err(format!("contains the header `{name}`, whose name or value is invalid"));
         };
         value.set_sensitive(true);
         headers.append(key, value);
@@ -71,7 +73,7 @@ pub fn error_message(error: &(dyn Error + 'static)) -> String {
     }
     let inner = chain(error).last().unwrap_or(error);
     match inner.downcast_ref::<reqwest::Error>() {
-        Some(error) if error.is_timeout() => "it took too long".to_owned(),
+        Some(error) if error.is_timeout() => "the request timed out".to_owned(),
         Some(error) => match error.status() {
             Some(status) => format!("HTTP {status}"),
             None => "the request failed".to_owned(),

@@ -188,9 +188,12 @@ impl ToolDeclarations {
                 root.reject_unknown_keys(&[&TABLES, others].concat(), &mut notes);
                 declared = Self::read_tables(&root, &mut notes);
             }
-            Ok(None) => notes.error(0, "this must be an object with `mcp` and `http`"),
+            Ok(None) => {
+                let message = "tool declarations must be an object with the keys `mcp` and `http`";
+                notes.error(0, message);
+            }
             Err((at, problem)) => {
-                notes.error(*at, format!("this is not valid {format}: {problem}"));
+                notes.error(*at, format!("invalid {format}: {problem}"));
             }
         }
         notes.finish(declared)
@@ -202,8 +205,8 @@ impl ToolDeclarations {
             for (name, section) in servers.sections(notes) {
                 if !name::is_valid_server(name) {
                     let message = format!(
-                        "the server `{name}` needs another name: letters, digits, `_` and `-`, at \
-                         most 32 of them, a letter first, and no two `_` in a row"
+                        "the server name `{name}` is invalid: use at most 32 letters, digits, `_` \
+                         and `-`, starting with a letter and without two `_` in a row"
                     );
                     notes.error(section.at, message);
                 }
@@ -349,10 +352,7 @@ fn check_tool(config: &HttpConfig, section: &Section<'_>, notes: &mut Diagnostic
         let InvalidTool { tool, member, reason } = invalid;
         match member {
             "name" => {
-                notes.error(
-                    section.at,
-                    format!("the tool `{tool}` needs another name: it {reason}"),
-                );
+                notes.error(section.at, format!("the tool name `{tool}` is invalid: it {reason}"));
             }
             _ => notes.error(section.value_at(member), format!("`{member}` {reason}")),
         }

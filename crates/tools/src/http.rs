@@ -129,7 +129,7 @@ impl HttpTool {
         let tool = config.spec.name.clone();
         let invalid = |member, reason: String| InvalidTool { tool: tool.clone(), member, reason };
         if !name::is_valid(&tool) {
-            let reason = "must have letters, digits, `_` and `-`, at most 64 of them, and no digit or `-` first";
+            let reason = "must have at most 64 letters, digits, `_` and `-`, and must not start with a digit or `-`";
             return Err(invalid("name", reason.to_owned()));
         }
         let method = Method::from_bytes(config.method.as_bytes());

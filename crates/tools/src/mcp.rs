@@ -171,13 +171,13 @@ words! {
     #[non_exhaustive]
     McpErrorKind {
         /// The server could not be opened, and no request was sent.
-        Unreachable = "cannot be opened",
+        Unreachable = "is unavailable",
         /// The connection was lost.
-        Lost = "was lost",
+        Lost = "disconnected",
         /// The server did not respond in time.
-        Slow = "took too long",
+        Slow = "timed out",
         /// The server rejected the request.
-        Refused = "refused",
+        Refused = "failed",
     }
 }
 
@@ -265,7 +265,7 @@ impl McpServer {
                 return Ok(tools);
             }
         }
-        Err(self.0.config.error(McpErrorKind::Refused, "its list of tools has too many pages"))
+        Err(self.0.config.error(McpErrorKind::Refused, "its tool list has too many pages"))
     }
 }
 

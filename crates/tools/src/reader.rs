@@ -112,7 +112,7 @@ impl<'t> Diagnostics<'t> {
         while let Some((before, after)) = rest.split_once("${") {
             filled.push_str(before);
             let Some((name, after)) = after.split_once('}') else {
-                self.error(at, "there is a `${` without its `}`: write ${NAME}");
+                self.error(at, "there is a `${` without a matching `}`: write ${NAME}");
                 return None;
             };
             let Some(value) = (self.variables)(name) else {

@@ -93,8 +93,8 @@ pub(crate) async fn deliver(
             let taking = tokio::spawn(timeout(patience, taking));
             let taken = match taking.await {
                 Ok(Ok(taken)) => taken,
-                Ok(Err(_)) => Err(SinkError::permanent("it took too long")),
-                Err(_) => Err(SinkError::permanent("it panicked")),
+                Ok(Err(_)) => Err(SinkError::permanent("the delivery timed out")),
+                Err(_) => Err(SinkError::permanent("the sink panicked")),
             };
             taken.err().map(|error| (place, Name::from(format!("{name}: {error}"))))
         });
@@ -119,7 +119,7 @@ where
         let error = match taken {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(_) => SinkError::temporary("it took too long"),
+            Err(_) => SinkError::temporary("the delivery timed out"),
         };
         let pause = match error.again {
             Retry::Never => return Err(error),

@@ -116,8 +116,8 @@ async fn temporary_sink_failure_is_retried() {
 async fn other_sinks_are_notified_of_a_partial_trace() {
     for (way, problem) in [
         (SinkBehaviour::FailsForGood, "own: no"),
-        (SinkBehaviour::Panics, "own: it panicked"),
-        (SinkBehaviour::NeverAnswers, "own: it took too long"),
+        (SinkBehaviour::Panics, "own: the sink panicked"),
+        (SinkBehaviour::NeverAnswers, "own: the delivery timed out"),
     ] {
         let (steady, bad) = (RecordingSink::new(SinkBehaviour::Takes), RecordingSink::new(way));
         let delivered = sent(&[&steady, &bad]).await;

@@ -67,7 +67,7 @@ impl Tracer {
             report.unwrap_or_else(|error| DeliveryReport {
                 session: session_id(&tenant, &run),
                 status: Status::Partial,
-                errors: vec![Name::from(format!("the run's log cannot be read: {error}"))],
+                errors: vec![Name::from(format!("cannot read the run's log: {error}"))],
                 dropped: 0,
             })
         });

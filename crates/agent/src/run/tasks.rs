@@ -77,7 +77,7 @@ fn tool_failure(call: Name, idempotent: bool) -> RunInput {
     let answer = if idempotent {
         ToolAnswer::error(problem)
     } else {
-        ToolAnswer::unknown(format!("{problem} Whether it took effect is unknown."))
+        ToolAnswer::unknown(format!("{problem} It is unknown whether the call took effect."))
     };
     RunInput::ToolEnded(ToolCompletion { call, answer })
 }
@@ -98,7 +98,7 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> R
         timeout(limit, work).await.unwrap_or_else(|_| {
             let limit = limit.as_millis();
             ToolAnswer::unknown(format!(
-                "The tool took more than {limit} ms and was stopped. Whether it took effect is unknown."
+                "The tool took more than {limit} ms and was stopped. It is unknown whether the call took effect."
             ))
         })
     };

@@ -84,7 +84,7 @@ async fn panicking_tool_does_not_affect_other_tools() {
     let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert_eq!(status, RunStatus::Completed);
     let told = said_by_tools(&scene.models.asked(MODEL)[1]);
-    let unknown = "The tool stopped unexpectedly. Whether it took effect is unknown.";
+    let unknown = "The tool stopped unexpectedly. It is unknown whether the call took effect.";
     assert_eq!(told, ["waited", unknown, "The tool stopped unexpectedly."]);
     let history = scene.state(&begun.run).await.smart.tool_history.unwrap();
     let of = |name: &str| history.iter().find(|one| &*one.tool_name == name).unwrap().status;

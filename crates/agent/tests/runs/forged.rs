@@ -195,7 +195,7 @@ async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     // A tool that this runner does not have is rejected with its name.
     other = honest.to_string().replace(r#""look""#, r#""launch""#);
     let refused = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
-    assert!(refused.contains("casting.tools: there is no tool launch here"), "{refused}");
+    assert!(refused.contains("casting.tools: the tool launch is not available here"), "{refused}");
 }
 
 #[tokio::test]

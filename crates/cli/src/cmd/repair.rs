@@ -24,7 +24,10 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
             Subject::session(&options.about, file).map(|(subject, lines)| (subject, Some(lines)))?
         }
         (None, Some(file)) => (Subject::read(&options.about, file)?, None),
-        (None, None) => return Err(Failure::Usage("name the request to repair".to_owned())),
+        (None, None) => {
+            let message = "no request was given; name the file to repair, or use --session";
+            return Err(Failure::Usage(message.to_owned()));
+        }
     };
     let (level, least) = if options.degraded {
         (RepairLevel::Degraded, Severity::Degrade)

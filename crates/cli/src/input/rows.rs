@@ -48,7 +48,7 @@ impl RequestCatalog {
     /// Returns the first provider entry that uses the wire.
     pub(crate) fn default(&self, wire: &Wire) -> Result<Arc<Provider>> {
         let row = self.0.default_provider(wire);
-        row.ok_or_else(|| Failure::Usage(format!("no provider supports {wire}")))
+        row.ok_or_else(|| Failure::Usage(format!("no provider in the catalog supports {wire}")))
     }
 
     /// Returns the provider entry most likely to serve the model, and prints a note if that entry

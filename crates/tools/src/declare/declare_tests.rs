@@ -101,7 +101,7 @@ fn json_and_toml_are_equivalent() {
         "2:14: `url` must be text: write url = \"https://example.com/{argument}\""
     );
     let wrong = ToolDeclarations::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
-    assert!(wrong.starts_with("2:3: this is not valid JSON"), "{wrong}");
+    assert!(wrong.starts_with("2:3: invalid JSON"), "{wrong}");
 }
 
 #[test]
@@ -131,11 +131,11 @@ fn errors_contain_position_and_remedy() {
         ),
         (
             "[mcp.a]\nurl = \"http://169.254.169.254/\"",
-            "2:7: `url` leads to a blocked address: 169.254.169.254 is link-local or a metadata service",
+            "2:7: `url` points to a blocked address: 169.254.169.254 is link-local or a metadata service",
         ),
         (
             "[http.a]\nurl = \"http://{host}/\"",
-            "2:7: `url` takes arguments in its path and query only, not in its host",
+            "2:7: `url` may have arguments only in its path and query, not in its host",
         ),
         (
             "[http.a]\nmethod = \"GET\"",
@@ -151,15 +151,15 @@ fn errors_contain_position_and_remedy() {
         ),
         (
             "[http.a]\nurl = \"http://localhost/\"\nheaders = { \"a b\" = \"x\" }",
-            "3:11: `headers` has `a b`, whose name or value is not a valid header",
+            "3:11: `headers` contains the header `a b`, whose name or value is invalid",
         ),
     ] {
         assert_eq!(wrong(text), expected);
     }
     let name = wrong("[mcp.\"a b\"]\ncommand = \"npx\"");
-    assert!(name.starts_with("1:6: the server `a b` needs another name"), "{name}");
+    assert!(name.starts_with("1:6: the server name `a b` is invalid"), "{name}");
     let name = wrong("[http.\"a b\"]\nurl = \"http://localhost/\"");
-    assert!(name.starts_with("1:7: the tool `a b` needs another name"), "{name}");
+    assert!(name.starts_with("1:7: the tool name `a b` is invalid"), "{name}");
 }
 
 #[test]
@@ -198,13 +198,13 @@ fn one_line_declarations_are_parsed() {
 #[test]
 fn invalid_line_is_rejected_with_advice() {
     for (text, expected) in [
-        ("weather", "the kind of the tool is missing"),
+        ("weather", "the tool kind is missing"),
         ("mpc:npx", "did you mean `mcp:`?"),
-        ("mcp:", "the command or URL of the server is missing"),
+        ("mcp:", "the server's command or URL is missing"),
         ("mcp:npx 'a", "the quote ' is not closed"),
         ("mcp:http://[fe80::1]/mcp", "is link-local or a metadata service"),
         ("http:https://example.com/", "write http:NAME=URL"),
-        ("http:weather=example.com", "the url of the tool must begin with http://"),
+        ("http:weather=example.com", "the tool's url must begin with http://"),
         ("http:weather=GET http://169.254.169.254/", "is link-local or a metadata service"),
     ] {
         let told = ToolDeclarations::line(text, &variable).unwrap_err().to_string();

@@ -18,7 +18,7 @@ use crate::name;
 use crate::reader::{Diagnostics, Problems, Variables};
 use crate::suggest::{closest, did_you_mean};
 
-const ADVICE: &str = "write mcp:COMMAND, mcp:URL or http:NAME=URL, or put the tool into a file with `[mcp.…]` or `[http.…]`";
+const ADVICE: &str = "write mcp:COMMAND, mcp:URL or http:NAME=URL, or declare the tool in a file, under `[mcp.NAME]` or `[http.NAME]`";
 
 pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<ToolDeclarations, Problems> {
     let mut notes = Diagnostics::new(text, &PHRASES, variables);
@@ -28,9 +28,10 @@ pub(super) fn read(text: &str, variables: Variables<'_>) -> Result<ToolDeclarati
         Some(("http", rest)) => declared.http.extend(tool(rest.trim(), &mut notes)),
         Some((kind, _)) if !kind.contains(char::is_whitespace) => {
             let close = did_you_mean(&closest(&format!("{kind}:"), ["mcp:", "http:"]));
-            notes.error(0, format!("there are no tools of the kind `{kind}`{close} {ADVICE}"));
+            let close = if close.is_empty() { ";".to_owned() } else { close };
+            notes.error(0, format!("unknown tool kind `{kind}`{close} {ADVICE}"));
         }
-        _ => notes.error(0, format!("the kind of the tool is missing: {ADVICE}")),
+        _ => notes.error(0, format!("the tool kind is missing: {ADVICE}")),
     }
     notes.finish(declared)
 }
@@ -39,12 +40,13 @@ fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
     let (name, rest) = split_name(text);
     let rest = notes.expand_variables(0, rest)?;
     if rest.trim().is_empty() {
-        notes.error(0, format!("the command or URL of the server is missing: {ADVICE}"));
+        notes.error(0, format!("the server's command or URL is missing: {ADVICE}"));
         return None;
     }
     let (reach, usually) = if rest.contains("://") && !rest.contains(char::is_whitespace) {
         let url = client::parse(&rest);
-        let url = url.map_err(|reason| notes.error(0, format!("the address {reason}"))).ok()?;
+        let url =
+            url.map_err(|reason| notes.error(0, format!("the server's URL {reason}"))).ok()?;
         let host = url.host_str().unwrap_or_default().to_owned();
         (Transport::Http { url: rest, headers: Vec::new() }, host)
     } else {
@@ -86,7 +88,7 @@ fn tool(text: &str, notes: &mut Diagnostics<'_>) -> Option<HttpConfig> {
         config.body = HttpBody::Json;
     }
     if let Err(invalid) = HttpTool::new(config.clone()) {
-        notes.error(0, format!("the {} of the tool {}", invalid.member, invalid.reason));
+        notes.error(0, format!("the tool's {} {}", invalid.member, invalid.reason));
     }
     Some(config)
 }

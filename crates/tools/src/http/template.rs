@@ -29,7 +29,7 @@ impl Template {
         let rest = text.get(scheme..).unwrap_or_default();
         let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         if text.get(..scheme + host).unwrap_or_default().contains('{') {
-            return Err("takes arguments in its path and query only, not in its host".to_owned());
+            return Err("may have arguments only in its path and query, not in its host".to_owned());
         }
         if rest.contains('#') {
             return Err("must not have a fragment (`#`), which would not be sent".to_owned());
@@ -80,7 +80,7 @@ impl Template {
         }
         let url = Url::parse(&filled).map_err(|error| format!("The URL is not valid: {error}."))?;
         if url.origin() != self.origin {
-            return Err("The arguments change the destination of the request.".to_owned());
+            return Err("The arguments would send the request to another server.".to_owned());
         }
         Ok(url)
     }
@@ -91,18 +91,18 @@ fn pieces(text: &str) -> Result<Vec<Piece>, String> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            return Err("has a `{` without its `}`: write {argument}".to_owned());
+            return Err("has a `{` without a matching `}`: write {argument}".to_owned());
         };
         let is_good = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || !name.chars().all(is_good) {
             let problem = "which is not a valid argument name: write {argument}";
-            return Err(format!("has `{{{name}}}`, {problem}"));
+            return Err(format!("contains `{{{name}}}`, {problem}"));
         }
         pieces.extend([Piece::Text(before.to_owned()), Piece::Argument(name.to_owned())]);
         rest = after;
     }
     if rest.contains('}') {
-        return Err("has a `}` without its `{`: write {argument}".to_owned());
+        return Err("has a `}` without a matching `{`: write {argument}".to_owned());
     }
     pieces.push(Piece::Text(rest.to_owned()));
     Ok(pieces)
@@ -163,8 +163,8 @@ mod template_tests {
             ("http://{host}/", "in its path and query only"),
             ("http://example.com:{port}", "in its path and query only"),
             ("http://ann:secret@example.com/", "must not contain a user"),
-            ("http://example.com/{a", "without its `}`"),
-            ("http://example.com/a}", "without its `{`"),
+            ("http://example.com/{a", "without a matching `}`"),
+            ("http://example.com/a}", "without a matching `{`"),
             ("http://example.com/{a b}", "not a valid argument name"),
             ("http://example.com/#{a}", "fragment (`#`)"),
             ("http://169.254.169.254/latest", "link-local or a metadata service"),

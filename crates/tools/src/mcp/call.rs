@@ -43,7 +43,7 @@ impl McpTool {
                 return Err(format!("The MCP server `{server}` {problem}."));
             }
             Ok(Err(error)) => self.server.call_error(&session, &error).await,
-            Err(_) => self.server.timeout_error("answer", config.timeout),
+            Err(_) => self.server.timeout_error("respond", config.timeout),
         };
         match error.trouble {
             McpErrorKind::Lost | McpErrorKind::Slow => {

@@ -59,7 +59,7 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let limit = config.start_timeout;
     let opened = timeout(limit, opening).await;
     opened.unwrap_or_else(|_| {
-        let reason = format!("it did not answer within {} ms", limit.as_millis());
+        let reason = format!("it did not respond within {} ms", limit.as_millis());
         Err(config.error(McpErrorKind::Unreachable, &reason))
     })
 }
@@ -83,8 +83,8 @@ async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Sessi
             command.process_group(0);
             let process = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn();
             let (process, stderr) = process.map_err(|error| {
-                let advice = "is it installed, and in PATH?";
-                unreachable(&format!("`{program}` does not start: {error}; {advice}"))
+                let advice = "is it installed and in PATH?";
+                unreachable(&format!("cannot start `{program}`: {error}; {advice}"))
             })?;
             tail = stderr.map(capture_stderr);
             handler.serve_with_lifecycle(process, how).await
@@ -127,10 +127,12 @@ fn open_error(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => client::error_message(&*error.error),
         ClientInitializeError::JsonRpcError(error) => refusal(error),
-        ClientInitializeError::ConnectionClosed(_) => "it ended before it answered".to_owned(),
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it closed the connection before it responded".to_owned()
+        }
         ClientInitializeError::ExpectedInitResponse(_)
         | ClientInitializeError::ExpectedInitResult(_) => {
-            "it does not answer as an MCP server does".to_owned()
+            "its response does not follow the MCP protocol".to_owned()
         }
         other => client::error_message(other),
     }
@@ -190,7 +192,10 @@ impl Session {
             }
             ServiceError::TransportClosed => {
                 let output = last_output(self.stderr.as_ref()).await;
-                (McpErrorKind::Lost, format!("it ended before it answered{output}"))
+                (
+                    McpErrorKind::Lost,
+                    format!("it closed the connection before it responded{output}"),
+                )
             }
             other => (McpErrorKind::Refused, other.to_string()),
         }

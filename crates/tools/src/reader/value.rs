@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Maximum nesting depth of a document.
 const DEEPEST: usize = 64;
-const TOO_DEEP: ValueKind = ValueKind::Invalid("this is nested more than 64 levels deep");
+const TOO_DEEP: ValueKind = ValueKind::Invalid("this value is nested more than 64 levels deep");
 
 /// A value with its byte offset in the document.
 pub struct Value {
@@ -126,7 +126,7 @@ fn value_from_toml(value: &Spanned<DeValue<'_>>, depth: usize) -> Value {
         },
         DeValue::Float(number) => match number.as_str().parse::<f64>() {
             Ok(number) if number.is_finite() => ValueKind::Number(number.to_string()),
-            _ => ValueKind::Invalid("this number cannot be used"),
+            _ => ValueKind::Invalid("this number is not finite"),
         },
         DeValue::Boolean(flag) => ValueKind::Flag(*flag),
         DeValue::Datetime(date) => ValueKind::Text(date.to_string()),

@@ -118,7 +118,7 @@ async fn slow_server_times_out() {
     config.spec.idempotent = false;
     let answer = run(&tool(config), "{}").await;
     assert_eq!(answer.outcome, Outcome::Unknown);
-    assert!(answer.to_text().contains("Whether it took effect is unknown"), "{answer:?}");
+    assert!(answer.to_text().contains("It is unknown whether the call took effect"), "{answer:?}");
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ async fn errors_are_reported_without_secrets() {
     let failed = run(&*named(&tools, "outside__fail"), "{}").await;
     assert_eq!(failed, ToolAnswer::error("the key … is not good"));
     let refused = run(&*named(&tools, "outside__refuse"), "{}").await;
-    let expected = "The MCP server `outside` refused: not with … (code -32601)";
+    let expected = "The MCP server `outside` failed: not with … (code -32601)";
     assert_eq!(refused, ToolAnswer::error(expected));
     let wrong = run(&*named(&tools, "outside__echo"), "[]").await;
     assert!(wrong.to_text().contains("not an object"), "{wrong:?}");
@@ -150,8 +150,8 @@ async fn timed_out_call_has_unknown_outcome() {
     let slow = run(&*named(&tools, "outside__stall"), "{}").await;
     assert_eq!(slow.outcome, Outcome::Unknown);
     let said = slow.to_text();
-    assert!(said.contains("took too long: it did not answer within 3000 ms"), "{said}");
-    assert!(said.contains("Whether it took effect is unknown"), "{said}");
+    assert!(said.contains("timed out: it did not respond within 3000 ms"), "{said}");
+    assert!(said.contains("It is unknown whether the call took effect"), "{said}");
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
     assert_eq!(cancelled.outcome, Outcome::Ok);
 }
@@ -164,7 +164,10 @@ async fn next_call_restarts_a_crashed_server() {
     let died = run(&*named(&tools, "outside__die"), "{}").await;
     assert_eq!(died.outcome, Outcome::Unknown);
     let said = died.to_text();
-    assert!(said.contains("`outside` was lost: it ended before it answered"), "{said}");
+    assert!(
+        said.contains("`outside` disconnected: it closed the connection before it responded"),
+        "{said}"
+    );
     assert!(
         said.contains("its last error output was:") && said.contains("out of cheese, with …"),
         "{said}"
@@ -221,17 +224,20 @@ async fn failed_start_reports_the_reason() {
     let missing = McpServer::spawn("files", "no-such-program", [], []).await.unwrap_err();
     assert_eq!(missing.trouble, McpErrorKind::Unreachable);
     let said = missing.to_string();
-    assert!(said.contains("cannot be opened: `no-such-program` does not start"), "{said}");
+    assert!(said.contains("is unavailable: cannot start `no-such-program`"), "{said}");
     let env = [("API_KEY", SECRET)];
     let script = "import os, sys; sys.exit('no: ' + os.environ['API_KEY'])";
     let ended = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
-    assert_eq!(ended.reason, "it ended before it answered; its last error output was: no: …");
+    assert_eq!(
+        ended.reason,
+        "it closed the connection before it responded; its last error output was: no: …"
+    );
     let mut silent = process();
     let throughline_tools::Transport::Process { args, .. } = &mut silent.reach else { panic!() };
     *args = vec!["-c".to_owned(), "import sys; sys.stdin.read()".to_owned()];
     silent.start_timeout = Duration::from_millis(300);
     let silent = McpServer::open(silent).await.unwrap_err();
-    assert_eq!(silent.reason, "it did not answer within 300 ms");
+    assert_eq!(silent.reason, "it did not respond within 300 ms");
 }
 
 #[tokio::test]

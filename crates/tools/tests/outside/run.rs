@@ -32,7 +32,7 @@ async fn agent_uses_mcp_and_http_tools_and_receives_their_outcomes() {
     assert_eq!(told[0], r#"{"sum": 3}"#);
     assert!(told[1].contains("The arguments of outside__add do not match its schema"), "{told:?}");
     assert_eq!(told[2], "a page");
-    assert!(told[3].contains("`outside` was lost"), "{told:?}");
+    assert!(told[3].contains("`outside` disconnected"), "{told:?}");
     assert_eq!(told[4], "back");
     let state = scene.state(&begun.run).await;
     let history = state.smart.tool_history.unwrap();

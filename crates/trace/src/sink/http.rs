@@ -46,9 +46,9 @@ pub(super) struct PostTarget {
 
 impl PostTarget {
     pub(super) fn new(url: &str, headers: &[(Name, Credential)]) -> Result<Self, InvalidSink> {
-        let url =
-            web::parse(url).map_err(|problem| InvalidSink(format!("its address {problem}")))?;
-        let headers = web::headers(headers).map_err(InvalidSink)?;
+        let url = web::parse(url).map_err(|problem| InvalidSink(format!("`url` {problem}")))?;
+        let headers = web::headers(headers)
+            .map_err(|problem| InvalidSink(format!("the configuration {problem}")))?;
         let client = web::client().map_err(InvalidSink)?;
         Ok(Self { client, url, headers })
     }
