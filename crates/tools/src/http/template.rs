@@ -160,8 +160,8 @@ mod template_tests {
         for (url, reason) in [
             ("example.com/{a}", "must begin with http://"),
             ("ftp://example.com", "must begin with http://"),
-            ("http://{host}/", "in its path and query only"),
-            ("http://example.com:{port}", "in its path and query only"),
+            ("http://{host}/", "only in its path and query"),
+            ("http://example.com:{port}", "only in its path and query"),
             ("http://ann:secret@example.com/", "must not contain a user"),
             ("http://example.com/{a", "without a matching `}`"),
             ("http://example.com/a}", "without a matching `{`"),
