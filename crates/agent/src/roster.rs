@@ -76,7 +76,7 @@ impl ResolvedRun {
     /// Validates a declaration and applies defaults. `counter` estimates tokens for this run.
     pub fn new(casting: RunSpec, counter: Arc<dyn TokenCounter>) -> Result<Self, InvalidConfig> {
         if !casting.agents.contains_key(&casting.first) {
-            let problem = format!("is not a declared agent: {}", names(&casting.agents));
+            let problem = format!("is not a declared agent; {}", names(&casting.agents));
             return Err(InvalidConfig::new("first", problem));
         }
         let any_object = Json::from(&serde_json::json!({"type": "object"}));
@@ -137,7 +137,7 @@ impl ResolvedAgent {
             ..error
         };
         if config.name != *name {
-            let problem = "differs from the name under which the agent is listed";
+            let problem = "must match the agent's key in `agents`";
             return Err(of(InvalidConfig::new("name", problem)));
         }
         if config.model.is_empty() {
@@ -146,7 +146,7 @@ impl ResolvedAgent {
         for handoff in &config.handoffs {
             let (to, agents) = (&handoff.to, &casting.agents);
             if !agents.contains_key(to) {
-                let problem = format!("{to} is not a declared agent: {}", names(agents));
+                let problem = format!("{to} is not a declared agent; {}", names(agents));
                 return Err(of(InvalidConfig::new("handoffs", problem)));
             }
         }

@@ -241,10 +241,10 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
     let shown = without_password(url);
     match error {
         StoreError::NotFound { .. } => Failure::NoStore(format!(
-            "there is no store at {shown}; `throughline run` or `throughline serve` creates one, or use --store to name another"
+            "there is no store at {shown}; create one with `throughline run` or `throughline serve`, or name another store with --store"
         )),
         StoreError::Corrupt(problem) => Failure::BadData(format!(
-            "{shown} is not a store, or is damaged ({problem}); name another with --store, or restore a backup"
+            "{shown} is not a store, or is damaged ({problem}); name another store with --store, or restore a backup"
         )),
         StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
         StoreError::KeyMissing => Failure::NoStore(format!(

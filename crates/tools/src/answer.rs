@@ -82,7 +82,7 @@ impl Parts {
     pub(crate) fn into_answer(mut self, outcome: Outcome) -> ToolAnswer {
         if self.was_cut {
             let limit = self.limit;
-            let note = format!("[The answer is longer than {limit} bytes and was truncated here.]");
+            let note = format!("[The result is longer than {limit} bytes and was truncated here.]");
             self.all.push(Part::Text(note.into()));
         }
         if self.all.is_empty() {

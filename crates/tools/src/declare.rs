@@ -30,13 +30,13 @@ use crate::reader::{Diagnostics, Phrases, Problems, Section, Value, Variables};
 
 /// Parts of error messages that are specific to tool declarations.
 const PHRASES: Phrases = Phrases {
-    unknown_key: "there is no key",
-    root: "at the top",
-    known_keys: "known keys:",
-    string: "text",
-    duration: "a time of at most a day",
+    unknown_key: "unknown key",
+    root: "at the top level",
+    known_keys: "valid keys are",
+    string: "a string",
+    duration: "a duration of at most one day",
     size: |key| {
-        format!("a number of bytes, at most 1GiB: write {key} = \"1MiB\", or the bare number")
+        format!("a number of bytes, at most 1GiB: write {key} = \"1MiB\", or a plain number")
     },
     largest_size: 1 << 30,
 };

@@ -164,7 +164,7 @@ impl HttpTool {
                 let reason = format!("The request failed: {}.", client::error_message(&error));
                 (reason, client::was_not_sent(&error))
             }
-            Err(_) => (format!("There was no answer within {} ms.", limit.as_millis()), false),
+            Err(_) => (format!("There was no response within {} ms.", limit.as_millis()), false),
         };
         answer::lost_call(&reason, was_not_sent || self.config.spec.idempotent)
     }
@@ -250,7 +250,7 @@ impl HttpTool {
         } else {
             // The request succeeded, even though its response cannot be shown.
             parts.text(&format!(
-                "[The answer is binary data of type `{kind}`, which cannot be shown.]"
+                "[The response is binary data of type `{kind}`, which cannot be shown.]"
             ));
         }
         if !is_whole {
@@ -305,7 +305,7 @@ fn redirect_error(response: &Response) -> String {
             format!("it redirects too often within {host}.")
         }
         Some(host) => {
-            format!("it redirects to {host}, and only the declared origin is contacted.")
+            format!("it redirects to {host}, but the tool may contact only its own origin.")
         }
         None => "its redirect location is missing or invalid.".to_owned(),
     }

@@ -42,11 +42,11 @@ pub struct Problems(pub Vec<Problem>);
 pub struct Phrases {
     /// Text before the name of an unknown key.
     pub unknown_key: &'static str,
-    /// Describes where top-level keys are, such as `at the top`.
+    /// Describes where top-level keys are, such as `at the top level`.
     pub root: &'static str,
     /// Text before the list of known keys.
     pub known_keys: &'static str,
-    /// Term for a string value, such as `text`.
+    /// Name for a string value, such as `a string`.
     pub string: &'static str,
     /// Describes a valid duration. The maximum is one day.
     pub duration: &'static str,

@@ -339,7 +339,7 @@ impl Step {
 
     /// Settles a call as skipped, because the tool-call limit is reached.
     pub(super) fn skip(&mut self, position: usize) {
-        let answer = ToolAnswer::denied("Skipped: the limit of tool calls is reached.");
+        let answer = ToolAnswer::denied("Skipped: the tool-call limit was reached.");
         self.settle_as(position, &answer, ToolExecutionStatus::Skipped);
     }
 
@@ -457,8 +457,8 @@ impl Step {
 pub(super) fn lost_answer(comment: Option<&str>) -> ToolAnswer {
     let comment = comment.map_or_else(String::new, |comment| format!(" A person adds: {comment}"));
     let text = format!(
-        "The process that ran this tool stopped before its answer was stored. Whether the tool took effect is unknown: find out before \
-         you call it again.{comment}"
+        "The process that ran this tool stopped before the result was stored. It is unknown whether \
+         the tool took effect; check before you call it again.{comment}"
     );
     ToolAnswer::unknown(text)
 }

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Demo) -> Result<()> {
     let totals = demo.count(&lossy)?;
     demo.verify_journal()?;
     if !totals.is_success() {
-        let message = "the demo did not run as expected: see the counts above";
+        let message = "the demo did not run as expected; see the counts above";
         return Err(Failure::Outside(anyhow::anyhow!(message)));
     }
     demo.finish()

@@ -162,8 +162,8 @@ fn report_unreached(erased: &ErasureReport) -> ExitCode {
     if erased.damaged > 0 {
         let records = count(erased.damaged, "record");
         let message = format!(
-            "{records} of the thread cannot be decrypted and may hold it too: `throughline verify` \
-             locates them; forget the whole thread to be certain"
+            "{records} of the thread cannot be decrypted and may also contain the item: \
+             `throughline verify` locates them; forget the whole thread to be certain"
         );
         text::notice("unknown:", Style::new().red(), &message);
     }

@@ -20,7 +20,7 @@ pub(crate) fn run(options: &Fork) -> Result<()> {
         let forked = opened.journal.fork(&opened.tenant, &thread, Some(at), &new);
         opened.run_uninterrupted("the fork", forked, |error| match error {
             StoreError::Conflict { log, .. } => Failure::Usage(format!(
-                "a thread or run {log} already exists; choose another id with --as"
+                "a thread or run with the id {log} already exists; choose another id with --as"
             )),
             error => opened.to_failure()(error),
         })?;

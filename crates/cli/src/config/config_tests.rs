@@ -251,7 +251,7 @@ fn invalid_values_are_reported_with_an_example() {
         ),
         (
             "[server]\nhosts = [\"http://gateway\"]",
-            "2:10: `hosts` takes names without scheme, port and `*`: write \
+            "2:10: `hosts` must list host names without scheme, port or `*`: write \
              hosts = [\"gateway.example.com\"]"
                 .to_owned(),
         ),
@@ -292,12 +292,12 @@ fn toml_syntax_errors_do_not_repeat_the_text() {
 fn invalid_providers_are_reported() {
     let key = "`api_key_env` must be the name of a variable, not the secret itself: write \
                api_key_env = \"WORK_KEY\"";
-    let address = "`base_url` must be an http or https address without user, password, query and \
+    let address = "`base_url` must be an http or https URL without user name, password, query or \
                    braces: write base_url = \"https://host/v1\"";
     let name = "a provider's name may contain only letters, digits, `-`, `_` and `.`: it precedes \
                 the slash in model names";
-    let what = "has no type: write kind = \"anthropic\" or another row, or both `wire` \
-                and `base_url`";
+    let what = "has no `kind`: write kind = \"anthropic\" or another provider, or set both \
+                `wire` and `base_url`";
     for (text, said) in [
         ("[providers.a]", format!("1:12: [providers.a] {what}")),
         ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {what}")),
@@ -312,7 +312,7 @@ fn invalid_providers_are_reported() {
         ("[providers.a]\nkind = \"openai\"\nmodels = [\"x*\"]\n[providers.b]\nkind = \"xai\"\nmodels = [\"x*\"]", "6:1: `x*` is also claimed by [providers.a]: remove it from one of them, and reach the other as b/model".to_owned()),
         ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\"\napi_key_env = \"WORK_KEY\"", "3:1: both `api_key` and `api_key_env` are set: keep only one, preferably the variable".to_owned()),
         ("[providers.a]\nkind = \"openai\"\napi_key = \"\"", "3:11: `api_key` must not be empty: write api_key = \"…\"".to_owned()),
-        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\\ncanary\"", "3:11: `api_key` has a character that is invalid in a header: copy it again".to_owned()),
+        ("[providers.a]\nkind = \"openai\"\napi_key = \"canary\\ncanary\"", "3:11: `api_key` contains a character that is invalid in an HTTP header: copy the key again".to_owned()),
         ("[providers.a]\nkind = \"openai\"\napi_key_env = \"sk-canary\"", format!("3:15: {key}")),
         ("[providers.a]\nkind = \"openai\"\nbase_url = \"http://me:canary@h\"", format!("3:12: {address}")),
         ("[providers.a]\nkind = \"openai\"\nbase_url = \"https://h/?key=canary\"", format!("3:12: {address}")),

@@ -165,7 +165,7 @@ fn server(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> ServerSettings 
     let hosts = section.texts("hosts", "\"gateway.example.com\"", notes);
     for (at, host) in hosts.unwrap_or_default() {
         if host.contains(['/', ':', '*', ' ']) {
-            let message = "`hosts` takes names without scheme, port and `*`: write \
+            let message = "`hosts` must list host names without scheme, port or `*`: write \
                            hosts = [\"gateway.example.com\"]";
             notes.error(at, message);
         }

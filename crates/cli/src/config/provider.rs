@@ -122,8 +122,8 @@ impl<'s> ProviderReader<'_, 's, '_> {
             (None, Some(wire)) if section.has("base_url") => generic_row(name, wire, catalog),
             (None, _) => {
                 let message = format!(
-                    "[providers.{name}] has no type: write kind = \"anthropic\" or another \
-                     row, or both `wire` and `base_url`"
+                    "[providers.{name}] has no `kind`: write kind = \"anthropic\" or another \
+                     provider, or set both `wire` and `base_url`"
                 );
                 notes.error(section.at, message);
                 return None;
@@ -142,7 +142,7 @@ impl<'s> ProviderReader<'_, 's, '_> {
         if section.has("base_url") {
             let url = section.text("base_url", "https://host/v1", notes)?;
             // The value may contain a password, so the message does not repeat it.
-            let expected = "an http or https address without user, password, query and braces: \
+            let expected = "an http or https URL without user name, password, query or braces: \
                             write base_url = \"https://host/v1\"";
             let parse = |_| is_address(url).then(|| Name::from(url.trim_end_matches('/')));
             return Some((section.parse("base_url", parse, expected, notes)?, None));
@@ -225,7 +225,9 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
         }
     };
     if !key.chars().all(|c| c.is_ascii_graphic()) {
-        let message = format!("{what} has a character that is invalid in a header: copy it again");
+        let message = format!(
+            "{what} contains a character that is invalid in an HTTP header: copy the key again"
+        );
         notes.error(at, message);
     }
     Some(Credential::Own { key: Key::new(key), variable })

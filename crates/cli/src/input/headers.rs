@@ -23,7 +23,7 @@ fn one(number: usize, header: &str) -> Result<(Name, Name)> {
     let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
     let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
     let Some((name, value)) = named else {
-        let form = "is not of the form 'NAME: VALUE'";
+        let form = "must have the form 'NAME: VALUE'";
         return Err(Failure::Usage(format!("--header number {number} {form}")));
     };
     let (lower, begins) = (name.to_ascii_lowercase(), value.to_ascii_lowercase());

@@ -39,7 +39,7 @@ impl Failure {
     pub(crate) fn from_listen(address: SocketAddr, error: io::Error) -> Self {
         Self::Outside(match error.kind() {
             io::ErrorKind::AddrInUse => anyhow::anyhow!(
-                "{address} is in use: choose another address with --listen, or port 0 for a free port"
+                "{address} is in use; choose another address with --listen, or use port 0 to get a free port"
             ),
             _ => anyhow::Error::new(error).context(format!("cannot listen on {address}")),
         })

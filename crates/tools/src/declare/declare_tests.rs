@@ -98,7 +98,7 @@ fn json_and_toml_are_equivalent() {
         ToolDeclarations::json("{\"http\":\n {\"a\":{\"url\":7}}}", &[], &variable).unwrap_err();
     assert_eq!(
         wrong.to_string(),
-        "2:14: `url` must be text: write url = \"https://example.com/{argument}\""
+        "2:14: `url` must be a string: write url = \"https://example.com/{argument}\""
     );
     let wrong = ToolDeclarations::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
     assert!(wrong.starts_with("2:3: invalid JSON"), "{wrong}");
@@ -107,10 +107,10 @@ fn json_and_toml_are_equivalent() {
 #[test]
 fn errors_contain_position_and_remedy() {
     for (text, expected) in [
-        ("[mpc.files]\n", "1:2: there is no key `mpc` at the top; did you mean `mcp`?"),
+        ("[mpc.files]\n", "1:2: unknown key `mpc` at the top level; did you mean `mcp`?"),
         (
             "[mcp.files]\ncomand = \"npx\"\nurl = \"http://localhost/\"",
-            "2:1: there is no key `comand` in [mcp.files]; did you mean `command`?",
+            "2:1: unknown key `comand` in [mcp.files]; did you mean `command`?",
         ),
         (
             "[mcp.files]\ncommand = \"npx\"\nurl = \"http://localhost/\"",
@@ -147,7 +147,7 @@ fn errors_contain_position_and_remedy() {
         ),
         (
             "[http.a]\nurl = \"http://localhost/\"\ntimeout = \"soon\"",
-            "3:11: `timeout` must be a time of at most a day: write timeout = \"30s\", \"500ms\" or \"5m\", or a number of seconds",
+            "3:11: `timeout` must be a duration of at most one day: write timeout = \"30s\", \"500ms\" or \"5m\", or a number of seconds",
         ),
         (
             "[http.a]\nurl = \"http://localhost/\"\nheaders = { \"a b\" = \"x\" }",

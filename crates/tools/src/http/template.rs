@@ -75,7 +75,7 @@ impl Template {
         // A URL parser resolves these segments, so the URL could leave the path of the template.
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             let problem =
-                "An argument turns a part of the path into `.` or `..`, which is not sent.";
+                "An argument turns a path segment into `.` or `..`, so the request was not sent.";
             return Err(problem.to_owned());
         }
         let url = Url::parse(&filled).map_err(|error| format!("The URL is not valid: {error}."))?;
@@ -149,7 +149,7 @@ mod template_tests {
             Err("The argument `from` is missing.".to_owned())
         );
         for city in [r#"{"city":"..","from":1}"#, r#"{"city":".","from":1}"#] {
-            assert!(filled(url, city).unwrap_err().contains("turns a part of the path"));
+            assert!(filled(url, city).unwrap_err().contains("turns a path segment"));
         }
         let split = "http://example.com/{a}{b}/secret";
         assert!(filled(split, r#"{"a":".","b":"."}"#).is_err());

@@ -114,7 +114,7 @@ async fn slow_server_times_out() {
     let mut config = HttpConfig::get("page", server.url.clone());
     config.timeout = Duration::from_millis(300);
     let answer = run(&tool(config.clone()), "{}").await;
-    assert_eq!(answer, ToolAnswer::error("There was no answer within 300 ms."));
+    assert_eq!(answer, ToolAnswer::error("There was no response within 300 ms."));
     config.spec.idempotent = false;
     let answer = run(&tool(config), "{}").await;
     assert_eq!(answer.outcome, Outcome::Unknown);
@@ -151,7 +151,7 @@ async fn large_response_is_truncated_and_not_read_further() {
     let mut config = HttpConfig::get("page", server.url.clone());
     config.largest_answer = 101;
     let answer = run(&tool(config), "{}").await;
-    let note = "[The answer is longer than 101 bytes and was truncated here.]";
+    let note = "[The result is longer than 101 bytes and was truncated here.]";
     assert_eq!(texts(&answer), ["é".repeat(50).as_str(), note]);
     assert_eq!(answer.outcome, Outcome::Ok);
 }
@@ -169,7 +169,7 @@ async fn images_are_returned_and_other_binary_data_is_not() {
     assert_eq!(picture, ToolAnswer { outcome: Outcome::Ok, parts: vec![Part::Media(image)] });
     let bytes = run(&page, r#"{"page":"bytes"}"#).await;
     let note =
-        "[The answer is binary data of type `application/octet-stream`, which cannot be shown.]";
+        "[The response is binary data of type `application/octet-stream`, which cannot be shown.]";
     assert_eq!(bytes, ToolAnswer::text(note), "the result is still a success");
 }
 

@@ -207,7 +207,7 @@ async fn large_result_is_truncated_at_a_character_boundary() {
     let tools = tools_of(config).await;
     let huge = run(&*named(&tools, "outside__huge"), r#"{"bytes":3000000}"#).await;
     assert_eq!(huge.outcome, Outcome::Ok);
-    let note = "[The answer is longer than 1001 bytes and was truncated here.]";
+    let note = "[The result is longer than 1001 bytes and was truncated here.]";
     assert_eq!(texts(&huge), ["é".repeat(500).as_str(), note]);
 }
 
