@@ -409,7 +409,7 @@ fn open_errors_state_the_remedy() {
         assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{command:?}: {}", ran.err);
         assert!(ran.err.contains("there is no store at sqlite://"), "{}", ran.err);
         assert!(
-            ran.err.contains("data/throughline/throughline.db; `throughline run` or"),
+            ran.err.contains("throughline/throughline.db; create one with `throughline run`"),
             "{}",
             ran.err
         );
