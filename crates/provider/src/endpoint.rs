@@ -17,9 +17,9 @@ use crate::sigv4::AwsKeys;
 pub struct Endpoint {
     /// Name by which requests select the endpoint.
     pub name: Name,
-    /// Catalog entry that describes the provider's wire and dialect.
+    /// Catalog entry that specifies the provider's wire and dialect.
     pub row: Arc<Provider>,
-    /// Which key is sent with requests.
+    /// Policy that selects the key to send with each request.
     pub credential: CredentialSource,
     /// Header in which the key is sent.
     pub scheme: Scheme,
@@ -114,8 +114,8 @@ impl Endpoint {
         self.base.as_str()
     }
 
-    /// Resolves a path against the base URL. Fails if the result is outside the endpoint, for
-    /// example because of `..` segments.
+    /// Resolves a path against the base URL. Fails if the result leaves the endpoint, for example
+    /// through `..` segments.
     pub(crate) fn url(&self, path: &str) -> Result<Url, UpstreamError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let is_google = self.scheme == Scheme::Google;
@@ -138,7 +138,8 @@ impl Endpoint {
         matches!(self.credential, CredentialSource::Caller | CredentialSource::Open)
     }
 
-    /// Selects the credentials for a request; `callers` is the client's key.
+    /// Selects the credentials for a request. `callers` is the client's key, if the client sent
+    /// one.
     pub(crate) fn credentials(
         &self,
         callers: Option<Credential>,

@@ -1,4 +1,4 @@
-//! Addresses and keys of providers from the conventional environment variables.
+//! Reads providers' addresses and keys from the conventional environment variables.
 //!
 //! The lookup function is a parameter, because only the binary reads the environment.
 //!
@@ -33,7 +33,7 @@ pub enum EnvKey {
     Aws(AwsKeys),
 }
 
-/// Name of the variable that stands for all AWS keys in messages.
+/// Variable name that messages show for AWS credentials, which span several variables.
 pub const AWS_ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 
 /// A provider's address from an environment variable.
@@ -75,8 +75,8 @@ pub fn key_from_env(row: &Provider, lookup: EnvLookup<'_>) -> Option<EnvKey> {
 }
 
 /// Returns the address of a self-hosted server, an Azure resource, a Snowflake account or an AWS
-/// region. Other vendors have no address variable, because the variables of their clients may point
-/// to this gateway.
+/// region. Address variables of other vendors are ignored: client libraries use the same variables,
+/// so they may point to this gateway.
 pub fn address_from_env(
     row: &Provider,
     lookup: EnvLookup<'_>,
@@ -100,7 +100,7 @@ pub fn needs_key(row: &Provider) -> bool {
     row.key_env.is_some() && !is_self_hosted(row)
 }
 
-/// Region in the base URLs of AWS catalog entries.
+/// Default region, as it appears in the base URLs of AWS catalog entries.
 const REGION: &str = "us-east-1";
 
 /// Returns the trimmed value of a variable; `None` if it is unset or empty.
@@ -151,8 +151,8 @@ fn is_self_hosted(row: &Provider) -> bool {
     })
 }
 
-/// Returns the address of a self-hosted server. The variable names the server, and the catalog
-/// entry adds `/v1` or `/api`.
+/// Returns the address of a self-hosted server. The variable contains the server's address; the
+/// path (`/v1` or `/api`) comes from the catalog entry.
 fn self_hosted_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(String, Name)> {
     let server = row.key_env.as_deref()?.strip_suffix("_API_KEY")?;
     let path = row.base_url.rsplit('/').next()?;
@@ -169,7 +169,7 @@ fn self_hosted_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(String,
     Some(([host, "/", path].concat(), variable))
 }
 
-/// Parses `OLLAMA_HOST` like Ollama does. Scheme, host and port are optional, and an unspecified
+/// Parses `OLLAMA_HOST` as Ollama does. Scheme, host and port are optional, and an unspecified
 /// address such as `0.0.0.0` becomes loopback.
 fn ollama_host(text: &str) -> String {
     let (scheme, rest, port) = match text.split_once("://") {

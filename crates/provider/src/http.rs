@@ -48,11 +48,11 @@ struct EndpointConn {
     endpoint: Endpoint,
     client: Client,
     breakers: Breakers,
-    /// The last path and its resolved URL, because most requests use the same path.
+    /// Cache of the last path and its resolved URL, because most requests use the same path.
     place: Mutex<Option<(Name, EndpointUrl)>>,
 }
 
-/// A URL in the two forms that the client needs.
+/// A URL in the two representations that the client needs.
 #[derive(Clone)]
 struct EndpointUrl {
     url: Url,
@@ -126,7 +126,7 @@ impl Upstream for Http {
     }
 }
 
-/// Maximum number of immediate retries after the server reports an unprocessed request.
+/// Maximum number of immediate retries when the server reports that it did not process the request.
 const MAX_UNPROCESSED_RETRIES: usize = 2;
 
 impl EndpointConn {
@@ -171,7 +171,7 @@ impl EndpointConn {
         Ok(PreparedRequest { model, method, place, headers, body, proof })
     }
 
-    /// Resolves a path to a URL at the endpoint, and checks its host.
+    /// Resolves a path to a URL at the endpoint. Fails if the URL's host is a blocked address.
     fn resolve_path(&self, path: &Name) -> Result<EndpointUrl, UpstreamError> {
         let mut last = self.place.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == path) {
@@ -390,7 +390,7 @@ fn sign(
     Ok(())
 }
 
-/// The part of a request that failed.
+/// The phase of a request that failed.
 #[derive(PartialEq)]
 enum FailedPart {
     /// Connecting to the endpoint.
@@ -400,8 +400,8 @@ enum FailedPart {
     Nothing,
 }
 
-/// Classifies an outcome for the circuit breakers; `None` if the outcome shows nothing about the
-/// endpoint.
+/// Classifies an outcome for the circuit breakers; `None` if the outcome is no evidence of the
+/// endpoint's health.
 fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<FailedPart> {
     match outcome {
         Ok(answer) if answer.status >= 500 => Some(FailedPart::Answering),

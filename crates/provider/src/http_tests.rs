@@ -1,5 +1,5 @@
-//! Tests of HTTP/2 over TLS with a self-signed certificate, and of names that resolve to blocked
-//! addresses.
+//! Tests of HTTP/2 over TLS with a self-signed certificate, and of host names that resolve to
+//! blocked addresses.
 
 use std::future::poll_fn;
 use std::sync::Arc;

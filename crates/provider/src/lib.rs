@@ -6,7 +6,7 @@
 //! reject requests to failing endpoints. It never connects to link-local addresses or cloud
 //! metadata services. This crate does not read the environment: [`key_from_env`] and
 //! [`address_from_env`] take a lookup function. [`EndpointModel`] combines an endpoint with the
-//! codec of its wire and implements the [`Model`](throughline_core::Model) port.
+//! codec for its wire and implements the [`Model`](throughline_core::Model) port.
 
 mod address;
 mod auth;

@@ -1,7 +1,7 @@
-//! A model at an endpoint: a codec combined with the HTTP client.
+//! Implements a model as an endpoint's HTTP client combined with a codec.
 //!
 //! [`EndpointModel`] encodes a Call, audits the request, applies safe fixes, sends it, and decodes
-//! the response. A request that the provider would still reject is not sent.
+//! the response. If the provider would still reject the request, the request is not sent.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub use crate::model::models::{EndpointModels, ModelResolver};
 /// Maximum size of a complete response in bytes.
 const LARGEST_ANSWER: usize = 256 << 20;
 
-/// A model at an endpoint, which implements the `Model` port.
+/// A model at an endpoint. It implements the `Model` port.
 #[derive(Clone)]
 pub struct EndpointModel {
     upstream: Arc<dyn Upstream>,
@@ -38,8 +38,8 @@ pub struct EndpointModel {
 }
 
 impl EndpointModel {
-    /// Creates the model that `target` names, at the named endpoint. Fails if its wire has no
-    /// codec.
+    /// Creates a client for the model in `target`, which sends requests to the named endpoint.
+    /// Fails if no codec is registered for the target's wire.
     pub fn new(
         upstream: Arc<dyn Upstream>,
         endpoint: impl Into<Name>,
@@ -92,7 +92,8 @@ impl EndpointModel {
         Ok(ModelStream { fates: encoded.fates, warnings: encoded.warnings, events })
     }
 
-    /// Encodes a Call and repairs what the provider would reject. Fails if a problem remains.
+    /// Encodes a Call and repairs what the provider would reject. Fails if a problem cannot be
+    /// repaired.
     fn prepare(&self, call: &Call) -> Result<EncodedRequest, ModelError> {
         let prepared = Preparation::new(self.codec, &self.target).encode(call);
         let prepared = prepared.map_err(|error| from_codec(&error))?;

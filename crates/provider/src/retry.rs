@@ -1,24 +1,27 @@
-//! Retries: when and how often a request is repeated, and after which delay.
+//! Decides whether a failed request is retried, how often, and after what delay.
 //!
 //! A request is retried only if the provider has not started to respond: the connection failed, or
-//! the status means "later". Provider APIs have no idempotency keys, so the provider may charge for
-//! a request whose connection broke. Such a request is repeated only if the policy allows it.
+//! the status signals a temporary failure. Provider APIs have no idempotency keys, so the provider
+//! may charge for a request whose connection broke. Such a request is repeated only if the policy
+//! allows it.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use throughline_core::{TimeoutPhase, UpstreamError, UpstreamResponse};
 
-/// When and how often a request is repeated.
+/// Policy for repeating failed requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of retries per request.
     pub retries: u32,
-    /// Delay before the first retry if the provider requests none; doubles with each retry.
+    /// Delay before the first retry, doubled for each further retry. A delay requested by the
+    /// provider takes precedence.
     pub first_wait: Duration,
-    /// Maximum delay before a retry if the provider requests none.
+    /// Maximum delay before a retry, unless the provider requests a longer one.
     pub longest_wait: Duration,
-    /// Maximum sum of all delays. If the provider requests more, its response is returned.
+    /// Maximum total delay per request. If the provider requests a longer delay, its response is
+    /// returned instead.
     pub total_wait: Duration,
     /// Whether to repeat a request whose connection broke before any part of a response arrived.
     pub resend_when_cut: bool,
@@ -89,14 +92,15 @@ impl RetryState {
         }
     }
 
-    /// Returns an exponentially growing delay, with jitter between half and the whole delay.
+    /// Returns an exponential backoff delay with jitter: a random value between half the delay and
+    /// the full delay.
     fn backoff(&self) -> Duration {
         let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.made));
         doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * random_fraction())
     }
 }
 
-/// Parses the delay that a response requests in milliseconds, in seconds or as a date.
+/// Parses the retry delay in a response: milliseconds, seconds or a date.
 fn requested_wait(answer: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;

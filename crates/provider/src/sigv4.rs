@@ -19,7 +19,7 @@ pub struct AwsKeys {
     pub id: Name,
     /// Secret access key, which signs requests.
     pub secret: Credential,
-    /// Session token, which temporary keys of a role need.
+    /// Session token, which is required for a role's temporary keys.
     pub session_token: Option<Credential>,
     /// Region for signatures if the host does not contain one.
     pub region: Option<Name>,

@@ -1,4 +1,4 @@
-//! Tests against AWS's published suite for Signature Version 4, with its credentials and
+//! Tests against AWS's published test suite for Signature Version 4, with its credentials and
 //! signatures.
 
 use jiff::Timestamp;

@@ -20,8 +20,8 @@ pub(crate) fn config_with_roots(roots: RootCertStore) -> Result<ClientConfig, ru
     Ok(config)
 }
 
-/// Returns the trusted root certificates. Minimal containers often have none, so Mozilla's are the
-/// fallback.
+/// Returns the trusted root certificates. Minimal containers often have none, so Mozilla's
+/// certificates are the fallback.
 fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -16,9 +16,10 @@ pub trait Keyring: Send + Sync {
     /// Authenticates a request by its key; `key` is `None` if the request has no key.
     fn admit<'a>(&'a self, key: Option<&'a str>) -> StoreFuture<'a, Admission>;
 
-    /// Returns the current admission of the key with that id, or [`Admission::Refused`] if the key
-    /// was revoked or does not exist. Runs are checked this way, because a run stores the id of its
-    /// key and not the key. The default refuses, which ends the runs of all keys.
+    /// Returns the current admission of the key with this id, or [`Admission::Refused`] if the key
+    /// was revoked or does not exist. Runs are checked by id, because a run stores the id of its
+    /// key but not the key itself. The default implementation refuses every key, which ends all
+    /// runs that keys started.
     fn admit_id<'a>(&'a self, _tenant: &'a Tenant, _id: &'a Name) -> StoreFuture<'a, Admission> {
         Box::pin(async { Ok(Admission::Refused) })
     }
@@ -40,17 +41,17 @@ pub enum Admission {
         /// The key's limits on cost, tokens and request rate.
         allowance: Allowance,
     },
-    /// Keys exist, and the request has none of them.
+    /// Keys exist, but the request contains no valid key.
     Refused,
 }
 
 impl Admission {
-    /// Whether the key restricts the caller to certain models.
+    /// Returns whether the key restricts the caller to certain models.
     pub(crate) fn is_limited(&self) -> bool {
         matches!(self, Admission::Key { models, .. } if !models.is_empty())
     }
 
-    /// Whether the caller authenticated with a gateway key.
+    /// Returns whether the caller authenticated with a gateway key.
     pub(crate) fn is_key(&self) -> bool {
         matches!(self, Admission::Key { .. })
     }
@@ -72,7 +73,7 @@ impl Admission {
         }
     }
 
-    /// Whether the caller's key has a cost or token limit.
+    /// Returns whether the caller's key has a cost or token limit.
     pub(crate) fn has_budget(&self) -> bool {
         matches!(self, Admission::Key { allowance, .. } if allowance.is_budget())
     }
@@ -90,13 +91,13 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Whether cost or tokens are limited.
+    /// Returns whether cost or tokens are limited.
     pub(crate) fn is_budget(&self) -> bool {
         self.micro_usd.is_some() || self.tokens.is_some()
     }
 }
 
-/// The authenticated sender of a request.
+/// The authenticated caller of a request.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) tenant: Tenant,
@@ -112,7 +113,8 @@ pub(crate) struct Caller {
 /// Prefix that distinguishes gateway keys from provider keys.
 pub(crate) const KEY: &str = "tl_";
 
-/// Whether a request comes from this machine, and not from another site's page in a local browser.
+/// Returns whether a request comes from this machine, and not from another site's page in a local
+/// browser.
 pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = host(headers, authority);
@@ -123,7 +125,7 @@ pub(crate) fn is_local(headers: &HeaderMap, authority: Option<&Authority>) -> bo
     is_loopback(host) && !text(ORIGIN).is_some_and(is_foreign)
 }
 
-/// Whether a browser page sends a request that may change data.
+/// Returns whether the request comes from a browser page and may change data.
 pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
@@ -134,9 +136,9 @@ pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     matches!(site, Some("cross-site" | "same-site"))
 }
 
-/// Whether the request uses a host name that no other site can have: an IP address, a name without
-/// a dot, or one of `hosts`. Otherwise a page of another site could resolve its own name to this
-/// machine (DNS rebinding) and read the responses.
+/// Returns whether the request's host name cannot belong to another site: an IP address, a name
+/// without a dot, or one of `hosts`. Otherwise a page of another site could resolve its own name to
+/// this machine (DNS rebinding) and read the responses.
 pub(crate) fn is_known_host(
     headers: &HeaderMap,
     authority: Option<&Authority>,
@@ -162,7 +164,7 @@ fn host<'h>(headers: &'h HeaderMap, authority: Option<&'h Authority>) -> &'h str
     header.or(authority.map(Authority::as_str)).unwrap_or_default()
 }
 
-/// The name or address in a host, without its port.
+/// Returns the host name or address without the port.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -170,7 +172,7 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-/// Whether a `Host` header names this machine.
+/// Returns whether a `Host` header names this machine.
 fn is_loopback(host: &str) -> bool {
     let name = host_name(host);
     let is_loopback = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());

@@ -1,4 +1,4 @@
-//! State and types that the handlers of the agent API and the console share.
+//! State and types shared by the handlers of the agent API and the console.
 //!
 //! | file | contents |
 //! |---|---|
@@ -46,7 +46,7 @@ use crate::url::Query;
 /// Default interval between pings on an idle stream.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The agent API and the state that its handlers share.
+/// The agent API, with the state that its handlers share.
 pub struct AgentApi {
     pub(crate) runner: Runner,
     pub(crate) drives: Arc<RunPool>,
@@ -142,17 +142,18 @@ pub(crate) struct ApiRequest<'a> {
 pub(crate) type ApiResult<T = GatewayResponse> = Result<T, ApiError>;
 
 impl ApiRequest<'_> {
-    /// The configured redaction policy, or the default policy, which removes common secrets.
+    /// Returns the configured redaction policy, or the default policy, which removes common
+    /// secrets.
     pub(crate) fn policy(&self) -> RedactionPolicy {
         self.api.policy.as_deref().cloned().unwrap_or_default()
     }
 
-    /// The id at this position in the path; empty if the path has fewer ids.
+    /// Returns the id at this position in the path; empty if the path has fewer ids.
     pub(crate) fn id(&self, place: usize) -> Name {
         self.ids.get(place).cloned().unwrap_or_default()
     }
 
-    /// Loads the current head of one of the tenant's logs; `None` if the log does not exist.
+    /// Loads the head of one of the tenant's logs; `None` if the log does not exist.
     pub(crate) async fn log(&self, log: &LogId) -> ApiResult<Option<LogHead>> {
         Ok(self.api.store().log(&self.caller.tenant, log).await?)
     }
@@ -189,7 +190,7 @@ impl ApiRequest<'_> {
         self.query.get(name)?.parse().ok()
     }
 
-    /// Lists the run's tools that are not registered in this process. A run with missing tools
+    /// Lists the tools of a run that are not registered in this process. A run with missing tools
     /// cannot continue here.
     pub(crate) fn missing_tools<'c>(&self, casting: &'c RunSpec) -> Vec<&'c str> {
         let known = &self.api.runner.tools;
@@ -209,7 +210,7 @@ impl ApiRequest<'_> {
     }
 }
 
-/// Whether a log belongs to a run.
+/// Returns whether a log belongs to a run.
 pub(crate) fn is_run(head: &LogHead) -> bool {
     head.status.is_some() && head.of.is_some()
 }

@@ -1,8 +1,8 @@
 //! The console: the page at `/`, and its API under `/v1/throughline/`.
 //!
-//! The API serves people, so it returns only data of the caller's tenant, redacts secrets, and
-//! shows the size of a Seal instead of its bytes. The routes are listed in `routes.rs`, and the
-//! page is in [`assets`].
+//! The API is meant for people: it returns only the data of the caller's tenant, redacts secrets,
+//! and shows the size of a Seal instead of its bytes. `routes.rs` lists the routes, and [`assets`]
+//! contains the page.
 //!
 //! | file | contents |
 //! |---|---|
@@ -77,15 +77,15 @@ fn row_limit(request: &ApiRequest<'_>, default: usize) -> usize {
     limit.unwrap_or(default).min(MAX_PAGE)
 }
 
-/// Whether any of the texts contains the query's `search`, ignoring case.
+/// Returns whether any of the texts contains the query's `search`, ignoring case.
 fn matches_search<'t>(request: &ApiRequest<'_>, texts: impl IntoIterator<Item = &'t str>) -> bool {
     let Some(search) = request.query.get("search") else { return true };
     let search = search.to_lowercase();
     texts.into_iter().any(|text| text.to_lowercase().contains(&search))
 }
 
-/// The erasure epoch of the caller's tenant. Data cached in another epoch may have been erased
-/// since.
+/// Returns the erasure epoch of the caller's tenant. Data cached in an earlier epoch may have been
+/// erased since.
 async fn erasure_epoch(request: &ApiRequest<'_>) -> ApiResult<ErasureEpoch> {
     Ok(request.api.store().find(&request.caller.tenant, &[]).await?.era)
 }

@@ -86,11 +86,11 @@ pub struct Gateway {
     pub prefix: PrefixPolicy,
     /// Authenticates callers.
     pub keyring: Arc<dyn Keyring>,
-    /// Whether other machines are served while no keys exist.
+    /// Whether to serve other machines while no keys exist.
     pub allow_open: bool,
     /// Host names under which other machines may connect without a key.
     pub hosts: Vec<Name>,
-    /// Paths to forward although the gateway does not recognise them.
+    /// Unrecognised paths that the gateway forwards anyway.
     pub passthrough: Passthrough,
     /// Maximum size of a request body in bytes.
     pub body_limit: usize,
@@ -102,8 +102,8 @@ pub struct Gateway {
     pub redaction: Option<Arc<RedactionPolicy>>,
 }
 
-/// Receives a request body within the limits and parses it once, so all handlers share the tree.
-/// The tree is `None` if the body is not JSON.
+/// Receives a request body within the limits and parses it once, so that all handlers share the
+/// parsed tree. The tree is `None` if the body is not JSON.
 pub(crate) async fn receive(
     gateway: &Gateway,
     caller: &Caller,
@@ -123,8 +123,8 @@ pub(crate) async fn receive(
 /// Minimum average size in bytes of an item in a request with many items.
 const ITEM: usize = 192;
 
-/// Indexes a body if it is JSON. A large body is measured first, so that a body over the limits is
-/// never indexed.
+/// Indexes a body if it is JSON. A large body is measured first, so that a body that exceeds the
+/// limits is never indexed.
 pub(crate) fn limited_tree(
     body: &Bytes,
     deepest: u32,

@@ -119,7 +119,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Whether an accept error affects only one connection, so accepting can continue at once.
+/// Returns whether an accept error affects only one connection, so accepting can continue at once.
 fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),

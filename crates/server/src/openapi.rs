@@ -131,7 +131,7 @@ fn without_null(mut operation: Value) -> Value {
     operation
 }
 
-/// The content of a request or response, by media type.
+/// Returns the content of a request or response, by media type.
 fn content(json: Option<Value>, events: Option<Value>) -> Value {
     let all = [("application/json", json), ("text/event-stream", events)];
     let all = all.into_iter().filter_map(|(kind, schema)| Some((kind, schema?)));

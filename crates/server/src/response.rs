@@ -27,7 +27,7 @@ impl GatewayResponse {
         Self { status, ..Self::text("application/json", body.bytes().clone()) }
     }
 
-    /// A response with status 200 and this content type.
+    /// Returns a response with status 200 and this content type.
     pub(crate) fn text(content_type: &str, body: impl Into<Bytes>) -> Self {
         let body = ResponseBody::Whole(body.into());
         Self { status: 200, headers: Vec::new(), body }.with_header("content-type", content_type)

@@ -335,7 +335,7 @@ fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// Whether a path that the agent API shares with another dialect is meant for Letta.
+/// Returns whether a path that the agent API shares with another dialect is meant for Letta.
 fn is_ours(op: Op, path: &str, ids: &[Name]) -> bool {
     match op {
         Op::Models | Op::CreateConversation | Op::ListConversations => path.ends_with('/'),

@@ -218,12 +218,14 @@ impl Telemetry {
         }
     }
 
-    /// The token that the console's pages send with a change. Pages of other sites cannot read it.
+    /// Returns the token that the console's pages send with a change. Pages of other sites cannot
+    /// read it.
     pub(crate) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Whether a text is the token. Comparing hashes does not reveal where the texts differ.
+    /// Returns whether a text is the token. Comparing hashes does not reveal where the texts
+    /// differ.
     pub(crate) fn is_token(&self, text: &str) -> bool {
         blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
     }

@@ -16,13 +16,13 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first non-empty value of a parameter.
+    /// Returns the first non-empty value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&Name> {
         let found = self.0.iter().find(|(known, value)| **known == *name && !value.is_empty());
         found.map(|(_, value)| value)
     }
 
-    /// All values of a parameter: repeated, with brackets, or separated by commas.
+    /// Returns all values of a parameter: repeated, with brackets, or separated by commas.
     pub(crate) fn all(&self, name: &str) -> Vec<Name> {
         let is_it = |known: &str| known.strip_suffix("[]").unwrap_or(known) == name;
         let found = self.0.iter().filter(|(known, _)| is_it(known));

@@ -36,7 +36,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const SOON: Duration = Duration::from_millis(300);
 
-/// Options for a gateway with short timeouts.
+/// Returns options for a gateway with short timeouts.
 fn impatient() -> RawGatewayOptions {
     let limits = Limits { headers: SOON, body: SOON, slow_reader: SOON, ..Limits::default() };
     RawGatewayOptions { limits, idle: SOON, ..RawGatewayOptions::default() }
@@ -127,7 +127,7 @@ async fn endless_body_is_refused() {
     house.close().await;
 }
 
-/// A provider that sends an endless response as fast as it can.
+/// Returns a provider that sends an endless response as fast as it can.
 async fn torrent() -> RawProvider {
     RawProvider::doing(async |mut stream| {
         stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
@@ -166,7 +166,7 @@ async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     house.close().await;
 }
 
-/// The peak memory of this process in kilobytes.
+/// Returns the peak memory of this process in kilobytes.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -536,18 +536,18 @@ fn fill(file: &std::path::Path) {
     }
 }
 
-/// The admission for the keys `tl_of_TENANT`, which name any tenant.
+/// Returns the admission for the keys `tl_of_TENANT`, which name any tenant.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
-/// A tenant's question as an HTTP request.
+/// Returns a tenant's question as an HTTP request.
 fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
     house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
 
-/// A provider that reads requests and never answers.
+/// Returns a provider that reads requests and never answers.
 async fn silent() -> RawProvider {
     RawProvider::doing(async |mut stream| {
         stream.read_u8().await.ok();

@@ -179,7 +179,7 @@ impl RedactionPolicy {
         self.redact_json(value, ThoughtRedaction::Redact)
     }
 
-    /// Whether the values of members with that name are redacted.
+    /// Returns whether the values of members with that name are redacted.
     fn removes_member(&self, name: &str) -> bool {
         self.keys.iter().any(|key| &**key == name)
             || self.patterns.iter().any(|pattern| pattern.is_match(name))

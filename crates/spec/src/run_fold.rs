@@ -80,7 +80,8 @@ impl Attempt {
         Self { turn: event.turn, number: 1, start: at, model, purpose }
     }
 
-    /// Whether the call is for a reflection or a summary. Such calls have no `turn end` event.
+    /// Returns whether the call is for a reflection or a summary. Such calls have no `turn end`
+    /// event.
     pub fn is_side_call(&self) -> bool {
         self.purpose.as_deref().is_some_and(|purpose| matches!(purpose, "reflection" | "summary"))
     }

@@ -4,7 +4,7 @@ use throughline_codec::CodecError;
 use throughline_core::{Failure, ModelError, ModelErrorKind, UpstreamError};
 use throughline_json::Name;
 
-/// Minimum length at which a word may be a key or a Seal.
+/// Words of at least this length may be keys or Seals.
 const OPAQUE: usize = 32;
 
 pub(super) fn kind_from_status(status: u16) -> ModelErrorKind {
@@ -56,7 +56,7 @@ pub(super) fn from_failure(failure: &Failure) -> ModelError {
     ModelError::new(kind, redact(&failure.message))
 }
 
-/// Replaces words that may be keys or Seals: those that are long and mix letters and digits.
+/// Replaces words that may be keys or Seals: long words that mix letters and digits.
 pub(super) fn redact(text: &str) -> Name {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "+/_=-".contains(c);
     let mut shown = String::with_capacity(text.len());

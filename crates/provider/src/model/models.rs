@@ -1,4 +1,4 @@
-//! Models by name. A name may resolve to several targets, which are tried in order.
+//! Resolves models by name. A name may have several targets, which are tried in order.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl EndpointModels {
         Self { upstream, find: Arc::new(find) }
     }
 
-    /// Creates a registry whose model names consist of an endpoint name and the provider's model
-    /// name, such as `anthropic/claude-sonnet-4-5`.
+    /// Creates a registry for model names of the form `ENDPOINT/MODEL`, such as
+    /// `anthropic/claude-sonnet-4-5`.
     pub fn from_endpoints(
         catalog: Catalog,
         endpoints: impl IntoIterator<Item = Endpoint>,
@@ -59,7 +59,7 @@ impl EndpointModels {
         }))
     }
 
-    /// Creates a registry of all providers that need no key or have one in the environment.
+    /// Creates a registry of all providers that need no key or whose key is set in the environment.
     pub fn from_env(lookup: EnvLookup<'_>, clock: Clock) -> Result<Self, InvalidEndpoint> {
         let catalog = Catalog::builtin().clone();
         let mut endpoints = Vec::new();
@@ -104,7 +104,7 @@ impl std::fmt::Debug for EndpointModels {
     }
 }
 
-/// Several targets for one model name. Each request is encoded for its own target, so Seals reach
+/// Several targets for one model name. Each attempt is encoded for its own target, so Seals reach
 /// only their issuer.
 struct FallbackModel {
     first: EndpointModel,

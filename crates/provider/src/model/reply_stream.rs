@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::model::error_map::{from_codec, from_failure, from_upstream};
 
-/// Maximum time for draining the body after the last event, so that the connection can be reused.
+/// Time limit for draining the body after the last event. A drained connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A streamed response that is being read.
@@ -29,8 +29,8 @@ impl ReplyStream {
         Self { decoder, chunks, pending: VecDeque::new(), is_over: false }
     }
 
-    /// Returns the Events. The last Event is the complete reply; otherwise the stream ends with an
-    /// error.
+    /// Returns the Events. The last Event is the complete reply; if the reply is incomplete, the
+    /// stream ends with an error instead.
     pub(super) fn events(self) -> EventStream {
         Box::pin(stream::unfold(self, |mut state| async move {
             let event = state.next().await?;

@@ -167,8 +167,7 @@ async fn connection_failures_block_all_models_of_the_endpoint() {
 
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Sends a request while the breaker is open, and advances the clock by the time that the error
-/// reports.
+/// Sends a request while the breaker is open, then advances the clock by the delay in the error.
 async fn rested(http: &Http) {
     let error = ask(http).await.unwrap_err();
     let UpstreamError::Resting { left, .. } = error else { panic!("{error}") };

@@ -20,7 +20,7 @@ pub(crate) enum Reaction {
     Answers(Vec<u8>),
     /// Writes the bytes and closes the connection.
     Breaks(Vec<u8>),
-    /// Writes the bytes, then nothing until the client disconnects.
+    /// Writes the bytes, then stalls until the client disconnects.
     Stalls(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Returns all values of a header, which is given in lower case.
+    /// Returns all values of a header. `name` must be in lower case.
     pub(crate) fn all(&self, name: &str) -> Vec<&str> {
         let named = self.headers.iter().filter(|(key, _)| key == name);
         named.map(|(_, value)| value.as_str()).collect()
@@ -62,8 +62,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that takes one reaction per request, and repeats the last reaction at the
-    /// end.
+    /// Starts a server that performs one scripted reaction per request, in order, and then repeats
+    /// the last reaction.
     pub(crate) async fn start(does: Vec<Reaction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

@@ -1,10 +1,10 @@
 //! Tasks that drive runs. A run belongs to the store, not to its task: another process can take it
 //! over.
 //!
-//! Usage of a run driven here is charged to the key that started the run, answer by answer. Every
-//! model call is checked against that key. Each tenant has a share of concurrently driven runs.
-//! Beyond that share, resumed runs wait and new runs are refused, so one tenant cannot delay
-//! another.
+//! When a model replies in a run driven here, the usage is charged to the key that started the run.
+//! Every model call is checked against that key. Each tenant has a share of the runs that are
+//! driven at once. When its share is full, resumed runs wait and new runs are refused, so one
+//! tenant cannot delay another.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ impl RunCaps {
 pub(crate) struct RunPool {
     pub(super) runner: Runner,
     caps: RunCaps,
-    /// Number of owner names handed out.
+    /// Number of owner names assigned so far.
     taken: AtomicU64,
     at_work: Mutex<ActiveRuns>,
     /// Accounts for charging usage and checking keys; set once the gateway exists.
@@ -66,7 +66,7 @@ pub(crate) struct RunPool {
 #[derive(Default)]
 struct ActiveRuns {
     tasks: JoinSet<()>,
-    /// Each driven run, and whether to drive it once more after the current pass.
+    /// Runs being driven, each with a flag that requests another pass after the current one.
     runs: HashMap<(Tenant, LogId), bool>,
     shares: HashMap<Tenant, TenantShare>,
     /// Whether new runs are refused.
@@ -109,7 +109,7 @@ impl Drop for RunReservation {
     }
 }
 
-/// A run that a task drives. Dropping it, also during a panic, frees its slot.
+/// A run that a task is driving. Dropping it frees the slot, even during a panic.
 struct DrivenRun {
     drives: Arc<RunPool>,
     key: (Tenant, LogId),
@@ -117,7 +117,8 @@ struct DrivenRun {
 }
 
 impl DrivenRun {
-    /// Whether another pass was requested while the run was driven. If not, the run is released.
+    /// Returns whether another pass was requested while the run was driven. If not, the run is
+    /// released.
     fn take_rerun(&mut self) -> bool {
         let drives = Arc::clone(&self.drives);
         let mut at_work = lock(&drives.at_work);
@@ -182,14 +183,14 @@ impl RunPool {
         Ok(RunReservation { drives: Arc::clone(self), tenant: tenant.clone() })
     }
 
-    /// Whether the tenant's share has a free slot.
+    /// Returns whether the tenant's share has a free slot.
     pub(super) fn has_room(&self, tenant: &Tenant) -> bool {
         let most = self.caps.max_runs_per_tenant.max(1);
         lock(&self.at_work).shares.get(tenant).is_none_or(|share| share.runs < most)
     }
 
-    /// Drives a run in a task of this process, unless another process owns it. The task first waits
-    /// for a slot in the tenant's share.
+    /// Drives a run in a task of this process, unless another process owns the run. The task first
+    /// waits for a slot in the tenant's share.
     pub(crate) fn drive(self: &Arc<Self>, tenant: &Tenant, run: &LogId) {
         let mut at_work = lock(&self.at_work);
         while at_work.tasks.try_join_next().is_some() {}
@@ -251,13 +252,13 @@ impl RunPool {
     }
 }
 
-/// Charges each stored answer at the price of the provider that returned it.
+/// Charges each stored model reply at the price of the provider that returned it.
 struct UsageCharger {
     book: Arc<Telemetry>,
     tenant: Tenant,
     /// The key that started the run.
     key: Option<Name>,
-    /// The previously configured listener, which still receives every event.
+    /// The listener that was configured before, which still receives every event.
     besides: Option<Arc<dyn Listener>>,
 }
 

@@ -36,12 +36,12 @@ impl ApiError {
         Self { status, detail: json::string(message.as_ref()), retry_after: None }
     }
 
-    /// A 404 error. Objects of other tenants return the same error.
+    /// Returns a 404 error. Objects of other tenants return the same error.
     pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new(404, format!("there is no {what} {id}"))
     }
 
-    /// A 409 error that names the active run.
+    /// Returns a 409 error that names the active run.
     pub(crate) fn busy(conversation: &str, run: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "CONVERSATION_BUSY", "message": message,
@@ -49,7 +49,7 @@ impl ApiError {
         })
     }
 
-    /// A 409 error that names the pending request, which must be decided first.
+    /// Returns a 409 error that names the pending request, which must be decided first.
     pub(crate) fn pending_approval(run: &str, request: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "PENDING_APPROVAL", "message": message,
@@ -115,7 +115,7 @@ impl From<GatewayError> for ApiError {
     }
 }
 
-/// Converts errors in documents that a caller sent to status 422.
+/// Maps errors in a caller's documents to status 422.
 macro_rules! invalid_input {
     ($($error:ty),*) => { $(
         impl From<$error> for ApiError {

@@ -1,5 +1,5 @@
-//! Checks the key that started a run before every model call: its budget, rate, models and
-//! revocation.
+//! Checks the key that started a run before every model call: budget, rate limit, allowed models
+//! and revocation.
 //!
 //! | limit | the run ends when |
 //! |---|---|
@@ -7,7 +7,8 @@
 //! | `keyModels` | the key may not use the model |
 //! | `keyBudget` | the budget is spent, or is in dollars and the model has no price |
 //!
-//! A call over the key's rate limit does not end the run: it waits until the rate allows it.
+//! A model call that exceeds the key's rate limit waits until the rate allows it; the run does not
+//! end.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::sync::lock;
 
-/// The verifications in progress: at most one per tenant, and few in total. Waiting tenants are
-/// served in the order of their requests.
+/// Verifications in progress: at most one per tenant, and few in total. Waiting tenants are served
+/// in the order of their requests.
 pub(crate) struct Verifications {
     tenants: Arc<Mutex<HashSet<Tenant>>>,
     slots: Semaphore,

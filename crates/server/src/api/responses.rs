@@ -1,4 +1,5 @@
-//! Responses from serialized types and from channels, and schemas of members stored as JSON.
+//! Builds responses from serialized types and from channels, and declares schemas for fields stored
+//! as JSON.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,7 @@ use crate::object::to_json;
 use crate::records::StoreResult;
 use crate::response::{GatewayResponse, ResponseBody, StreamAborted};
 
-/// A response with status 200 and this body.
+/// Returns a response with status 200 and this body.
 pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
     GatewayResponse::json(200, &to_json(body))
 }
@@ -21,9 +22,9 @@ pub(crate) fn json_response(body: &impl Serialize) -> GatewayResponse {
 /// The sending side of a streamed response.
 pub(crate) type ChunkSender = Sender<Result<Bytes, StreamAborted>>;
 
-/// A response with status 200 whose body a task sends. If the task fails, the connection breaks, so
-/// that the client does not mistake a part for the whole. The task has to end if its client
-/// disconnects.
+/// Returns a response with status 200 whose body a task sends. If the task fails, the connection
+/// breaks, so that the client does not mistake a partial response for a complete one. The task must
+/// end when its client disconnects.
 pub(crate) fn stream_response<F>(
     headers: [(&str, &str); 2],
     capacity: usize,
@@ -47,12 +48,12 @@ where
     GatewayResponse { status: 200, headers: headers.into(), body }
 }
 
-/// A reference to a named schema in the `OpenAPI` document.
+/// Returns a reference to a named schema in the `OpenAPI` document.
 pub(crate) fn schema_ref(name: &str) -> Schema {
     Schema::new_ref(format!("#/components/schemas/{name}"))
 }
 
-/// Declares types that only have a schema, for members that are already serialized.
+/// Declares schema-only types for fields that are stored as serialized JSON.
 macro_rules! schema_types {
     ($($(#[$doc:meta])* $type:ident = $schema:expr;)*) => { $(
         $(#[$doc])*

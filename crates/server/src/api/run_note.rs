@@ -17,23 +17,23 @@ pub(crate) struct RunNote {
     pub(crate) adopted: bool,
     /// The id of the key that started the run.
     pub(crate) key: Option<Name>,
-    /// The digest of the first message; `None` for runs that older versions started.
+    /// The digest of the first message; `None` for runs started by older versions.
     pub(crate) digest: Option<Name>,
     pub(crate) otids: Vec<Option<Name>>,
 }
 
 impl RunNote {
-    /// Whether a run was started through this API.
+    /// Returns whether a run was started through this API.
     pub(crate) fn is_present(casting: &RunSpec) -> bool {
         casting.note.as_ref().is_some_and(|note| note.tree().root().get("letta").is_some())
     }
 
-    /// The note for a run that starts without a message.
+    /// Returns the note for a run that starts without a message.
     pub(crate) fn without_message(agent: &str, key: Option<&Name>) -> Json {
         object! { "letta": object! { "agent": agent, "key"? key } }
     }
 
-    /// The note for a run that is restored from a snapshot.
+    /// Returns the note for a run that is restored from a snapshot.
     pub(crate) fn for_restored_run(casting: &RunSpec, key: Option<&Name>) -> Json {
         let agent = Self::parse(casting).agent;
         let note = object! { "agent": agent, "background": true, "adopted": true, "key"? key };

@@ -31,7 +31,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// The requested models, in the order of their first call.
+    /// Returns the requested models, in the order of their first call.
     pub(crate) fn models(&self) -> &[Name] {
         self.fold.models()
     }
@@ -73,8 +73,8 @@ impl Summary {
     }
 }
 
-/// Parses an event that can change a summary. Most events in a journal are pieces of text, which
-/// do not change it, and are skipped unparsed.
+/// Parses an event that can change a summary. Most events in a Journal are pieces of text, which
+/// cannot change a summary and are skipped unparsed.
 pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
     if event.starts_with(br#"{"type":"stream""#) {
         return None;
@@ -121,7 +121,7 @@ impl SummaryCache {
     }
 }
 
-/// The first words of a text on one line, truncated to `most` characters.
+/// Returns the first words of a text on one line, truncated to `most` characters.
 pub(crate) fn first_words(text: &str, most: usize) -> String {
     let mut words = String::new();
     for word in text.split_whitespace() {

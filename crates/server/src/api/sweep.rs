@@ -1,4 +1,4 @@
-//! Takes over runs whose driving process is gone, because their client may never request them
+//! Takes over runs whose driving process has stopped, because their clients may never request them
 //! again.
 
 use std::collections::HashMap;
@@ -13,10 +13,11 @@ use crate::records::StoreResult;
 
 /// Number of runs per store query.
 const PAGE: u32 = 64;
-/// Caps the backoff of a run that cannot be taken over at 2^7 sweeps.
+/// Maximum number of backoff doublings: a run that cannot be taken over is retried after at most
+/// 2^7 sweeps.
 const MAX_DOUBLINGS: u32 = 7;
 
-/// The runs without a driver and the attempts made for each.
+/// Runs without a driver, each with the backoff of its takeover attempts.
 type StaleRuns = HashMap<(Tenant, LogId), ReclaimBackoff>;
 
 #[derive(Clone, Copy, Default)]
@@ -65,8 +66,8 @@ impl RunPool {
         }
     }
 
-    /// Whether a run was started through this API and this process has all of its tools. Other runs
-    /// wait for the application that started them.
+    /// Returns whether a run was started through this API and this process has all of its tools.
+    /// Other runs wait for the application that started them.
     async fn can_drive(&self, tenant: &Tenant, run: &LogId) -> bool {
         let Ok((casting, _)) = self.runner.progress(tenant, run).await else { return false };
         let has = |name| self.runner.tools.contains_key(name);

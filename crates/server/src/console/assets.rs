@@ -19,7 +19,7 @@ pub(crate) fn paths() -> impl Iterator<Item = String> {
     std::iter::once("/".to_owned()).chain(files)
 }
 
-/// Returns a file of the page, if the path names one.
+/// Returns the embedded file at a path; `None` if there is none.
 pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<GatewayResponse> {
     if !matches!(method, "GET" | "HEAD") {
         return None;

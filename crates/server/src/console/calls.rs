@@ -13,19 +13,19 @@ use crate::redact::redact_json;
 use crate::response::GatewayResponse;
 use throughline_replay::{CALL_RECORD, TURN};
 
-/// Number of most recent records to read per thread.
+/// Number of most recent records to read per Thread.
 const RECORDS_PER_THREAD: u64 = 2000;
-/// Maximum number of threads to read for one page of the list.
+/// Maximum number of Threads to read for one page of the list.
 const MOST_LOOKED: usize = 2000;
-/// Maximum number of calls per thread in the list.
+/// Maximum number of calls per Thread in the list.
 const MAX_CALLS_PER_THREAD: usize = 200;
 
-/// Name prefix of a conversation's thread, followed by the id of the first call.
+/// Name prefix of a conversation's Thread, followed by the id of the first call.
 const CONVERSATION: &str = "conversation-";
 /// Name prefix of the log for a call without a reply.
 const UNANSWERED_PREFIX: &str = "call-";
 
-/// Whether a log with this name contains a client's gateway conversation.
+/// Returns whether a log with this name contains a client's gateway conversation.
 pub(crate) fn is_conversation(log: &str) -> bool {
     log.starts_with(CONVERSATION) || log.starts_with(UNANSWERED_PREFIX)
 }
@@ -54,7 +54,7 @@ impl RecordedCall {
         Some(Self { id, thread: thread.clone(), at, seq, account })
     }
 
-    /// The call's model, then its provider.
+    /// Returns the names of the call's model and provider.
     pub(crate) fn model(&self) -> (Name, Name) {
         let tree = self.account.tree();
         let root = tree.root();
@@ -88,7 +88,7 @@ impl RecordedCall {
     }
 }
 
-/// The newest calls of a thread, newest first.
+/// Returns the newest calls of a Thread, newest first.
 pub(crate) async fn calls_of_thread(
     request: &ApiRequest<'_>,
     thread: &LogHead,
@@ -116,8 +116,8 @@ pub(crate) async fn calls_of_thread(
     Ok(calls)
 }
 
-/// Lists the calls of the tenant's threads, starting with the threads that were written to last. A
-/// page never splits a thread.
+/// Lists the calls of the tenant's Threads, starting with the most recently written Threads. A page
+/// never splits a Thread.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let limit = row_limit(request, 100);
     let mut threads = LogList::new(request, LogKind::Thread);
@@ -139,8 +139,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "calls": rows, "next"? threads.next.map(|next| next.0) }))
 }
 
-/// The tenants whose calls the caller may see: the tenant of its gateway key, and the tenant
-/// derived from its own provider key.
+/// Returns the tenants whose calls the caller may see: the tenant of its gateway key, and the
+/// tenant derived from its own provider key.
 fn tenants(request: &ApiRequest<'_>) -> Vec<Tenant> {
     let claims = request.gateway.replay.claims();
     let own = request.caller.credential.as_ref();
@@ -148,7 +148,7 @@ fn tenants(request: &ApiRequest<'_>) -> Vec<Tenant> {
     std::iter::once(request.caller.tenant.clone()).chain(own).collect()
 }
 
-/// Shows a call with secrets redacted, and the rules that its record names.
+/// Returns a call with secrets redacted, together with the rules that its record cites.
 pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let node = TurnId(request.id(0));
     let policy = request.policy();
@@ -162,7 +162,7 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     Err(ApiError::not_found("call", &node.0))
 }
 
-/// The rules that a call record names, by id.
+/// Returns the rules that a call record cites, by id.
 fn rules_of(record: &Json) -> Json {
     let tree = record.tree();
     let named = |list: &str, id: &str| {
@@ -183,7 +183,7 @@ fn rules_of(record: &Json) -> Json {
     })
 }
 
-/// The first user message of a client's conversation.
+/// Returns the first user message of a client's conversation.
 pub(crate) async fn first_question(
     request: &ApiRequest<'_>,
     log: &LogId,
@@ -198,7 +198,7 @@ pub(crate) async fn first_question(
         .and_then(|tree| first_user_text(tree.root())))
 }
 
-/// The first user message of a request on any wire.
+/// Returns the first user message of a request on any wire.
 fn first_user_text(request: Node<'_>) -> Option<String> {
     let messages = ["messages", "input", "contents"].iter().find_map(|key| request.get(key))?;
     if let Some(text) = messages.text() {

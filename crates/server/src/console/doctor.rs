@@ -16,7 +16,7 @@ use crate::gateway::limited_tree;
 use crate::object::{join_objects, object};
 use crate::response::GatewayResponse;
 
-/// Lists the wires and the providers that a request can be for.
+/// Lists the wires and providers that a pasted request can use.
 pub(crate) fn list_targets(request: &ApiRequest<'_>) -> GatewayResponse {
     let wires: Vec<Name> = CODECS.iter().map(|codec| codec.wire().as_str().into()).collect();
     let row = |row: &Arc<Provider>| object! { "name": row.name, "wire": row.wire.as_str() };
@@ -24,7 +24,7 @@ pub(crate) fn list_targets(request: &ApiRequest<'_>) -> GatewayResponse {
     json_response(&object! { "wires": wires, "providers": providers })
 }
 
-/// A pasted request with the codec of its wire and its target.
+/// A pasted request with its target and the codec for its wire.
 struct DoctorInput {
     codec: &'static dyn Codec,
     request: Request,

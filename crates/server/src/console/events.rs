@@ -20,11 +20,11 @@ use crate::letta::runs::is_open;
 use crate::object::object;
 use crate::records::StoreResult;
 
-/// Number of earlier events to read as context, so that a text in progress is redacted as in the
-/// earlier stream.
+/// Number of earlier events to read for context, so that a resumed stream redacts a text in
+/// progress as the earlier stream did.
 const CONTEXT: u64 = 512;
-/// Number of records in the first read, and the maximum. The first read is small, so that the
-/// beginning of a long run appears at once.
+/// Number of records in the first read and in the largest read. The first read is small, so that
+/// the beginning of a long run appears immediately.
 const FIRST: u32 = 2;
 const MOST: u32 = 256;
 /// Approximate number of bytes to send at a time.
@@ -177,8 +177,8 @@ impl EventFeed {
         self.write_event(number, at, &event);
     }
 
-    /// Whether pieces of this text are left out, because a configured pattern may match across any
-    /// number of pieces. The event that ends the text contains all of it, redacted.
+    /// Returns whether pieces of this text are left out, because a configured pattern may match
+    /// across any number of pieces. The event that ends the text contains all of it, redacted.
     fn omits_pieces(&self, piece: &TextKey) -> bool {
         let policy = &self.policy;
         let is_thought = &*piece.kind == "thought";

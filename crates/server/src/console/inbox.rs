@@ -46,7 +46,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "waiting": waiting }))
 }
 
-/// The run's tools that this process lacks, and the run's title.
+/// Returns the run's tools that this process lacks, and the run's title.
 async fn run_details(
     request: &ApiRequest<'_>,
     run: &LogId,

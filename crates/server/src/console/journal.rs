@@ -1,4 +1,4 @@
-//! Serves the journal, the keys and the usage for the console.
+//! Serves the Journal, the keys and the usage for the console.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) async fn manifest(request: &ApiRequest<'_>) -> ApiResult {
 }
 
 /// Verifies the tenant's own chains. On a gateway without keys, which serves this machine only,
-/// verifies the whole journal.
+/// verifies the whole Journal.
 pub(crate) async fn verify(request: &ApiRequest<'_>) -> ApiResult {
     let archive = archive(request)?;
     let tenant = &request.caller.tenant;
@@ -48,7 +48,7 @@ pub(crate) async fn verify(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// Streams the tenant's threads as redacted JSON lines: the threads in the query, or all. A full
+/// Streams the tenant's Threads as redacted JSON lines: the Threads in the query, or all. A full
 /// export requires the operator's command line.
 pub(crate) async fn export(request: &ApiRequest<'_>) -> ApiResult {
     let archive = request.api.archive.clone().ok_or_else(no_archive)?;
@@ -91,7 +91,7 @@ pub(crate) async fn keys(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "keys": rows.collect::<Vec<_>>() }))
 }
 
-/// Returns the tenant's usage by hour, key and model.
+/// Returns the tenant's usage, grouped by hour, key and model.
 pub(crate) async fn usage(request: &ApiRequest<'_>) -> ApiResult {
     let meter = &request.gateway.operations.meter;
     meter.settle().await?;
@@ -107,7 +107,7 @@ pub(crate) async fn usage(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&object! { "prices": meter.prices(), "hours": hours.collect::<Vec<_>>() }))
 }
 
-/// Usage by hour, and by the key and model it is charged to.
+/// Usage per hour, key and model.
 type HourlyUsage = BTreeMap<(String, UsageKey), UsageAmount>;
 
 async fn hourly_usage(request: &ApiRequest<'_>) -> StoreResult<HourlyUsage> {

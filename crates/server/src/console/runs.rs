@@ -52,7 +52,7 @@ async fn matching_row(
     Ok(matches.then(|| row_json(head, &summary)))
 }
 
-/// The summary of a run, with its title redacted by the server's policy.
+/// Returns the summary of a run, with its title redacted by the server's policy.
 pub(crate) async fn summary(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -112,7 +112,7 @@ pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &body))
 }
 
-/// Each limit of the run, and how much of it is used.
+/// Returns the run's limits, each with the amount used so far.
 fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Vec<Json> {
     let Some(agent) = agent else { return Vec::new() };
     let limits = agent.limits.with_defaults_from(agent.profile);

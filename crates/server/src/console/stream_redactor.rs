@@ -6,7 +6,7 @@
 
 use throughline_spec::RedactionPolicy;
 
-/// Number of words to buffer, because a secret may follow the word that marks it, such as `Bearer`.
+/// Number of words to buffer. A secret may follow the word that marks it, such as `Bearer`.
 const HELD: usize = 2;
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl StreamRedactor {
         out
     }
 
-    /// The byte position in the line at which the buffered words start.
+    /// Returns the byte offset in the line at which the buffered words start.
     fn safe_end(&self) -> usize {
         let mut rest = self.line.as_str();
         for _ in 0..HELD {

@@ -1,10 +1,10 @@
-//! Builds the thought map of a thread: which model had which Thought, and which later calls sent
-//! each Thought and Seal back.
+//! Builds the thought map of a Thread: which model produced each Thought, and which later calls
+//! sent each Thought and Seal back.
 //!
 //! `items` lists Thoughts and sealed Items in order. The `spans` of a call state what the call did
 //! with ranges of that list. Agent calls are the attempts that [`RunFold`] collects, so `runs` has
-//! the same counts as the timeline and the trace. The Fate of an Item in a gateway call follows
-//! from the Item's id, or from its Seal in the sent request.
+//! the same counts as the timeline and the trace. For a gateway call, the Fate of an Item is
+//! derived from the Item's id, or from its Seal in the sent request.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -87,7 +87,7 @@ struct MapCall {
     spans: Vec<(usize, u64, Name)>,
 }
 
-/// Returns the map of the thread that the path names.
+/// Returns the map of the Thread that the path names.
 pub(crate) async fn map(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?;
     let is_gateway = calls::is_conversation(&thread.log.0);
@@ -101,7 +101,7 @@ pub(crate) async fn map(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&ThoughtMap { thread, forgotten, kind, items, calls, runs }))
 }
 
-/// The Thoughts and sealed Items of a thread, and how many Items were erased.
+/// Returns the Thoughts and sealed Items of a Thread, and the number of erased Items.
 async fn load_items(
     request: &ApiRequest<'_>,
     thread: &LogId,
@@ -148,7 +148,7 @@ async fn load_items(
     Ok((held, forgotten))
 }
 
-/// The model calls of the runs on a thread, and the counts of each run.
+/// Returns the model calls of the runs on a Thread, and the counts of each run.
 async fn agent_calls(
     request: &ApiRequest<'_>,
     thread: &LogId,
@@ -238,7 +238,7 @@ impl RunCalls<'_> {
     }
 }
 
-/// The Fates of Thoughts and sealed Items in a run's model call, as ranges of map indexes.
+/// Returns the Fates of Thoughts and sealed Items in a run's model call, as ranges of map indexes.
 fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
     let tree = event.fates.as_ref().map(Json::tree);
     let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
@@ -289,11 +289,11 @@ async fn gateway_calls(
     Ok(called)
 }
 
-/// The Fates in a gateway call of the sealed Items that earlier calls returned.
+/// Returns what a gateway call did with each sealed Item that earlier calls returned.
 ///
-/// A restored Item has its own id in the report. Any other Item is recognised by its Seal. It was
-/// kept if the Seal is in the sent request, and left out if the client sent the Seal and the
-/// gateway did not. A Seal of another provider that is in neither request is foreign.
+/// A restored Item is listed in the report by its own id. Any other Item is recognised by its Seal.
+/// The Item was kept if the sent request contains the Seal. It was left out if the client sent the
+/// Seal but the gateway did not. A Seal of another provider that is in neither request is foreign.
 fn gateway_spans(
     texts: &Bodies,
     before: &[MapItem],
@@ -348,7 +348,7 @@ fn gateway_spans(
     Some(spans)
 }
 
-/// All strings in a JSON document.
+/// Returns all strings in a JSON document.
 fn strings(tree: Option<&Tree>) -> HashSet<Cow<'_, str>> {
     let mut found = HashSet::new();
     let mut waiting: Vec<Node<'_>> = tree.map(Tree::root).into_iter().collect();

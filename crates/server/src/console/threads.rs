@@ -1,4 +1,4 @@
-//! Lists threads, and shows a single thread with its runs and calls.
+//! Lists Threads, and shows a single Thread with its runs and calls.
 
 use throughline_agent::is_inbox;
 use throughline_core::{Body, LogHead, LogKind};
@@ -12,10 +12,10 @@ use crate::letta::item_reader::stored_items;
 use crate::letta::runs;
 use crate::object::{join_objects, object};
 
-/// Number of a thread's first records to read for its title.
+/// Number of records at the start of a Thread to read for its title.
 const FIRST: u32 = 24;
 
-/// Derives a thread's purpose from its name; `None` for an internal log. A thread with an unknown
+/// Derives a Thread's purpose from its name; `None` for an internal log. A Thread with an unknown
 /// purpose is `kept`.
 fn thread_use(id: &str) -> Option<&'static str> {
     if id.starts_with("letta.") || id.starts_with(throughline_replay::OBJECT_LOG) {
@@ -31,7 +31,7 @@ fn thread_use(id: &str) -> Option<&'static str> {
     })
 }
 
-/// Lists the tenant's threads, newest first.
+/// Lists the tenant's Threads, newest first.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     let limit = row_limit(request, 50);
     let mut logs = LogList::new(request, LogKind::Thread);
@@ -59,7 +59,7 @@ fn row(head: &LogHead, kind: &str, title: Option<&str>) -> Json {
     }
 }
 
-/// Builds a thread's title from its first words.
+/// Builds a Thread's title from its first words.
 async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<String>> {
     let shorten = |words: &str| first_words(&request.policy().redact_text(words), 140);
     if let Some(words) = calls::first_question(request, &head.log).await? {
@@ -76,7 +76,7 @@ async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<Str
     Ok(words.map(|words| shorten(&words)))
 }
 
-/// Shows one thread with its newest runs and calls.
+/// Shows one Thread with its newest runs and calls.
 pub(crate) async fn show(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?;
     let heads = runs::run_heads(request, &thread.log, None, MAX_PAGE).await?;

@@ -9,7 +9,8 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::gateway::Gateway;
 use crate::gateway::headers::{END_USER_HEADER, TOKEN};
 
-/// Authenticates the caller. Without keys, also checks that the open gateway may serve the caller.
+/// Authenticates the caller. If no keys exist, also checks that the open gateway may serve the
+/// caller.
 pub(crate) async fn authenticate(
     gateway: &Gateway,
     method: &str,

@@ -20,7 +20,7 @@ use crate::response::{GatewayResponse, ResponseBody};
 use crate::routing::RouteTarget;
 use throughline_replay::{ClaimRewriter, FateCounts};
 
-/// The reason why an undecodable response is not captured.
+/// Reason reported when a response cannot be decoded and is therefore not captured.
 pub(crate) const UNREADABLE: &str = "the answer cannot be read";
 /// Maximum size of a complete response, and of one frame of a stream: 64 MiB.
 pub(crate) const LARGEST_ANSWER: usize = 64 << 20;
@@ -124,7 +124,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// The tenant that owns the ids in the response; `None` if the caller has no gateway key.
+    /// Returns the tenant that owns the ids in the response; `None` if the caller has no gateway
+    /// key.
     fn id_owner(&self, request: &Request) -> Option<IdOwner> {
         self.caller.admission.is_key().then(|| IdOwner {
             tenant: self.caller.tenant.clone(),
@@ -135,7 +136,8 @@ impl Exchange<'_> {
         })
     }
 
-    /// Records the failure and returns the provider's error, in the caller's dialect if it differs.
+    /// Records the failure and returns the provider's error, translated if the caller uses another
+    /// dialect.
     async fn error_body(
         &self,
         reached: &RouteTarget,
@@ -223,13 +225,13 @@ pub(crate) async fn whole(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     Ok(body.freeze())
 }
 
-/// The headers of the provider's response that a caller of the same dialect receives.
+/// Returns the provider's response headers that a caller of the same dialect receives.
 pub(crate) fn forwarded_headers(answer: &UpstreamResponse) -> Vec<(Name, Name)> {
     answer.headers.iter().filter(|(name, _)| is_forwarded_header(name, true)).cloned().collect()
 }
 
-/// Whether a header of the provider's response is forwarded to the caller. `is_same` is set if both
-/// use the same dialect.
+/// Returns whether a header of the provider's response is forwarded to the caller. `is_same` is set
+/// if both use the same dialect.
 fn is_forwarded_header(name: &str, is_same: bool) -> bool {
     const OWN: &[&str] =
         &["connection", "content-length", "transfer-encoding", "keep-alive", "set-cookie"];

@@ -25,7 +25,7 @@ impl Exchange<'_> {
         Err(GatewayError::new(404, format!("there is no call {node}")))
     }
 
-    /// The tenants whose calls the caller may read.
+    /// Returns the tenants whose calls the caller may read.
     ///
     /// A gateway key has one tenant. Without a key, calls made with the caller's own provider key
     /// belong to a tenant derived from that key.

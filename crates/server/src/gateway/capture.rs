@@ -20,7 +20,8 @@ const MAX_OPEN_ITEMS: usize = 1_000;
 pub(crate) struct CaptureHandle {
     pub(crate) replay: Arc<Replay>,
     pub(crate) node: TurnId,
-    /// The conversation that the reply continues, until the call ends; `None` if nothing is stored.
+    /// The conversation that the reply continues, taken when the call ends; `None` if nothing is
+    /// stored.
     pub(crate) conversation: Option<Conversation>,
     /// Digest of the prefix before the reply, as it was sent.
     pub(crate) prefix: Option<Digest>,
@@ -41,7 +42,7 @@ pub(crate) struct IdOwner {
 }
 
 impl CaptureHandle {
-    /// Whether the response is stored as the caller sees it, for later retrieval.
+    /// Returns whether the response is stored as the caller sees it, for later retrieval.
     pub(crate) fn stores_response(&self) -> bool {
         self.conversation.is_some() && self.scope.record().keeps_response
     }

@@ -1,8 +1,8 @@
 //! Inflates compressed responses for decoding. A caller of the same dialect gets the compressed
 //! bytes unchanged.
 //!
-//! `Accept-Encoding` is narrowed to the codings that the gateway can decode, so a provider uses no
-//! other.
+//! `Accept-Encoding` is narrowed to the encodings that the gateway can decode, so that providers
+//! use no other.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ fn is_supported(coding: &str) -> bool {
     READABLE.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a response with that `content-encoding` can be inflated.
+/// Returns whether a response with that `content-encoding` can be inflated.
 pub(crate) fn can_inflate(encoding: Option<&str>) -> bool {
     !matches!(Inflater::new(encoding), Inflater::Unreadable)
 }

@@ -1,8 +1,8 @@
 //! Counts the tokens of a request, in the caller's dialect.
 //!
-//! The request is prepared like a call, with its lost reasoning restored, and its provider counts
-//! the tokens. If the wire has no counting endpoint, the count is estimated. The header
-//! `x-throughline-count` of the response is `counted` or `estimated`.
+//! The request is prepared like a model call, with its lost reasoning restored, and the provider
+//! counts its tokens. If the wire has no counting endpoint, the count is estimated. The response
+//! header `x-throughline-count` is `counted` or `estimated`.
 
 use bytes::Bytes;
 use throughline_core::{Request, UpstreamResponse, Wire};
@@ -20,10 +20,11 @@ use crate::response::{GatewayResponse, ResponseBody};
 /// Assumed number of bytes per token in an estimate.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
-/// The member in which Gemini's clients may wrap the request to count.
+/// The field in which a Gemini client may wrap the request whose tokens are counted.
 const WRAPPER_MEMBER: &str = "generateContentRequest";
 
-/// The members that Anthropic and OpenAI accept in a request to count; they refuse others.
+/// Fields that Anthropic and OpenAI accept in a token-count request. They reject requests with
+/// other fields.
 const COUNTED_MESSAGES: &[&str] = &[
     "model",
     "messages",
@@ -107,7 +108,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns the request to count, and whether it was wrapped in [`WRAPPER_MEMBER`].
+/// Returns the request whose tokens are counted, and whether it was wrapped in [`WRAPPER_MEMBER`].
 fn unwrap_request(request: &Request) -> (Request, bool) {
     let tree = Tree::parse(request.body.clone()).ok();
     let inner = tree.as_ref().and_then(|tree| tree.root().get(WRAPPER_MEMBER)).map(Node::json);
@@ -117,7 +118,7 @@ fn unwrap_request(request: &Request) -> (Request, bool) {
     }
 }
 
-/// Wraps a Gemini request for counting. If `model` is given, adds it to the request.
+/// Wraps a Gemini request for the counting endpoint, and adds `model` if it is given.
 fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     let Ok(tree) = Tree::parse(body.clone()) else { return body.clone() };
     let wrapped = json::object(|o| {
@@ -140,7 +141,7 @@ fn counting(wire: &Wire, path: &str) -> Option<String> {
     }
 }
 
-/// Reduces a translated request to the members that the counting endpoint accepts.
+/// Reduces a translated request to the fields that the counting endpoint accepts.
 fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
     let known = match wire.as_str() {
         "anthropic-messages" => COUNTED_MESSAGES,
@@ -153,14 +154,14 @@ fn countable_body(wire: &Wire, body: &Bytes, model: &str) -> Bytes {
     json::object(|o| put_members(o, counted)).bytes().clone()
 }
 
-/// Reads the count from a provider's response in any dialect.
+/// Reads the token count from a provider's response in any dialect.
 fn read_token_count(body: &Bytes) -> Option<u64> {
     let tree = Tree::parse(body.clone()).ok()?;
     let root = tree.root();
     root.get("input_tokens").or_else(|| root.get("totalTokens")).and_then(Node::u64)
 }
 
-/// Encodes the count in the caller's dialect.
+/// Encodes the token count in the caller's dialect.
 fn count_response(wire: &Wire, tokens: u64, how: &str) -> GatewayResponse {
     let body = match wire.as_str() {
         "gemini" => object! { "totalTokens": tokens },

@@ -21,9 +21,9 @@ pub(crate) enum GatewayRoute {
     Model(Name),
     /// The record of a call by its id.
     CallRecord(Name),
-    /// An operation on a response by its id. The response may be stored here.
+    /// An operation on a response by its id. The response may be stored by the gateway.
     Response(Name, ResponseOp),
-    /// Any other path of the dialect, which its provider serves.
+    /// Any other path of the dialect, which the gateway forwards to the provider.
     Other,
     /// A path that belongs to no dialect.
     Nowhere,
@@ -97,7 +97,8 @@ const AGENT_PATHS: &str = "access-tokens agents archives blocks client-side-acce
     sandbox-config scheduled-messages sources steps tags telemetry templates throughline \
     tools voice-beta";
 
-/// Whether a path can only belong to the agent API. Such a path is never forwarded to a provider.
+/// Returns whether a path can only belong to the agent API. Such a path is never forwarded to a
+/// provider.
 fn is_agent_path(path: &str) -> bool {
     if path.starts_with("/letta/") {
         return true;
@@ -148,13 +149,13 @@ fn classify_response(method: &str, path: &str) -> Option<(Wire, GatewayRoute)> {
     Some((Wire::OPENAI_RESPONSES, GatewayRoute::Response(decode_segment(id), wanted)))
 }
 
-/// The operation in a Gemini path, such as `generateContent`.
+/// Returns the operation in a Gemini path, such as `generateContent`.
 fn gemini_verb(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("/v1beta/models/").or_else(|| path.strip_prefix("/v1/models/"))?;
     rest.rsplit_once(':').map(|(_, verb)| verb)
 }
 
-/// The model that a request names, in its path or in its body.
+/// Returns the model that a request names, in its path or in its body.
 pub(crate) fn requested_model(wire: &Wire, path: &str, body: Option<&Tree>) -> Option<Name> {
     if *wire != Wire::GEMINI {
         return body?.root().name_of("model");
@@ -193,7 +194,7 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
     Request { body: Bytes::from(body), ..request }
 }
 
-/// The framing that the client expects: server-sent events, or Gemini's JSON array.
+/// Returns the framing that the client expects: server-sent events, or Gemini's JSON array.
 pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     let query = request.path.split_once('?').map_or("", |(_, query)| query);
     if *wire == Wire::GEMINI && !query.split('&').any(|pair| pair == "alt=sse") {
@@ -202,7 +203,7 @@ pub(crate) fn framing(wire: &Wire, request: &Request) -> Framing {
     Framing::Sse
 }
 
-/// The end user that a request body names.
+/// Returns the end user that a request body names.
 pub(crate) fn end_user(body: &Tree) -> Option<Name> {
     let root = body.root();
     let metadata = root.get("metadata").and_then(|metadata| metadata.name_of("user_id"));

@@ -155,8 +155,8 @@ impl<'g> Exchange<'g> {
         error.into()
     }
 
-    /// Loads the previous call's bodies as the base for delta compression, while the provider
-    /// answers.
+    /// Loads the bodies of the previous call as the base for delta compression, while the provider
+    /// generates its response.
     async fn load_delta_base(&self, ready: &PreparedRequest) -> Option<Arc<DeltaBase>> {
         let Conversation { parent, era, .. } = ready.conversation.as_ref()?;
         let calls = self.gateway.replay.calls();

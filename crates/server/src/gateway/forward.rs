@@ -31,7 +31,7 @@ use throughline_replay::{
     Claims, Family, ObjectId, ObjectKind, PREVIOUS_RESPONSE_ID, account_of, ids_at,
 };
 
-/// Maximum number of list pages to search for an object that the caller owns.
+/// Maximum number of a provider's list pages to search for objects that the caller owns.
 const PAGES: usize = 50;
 
 /// The header in which Gemini returns the URL of an upload.
@@ -129,7 +129,7 @@ impl Exchange<'_> {
         self.check_owner(family, account_of(origin), &refs).await
     }
 
-    /// Refuses the first object that the caller did not receive from that account.
+    /// Refuses the request if it names an object that the caller did not receive from that account.
     async fn check_owner(
         &self,
         family: Family,
@@ -255,7 +255,7 @@ impl Exchange<'_> {
         GatewayResponse { status, headers, body }
     }
 
-    /// Streams a response body to the caller. The request ends when the body ends.
+    /// Streams a response body to the caller. The request is reported as ended when the body ends.
     fn relayed_body(
         &self,
         answer: UpstreamResponse,
@@ -402,7 +402,8 @@ pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) ->
     GatewayError::new(405, message).to_response(wire).with_header("allow", allowed)
 }
 
-/// The error for an object that the caller does not own, in the provider's wording.
+/// Returns the error for an object that the caller does not own, worded like the provider's own
+/// error.
 fn missing(wire: &Wire, named: &ObjectRef) -> GatewayError {
     let ObjectId { kind, id } = &named.object;
     if named.member == Some(PREVIOUS_RESPONSE_ID) {
@@ -452,7 +453,7 @@ fn is_multipart(content_type: &str) -> bool {
     content_type.trim_start().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/"))
 }
 
-/// Whether a decoded path contains a `.` or `..` segment, a backslash, `?` or `#`.
+/// Returns whether a decoded path contains a `.` or `..` segment, a backslash, `?` or `#`.
 fn has_path_traversal(path: &str) -> bool {
     let path = decode_segment(path);
     path.contains(['\\', '?', '#']) || path.split('/').any(|segment| matches!(segment, "." | ".."))
@@ -482,7 +483,7 @@ fn next_page_path(path: &str, cursor: &str, last: &str) -> Name {
     Name::from(format!("{path}?{}", query.join("&")))
 }
 
-/// Whether a request is never billed: a read or a token count.
+/// Returns whether a request is never billed: a read or a token count.
 fn is_free(method: &str, path: &str) -> bool {
     let counts = ["count_tokens", ":countTokens", "/input_tokens"];
     method == "GET" || counts.iter().any(|end| path.ends_with(end))

@@ -9,7 +9,7 @@ use throughline_codec::{Frame, FrameWriter, Framer, Framing};
 use throughline_core::Wire;
 use throughline_json::{self as json, Name, Node, Tree};
 
-/// The name under which a client of one dialect sees a model.
+/// The name that a client of one dialect sees for a model.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelName {
     wire: Wire,

@@ -39,7 +39,7 @@ pub(crate) use crate::gateway::objects::routes::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) object: ObjectId,
-    /// The member of the body that names the object; `None` if the path does.
+    /// The body field that names the object; `None` if the path names it.
     pub(crate) member: Option<&'static str>,
 }
 

@@ -46,15 +46,15 @@ impl PrefixPolicy {
     }
 }
 
-/// Whether Seals were elided because the content before them changed.
+/// Returns whether Seals were elided because the content before them changed.
 pub(crate) fn has_prefix_change(encoded: &EncodedRequest) -> bool {
     let mut seals = encoded.fates.iter().flat_map(|fate| &fate.seals);
     seals.any(|did| matches!(did, Disposition::Elided(ElisionReason::PrefixChanged)))
 }
 
 impl Exchange<'_> {
-    /// Keeps the bound Seals if the content before them can be restored; else returns the first
-    /// change.
+    /// Keeps the bound Seals if the content before them can be restored; otherwise returns the
+    /// first change.
     pub(crate) async fn restore_prefix(
         &self,
         to: &dyn Codec,

@@ -50,7 +50,7 @@ pub(crate) struct RestoredRequest {
 pub(crate) struct ReplayContext {
     pub(crate) conversation: Conversation,
     pub(crate) findings: Vec<Finding>,
-    /// Seals known to be exactly as their providers issued them.
+    /// Seals that are known to be exactly as their providers issued them.
     pub(crate) issued: CapturedSeals,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct PreparedRequest {
     pub(crate) tenant: Tenant,
     pub(crate) target: Target,
     pub(crate) stream: bool,
-    /// Whether nothing was restored because the store could not be read.
+    /// Whether restoring was skipped because the store could not be read.
     pub(crate) is_unrestored: bool,
 }
 
@@ -184,8 +184,8 @@ impl Exchange<'_> {
         })
     }
 
-    /// Uses the request as received, because the store cannot be read. Its reply is captured if the
-    /// store has recovered by then.
+    /// Uses the request as received, because the store cannot be read. The reply is still captured
+    /// if the store has recovered by then.
     fn encode_unrestored(
         &self,
         to: &dyn Codec,
@@ -202,8 +202,8 @@ impl Exchange<'_> {
     }
 
     /// Returns the target of a request and the tenant that owns the conversation. A gateway key
-    /// determines the tenant; without one, the caller's own provider key does. The account is the
-    /// caller's own if the caller's key is sent.
+    /// determines the tenant; without one, the caller's own provider key does. If the caller's key
+    /// is sent to the provider, the account is the caller's own.
     pub(crate) fn target(&self, reached: &RouteTarget) -> (Target, Tenant) {
         let callers = self.caller.credential.as_ref().filter(|_| reached.is_callers);
         let callers = callers.map(|key| self.gateway.replay.claims().caller_tenant(key.reveal()));
@@ -306,7 +306,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether the encoded request lacks content of its Call, apart from another owner's reasoning.
+/// Returns whether the encoded request lacks content of its Call, apart from another owner's
+/// reasoning.
 fn loses_content(call: &Call, encoded: &EncodedRequest) -> bool {
     let left_out: HashMap<&ItemId, ElisionReason> = encoded
         .fates
@@ -323,8 +324,8 @@ fn loses_content(call: &Call, encoded: &EncodedRequest) -> bool {
     items.any(|item| left_out.get(&item.id).is_some_and(|why| is_lost(item, *why)))
 }
 
-/// Whether leaving out an Item loses content. Thoughts go only to their owners, and a summary
-/// replaces the Items it covers.
+/// Returns whether leaving out an Item loses content. Thoughts go only to their owners, and a
+/// summary replaces the Items it covers.
 fn is_lost(item: &Item, why: ElisionReason) -> bool {
     match &item.body {
         Body::Thought(_) => matches!(why, ElisionReason::Altered | ElisionReason::PrefixChanged),
@@ -340,7 +341,7 @@ fn is_lost(item: &Item, why: ElisionReason) -> bool {
     }
 }
 
-/// Whether a setting was left out that changes the model's behaviour or its input.
+/// Returns whether a setting was left out that changes the model's behaviour or its input.
 fn loses_setting(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| match &*warning.setting {
         "media" | "tool result" | "output" | "reasoning" | "container" => true,

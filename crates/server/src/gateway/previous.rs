@@ -20,13 +20,13 @@ pub(crate) enum PreviousResponse {
     Nothing,
     /// A response that is stored here, and the request expanded to the complete conversation.
     From(Box<StoredResponse>, Bytes),
-    /// A response that is not stored here. Its provider may store it, if the caller received it
-    /// from there.
+    /// A response that is not stored here. If the caller received it from the provider, the
+    /// provider may still store it.
     Unknown(Name),
 }
 
 impl PreviousResponse {
-    /// Returns the request to send on that wire, if it differs from the received request.
+    /// Returns the request to send on this wire; `None` if it equals the received request.
     pub(crate) fn request_for(
         &self,
         wire: &Wire,
@@ -41,7 +41,7 @@ impl PreviousResponse {
 }
 
 impl Exchange<'_> {
-    /// Adds the request members that OpenAI echoes to a response from another provider.
+    /// Adds the request fields that OpenAI echoes to a response from another provider.
     pub(crate) fn with_request_echo(&self, shown: Bytes, request: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
             return shown;
@@ -81,8 +81,8 @@ impl Exchange<'_> {
         Ok(PreviousResponse::From(stored, whole))
     }
 
-    /// Serves an operation on a response by its id. A response that is not stored here may be at
-    /// the provider.
+    /// Serves an operation on a response by its id. A response that is not stored here may be
+    /// stored at the provider.
     pub(crate) async fn serve_response_op(
         &self,
         id: &str,

@@ -28,9 +28,9 @@ use throughline_replay::{Claims, Lookup};
 
 /// A request with its references resolved.
 pub(crate) struct ResolvedReferences {
-    /// The request with every stored item instead of its reference, including the item's id.
+    /// The request in which stored items, with their ids, replace all references.
     pub(crate) whole: Bytes,
-    /// Like `whole`, without ids that the gateway minted. The gateway decodes this request.
+    /// Like `whole`, but without ids that the gateway minted. The gateway decodes this version.
     pub(crate) expanded: Request,
     /// The request for the target. References to items that the target stores are unchanged.
     pub(crate) for_target: Request,
@@ -40,13 +40,13 @@ pub(crate) struct ResolvedReferences {
 
 /// The result of resolving a reference.
 enum ReferenceTarget {
-    /// An item that is stored here. `is_at_target` is set if the target stores it, too.
+    /// An item that is stored here. `is_at_target` is set if the target stores the item as well.
     Item { json: Json, is_at_target: bool },
     /// The item is not stored here, but the target may store it.
     AtTarget,
 }
 
-/// An element of `input` that has to change.
+/// An element of `input` that must change.
 enum InputElement<'t> {
     Reference(Node<'t>, Name),
     /// An item whose id the gateway minted.
@@ -88,8 +88,8 @@ impl Exchange<'_> {
         Ok(Some(ResolvedReferences::new(request, &elements, &resolved)))
     }
 
-    /// Whether an unparsed body may have references or minted ids. The body was made from the
-    /// received request and from stored conversations, which have no references.
+    /// Returns whether an unparsed body may contain references or minted ids. The body was built
+    /// from the received request and from stored conversations, which contain no references.
     fn may_have_references(&self, body: &Bytes) -> bool {
         let has = |word: &str| memchr::memmem::find(body, word.as_bytes()).is_some();
         has("item_reference")
@@ -178,7 +178,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The elements of `input` that have to change.
+/// Returns the elements of `input` that must change.
 fn elements(tree: &Tree) -> impl Iterator<Item = InputElement<'_>> {
     let input = tree.root().get("input").filter(|input| input.is_array());
     input.into_iter().flat_map(Node::elements).filter_map(InputElement::new)
@@ -264,7 +264,7 @@ fn without_id(node: Node<'_>) -> Json {
     json::object(|o| put_members(o, node.members().filter(|(key, _)| !key.is("id"))))
 }
 
-/// The error for a missing item: OpenAI's message, and how to avoid the error.
+/// Returns the error for a missing item: OpenAI's message, and how to avoid the error.
 fn item_not_found(id: &str) -> GatewayError {
     let message = format!(
         "Item with id '{id}' not found. Items are stored for responses that were created here with \

@@ -26,10 +26,10 @@ use throughline_replay::ClaimRewriter;
 /// The next bytes for the caller, or the error that aborts its stream.
 type ClientChunk = Result<Bytes, StreamAborted>;
 
-/// Joined chunks are forwarded at about this many bytes, or after `AT_ONCE`.
+/// Chunks are joined until they reach this size, or until `AT_ONCE` has passed.
 const TOGETHER: usize = 16 << 10;
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Maximum number of bytes queued for a slow reader. A single larger piece is still queued.
+/// Maximum number of bytes queued for a slow reader. A single larger chunk is still queued.
 const AHEAD: u32 = 64 << 10;
 
 /// The provider's response and how to relay it.
@@ -42,7 +42,8 @@ pub(crate) struct RelayParts {
     pub(crate) framing: Framing,
     /// Rewrites events for a caller of another dialect; `None` if the bytes pass unchanged.
     pub(crate) rewriter: Option<ClaimRewriter>,
-    /// The model's name for a caller of the same dialect, where it differs from the provider's.
+    /// The model name to show to a caller of the same dialect, if it differs from the provider's
+    /// name.
     pub(crate) model: Option<ModelName>,
     pub(crate) keeper: CaptureHandle,
     /// How long the caller may stop reading before the stream ends.
@@ -61,7 +62,7 @@ pub(crate) fn relay(relay: RelayParts) -> Pin<Box<dyn Stream<Item = ClientChunk>
     }))
 }
 
-/// A queued piece and the queue space it takes.
+/// A queued chunk and the queue space it takes.
 struct QueuedChunk {
     piece: ClientChunk,
     _room: OwnedSemaphorePermit,
@@ -138,7 +139,7 @@ struct StreamRelay {
     from: &'static dyn Codec,
     context: DecodeContext,
     shape: BodyShape,
-    /// Whether empty lines end frames, so that the last frame can be held back alone.
+    /// Whether empty lines end frames, so that only the last frame needs to be held back.
     has_frames: bool,
     to: &'static dyn Codec,
     writer: Option<ReplyWriter>,
@@ -148,7 +149,7 @@ struct StreamRelay {
     keeper: CaptureHandle,
     out: ClientSink,
     is_kept: bool,
-    /// Set after a decode error: the rest is neither decoded nor captured.
+    /// Set after a decode error: the rest of the stream is neither decoded nor captured.
     is_unreadable: bool,
 }
 
@@ -162,7 +163,7 @@ enum BodyShape {
     Whole(BytesMut),
 }
 
-/// `Ok` while the stream continues, else the reason why it ended.
+/// `Ok` while the stream continues, otherwise the reason why it ended.
 type RelayResult = Result<(), &'static str>;
 
 const NO_REPLY: &str = "the response contains no reply";
@@ -170,7 +171,7 @@ const DISCONNECTED: &str = "the caller disconnected";
 
 impl StreamRelay {
     /// Creates the state and returns it with the response's status and body. Thousands of streams
-    /// may be open at once, so the state is boxed, apart from the task that drives it.
+    /// may be open at once, so the state is boxed separately from the task that drives it.
     fn new(
         relay: RelayParts,
         pieces: mpsc::UnboundedSender<QueuedChunk>,
@@ -252,8 +253,8 @@ impl StreamRelay {
         self.out.send(Ok(piece)).await
     }
 
-    /// Stops decoding after an error. The rest passes unchanged and is not captured. A caller of
-    /// another dialect gets an error instead.
+    /// Stops decoding after an error. The rest of the stream passes unchanged and is not captured.
+    /// A caller of another dialect gets an error instead.
     async fn stop_decoding(&mut self, bytes: &Bytes, from: usize) -> RelayResult {
         self.is_unreadable = true;
         if !self.is_kept {
@@ -341,12 +342,12 @@ impl StreamRelay {
         Err(NO_REPLY)
     }
 
-    /// Whether the caller receives bytes that differ from the provider's.
+    /// Returns whether the caller receives bytes that differ from the provider's.
     fn is_rewritten(&self) -> bool {
         self.writer.is_some() || self.renamer.is_some()
     }
 
-    /// Encodes the reply as the caller can retrieve it later.
+    /// Encodes the reply in the form in which the caller can retrieve it later.
     fn shown(&mut self, reply: &Reply) -> Option<Bytes> {
         let shown = match &mut self.writer {
             Some(writer) => self.to.encode_reply(&writer.rewriter.reply(reply.clone())).ok()?,
@@ -384,7 +385,8 @@ impl StreamRelay {
     }
 }
 
-/// The length of the first frame, or of all bytes if no frame ends in them.
+/// Returns the length of the first frame, or the length of all bytes if they contain no complete
+/// frame.
 fn frame_length(bytes: &[u8]) -> usize {
     let mut begin = 0;
     while let Some(at) = bytes.get(begin..).and_then(|rest| memchr::memchr(b'\n', rest)) {
@@ -399,8 +401,8 @@ fn frame_length(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// Records usage and the length of the received text, which is billed if the provider sends no
-/// usage.
+/// Records usage and the length of the received text. If the provider sends no usage, the text
+/// length is billed.
 fn record_usage(scope: &RequestScope, events: &[Event]) {
     let mut record = scope.record();
     for event in events {
@@ -435,7 +437,7 @@ struct ClientSink {
 }
 
 impl ClientSink {
-    /// Queues a piece; fails if the caller disconnects or stops reading.
+    /// Queues a chunk; fails if the caller disconnects or stops reading.
     async fn send(&self, piece: ClientChunk) -> RelayResult {
         const DEAF: &str = "the caller stopped reading";
         let length = piece.as_ref().map_or(0, Bytes::len);

@@ -16,10 +16,10 @@
 //! | `max_steps` of a request | `limits.maxToolCalls` |
 //!
 //! Model and reasoning settings are read from `llm_config`, `model_settings` and, for some of them,
-//! top-level members.
+//! top-level fields.
 //!
-//! The member `throughline` may contain any further `AgentConfig` member; these override the rest.
-//! Members without a counterpart are stored and returned unchanged.
+//! The field `throughline` may contain any further `AgentConfig` field; these override the rest.
+//! Fields without a counterpart are stored and returned unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,12 +80,12 @@ fn model(members: &Members) -> Option<Name> {
     members.text("model").filter(|model| !model.is_empty())
 }
 
-/// The name of an agent; its id if it has none.
+/// Returns the name of an agent; its id if it has none.
 pub(crate) fn name(agent: &AgentRecord) -> Name {
     agent.members.text("name").unwrap_or_else(|| agent.id.clone())
 }
 
-/// The system prompt followed by the memory blocks.
+/// Returns the system prompt followed by the memory blocks.
 fn instructions(members: &Members) -> Name {
     let system = members.text("system").unwrap_or_default();
     let blocks = members.list("memory_blocks");
@@ -168,7 +168,7 @@ fn tools_requiring_approval(members: &Members) -> Vec<Name> {
     rules.root().elements().filter(is_it).filter_map(|rule| rule.name_of("tool_name")).collect()
 }
 
-/// Applies the members of `throughline` to a configuration.
+/// Applies the fields of `throughline` to a configuration.
 fn apply_throughline_members(config: AgentConfig, own: Option<&Json>) -> ApiResult<AgentConfig> {
     let Some(own) = own else { return Ok(config) };
     let wrong = |error: serde_json::Error| ApiError::new(422, format!("throughline: {error}"));

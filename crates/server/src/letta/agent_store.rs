@@ -1,8 +1,8 @@
 //! Storage of agents and conversations.
 //!
 //! Each agent and conversation has a Thread under its own id and a definition log. Every record of
-//! the definition log contains all members, and the latest record wins. One log per tenant lists
-//! the agents; an agent's definition log also lists its conversations.
+//! the definition log contains all fields, and the latest record wins. One log per tenant lists the
+//! agents; an agent's definition log also lists its conversations.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ mod kind {
     pub(super) const DELETED: &str = "deleted";
 }
 
-/// The members of an agent or conversation as the client sent them, verbatim.
+/// The fields of an agent or conversation as the client sent them, verbatim.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Members(Vec<(Name, Json)>);
 
@@ -37,7 +37,7 @@ impl Members {
         all
     }
 
-    /// Sets these members. For a repeated name, the last value wins.
+    /// Sets these fields. For a repeated name, the last value wins.
     pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
         let known = self.0.iter().enumerate();
         let mut places: HashMap<Name, usize> =
@@ -65,7 +65,7 @@ impl Members {
         self.get(name).and_then(|value| value.tree().root().name())
     }
 
-    /// Parses a member that is a list; empty if the member is missing.
+    /// Parses a field that is a list; empty if the field is missing.
     pub(crate) fn list(&self, name: &str) -> Tree {
         self.get(name).map_or_else(|| json::array(|_| {}).tree(), Json::tree)
     }
@@ -120,7 +120,7 @@ pub(crate) struct AgentRecord {
 }
 
 impl AgentRecord {
-    /// An agent that is not stored yet.
+    /// Returns an agent that is not stored yet.
     pub(crate) fn draft(id: Name, members: Members, now: Timestamp) -> Self {
         Self {
             id,
@@ -137,7 +137,7 @@ impl AgentRecord {
         LogId(self.id.clone())
     }
 
-    /// The Threads of an agent: its own, then those of its conversations.
+    /// Returns the Threads of an agent: its own, then those of its conversations.
     pub(crate) fn threads(&self) -> impl Iterator<Item = LogId> {
         std::iter::once(&self.id).chain(&self.conversations).cloned().map(LogId)
     }
@@ -195,7 +195,7 @@ impl AgentStore<'_> {
         Ok(found.filter(|found| !found.is_deleted))
     }
 
-    /// The ids of the tenant's agents, oldest first.
+    /// Returns the ids of the tenant's agents, oldest first.
     pub(crate) async fn agents(&self) -> StoreResult<Vec<Name>> {
         let mut ids: Vec<Name> = Vec::new();
         for record in self.records(&LogId::from(INDEX)).await? {
@@ -229,7 +229,7 @@ impl AgentStore<'_> {
         self.store.commit(batch).await.map(drop)
     }
 
-    /// A batch that creates a Thread and its definition log.
+    /// Returns a batch that creates a Thread and its definition log.
     fn open_logs(&self, id: &Name, definition: NewRecord, fork: Option<ForkPoint>) -> Batch {
         let thread = LogId(id.clone());
         let opening = LogOpening { fork, ..LogOpening::thread() };
@@ -239,7 +239,7 @@ impl AgentStore<'_> {
             .append(definition.opening(LogOpening::run(thread)))
     }
 
-    /// Replaces the members of an agent or conversation.
+    /// Replaces the fields of an agent or conversation.
     pub(crate) async fn change(&self, known: &AgentRecord, members: &Members) -> StoreResult<()> {
         let record = members_record(known.agent.as_ref(), members);
         let append = Append::new(definition_log(&known.id)).record(record);
@@ -284,7 +284,7 @@ fn id_record(kind: &str, id: &str) -> NewRecord {
     NewRecord::new(kind, object! { "id": id }.bytes().clone())
 }
 
-/// A record that contains the members of an agent, or of a conversation with that agent.
+/// Returns a record that contains the fields of an agent, or of a conversation with that agent.
 fn members_record(agent: Option<&Name>, members: &Members) -> NewRecord {
     let Some(agent) = agent else {
         return NewRecord::new(kind::AGENT, members.json().bytes().clone());

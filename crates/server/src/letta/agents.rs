@@ -12,7 +12,7 @@ use crate::letta::resource_json;
 use crate::object::{object, put_members};
 use crate::response::GatewayResponse;
 
-/// Creates an agent. Its members are validated now rather than on the first message.
+/// Creates an agent. Its fields are validated now rather than on the first message.
 pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     let root = request.body.root();
     if !root.is_object() {
@@ -29,7 +29,7 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     resource_json::agent(request, &request.agent(&id).await?).await
 }
 
-/// Checks that these members form a valid agent whose tools exist and whose models the caller may
+/// Checks that these fields form a valid agent whose tools exist and whose models the caller may
 /// use.
 async fn validate(request: &ApiRequest<'_>, id: &Name, members: &Members) -> ApiResult<()> {
     let now = request.api.runner.clock.now();

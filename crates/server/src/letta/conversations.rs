@@ -28,7 +28,7 @@ pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     conversation_response(request, &id).await
 }
 
-/// Checks that the agent's configuration is valid with the conversation's members applied.
+/// Checks that the agent's configuration is valid with the conversation's fields applied.
 async fn check(request: &ApiRequest<'_>, agent: &AgentRecord, members: &Members) -> ApiResult<()> {
     let now = request.api.runner.clock.now();
     let draft = AgentRecord::draft(Name::from(""), members.clone(), now);
@@ -208,7 +208,7 @@ pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// The number of messages in the model's context, which is 0 before the first run.
+/// Returns the number of messages in the model's context, which is 0 before the first run.
 async fn count_context_messages(request: &ApiRequest<'_>, thread: &LogId) -> ApiResult<u64> {
     let Some(head) = request.newest_run(thread).await? else { return Ok(0) };
     let state = request.state(&head.log).await?;

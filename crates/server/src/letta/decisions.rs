@@ -168,8 +168,8 @@ fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     Ok(UserQuestionResolution::parse(&resolution)?)
 }
 
-/// The id of the message that requests the pending decisions. One message lists all calls of a
-/// model's answer, so its id comes from the first of these calls that needs a decision.
+/// Returns the id of the message that requests the pending decisions. One message lists all calls
+/// of a model's answer, so its id comes from the first of these calls that needs a decision.
 pub(crate) fn request_id(state: &State) -> Name {
     let waiting = |id: &Name| {
         let calls = state.progress.calls.iter();

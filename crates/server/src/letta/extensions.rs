@@ -21,7 +21,7 @@ use crate::object::put_members;
 use crate::records::{RecordPages, run_events};
 use crate::response::GatewayResponse;
 
-/// Maximum number of journal entries per page.
+/// Maximum number of Journal entries per page.
 const MOST: usize = 1000;
 
 async fn load_state(request: &ApiRequest<'_>) -> ApiResult<State> {
@@ -257,7 +257,7 @@ pub(crate) async fn answer(request: &ApiRequest<'_>) -> ApiResult {
     answered(request, &pending.log, &id).await
 }
 
-/// Whether a run continued because the question was not answered in time.
+/// Returns whether a run continued because the question was not answered in time.
 async fn has_expired(request: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiResult<bool> {
     let question = find_question(request, run, id).await?;
     Ok(question.is_some_and(|question| {
@@ -277,7 +277,7 @@ async fn find_question(
     Ok(questions.find(|question| question.id == *id))
 }
 
-/// The error for a question that does not exist or is closed.
+/// Returns the error for a question that does not exist or is closed.
 async fn question_error(request: &ApiRequest<'_>, id: &Name) -> ApiResult<ApiError> {
     let run = id.rsplit_once(".q").map(|(run, _)| LogId::from(run));
     let missing = ApiError::not_found("question", id);
@@ -312,7 +312,7 @@ pub(crate) fn schema(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &schema))
 }
 
-/// Reads a record number from a body member; `None` if the member is absent or not a number.
+/// Reads a record number from a body field; `None` if the field is absent or not a number.
 fn record_number(request: &ApiRequest<'_>, name: &str) -> Option<u64> {
     request.body.root().present(name).and_then(Node::u64)
 }

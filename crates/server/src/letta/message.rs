@@ -1,6 +1,6 @@
 //! Letta's message types.
 //!
-//! One Item becomes one message, and each thought keeps its own signature: thoughts are never
+//! One Item becomes one message, and each Thought keeps its own signature: Thoughts are never
 //! joined. Only tool calls of one answer share a message, as in Letta.
 
 use std::borrow::Cow;
@@ -179,7 +179,7 @@ impl LettaMessage {
         letter
     }
 
-    /// The message as JSON, with its sequence number if it is part of a stream.
+    /// Returns the message as JSON, with its sequence number if it is part of a stream.
     pub(crate) fn json(&self, seq_id: Option<u64>) -> Json {
         let head = to_json(&self.head).tree();
         let place = to_json(&MessagePlace { seq_id, ..self.place.clone() }).tree();
@@ -192,14 +192,14 @@ impl LettaMessage {
 }
 
 impl MessageContent {
-    /// Whether the message has one of these types; an empty list matches all types.
+    /// Returns whether the message has one of these types; an empty list matches all types.
     pub(crate) fn is_one_of(&self, types: &[Name]) -> bool {
         let content = (!types.is_empty()).then(|| to_json(self).tree());
         let kind = content.as_ref().and_then(|content| content.root().name_of("message_type"));
         kind.is_none_or(|kind| types.contains(&kind))
     }
 
-    /// Whether this is one of the frames that end a stream.
+    /// Returns whether this is one of the frames that end a stream.
     pub(crate) fn is_frame(&self) -> bool {
         matches!(
             self,
@@ -234,7 +234,7 @@ impl JsonSchema for LettaMessage {
     }
 }
 
-/// The message for an Item. Tool calls return `None`: [`call_messages`] groups them.
+/// Returns the message for an Item. Tool calls return `None`: [`call_messages`] groups them.
 pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     let StoredItem { item, at, .. } = seen;
     let content = match &item.body {
@@ -268,7 +268,7 @@ pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// A readable or hidden thought, as document 002 specifies.
+/// Returns a readable or hidden Thought, as document 002 specifies.
 fn thought(item: &Item) -> Option<MessageContent> {
     Some(match LettaReasoning::from_item(item)? {
         LettaReasoning::Shown(message) => MessageContent::ReasoningMessage {
@@ -285,7 +285,7 @@ fn thought(item: &Item) -> Option<MessageContent> {
     })
 }
 
-/// The rest of a thought whose text was streamed: the signature with empty text.
+/// Returns the rest of a Thought whose text was streamed: the signature with empty text.
 pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
     let mut letter = from_item(seen)?;
     if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut *letter.content {
@@ -295,7 +295,7 @@ pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// A partial message: a delta of a thought or a text.
+/// Returns a partial message: a delta of a Thought or a text.
 pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> LettaMessage {
     let text = Name::from(text);
     let content = if is_thought {
@@ -307,8 +307,8 @@ pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> Le
     LettaMessage::new(content, id, at)
 }
 
-/// The messages for the tool calls of one answer: the calls that run at once, then a request to
-/// decide the others.
+/// Returns the messages for the tool calls of one answer: the calls that run at once, then a
+/// request to decide the others.
 pub(crate) fn call_messages<'i>(
     items: &(impl Iterator<Item = &'i StoredItem> + Clone),
     needs_decision: impl Fn(&ToolCall) -> bool,
@@ -353,7 +353,7 @@ fn returned(result: &ToolResult) -> MessageContent {
     }
 }
 
-/// The content of a message with one image.
+/// Returns the content of a message with one image.
 fn images(media: &Media) -> Json {
     let source = match media {
         Media::Inline { mime, base64 } => object! {
@@ -364,7 +364,8 @@ fn images(media: &Media) -> Json {
     to_json(&[object! { "type": "image", "source": source }])
 }
 
-/// The message that records a decision about a tool call; `None` while the decision is pending.
+/// Returns the message that records a decision about a tool call; `None` while the decision is
+/// pending.
 pub(crate) fn approval_response(event: &ToolApprovalEvent, at: Timestamp) -> Option<LettaMessage> {
     let approve = match event.status {
         ToolApprovalEventStatus::Pending => return None,
@@ -381,25 +382,25 @@ pub(crate) fn approval_response(event: &ToolApprovalEvent, at: Timestamp) -> Opt
     Some(LettaMessage::new(content, &event.id, at))
 }
 
-/// A ping frame, which keeps an idle stream open.
+/// Returns a ping frame, which keeps an idle stream open.
 pub(crate) fn ping_frame(run: &str, at: Timestamp) -> Json {
     let mut letter = LettaMessage::of_run(MessageContent::Ping, run, at);
     letter.head.id = Name::from(format!("{MESSAGE}ping-{run}"));
     letter.json(None)
 }
 
-/// A date in Letta's format: UTC, precise to the second.
+/// Returns a date in Letta's format: UTC, precise to the second.
 pub(crate) fn format_date(at: Timestamp) -> String {
     let seconds = Timestamp::from_second(at.as_second()).unwrap_or(at).to_string();
     seconds.strip_suffix('Z').map_or_else(|| seconds.clone(), |bare| format!("{bare}+00:00"))
 }
 
-/// The run that produced an Item, taken from the prefix of its id.
+/// Returns the run that produced an Item, taken from the prefix of its id.
 pub(crate) fn run_of(id: &str) -> Option<Name> {
     id.rsplit_once('.').map(|(run, _)| Name::from(run))
 }
 
-/// The step of an Item: a model's answer together with the results of its calls.
+/// Returns the step of an Item: a model's answer together with the results of its calls.
 pub(crate) fn step_of(item: &Item) -> Option<Name> {
     let run = run_of(&item.id.0)?;
     let message = match (&item.body, item.role) {

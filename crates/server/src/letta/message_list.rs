@@ -57,8 +57,8 @@ impl Paging {
         Ok(Self { is_ascending, ..Self::parse(query, limit)? })
     }
 
-    /// Whether a page of the newest messages surely lies within these Items. Requires more Items
-    /// than the page needs, because the first Item may be in the middle of an answer.
+    /// Returns whether a page of the newest messages surely lies within these Items. Requires more
+    /// Items than the page needs, because the first Item may be in the middle of an answer.
     fn may_contain_page(&self, items: &[StoredItem]) -> bool {
         if self.is_ascending || self.before.is_some() {
             return false;
@@ -224,7 +224,7 @@ impl<'s> MessageList<'s> {
         Ok(letters)
     }
 
-    /// The messages for the tool calls of one answer.
+    /// Returns the messages for the tool calls of one answer.
     fn tool_call_messages(&self, items: &[&StoredItem]) -> Vec<LettaMessage> {
         let run = items.first().and_then(|first| message::run_of(&first.item.id.0));
         let casting = run.and_then(|run| self.runs.get(&run)?.casting.as_ref());
@@ -278,7 +278,7 @@ async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> Stor
     Ok(found)
 }
 
-/// Whether a message id refers to this Item.
+/// Returns whether a message id refers to this Item.
 fn is_of(seen: &StoredItem, message: &str) -> bool {
     message.strip_prefix(MESSAGE) == Some(&*seen.item.id.0)
 }

@@ -46,7 +46,7 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// The call that the decision names; `None` if it applies to all pending calls.
+    /// Returns the call that the decision names; `None` if it applies to all pending calls.
     pub(crate) fn call(&self) -> Option<&Name> {
         match self {
             Self::Approval { call, .. } => call.as_ref(),
@@ -174,14 +174,15 @@ impl MessageRequest {
         })
     }
 
-    /// The idempotency keys of this request on a Thread. Requests with decisions use separate keys.
+    /// Returns the idempotency keys of this request on a Thread. Requests with decisions use
+    /// separate keys.
     pub(crate) fn idempotency_keys(&self, thread: &str) -> Vec<Name> {
         let decided = if self.decisions.is_empty() { "" } else { "decided/" };
         let otids = self.otids.iter().flatten();
         otids.map(|otid| Name::from(format!("letta/{thread}/{decided}{otid}"))).collect()
     }
 
-    /// A digest of the content. A retry under the same otids has the same digest.
+    /// Returns a digest of the content. A retry under the same otids has the same digest.
     pub(crate) fn digest(&self) -> Name {
         let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
         let mut put = |fields: &[&[u8]]| {
@@ -223,7 +224,7 @@ impl MessageRequest {
         Name::from(hasher.finalize().to_hex().as_str())
     }
 
-    /// The note stored with the run: response options, otids and content digest.
+    /// Returns the note stored with the run: response options, otids and content digest.
     pub(crate) fn note(&self, agent: &str, key: Option<&Name>) -> Json {
         let note = object! {
             "agent": agent, "tokens": self.wishes.tokens, "background": self.wishes.background,
@@ -325,7 +326,7 @@ fn returned(value: Node<'_>) -> Option<Vec<Part>> {
     value.is_array().then(|| value.elements().map(part).collect())?
 }
 
-/// Returns a required member, or a 422 error if it is missing.
+/// Returns a required field, or a 422 error if it is missing.
 fn required<T>(member: Option<T>, message: impl FnOnce() -> String) -> ApiResult<T> {
     member.ok_or_else(|| invalid(message()))
 }

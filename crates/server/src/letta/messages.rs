@@ -78,7 +78,8 @@ impl ApiRequest<'_> {
         self.conversation(&id).await
     }
 
-    /// Whether the agent and the conversation of a run still exist. Deleting either hides its runs.
+    /// Returns whether the agent and the conversation of a run still exist. Deleting either hides
+    /// its runs.
     pub(crate) async fn is_visible(&self, casting: &RunSpec, thread: &LogId) -> ApiResult<bool> {
         let note = RunNote::parse(casting);
         if note.adopted || !RunNote::is_present(casting) {
@@ -235,7 +236,7 @@ fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId
     Err(ApiError::new(409, message))
 }
 
-/// The error for a conversation whose run blocks the request.
+/// Returns the error for a conversation whose run blocks the request.
 async fn busy_error(
     request: &ApiRequest<'_>,
     place: &ResolvedConversation,

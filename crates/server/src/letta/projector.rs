@@ -101,7 +101,7 @@ impl<'s> Projector<'s> {
         }
     }
 
-    /// The usage of the run, as far as it was read.
+    /// Returns the usage of the run, as far as it was read.
     pub(crate) fn used(&self) -> UsageTotals {
         let usage = &self.usage;
         UsageTotals {
@@ -221,7 +221,7 @@ impl<'s> Projector<'s> {
         }
     }
 
-    /// The messages for a model's answer, in the order of its Items.
+    /// Returns the messages for a model's answer, in the order of its Items.
     async fn model_answer(&mut self, event: &TurnEvent) -> StoreResult<Vec<LettaMessage>> {
         let mut items = Vec::new();
         for id in event.items.iter().flatten() {
@@ -258,7 +258,8 @@ impl<'s> Projector<'s> {
         Ok(letters)
     }
 
-    /// The message for a user's input. Streams leave it out, because their caller sent the input.
+    /// Returns the message for a user's input. Streams leave it out, because their caller sent the
+    /// input.
     async fn user_message(&mut self, id: &Name) -> StoreResult<Vec<LettaMessage>> {
         let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
             return Ok(Vec::new());
@@ -268,7 +269,7 @@ impl<'s> Projector<'s> {
         Ok(Vec::from_iter(letter.map(|letter| named(letter, &seen.item, &self.known.note))))
     }
 
-    /// The message for a text outside any turn, which replaces a missing answer.
+    /// Returns the message for a text outside any turn, which replaces a missing answer.
     async fn replacement_texts(&mut self) -> StoreResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         for id in std::mem::take(&mut self.loose) {
@@ -334,7 +335,8 @@ pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<&'static str
     })
 }
 
-/// Whether a person or the client must decide on a call, or run it, before the run continues.
+/// Returns whether a person or the client must decide on a call, or run it, before the run
+/// continues.
 pub(crate) fn needs_decision(casting: &RunSpec, call: &ToolCall) -> bool {
     let patterns = casting.agents.values().flat_map(|agent| &agent.human_in_the_loop.approve);
     let is_listed = patterns.into_iter().any(|pattern| matches_pattern(pattern, &call.name));

@@ -159,7 +159,7 @@ pub(crate) fn models(request: &ApiRequest<'_>) -> GatewayResponse {
     json_response(&names.map(|name| entry(&**name)).collect::<Vec<_>>())
 }
 
-/// The provider that a model's name suggests.
+/// Returns the provider that a model's name suggests.
 fn provider(model: &str) -> &'static str {
     let bare = model.rsplit('/').next().unwrap_or(model);
     let makers = [
@@ -177,7 +177,7 @@ pub(crate) async fn agent(request: &ApiRequest<'_>, record: &AgentRecord) -> Api
     Ok(GatewayResponse::json(200, &agent_json(request, record).await?))
 }
 
-/// An agent in Letta's format. Unknown members are returned as they were sent.
+/// Returns an agent in Letta's format. Unknown fields are returned as they were sent.
 pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -> ApiResult<Json> {
     let members = &record.members;
     let overrides = agent_config::Overrides::default();
@@ -220,11 +220,11 @@ pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -
     Ok(with_other_members(&state, members, &HIDDEN))
 }
 
-/// Members that appear in another form or must not be returned.
+/// Fields that appear in another form or must not be returned.
 const HIDDEN: [&str; 6] =
     ["tools", "tool_ids", "memory_blocks", "secrets", "tool_exec_environment_variables", "id"];
 
-/// Appends the client's other members to the known members, except the hidden ones.
+/// Appends the client's other fields to the known fields, except the hidden ones.
 fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]) -> Json {
     let known = to_json(known).tree();
     json::object(|o| {

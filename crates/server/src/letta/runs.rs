@@ -17,12 +17,12 @@ use crate::records::{StoreResult, run_events};
 /// Number of logs to fetch per requested run, because a run also has an inbox log.
 const LOGS: u32 = 4;
 
-/// Whether a run is active or waiting.
+/// Returns whether a run is active or waiting.
 pub(crate) fn is_open(head: &LogHead) -> bool {
     matches!(head.status.as_deref(), Some("running" | "waiting"))
 }
 
-/// The runs of a Thread, newest first: at most `most`, all older than `before`.
+/// Returns the runs of a Thread, newest first: at most `most`, all older than `before`.
 pub(crate) async fn run_heads(
     request: &ApiRequest<'_>,
     thread: &LogId,
@@ -42,7 +42,7 @@ pub(crate) async fn run_heads(
     Ok(found)
 }
 
-/// Letta's stop reason of a run; `None` while the run is active.
+/// Returns Letta's stop reason of a run; `None` while the run is active.
 pub(crate) async fn stop_reason(
     request: &ApiRequest<'_>,
     head: &LogHead,

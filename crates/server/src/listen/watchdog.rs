@@ -60,7 +60,7 @@ impl Watchdog {
         Ok((Self { shared, thread: Some(thread) }, handed))
     }
 
-    /// A future that sends ticks to the thread for as long as it is polled.
+    /// Returns a future that sends ticks to the thread for as long as it is polled.
     pub(super) fn ticks(&self) -> impl Future<Output = ()> + Send + use<> {
         let shared = Arc::clone(&self.shared);
         async move {
@@ -125,7 +125,7 @@ impl WatchdogThread {
         }
     }
 
-    /// Whether the runtime has ticked since the last check.
+    /// Returns whether the runtime has ticked since the last check.
     fn has_ticked(&mut self) -> bool {
         let ticks = self.shared.ticks.load(Ordering::Relaxed);
         std::mem::replace(&mut self.seen, ticks) != ticks

@@ -1,7 +1,7 @@
-//! Query parameters and body members of the routes, for the `OpenAPI` document. Each handler parses
+//! Query parameters and body fields of the routes, for the `OpenAPI` document. Each handler parses
 //! its own, because most of them ignore values of another type.
 
-/// The name, JSON type and description of a parameter or member.
+/// The name, JSON type and description of a parameter or field.
 pub(crate) type ParameterSpec = (&'static str, &'static str, &'static str);
 
 pub(super) const PAGE: &[ParameterSpec] = &[

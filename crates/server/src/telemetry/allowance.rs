@@ -35,7 +35,7 @@ impl RateWindow {
         Err(MINUTE.saturating_sub(now.duration_since(first)))
     }
 
-    /// Whether the minute before `now` contains no requests.
+    /// Returns whether the minute before `now` contains no requests.
     pub(super) fn is_empty_at(&self, now: Instant) -> bool {
         self.0.back().is_none_or(|last| now.duration_since(*last) >= MINUTE)
     }

@@ -192,8 +192,8 @@ impl FairPool {
 }
 
 impl PoolState {
-    /// The waiting tenant that holds the fewest units and may hold more, and the amount its first
-    /// caller waits for. Ties go to the tenant whose last grant is oldest.
+    /// Returns the waiting tenant that holds the fewest units and may hold more, and the amount its
+    /// first caller waits for. Ties go to the tenant whose last grant is oldest.
     fn next_waiting(&self) -> Option<(Tenant, u64)> {
         let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
             let Waiter { amount, most, .. } = usage.waiting.front()?;

@@ -20,7 +20,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The name of the level in log lines.
+    /// Returns the name of the level in log lines.
     pub fn as_str(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -33,7 +33,7 @@ impl Level {
 
 /// A destination for log lines.
 pub trait Log: Send + Sync {
-    /// Whether lines of that level are written.
+    /// Returns whether lines of that level are written.
     fn wants(&self, level: Level) -> bool;
 
     /// Writes a line, which is a JSON object. Implementations may add the time and the level.

@@ -71,7 +71,7 @@ impl Meter {
         self.known_prices.get_or_insert_with(&name, || self.prices.price(provider, model))
     }
 
-    /// The version of the price table.
+    /// Returns the version of the price table.
     pub(crate) fn prices(&self) -> &str {
         self.prices.version()
     }
@@ -81,7 +81,7 @@ impl Meter {
         lock(&self.book).fresh.entry(line).or_default().add(used);
     }
 
-    /// The total usage of a key that this node knows of.
+    /// Returns the total usage of a key that this node knows of.
     pub(crate) fn used(&self, tenant: &Tenant, key: &Name) -> UsageAmount {
         let mut sum = UsageAmount::default();
         for (_, used) in self.rows(tenant, Some(key)) {
@@ -90,7 +90,8 @@ impl Meter {
         sum
     }
 
-    /// A key's usage by provider and model. If `key` is `None`, the usage of callers without a key.
+    /// Returns a key's usage by provider and model. If `key` is `None`, the usage of callers
+    /// without a key.
     pub(crate) fn rows(&self, tenant: &Tenant, key: Option<&Name>) -> Vec<UsageRow> {
         let book = lock(&self.book);
         let first = UsageKey {
@@ -147,7 +148,7 @@ impl Meter {
         done.map(|_| true)
     }
 
-    /// The next batch to append: the batch whose append failed, or a new batch.
+    /// Returns the next batch to append: the batch whose append failed, or a new batch.
     fn next_batch(&self) -> Option<InFlightBatch> {
         let mut book = lock(&self.book);
         if book.flying.is_none() && !book.fresh.is_empty() {

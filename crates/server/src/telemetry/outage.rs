@@ -90,7 +90,8 @@ impl StoreHealth {
         lock(&self.keys)
     }
 
-    /// The cached admission of a key, if the store confirmed it within `grace` before `now`.
+    /// Returns the cached admission of a key, if the store confirmed it within `grace` before
+    /// `now`.
     fn cached_admission(&self, key: KeyHash, grace: Duration, now: Instant) -> Option<Admission> {
         let keys = self.keys();
         let known = keys.get(&key)?;
@@ -144,8 +145,8 @@ impl Telemetry {
         }
     }
 
-    /// Whether reads of the store fail. From time to time one request gets `false` and tests the
-    /// store, so that a hanging store delays no other request.
+    /// Returns whether reads of the store fail. From time to time one request gets `false` and
+    /// tests the store, so that a hanging store delays no other request.
     pub(crate) fn is_read_failing(&self) -> bool {
         let mut state = lock(&self.health.state);
         let Some(failed) = state.read else { return false };
@@ -157,7 +158,7 @@ impl Telemetry {
         false
     }
 
-    /// Whether a request may continue without stored state that could not be read.
+    /// Returns whether a request may continue without stored state that could not be read.
     pub(crate) fn passes_without_store(&self) -> bool {
         self.policy.on_failure == OnStoreFailure::Pass
     }
@@ -186,8 +187,8 @@ impl Telemetry {
         })
     }
 
-    /// Whether the store responds and accepted the last write. The error states the reason and
-    /// contains no file paths.
+    /// Returns whether the store responds and accepted the last write. The error states the reason
+    /// and contains no file paths.
     pub(crate) async fn check_ready(&self) -> Result<(), &'static str> {
         let (tenant, log) = usage_log();
         let read = timeout(LOOKUP_TIMEOUT, self.store.log(&tenant, &log)).await;
@@ -254,7 +255,8 @@ pub(crate) fn store_timeout() -> StoreError {
     StoreError::Unreachable("the store".into(), "it took too long".into())
 }
 
-/// Whether an error means that the store failed, rather than that the operation was invalid.
+/// Returns whether an error means that the store failed, rather than that the operation was
+/// invalid.
 fn is_outage(error: &StoreError) -> bool {
     match error {
         StoreError::Full
@@ -277,7 +279,7 @@ fn is_outage(error: &StoreError) -> bool {
     }
 }
 
-/// The reason for a failure, safe to show to unauthenticated callers.
+/// Returns the reason for a failure, safe to show to unauthenticated callers.
 fn reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Full => "the store is full",

@@ -152,8 +152,8 @@ impl RequestScope {
         self.record().first_byte = Some(Instant::now());
     }
 
-    /// The cost of that usage as stored in a call record: millionths of a dollar and the version of
-    /// the price table. `None` if the price is unknown.
+    /// Returns the cost of that usage as stored in a call record: millionths of a dollar and the
+    /// version of the price table. `None` if the price is unknown.
     pub(crate) fn cost(&self, usage: &Usage) -> Option<Json> {
         let record = self.record();
         let meter = &self.telemetry.meter;
@@ -169,7 +169,7 @@ impl RequestScope {
     }
 }
 
-/// The tokens to charge, as the provider counted them or estimated from the bytes sent and
+/// Returns the tokens to charge, as the provider counted them or estimated from the bytes sent and
 /// received.
 fn used_tokens(record: &CallRecord) -> Option<Usage> {
     // A caller that disconnects before the first byte is still charged, because the provider

@@ -12,11 +12,11 @@ use throughline_json::{self as json, Json, Name, Node, Tree};
 
 /// A price table for models.
 pub trait Prices: Send + Sync {
-    /// The price of that model at that provider; `None` if unknown. The gateway caches the result,
-    /// so the price of a model must never change.
+    /// Returns the price of that model at that provider; `None` if unknown. The gateway caches the
+    /// result, so the price of a model must never change.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
-    /// The version of the price table, which is stored with the usage.
+    /// Returns the version of the price table, which is stored with the usage.
     fn version(&self) -> &str;
 }
 
@@ -48,7 +48,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// The cost of that usage in trillionths of a dollar, exact even for a single token.
+    /// Returns the cost of that usage in trillionths of a dollar, exact even for a single token.
     pub fn of(&self, usage: &Usage) -> u64 {
         let parts = [
             (self.input, usage.uncached_input()),
@@ -89,13 +89,13 @@ pub struct UsageAmount {
 }
 
 impl UsageAmount {
-    /// The usage of one reply.
+    /// Returns the usage of one reply.
     pub(crate) fn for_one_call(tokens: Usage, price: Option<Price>) -> Self {
         let pico_usd = price.map_or(0, |price| price.of(&tokens));
         Self { calls: 1, unpriced: u64::from(price.is_none()), tokens, pico_usd }
     }
 
-    /// Cost in millionths of a dollar, rounded down.
+    /// Returns cost in millionths of a dollar, rounded down.
     pub fn micro_usd(&self) -> u64 {
         self.pico_usd / 1_000_000
     }
@@ -108,7 +108,7 @@ impl UsageAmount {
         }
     }
 
-    /// All amounts, with their member names in stored records.
+    /// Returns all amounts, with their field names in stored records.
     fn amounts(&self) -> [(&'static str, u64); 8] {
         let mut copy = *self;
         copy.amounts_mut().map(|(name, number)| (name, *number))
@@ -136,7 +136,7 @@ pub type UsageRow = (UsageKey, UsageAmount);
 
 pub(crate) const KIND: &str = "usage";
 
-/// The tenant and the log that contain the usage ledger.
+/// Returns the tenant and the log that contain the usage ledger.
 pub fn usage_log() -> (Tenant, LogId) {
     (Tenant::from("throughline-usage"), LogId::from("usage"))
 }

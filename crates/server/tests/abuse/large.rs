@@ -90,7 +90,7 @@ impl ProbedGateway {
         said.parse().unwrap()
     }
 
-    /// A value in kilobytes from the process status.
+    /// Returns a value in kilobytes from the process status.
     fn kilobytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -124,7 +124,7 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     write(address, method, path, body).map_or((0, String::new()), read)
 }
 
-/// Whether no byte of the response has arrived yet.
+/// Returns whether no byte of the response has arrived yet.
 fn is_pending(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let peeked = stream.peek(&mut [0]);
@@ -153,7 +153,7 @@ fn read(mut stream: TcpStream) -> (u16, String) {
     (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
 
-/// A provider that reads each request to its end and answers on the wire of the path.
+/// Returns a provider that reads each request to its end and answers on the wire of the path.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -204,7 +204,7 @@ fn path_of(shape: &LargeRequest) -> String {
     }
 }
 
-/// A body with this many items, padded with text to this size in bytes.
+/// Returns a body with this many items, padded with text to this size in bytes.
 fn filled(shape: &LargeRequest, items: usize, bytes: usize) -> String {
     let body = (shape.body)(items);
     let missing = bytes.saturating_sub(body.len());

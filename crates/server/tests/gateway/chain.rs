@@ -18,7 +18,7 @@ fn of(call: &Call, tenant: &str, end_user: Option<&str>) -> Vec<Option<Digest>> 
 
 type Change = fn(&mut Value);
 
-/// A conversation with all content that a chain covers, and much that it ignores.
+/// Returns a conversation with all content that a chain covers, and much that it ignores.
 fn conversation() -> Value {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9000,
       "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},

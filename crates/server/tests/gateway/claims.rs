@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// Claims are found in the members of every dialect and removed completely.
+/// Claims are found in the fields of every dialect and removed completely.
 #[test]
 fn no_claim_reaches_a_provider() {
     let claims = Claims::new(KEY);
@@ -105,7 +105,7 @@ fn link(item: &throughline_core::Item) -> Option<throughline_core::CallId> {
 
 type Dialect = (&'static str, &'static str, &'static str, serde_json::Value);
 
-/// A conversation in each dialect with a Claim on a thought and a gateway id on a call.
+/// Returns a conversation in each dialect with a Claim on a Thought and a gateway id on a call.
 fn dialects(claim: &str, id: &str) -> Vec<Dialect> {
     let anthropic = json!({"model": "claude-sonnet-4-5", "max_tokens": 9000, "messages": [
         {"role": "user", "content": "Weather?"},

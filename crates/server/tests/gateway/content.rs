@@ -1,5 +1,5 @@
-//! The gateway never silently drops or alters content: model names, arguments with added members,
-//! thoughts sent back as text, and values that only their issuer can read.
+//! The gateway never silently drops or alters content: model names, arguments with added fields,
+//! Thoughts sent back as text, and values that only their issuer can read.
 
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +42,7 @@ async fn ask(gate: &SimGateway, path: &str, body: &Value) -> AuditedCall {
     AuditedCall { status, text, record, audit: header("x-throughline-audit").unwrap_or_default() }
 }
 
-/// All model names in a response, whole or streamed.
+/// Returns all model names in a response, whole or streamed.
 fn model_names(answer: &str, stream: bool) -> Vec<String> {
     let documents: Vec<Value> = if stream {
         let lines = answer.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -83,7 +83,7 @@ async fn responses_name_the_model_as_requested() {
     figure("model names", format!("{checked} names in answers, each as the client wrote it"));
 }
 
-/// The tool calls of a message with one more argument member and without reasoning.
+/// Returns the tool calls of a message with one more argument field and without reasoning.
 fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     let text = |value: &Value| {
         let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
@@ -121,7 +121,7 @@ fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     said
 }
 
-/// Clients add default members to arguments. The call id identifies the turn, so its reasoning is
+/// Clients add default fields to arguments. The call id identifies the turn, so its reasoning is
 /// restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
@@ -182,7 +182,7 @@ async fn changed_arguments_restore_nothing_and_degrade() {
     assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
 }
 
-/// Formats another model's thoughts as clients send them: as plain text, or as tagged text.
+/// Formats another model's Thoughts as clients send them: as plain text, or as tagged text.
 fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
     let mut thoughts = Vec::new();
     let messages = said.iter().map(|message| {
@@ -443,7 +443,7 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     }
 }
 
-/// Other providers' thoughts are not sent to Gemini, whether or not their turn has calls.
+/// Other providers' Thoughts are not sent to Gemini, whether or not their turn has calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

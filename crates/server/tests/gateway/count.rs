@@ -4,7 +4,7 @@ use crate::harness::{ClientDialect, MODELS, SimGateway};
 use serde_json::{Value, json};
 use throughline_server::ReplayMode;
 
-/// The path and body of a token-count request.
+/// Returns the path and body of a token-count request.
 fn counting(say: ClientDialect, model: &str, history: &[Value]) -> (String, Value) {
     let (_, mut body) = say.request(model, history, false);
     match say {
@@ -64,7 +64,7 @@ async fn tokens_are_counted_for_every_provider() {
     gate.assert_nothing_refused();
 }
 
-/// Another model's thoughts and Claims are not sent to the counting provider.
+/// Another model's Thoughts and Claims are not sent to the counting provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

@@ -4,7 +4,7 @@ use crate::harness::{ClientDialect, SimGateway};
 use serde_json::{Value, json};
 use throughline_server::ReplayMode;
 
-/// The message of an error in a dialect's format.
+/// Returns the message of an error in a dialect's format.
 fn message(say: ClientDialect, body: &Value) -> String {
     let error = &body["error"];
     match say {

@@ -115,7 +115,7 @@ impl FixedReplyGateway {
     }
 }
 
-/// The Seals and the unsealed reasoning in these values, in order.
+/// Returns the Seals and the unsealed reasoning in these values, in order.
 fn opaque(values: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest: Vec<&Value> = values.iter().rev().collect();
@@ -178,7 +178,7 @@ async fn chunking_does_not_change_a_stream() {
 }
 
 /// A provider may answer a streaming request with one JSON object. A caller of another dialect then
-/// receives a stream in its own dialect, without members of the provider's dialect.
+/// receives a stream in its own dialect, without fields of the provider's dialect.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
     let stage = FixedReplyGateway::open().await;

@@ -56,7 +56,7 @@ async fn sent(
     (restored, encoded)
 }
 
-/// The recorded replies that can be continued.
+/// Returns the recorded replies that can be continued.
 fn answered(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
     let exchanges = recording.exchanges.iter().filter(|exchange| exchange.status == 200);
     exchanges.map(|exchange| (exchange, recorded_reply(exchange, &asked(exchange))))
@@ -104,7 +104,7 @@ async fn intact_requests_are_sent_unchanged() {
     tally.check(NOT_AS_IT_CAME);
 }
 
-/// The Fates of the Items that were not sent unchanged.
+/// Returns the Fates of the Items that were not sent unchanged.
 fn changes(encoded: &EncodedRequest) -> String {
     let is_kept = |did: &Disposition| *did == Disposition::Kept;
     let fates = encoded.fates.iter();

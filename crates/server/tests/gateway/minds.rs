@@ -1,6 +1,6 @@
 //! Invariant 13: only a conversation's own reasoning is restored, whatever clients send.
 //!
-//! A mind is a number that identifies the thoughts of one answer.
+//! A mind is a number that identifies the Thoughts of one answer.
 //!
 //! Each generated world contains callers with almost equal conversations: two tenants, end users
 //! and anonymous callers, equal visible prefixes, repeated answers, and branches. Tool-call ids
@@ -43,7 +43,7 @@ struct Conversation {
 /// Handles of other callers that a caller sends with its answers, by mind.
 #[derive(Default)]
 struct ForeignHandles {
-    /// Values sent instead of the thoughts' Seals.
+    /// Values sent instead of the Thoughts' Seals.
     seals: HashMap<u64, String>,
     /// Values sent as call ids.
     ids: HashMap<u64, String>,
@@ -167,7 +167,7 @@ impl<'w> World<'w> {
         self.ask(number).await;
     }
 
-    /// The wire that most callers of this world use.
+    /// Returns the wire that most callers of this world use.
     fn line(&self) -> usize {
         usize::try_from(self.minds / 1_000).unwrap() % self.lines.len()
     }
@@ -312,7 +312,7 @@ impl<'w> World<'w> {
         strange
     }
 
-    /// A Claim that this caller never received.
+    /// Returns a Claim that this caller never received.
     fn foreign_claim(&mut self, caller: &Caller) -> Option<String> {
         let claims = Claims::new(crate::common::KEY);
         let CapturedTurn { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
@@ -340,7 +340,7 @@ impl<'w> World<'w> {
         ModelTurn { text, call, mind: self.minds }
     }
 
-    /// Whether every answer of this conversation is unique after its visible prefix.
+    /// Returns whether every answer of this conversation is unique after its visible prefix.
     fn is_alone(&self, conversation: &Conversation) -> bool {
         (0..conversation.said.len()).all(|at| match &conversation.said[at] {
             Message::Model(answer) => {
@@ -423,7 +423,7 @@ fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     said
 }
 
-/// Everything visible before this position, without minds and ids.
+/// Returns everything visible before this position, without minds and ids.
 fn visible(conversation: &Conversation, at: usize) -> VisiblePrefix {
     let said = conversation.said[..at].iter().map(seen).collect();
     (conversation.caller.clone(), conversation.line, conversation.system, said)

@@ -103,7 +103,7 @@ impl OutageGateway {
     }
 }
 
-/// A conversation without its reasoning, which the gateway looks up.
+/// Returns a conversation without its reasoning, which the gateway looks up.
 fn conversation(said: &str) -> String {
     format!(
         r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#

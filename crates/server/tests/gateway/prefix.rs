@@ -1,4 +1,4 @@
-//! Models bind their thoughts to the prefix, and callers change the prefix.
+//! Models bind their Thoughts to the prefix, and callers change the prefix.
 
 use crate::harness::{GatewayOptions, SimGateway};
 use serde_json::{Value, json};
@@ -37,7 +37,8 @@ async fn ask(
     (status, fates, text("x-throughline-prefix"), serde_json::from_slice(&body).unwrap())
 }
 
-/// A conversation in a tool loop: the model thought, called a tool, and received the result.
+/// Returns a conversation in a tool loop: the model thought, called a tool, and received the
+/// result.
 async fn begun(gate: &SimGateway) -> Vec<Value> {
     let mut messages = vec![json!({"role": "user", "content": "What is the weather in Paris?"})];
     let (status, _, _, said) = ask(gate, SYSTEM, TOOL, &messages).await;

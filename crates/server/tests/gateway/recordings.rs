@@ -181,7 +181,7 @@ impl RecordingGateway {
     }
 }
 
-/// The exchange's path without its provider's base URL.
+/// Returns the exchange's path without its provider's base URL.
 fn provider_path(exchange: &Exchange) -> String {
     let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
     let own = begins.iter().find_map(|begin| exchange.path.find(begin));
@@ -193,7 +193,7 @@ fn provider_path(exchange: &Exchange) -> String {
     }
 }
 
-/// The gateway path for the request of an exchange.
+/// Returns the gateway path for the request of an exchange.
 fn gateway_path(exchange: &Exchange) -> String {
     let own = provider_path(exchange);
     match own.split_once("/models/") {
@@ -203,13 +203,14 @@ fn gateway_path(exchange: &Exchange) -> String {
     }
 }
 
-/// Whether the gateway accepts this wire as a dialect. The others are tested in Anthropic's
+/// Returns whether the gateway accepts this wire as a dialect. The others are tested in Anthropic's
 /// dialect.
 fn is_dialect(wire: &str) -> bool {
     wire != Wire::BEDROCK_CONVERSE.as_str()
 }
 
-/// The exchange's request as a client without reasoning support sends it, in a gateway dialect.
+/// Returns the exchange's request as a client without reasoning support sends it, in a gateway
+/// dialect.
 fn without_reasoning(exchange: &Exchange) -> (String, String) {
     if is_dialect(&exchange.wire) {
         return (gateway_path(exchange), stripped(&exchange.wire, &exchange.request));

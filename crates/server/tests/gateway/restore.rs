@@ -25,7 +25,7 @@ fn says(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { text: text.to_owned(), call: None, mind }
 }
 
-/// An answer with a tool call whose id is the same in every such answer.
+/// Returns an answer with a tool call whose id is the same in every such answer.
 fn calls(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { call: Some(("call_0".into(), "look".into(), "here".into())), ..says(text, mind) }
 }

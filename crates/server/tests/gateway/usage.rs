@@ -12,7 +12,7 @@ use throughline_core::Tenant;
 use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
-/// Options for a gateway on which every caller has the same key.
+/// Returns options for a gateway on which every caller has the same key.
 fn plan(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
     let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };

@@ -27,7 +27,7 @@ impl Pattern {
         self.0.as_str()
     }
 
-    /// Whether the pattern matches anywhere in the text.
+    /// Returns whether the pattern matches anywhere in the text.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }

@@ -51,7 +51,7 @@ fn redacted_ranges(text: &str) -> Vec<Range<usize>> {
     merge_ranges(found.map(|start| start..start + REDACTED.len()).collect())
 }
 
-/// Whether the range lies within one of the sorted `marks`.
+/// Returns whether the range lies within one of the sorted `marks`.
 fn is_covered(range: &Range<usize>, marks: &[Range<usize>]) -> bool {
     let after = marks.partition_point(|mark| mark.start <= range.start);
     let mark = after.checked_sub(1).and_then(|place| marks.get(place));

@@ -197,7 +197,7 @@ impl<'p> RedactionEdits<'p> {
     }
 }
 
-/// Whether the object's own members mark it as containing Thoughts.
+/// Returns whether the object's own members mark it as containing Thoughts.
 fn holds_thoughts(node: Node<'_>) -> bool {
     node.members().any(|(key, value)| {
         if key.is("type") {
@@ -211,7 +211,7 @@ fn holds_thoughts(node: Node<'_>) -> bool {
     })
 }
 
-/// Whether a member with that name contains a sealed value.
+/// Returns whether a member with that name contains a sealed value.
 fn is_sealed(name: &str, is_thinking: bool) -> bool {
     SEALS.contains(&name) || is_thinking && SEALS_OF_THOUGHTS.contains(&name)
 }

@@ -144,9 +144,9 @@ impl<'t> ReplayTurn<'t> {
         audit
     }
 
-    /// Whether the turn's own calls require its reasoning, whatever the next turn contains. Gemini
-    /// and OpenAI require reasoning as soon as there is a call; Anthropic only if the next turn
-    /// contains a tool result.
+    /// Returns whether the turn's own calls require its reasoning, whatever the next turn contains.
+    /// Gemini and OpenAI require reasoning as soon as there is a call; Anthropic only if the next
+    /// turn contains a tool result.
     fn calls_require_replay(self) -> bool {
         let counts = |item: &ReasoningItem| {
             matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
@@ -169,8 +169,8 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Whether another vendor than the turn's issuer sealed the element, or the target cannot read
-    /// it.
+    /// Returns whether another vendor than the turn's issuer sealed the element, or the target
+    /// cannot read it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
         let is_misdirected = self.issuer.zip(self.target).is_some_and(|(issuer, target)| {
@@ -220,8 +220,8 @@ impl<'t> ReplayTurn<'t> {
     }
 }
 
-/// Whether the provider rejects the element without a Seal. Anthropic signs every readable block,
-/// and an encrypted element without data has no content.
+/// Returns whether the provider rejects the element without a Seal. Anthropic signs every readable
+/// block, and an encrypted element without data has no content.
 fn must_be_sealed(element: &ReasoningItem) -> bool {
     match element {
         ReasoningItem::Text { meta, .. } => {
@@ -232,7 +232,7 @@ fn must_be_sealed(element: &ReasoningItem) -> bool {
     }
 }
 
-/// Whether two elements are stream fragments of one text: the same index, and the first is
+/// Returns whether two elements are stream fragments of one text: the same index, and the first is
 /// unsigned.
 fn is_fragment(before: &ReasoningItem, element: &ReasoningItem) -> bool {
     let index = |item: &ReasoningItem| item.meta().and_then(|meta| meta.index);
@@ -258,7 +258,7 @@ pub struct ReplayAudit {
 }
 
 impl ReplayAudit {
-    /// Whether the turn can be replayed unchanged.
+    /// Returns whether the turn can be replayed unchanged.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }

@@ -24,7 +24,7 @@ pub(crate) fn list_entries<'t>(
         .collect()
 }
 
-/// Reduces a list to the owned objects. Scalar members are copied as the provider wrote them.
+/// Reduces a list to the owned objects. Scalar fields are copied as the provider wrote them.
 pub(crate) fn filter_list(
     family: Family,
     list: &ObjectList,
@@ -83,7 +83,7 @@ impl EventIdScanner {
         Self { family, places, open: BytesMut::new() }
     }
 
-    /// Returns the ids in the lines that end in these bytes.
+    /// Returns the ids in all lines that these bytes complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<ObjectId> {
         let mut found = Vec::new();
         let mut rest = bytes;

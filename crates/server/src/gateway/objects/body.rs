@@ -1,6 +1,6 @@
 //! Finds the objects that a request's body names.
 //!
-//! A member is recognised by its name, wherever it occurs. Members that contain the caller's data
+//! A field is recognised by its name, wherever it occurs. Fields that contain the caller's data
 //! (tool arguments, schemas, metadata) are skipped, because the provider does not interpret them.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use throughline_replay::ObjectKind::{
 };
 use throughline_replay::{Family, ObjectKind, bare_name, text_of};
 
-/// How a member names objects.
+/// The form in which a field names objects.
 #[derive(Clone, Copy)]
 pub(super) enum IdForm {
     /// A string, or a list of strings.
@@ -24,13 +24,13 @@ pub(super) enum IdForm {
     IdOrText,
     /// An object with an `id`.
     Id,
-    /// A string, or an object whose strings are all ids, except its `type`.
+    /// A string, or an object in which every string except `type` is an id.
     Members,
     /// A URI, which is checked only if it names a file stored at the provider.
     Uri,
 }
 
-/// A body member that names objects: its name, the form of its ids, and the kind of object.
+/// A body field that names objects: its name, the form of its ids, and the kind of object.
 pub(super) type ObjectMember = (&'static str, IdForm, ObjectKind);
 
 const OPENAI: &[ObjectMember] = &[
@@ -54,7 +54,8 @@ const ANTHROPIC: &[ObjectMember] = &[
     ("thread", IdForm::Members, Thread),
 ];
 
-/// Gemini accepts each name in two spellings, so names are compared without `_` and case.
+/// Gemini accepts each name in two spellings, so names are compared without underscores and without
+/// regard to case.
 const GEMINI: &[ObjectMember] = &[
     ("cachedcontent", IdForm::Text, CachedContent),
     ("fileuri", IdForm::Uri, File),
@@ -64,7 +65,7 @@ const GEMINI: &[ObjectMember] = &[
     ("previousinteractionid", IdForm::Text, Interaction),
 ];
 
-/// Members that contain the caller's own data.
+/// Fields that contain the caller's own data.
 const OPENAI_DATA: &[&str] =
     &["metadata", "parameters", "schema", "json_schema", "annotations", "arguments", "attributes"];
 const ANTHROPIC_DATA: &[&str] = &["metadata", "input_schema", "schema", "citations"];
@@ -78,7 +79,7 @@ const GEMINI_DATA: &[&str] = &[
 ];
 
 /// Types of items that refer to an item stored at the provider, unless they contain the given
-/// member.
+/// field.
 const STORED_ITEMS: &[(&str, &str)] = &[
     ("item_reference", ""),
     ("reasoning", "encrypted_content"),
@@ -86,8 +87,8 @@ const STORED_ITEMS: &[(&str, &str)] = &[
     ("image_generation_call", "result"),
 ];
 
-/// The dialect, name and kind of every body member that names an object. Gemini's names are without
-/// `_` and case.
+/// Returns the dialect, name and kind of every body field that names an object. Gemini's names are
+/// normalized: no underscores, one case.
 pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let families =
         [(Family::OpenAi, OPENAI), (Family::Anthropic, ANTHROPIC), (Family::Gemini, GEMINI)];
@@ -98,7 +99,7 @@ pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'s
     members.chain(items)
 }
 
-/// The objects that a body names.
+/// Returns the objects that a body names.
 pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     let mut found = Vec::new();
     let mut left = vec![(body.root(), BodyPosition::Elsewhere)];
@@ -129,7 +130,7 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     found
 }
 
-/// The members of a dialect that name objects.
+/// Returns the fields of a dialect that name objects.
 pub(super) fn members_of(family: Family) -> &'static [ObjectMember] {
     match family {
         Family::OpenAi => OPENAI,
@@ -138,7 +139,7 @@ pub(super) fn members_of(family: Family) -> &'static [ObjectMember] {
     }
 }
 
-/// The objects that a form field names. `a[b][]` is the member `b` of `a`.
+/// Returns the objects that a form field names. `a[b][]` is the member `b` of `a`.
 pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<ObjectRef> {
     let steps: Vec<_> = field
         .split('[')
@@ -158,7 +159,7 @@ pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<Obje
     ids.filter(|named| !named.object.id.is_empty()).collect()
 }
 
-/// The context of a value, where it affects how ids are recognised.
+/// The context of a value, which affects how ids are recognised.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BodyPosition {
     Elsewhere,
@@ -179,7 +180,7 @@ impl BodyPosition {
     }
 }
 
-/// The stored item that an input item refers to.
+/// Returns the stored item that an input item refers to.
 fn stored_item(node: Node<'_>, place: BodyPosition) -> Option<ObjectRef> {
     let has = |key: &str| node.members().any(|(name, value)| name.is(key) && !value.is_null());
     let is_full = |key: &str| !key.is_empty() && node.get(key).and_then(text_of).is_some();
@@ -207,20 +208,20 @@ fn is_data(family: Family, key: &str, owner: Node<'_>, place: BodyPosition) -> b
     }
 }
 
-/// Whether any `type` member of an object is one of `kinds`.
+/// Returns whether any `type` field of an object is one of `kinds`.
 fn is_type(node: Node<'_>, kinds: &[&str]) -> bool {
     let types = node.members().filter(|(key, _)| key.is("type"));
     types.into_iter().any(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
-/// Whether an object has a `type` and every `type` is one of `kinds`. Of duplicate members, some
-/// parsers use the first and others the last.
+/// Returns whether an object has a `type` and every `type` is one of `kinds`. Of duplicate fields,
+/// some parsers use the first and others the last.
 fn is_only_type(node: Node<'_>, kinds: &[&str]) -> bool {
     let mut types = node.members().filter(|(key, _)| key.is("type")).peekable();
     types.peek().is_some() && types.all(|(_, value)| kinds.iter().any(|kind| value.is(kind)))
 }
 
-/// Normalizes a member's name for comparison.
+/// Normalizes a field's name for comparison.
 pub(super) fn normalize_name(family: Family, key: Cow<'_, str>) -> Cow<'_, str> {
     match family {
         Family::Gemini => Cow::Owned(key.replace('_', "").to_ascii_lowercase()),
@@ -249,8 +250,8 @@ fn ids(value: Node<'_>, form: IdForm) -> Vec<Name> {
     }
 }
 
-/// The provider's file that a URI names: `files/abc`, or a URL of the files API. A URL of that API
-/// with anything else after `files/` names a file that no tenant owns.
+/// Returns the provider's file that a URI names: `files/abc`, or a URL of the files API. Any other
+/// URL of that API counts as a file that no tenant owns.
 fn file_in_uri(uri: &str) -> Option<Name> {
     const VERSIONS: [&str; 3] = ["/v1beta/", "/v1alpha/", "/v1/"];
     let uri = decode_segment(uri);

@@ -42,7 +42,7 @@ pub(crate) fn ids_in_form(
     Ok(found)
 }
 
-/// The JSON that describes a file in a `multipart/related` body.
+/// Returns the JSON that describes a file in a `multipart/related` body.
 pub(crate) fn file_description(content_type: &str, body: &Bytes) -> Option<Tree> {
     let first = parts(content_type, body).ok()?.into_iter().next()?;
     Tree::parse(first.content).ok()
@@ -81,7 +81,7 @@ pub(crate) fn ids_in_lines(
     Ok(found)
 }
 
-/// Whether a line that is not JSON might name an object to a less strict parser.
+/// Returns whether a line that is not JSON might name an object to a less strict parser.
 fn names_object(family: Family, line: &[u8]) -> bool {
     if line.trim_ascii_start().first() != Some(&b'{') {
         return false;

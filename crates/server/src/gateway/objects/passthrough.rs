@@ -29,7 +29,7 @@ impl Passthrough {
         patterns.into_iter().map(Pattern::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether any pattern allows this method and path.
+    /// Returns whether any pattern allows this method and path.
     pub(crate) fn allows(&self, method: &str, path: &str) -> bool {
         self.0.iter().any(|pattern| {
             pattern.method.as_deref().is_none_or(|only| only == method) && fits(&pattern.path, path)
@@ -55,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// Whether a path matches a pattern. Unlike model names, paths are case-sensitive.
+/// Returns whether a path matches a pattern. Unlike model names, paths are case-sensitive.
 fn fits(pattern: &str, path: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == path };
     let Some(mut left) = path.strip_prefix(head) else { return false };

@@ -21,9 +21,9 @@ pub(crate) struct ObjectRoute {
 /// The ids that a response contains, and what the gateway does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnedIds {
-    /// No id that a later request can use.
+    /// The response contains no id that a later request can use.
     Nothing,
-    /// Ids at these member paths, of objects that belong to the caller.
+    /// The response contains ids of the caller's objects at these JSON paths.
     Ids(&'static [(&'static str, ObjectKind)]),
     /// A list of the account's objects, which is reduced to the caller's objects.
     List(ObjectList),
@@ -32,9 +32,9 @@ pub(crate) enum ReturnedIds {
 /// The format of a response that lists an account's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectList {
-    /// The member that contains the objects.
+    /// The field that contains the objects.
     pub(crate) array: &'static str,
-    /// The member of each object that contains its id.
+    /// The field of each object that contains its id.
     pub(crate) id: &'static str,
     pub(crate) kind: ObjectKind,
     /// The query parameter that continues the list after an id; `None` if the provider returns a
@@ -188,7 +188,8 @@ routes! {
     Gemini "DELETE" "/v1beta/batches/{batch}" NONE;
 }
 
-/// The dialect, method and path template of every path that the gateway forwards for its keys.
+/// Returns the dialect, method and path template of every path that the gateway forwards for its
+/// keys.
 pub fn object_routes() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     ROUTES.iter().map(|route| (route.family.as_str(), route.method, route.path))
 }
@@ -203,7 +204,7 @@ pub(crate) fn find(
     fitting.find(|(route, _)| route.method == method)
 }
 
-/// The methods that a path of the dialect supports.
+/// Returns the methods that a path of the dialect supports.
 pub(crate) fn methods_of(wire: &Wire, path: &str) -> Vec<&'static str> {
     fitting(wire, path).map(|(route, _)| route.method).collect()
 }
@@ -217,7 +218,7 @@ fn fitting<'p>(
     routes.filter_map(move |route| Some((route, ids_in_path(route.path, path)?)))
 }
 
-/// The objects that a path names; `None` if the path does not match the template.
+/// Returns the objects that a path names; `None` if the path does not match the template.
 fn ids_in_path(template: &str, path: &str) -> Option<Vec<ObjectRef>> {
     if let Some((before, after)) = template.split_once("{**}") {
         let middle = path.strip_prefix(before)?.strip_suffix(after)?;
@@ -246,7 +247,7 @@ fn ids_in_path(template: &str, path: &str) -> Option<Vec<ObjectRef>> {
     segments.next().is_none().then_some(ids)
 }
 
-/// The kind that a template's placeholder names.
+/// Returns the object kind that a template placeholder stands for.
 fn kind_of(placeholder: &str) -> Option<ObjectKind> {
     let kinds = [
         Response,

@@ -22,7 +22,7 @@ pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// A target with the provider's own catalog entry for that wire, or the generic entry.
+/// Returns a target with the provider's own catalog entry for that wire, or the generic entry.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
@@ -35,7 +35,7 @@ pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     catalog.target(&row, model, "test")
 }
 
-/// One target per wire, each with its own provider and model.
+/// Returns one target per wire, each with its own provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let rows = [
         ("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
@@ -86,7 +86,7 @@ impl ReplayFixture {
         open(&self.url, &Options::default()).await.unwrap()
     }
 
-    /// A replay engine on the same store with empty caches.
+    /// Returns a replay engine on the same store with empty caches.
     pub(crate) fn forgetful(&self) -> Replay {
         Replay::new(Arc::new(self.journal.clone()), Claims::new(KEY))
     }
@@ -124,7 +124,7 @@ impl ReplayFixture {
     }
 }
 
-/// The opaque values of these Items, each with its Item's kind.
+/// Returns the opaque values of these Items, each with its Item's kind.
 pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
     let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()

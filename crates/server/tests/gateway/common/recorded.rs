@@ -11,7 +11,7 @@ use throughline_testkit::{Exchange, Recording, figure};
 
 use super::{codec_of, request, sealed, target};
 
-/// The target of an exchange.
+/// Returns the target of an exchange.
 pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
@@ -22,8 +22,8 @@ pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
 }
 
-/// The issued opaque values that the recorded client sent back, in the form in which they were
-/// issued, each with its Item's kind.
+/// Returns the issued opaque values that the recorded client sent back, in the form in which they
+/// were issued, each with its Item's kind.
 pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
     let owed = sent.filter_map(|(bytes, on)| {
@@ -116,7 +116,8 @@ pub(crate) fn recorded_reply(exchange: &Exchange, asked: &DecodeContext) -> Repl
     });
     ended.expect("a stream ends in a reply")
 }
-/// A request body without any reasoning, as a client without reasoning support would send it.
+/// Returns a request body without any reasoning, as a client without reasoning support would send
+/// it.
 pub(crate) fn stripped(wire: &str, body: &str) -> String {
     let mut body: Value = serde_json::from_str(body).unwrap();
     for list in ["messages", "input", "contents"] {
@@ -170,7 +171,7 @@ fn keep_part(part: &mut Value) -> bool {
     !(part.is_empty() || part.len() == 1 && part.get("text").is_some_and(|text| text == ""))
 }
 
-/// Whether a message is empty, so that a client would not send it.
+/// Returns whether a message is empty, so that a client would not send it.
 fn says_nothing(message: &Value) -> bool {
     let is_empty =
         |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));

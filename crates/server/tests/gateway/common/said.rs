@@ -18,7 +18,7 @@ pub(crate) enum Message {
     },
 }
 
-/// The visible content of a model's answer, and the mind that identifies its thoughts.
+/// The visible content of a model's answer, and the mind that identifies its Thoughts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModelTurn {
     pub(crate) text: String,
@@ -27,7 +27,7 @@ pub(crate) struct ModelTurn {
     pub(crate) mind: u64,
 }
 
-/// The Seal on the thoughts of an answer.
+/// Returns the Seal on the Thoughts of an answer.
 pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
@@ -47,12 +47,12 @@ impl WireTarget {
         Self { codec: codec_of(wire), target: target(provider, wire, model) }
     }
 
-    /// The request of a client without reasoning support, decoded for the target.
+    /// Returns the request of a client without reasoning support, decoded for the target.
     pub(crate) fn lossy(&self, system: &str, said: &[Message]) -> Call {
         call_of(self.codec, &self.target, &self.request(system, said, |_| None))
     }
 
-    /// The request of a client that sends back the value that `seal` returns for an answer.
+    /// Returns the request of a client that sends back the value that `seal` returns for an answer.
     pub(crate) fn sealed(
         &self,
         system: &str,
@@ -94,12 +94,12 @@ impl WireTarget {
         }
     }
 
-    /// The reply in the provider's format.
+    /// Returns the reply in the provider's format.
     pub(crate) fn reply(&self, answer: &ModelTurn) -> Reply {
         self.reply_after(answer, None)
     }
 
-    /// The reply in the provider's format, bound to this prefix.
+    /// Returns the reply in the provider's format, bound to this prefix.
     pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
         let own = |answer: &ModelTurn| Some(seal(answer.mind));
         let said = Message::Model(answer.clone());
@@ -123,7 +123,7 @@ impl WireTarget {
         self.codec.decode_reply(&body.to_string().into(), &asked).unwrap()
     }
 
-    /// The Seals in a request, grouped by model turn.
+    /// Returns the Seals in a request, grouped by model turn.
     pub(crate) fn seals_sent(&self, body: &[u8]) -> Vec<Vec<String>> {
         let request = super::request(&self.codec.path(&self.target, false), body.to_vec());
         let call =

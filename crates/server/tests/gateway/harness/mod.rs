@@ -113,7 +113,8 @@ impl ModelRouter for SimRouter {
     }
 }
 
-/// An HTTP client for the simulators' endpoints; each catalog entry is at `{base}/at/{entry}`.
+/// Returns an HTTP client for the simulators' endpoints; each catalog entry is at
+/// `{base}/at/{entry}`.
 pub(crate) fn upstream(base: &str) -> Http {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
     let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
@@ -149,7 +150,7 @@ pub(crate) struct GatewayOptions {
 pub(crate) type MakeAgents = Box<dyn FnOnce(Arc<dyn Store>) -> AgentApi + Send>;
 
 impl GatewayOptions {
-    /// Options for a gateway without keys in front of the simulators.
+    /// Returns options for a gateway without keys in front of the simulators.
     pub(crate) fn of(mode: ReplayMode) -> Self {
         let directory = SimRouter { catalog: Arc::new(Catalog::builtin().clone()) };
         Self {
@@ -272,7 +273,7 @@ impl SimGateway {
         &self.journal
     }
 
-    /// The call ids in the first answer, as the caller sees them.
+    /// Returns the call ids in the first answer, as the caller sees them.
     pub(crate) async fn call_ids(
         &self,
         say: ClientDialect,
@@ -288,7 +289,7 @@ impl SimGateway {
         &self.url
     }
 
-    /// The requests that the simulator received, and its verdicts.
+    /// Returns the requests that the simulator received, and its verdicts.
     pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
         self.simulator.ledger()
     }
@@ -341,7 +342,7 @@ impl SimGateway {
         Ok(answers)
     }
 
-    /// The number of requests that reached the simulator.
+    /// Returns the number of requests that reached the simulator.
     pub(crate) fn requests(&self) -> usize {
         self.simulator.ledger().entries.len()
     }

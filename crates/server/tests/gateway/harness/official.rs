@@ -22,7 +22,8 @@ pub(crate) async fn run(
     Some(command.stdin(Stdio::null()).output().await.unwrap())
 }
 
-/// The interpreter of the environment with the clients; `None` if `scripts/sdks` has not run.
+/// Returns the interpreter of the environment with the clients; `None` if `scripts/sdks` has not
+/// run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = workspace_root().join("target/sdks");
     let (program, needed) = match language {

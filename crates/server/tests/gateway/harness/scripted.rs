@@ -146,14 +146,14 @@ impl FixedProvider {
         &found.unwrap().2
     }
 
-    /// The headers and body of the last request.
+    /// Returns the headers and body of the last request.
     pub(crate) fn last(&self) -> (HeaderMap, Bytes) {
         self.asked.lock().unwrap().last().cloned().unwrap()
     }
 }
 
-/// A model of the wire's own provider, under the provider's name, so that replies are forwarded
-/// byte for byte.
+/// Returns a model of the wire's own provider, under the provider's name, so that replies are
+/// forwarded byte for byte.
 pub(crate) fn model(say: ClientDialect) -> &'static str {
     let name = match say {
         ClientDialect::Messages => MODELS[0],

@@ -96,7 +96,7 @@ impl RawProvider {
         .await
     }
 
-    /// A provider at another address.
+    /// Returns a provider at another address.
     pub(crate) fn at(url: &str) -> Self {
         Self { url: url.to_owned(), open: Arc::default() }
     }
@@ -147,14 +147,14 @@ impl Log for LogLines {
 }
 
 impl LogLines {
-    /// The log lines of an event, each prefixed with its level.
+    /// Returns the log lines of an event, each prefixed with its level.
     pub(crate) fn of(&self, event: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         let event = format!("\"event\":\"{event}\"");
         lines.iter().filter(|line| line.contains(&event)).cloned().collect()
     }
 
-    /// The log lines of calls, each prefixed with its level.
+    /// Returns the log lines of calls, each prefixed with its level.
     pub(crate) fn calls(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(r#""event":"call""#)).cloned().collect()
@@ -386,7 +386,7 @@ impl RawGateway {
         self.said("/v1/messages", "", &question(model, stream)).await
     }
 
-    /// The value of a metric, by its name with labels.
+    /// Returns the value of a metric, by its name with labels.
     pub(crate) async fn metric(&self, name: &str) -> String {
         let page = self.said("/metrics", "", "").await.body;
         let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
@@ -396,7 +396,7 @@ impl RawGateway {
     }
 }
 
-/// A question that is valid in both Anthropic's and the chat dialect.
+/// Returns a question that is valid in both Anthropic's and the chat dialect.
 pub(crate) fn question(model: &str, stream: bool) -> String {
     format!(
         r#"{{"model":"{model}","max_tokens":100,"stream":{stream},"messages":[{{"role":"user","content":"Hello"}}]}}"#

@@ -49,7 +49,7 @@ impl SharedAccount {
         }
     }
 
-    /// An account that belongs to the caller's own key.
+    /// Returns an account that belongs to the caller's own key.
     pub(crate) fn callers() -> Self {
         Self { is_callers: true, ..Self::operators() }
     }
@@ -147,14 +147,14 @@ impl SharedAccount {
     }
 }
 
-/// The id that a request instructs its model to repeat: `forge(ID)`.
+/// Returns the id that a request instructs its model to repeat: `forge(ID)`.
 fn forged_id(outgoing: &UpstreamRequest) -> Option<String> {
     let body = std::str::from_utf8(&outgoing.body).ok()?;
     let (_, rest) = body.split_once("forge(")?;
     rest.split_once(')').map(|(id, _)| id.to_owned())
 }
 
-/// A response with the id in every member whose text a caller can choose.
+/// Returns a response with the id in every field whose text a caller can choose.
 fn forged(path: &str, id: &str) -> Value {
     let members = json!({"file_id": id, "container_id": id, "id": "x"});
     if path == "messages" {
@@ -175,7 +175,7 @@ fn forged(path: &str, id: &str) -> Value {
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
-/// A response that contains one message with this item id.
+/// Returns a response that contains one message with this item id.
 pub(crate) fn response(id: &str, item: &str) -> Value {
     json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5.2",
         "output": [
@@ -298,7 +298,7 @@ impl AccountGateway {
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
-    /// The same gateway with callers that send another provider key.
+    /// Returns the same gateway with callers that send another provider key.
     pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
         Self { provider_key, ..self.clone() }
     }

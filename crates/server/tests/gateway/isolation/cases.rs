@@ -65,8 +65,8 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const GENERATE: &str = "/v1beta/models/gemini-3-pro-preview:generateContent";
 
-/// A dialect, a body member in the gateway's notation, a path, and a body with the object ID in
-/// that member.
+/// A dialect, a body field in the gateway's notation, a path, and a body with the object ID in that
+/// field.
 pub(crate) const MEMBERS: &[(&str, &str, &str, &str)] = &[
     (
         "openai",

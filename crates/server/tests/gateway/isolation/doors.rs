@@ -217,7 +217,7 @@ async fn embeddings_reach_the_provider_of_their_model() {
     }
 }
 
-/// The status of a request without a key, with these headers.
+/// Returns the status of a request without a key, with these headers.
 async fn status(gate: &AccountGateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
 }

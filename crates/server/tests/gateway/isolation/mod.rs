@@ -86,7 +86,7 @@ async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
     cases
 }
 
-/// Checks every body member that names objects, at any depth.
+/// Checks every body field that names objects, at any depth.
 async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, member, kind) in object_members() {
@@ -118,7 +118,7 @@ async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     cases
 }
 
-/// A member name with one letter escaped, which every JSON parser reads as the same name.
+/// Returns a field name with one letter escaped, which every JSON parser reads as the same name.
 fn escaped(member: &str) -> String {
     let (first, rest) = member.split_at(1);
     format!("\"\\u{:04x}{rest}\"", u32::from(first.chars().next().unwrap()))

@@ -5,14 +5,15 @@ use serde_json::{Value, json};
 
 use crate::letta::scene::AgentGateway;
 
-/// The events of a run after this number.
+/// Returns the events of a run after this number.
 async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
     let (events, more) = stretch(scene, run, &format!("after={after}")).await;
     assert_eq!(more, None);
     events
 }
 
-/// One page of a run's events, and the number after which the next page starts; `None` at the end.
+/// Returns one page of a run's events, and the number after which the next page starts; `None` at
+/// the end.
 async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;

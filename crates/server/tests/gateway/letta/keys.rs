@@ -39,7 +39,7 @@ async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     }
 }
 
-/// The reason why a run ended, from its journal.
+/// Returns the reason why a run ended, from its journal.
 async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;

@@ -24,7 +24,7 @@ fn validator(schema: &Value) -> jsonschema::Validator {
     jsonschema::validator_for(&whole).unwrap()
 }
 
-/// The documented path template that matches a path; `None` if no route matches.
+/// Returns the documented path template that matches a path; `None` if no route matches.
 fn route_of(method: &str, path: &str) -> Option<&'static str> {
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     let fits = |pattern: &str| {

@@ -48,7 +48,7 @@ impl WaitingRun {
         self.question.clone().unwrap_or_else(|| format!("/v1/agents/{}/messages", self.agent))
     }
 
-    /// A valid decision about the pending call, or a valid answer to the question.
+    /// Returns a valid decision about the pending call, or a valid answer to the question.
     fn right(&self) -> Value {
         if self.question.is_some() {
             return json!({"answers": {"Which?": {"values": ["Two"]}}});
@@ -57,7 +57,7 @@ impl WaitingRun {
         json!({"messages": [{"type": "approval", "approvals": [approval]}]})
     }
 
-    /// A valid decision with this otid, which allows retries.
+    /// Returns a valid decision with this otid, which allows retries.
     fn named(&self, otid: &str) -> Value {
         let mut right = self.right();
         match &self.question {
@@ -71,7 +71,7 @@ impl WaitingRun {
         self.scene.ran.lock().unwrap().len()
     }
 
-    /// The number of tools that run after the decision.
+    /// Returns the number of tools that run after the decision.
     fn runs(&self) -> usize {
         usize::from(self.question.is_none())
     }

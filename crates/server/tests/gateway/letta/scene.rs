@@ -39,7 +39,7 @@ enum ScriptedAction {
     Fails,
 }
 
-/// A model that emits two signed thoughts and then follows the last user message.
+/// A model that emits two signed Thoughts and then follows the last user message.
 struct ScriptedModel {
     target: Target,
     /// The number of model calls in this process.
@@ -130,7 +130,7 @@ fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
     })
 }
 
-/// The same events, with each text split into words.
+/// Returns the same events, with each text split into words.
 fn pieces(events: Vec<Event>) -> Vec<Event> {
     let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
     let split = |event: Event| match event {
@@ -156,7 +156,7 @@ fn last_words(call: &Call) -> String {
     texts.last().unwrap_or_default()
 }
 
-/// The action for the last user message. Tool results end the turn.
+/// Returns the action for the last user message. Tool results end the turn.
 fn script(call: &Call, words: &str) -> ScriptedAction {
     let has_result = call.items.last().is_some_and(|item| matches!(item.body, Body::Result(_)));
     let is_summary = call
@@ -216,7 +216,7 @@ impl ModelRegistry for TwoModels {
 /// A tool that records its arguments and returns them.
 pub(crate) struct RecordingTool(ToolSpec, Arc<Mutex<Vec<String>>>);
 
-/// A recording tool for tests that ignore the recorded calls.
+/// Returns a recording tool for tests that ignore the recorded calls.
 pub(crate) fn noting(spec: ToolSpec) -> RecordingTool {
     RecordingTool(spec, Arc::default())
 }
@@ -453,7 +453,7 @@ impl AgentGateway {
             .collect()
     }
 
-    /// Creates an agent with the available tools and these members.
+    /// Creates an agent with the available tools and these fields.
     pub(crate) async fn agent(&self, more: &Value) -> String {
         let mut body = json!({"name": "Ada", "model": MODEL, "system": "Be kind.", "tools": ["get_weather", "send_mail"]});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -469,12 +469,12 @@ impl AgentGateway {
     }
 }
 
-/// A request with this user message.
+/// Returns a request with this user message.
 pub(crate) fn said(words: &str) -> Value {
     json!({"messages": [{"role": "user", "content": words}]})
 }
 
-/// The types of messages, in order.
+/// Returns the types of messages, in order.
 pub(crate) fn kinds(messages: &Value) -> Vec<&str> {
     let list = messages.as_array().unwrap();
     list.iter().map(|message| message["message_type"].as_str().unwrap()).collect()

@@ -34,7 +34,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("POST", "/v1/throughline/doctor", "paste one"),
 ];
 
-/// A body for each route that needs one.
+/// Returns a body for each route that needs one.
 fn body_of(path: &str) -> Value {
     match path {
         _ if path.ends_with("/messages")
