@@ -30,15 +30,15 @@ use crate::routes::{Op, RouteMatch, perform};
 use crate::url::decode_segment;
 use crate::{health, routes};
 
-/// The gateway and, if it is enabled, the agent API, on one port.
+/// The gateway and the optional agent API, served on one port.
 pub struct Server {
     pub(crate) gateway: Gateway,
     pub(crate) agents: Option<Arc<AgentApi>>,
 }
 
 impl Server {
-    /// Joins a gateway with the agent API. The gateway redacts its call records with the agent
-    /// API's policy, unless the gateway has its own.
+    /// Combines a gateway with the agent API. The gateway redacts its call records with the agent
+    /// API's policy, unless it has its own policy.
     pub fn new(mut gateway: Gateway, agents: Option<Arc<AgentApi>>) -> Self {
         if let Some(agents) = &agents {
             gateway.redaction = gateway.redaction.or_else(|| agents.policy.clone());

@@ -26,15 +26,15 @@ use crate::telemetry::{Limits, Telemetry};
 
 /// Interval for saving usage and for reading the usage that other processes saved.
 const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay before the next accept after the system ran out of a resource, such as file descriptors.
+/// Delay before the next accept if the system runs out of a resource, such as file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Keep-alive interval and timeout of HTTP/2 connections.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 /// Maximum number of concurrent HTTP/2 streams per connection.
 const MAX_STREAMS_PER_CONNECTION: u32 = 256;
 
-/// Serves requests until `stop` completes. Then waits for open responses, until the shutdown limit
-/// or until `hurry` completes, and saves the usage.
+/// Serves requests until `stop` completes. Then waits for open responses until the shutdown limit
+/// expires or `hurry` completes, and saves the usage.
 pub async fn serve(
     server: Server,
     listener: TcpListener,
@@ -119,7 +119,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// Returns whether an accept error affects only one connection, so accepting can continue at once.
+/// Returns whether an accept error affects only one connection, so that accepting can continue
+/// immediately.
 fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -9,8 +9,8 @@ pub(crate) fn to_json(value: &impl Serialize) -> Json {
     Json::from_trusted(text.into())
 }
 
-/// Builds a JSON object with these members in this order. `"key"? value` leaves the member out if
-/// the value is `None`.
+/// Builds a JSON object with these members in this order. `"key"? value` omits the member if the
+/// value is `None`.
 macro_rules! object {
     (@member $key:literal : $value:expr) => {
         Some(($key, $crate::object::to_json(&$value)))

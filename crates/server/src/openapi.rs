@@ -1,8 +1,8 @@
 //! The `OpenAPI` document, and the route table as an HTML page.
 //!
 //! The paths come from the route tables. Response schemas are derived from the types that the
-//! handlers serialize. The documents of the specification, such as `RunEvent`, provide their own
-//! schemas.
+//! handlers serialize. Documents that the specification defines, such as `RunEvent`, provide their
+//! own schemas.
 
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -105,7 +105,7 @@ fn operation(route: &Route, schemas: &mut SchemaGenerator) -> Value {
     }))
 }
 
-/// Describes an operation whose request and response have a provider's format.
+/// Describes an operation whose request and response use a provider's own format.
 fn dialect_operation(route: &DialectRoute) -> Value {
     let parameters = path_parameters(&route.path);
     let has_body = matches!(route.method, "POST" | "PUT" | "PATCH");

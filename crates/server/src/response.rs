@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use throughline_json::{Json, Name};
 
-/// A response before its conversion to an HTTP response.
+/// A response that is not yet converted to an HTTP response.
 pub(crate) struct GatewayResponse {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(Name, Name)>,
@@ -38,7 +38,7 @@ impl GatewayResponse {
         self
     }
 
-    /// Adds `retry-after`, which takes whole seconds, so the delay is rounded up.
+    /// Adds a `retry-after` header. The header takes whole seconds, so the delay is rounded up.
     pub(crate) fn with_retry_after(self, delay: Option<Duration>) -> Self {
         let Some(delay) = delay else { return self };
         let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);

@@ -58,16 +58,16 @@ pub struct Route {
     pub(crate) event: &'static [SchemaOf],
 }
 
-/// Adds the schema of a type to a document and returns a reference to it.
+/// Adds a type's schema to a document and returns a reference to the schema.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 fn schema_of<T: JsonSchema>(schemas: &mut SchemaGenerator) -> Schema {
     schemas.subschema_for::<T>()
 }
 
-/// Declares the operations, the route table and the dispatch. A row states the operation, its
-/// method, path and summary; then `[query parameters]`, `{body members}`, `-> response` and
-/// `| event of a stream`, as far as the route has them; then the handler.
+/// Declares the operations, the route table and the dispatch. Each row contains the operation, its
+/// method, path and summary. The optional `[query parameters]`, `{body members}`, `-> response` and
+/// `| stream event` follow, and then the handler.
 macro_rules! routes {
     ($request:ident; $(
         $op:ident $method:literal $path:literal $summary:literal
@@ -335,7 +335,8 @@ fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// Returns whether a path that the agent API shares with another dialect is meant for Letta.
+/// Returns whether a request to a path that the agent API shares with another dialect is meant for
+/// Letta.
 fn is_ours(op: Op, path: &str, ids: &[Name]) -> bool {
     match op {
         Op::Models | Op::CreateConversation | Op::ListConversations => path.ends_with('/'),

@@ -1,4 +1,4 @@
-//! Maps model names to endpoints. The application that embeds the gateway implements the mapping.
+//! Maps model names to endpoints. The application that embeds the gateway provides the mapping.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ pub trait ModelRouter: Send + Sync {
     fn models(&self) -> Vec<Name>;
 }
 
-/// A model at an endpoint: one target of a model name.
+/// A target of a model name: a model at an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTarget {
-    /// The name under which [`Upstream`](throughline_core::Upstream) reaches the endpoint.
+    /// The name by which [`Upstream`](throughline_core::Upstream) selects the endpoint.
     pub endpoint: Name,
     /// The provider account that owns the Seals issued by the endpoint.
     pub account: Name,

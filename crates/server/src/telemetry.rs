@@ -78,7 +78,8 @@ pub struct Limits {
     pub queue: Duration,
     /// Timeout for request headers, and for the next request on the same connection.
     pub headers: Duration,
-    /// Timeout for a request body, in addition to the time that a slow connection needs.
+    /// Timeout for a request body, in addition to the time that the body takes at the minimum
+    /// transfer rate.
     pub body: Duration,
     /// How long a client may stop reading before its response is aborted.
     pub slow_reader: Duration,
@@ -113,14 +114,14 @@ pub struct Telemetry {
     /// Receives each call as a span of a trace.
     traces: Option<Arc<dyn CallTraces>>,
     pub(crate) limits: Limits,
-    /// The queue of the telemetry task, which reports calls that were cancelled.
+    /// The queue to the telemetry task, which reports cancelled calls.
     reports: OnceLock<UnboundedSender<CallReport>>,
     /// Limits concurrent responses; each takes one unit.
     slots: Arc<FairPool>,
     /// Limits the estimated memory of all requests; one unit is one byte.
     memory: Arc<FairPool>,
     pub(crate) heavy: CpuPool,
-    /// The token that the console's pages send with a change.
+    /// The token that the console's pages must send to change data.
     token: Name,
     /// Whether the last attempt to store usage failed.
     is_behind: AtomicBool,
@@ -155,7 +156,7 @@ impl Telemetry {
         })
     }
 
-    /// Also reports each call as a span of its caller's trace, or of a new trace.
+    /// Also reports each call as a span, in the caller's trace or in a new trace.
     #[must_use]
     pub fn with_traces(mut self, traces: Arc<dyn CallTraces>) -> Self {
         self.traces = Some(traces);
@@ -196,7 +197,7 @@ impl Telemetry {
         Ok(RequestScope::new(Arc::clone(self), reports, caller, dialect, slot))
     }
 
-    /// Starts the memory reservation for a request of this caller.
+    /// Creates the memory reservation for a request from this caller.
     pub(crate) fn new_reservation(&self, caller: &Caller) -> MemoryReservation {
         MemoryReservation::new(&self.memory, caller, self.limits.queue)
     }
@@ -218,25 +219,25 @@ impl Telemetry {
         }
     }
 
-    /// Returns the token that the console's pages send with a change. Pages of other sites cannot
-    /// read it.
+    /// Returns the token that the console's pages must send to change data. Pages of other sites
+    /// cannot read the token.
     pub(crate) fn token(&self) -> &str {
         &self.token
     }
 
-    /// Returns whether a text is the token. Comparing hashes does not reveal where the texts
-    /// differ.
+    /// Returns whether a text equals the token. Hashes are compared, so that timing does not reveal
+    /// where the texts differ.
     pub(crate) fn is_token(&self, text: &str) -> bool {
         blake3::hash(self.token.as_bytes()) == blake3::hash(text.as_bytes())
     }
 
-    /// Waits until no response is in progress and every call is reported, then stores the usage.
+    /// Waits until no response is in progress and every call is reported, then saves the usage.
     pub(crate) async fn finish(&self) {
         drop(tokio::time::timeout(self.limits.capture, self.slots.all_free()).await);
         self.save_usage().await;
     }
 
-    /// Stores the usage. The first of several consecutive failures is logged, and the next call
+    /// Saves the usage. The first of several consecutive failures is logged, and the next call
     /// retries.
     pub(crate) async fn save_usage(&self) {
         // Check whether writes succeed again, even without a request to `/readyz`.

@@ -1,4 +1,4 @@
-//! Query strings and percent-decoding.
+//! Parses query strings and decodes percent-encoding.
 
 use percent_encoding::percent_decode_str;
 use throughline_json::Name;
@@ -22,7 +22,8 @@ impl Query {
         found.map(|(_, value)| value)
     }
 
-    /// Returns all values of a parameter: repeated, with brackets, or separated by commas.
+    /// Returns all values of a parameter, which may be repeated, written with brackets, or
+    /// separated by commas.
     pub(crate) fn all(&self, name: &str) -> Vec<Name> {
         let is_it = |known: &str| known.strip_suffix("[]").unwrap_or(known) == name;
         let found = self.0.iter().filter(|(known, _)| is_it(known));

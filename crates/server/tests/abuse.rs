@@ -1,5 +1,5 @@
-//! Callers and providers that misbehave, on purpose or by accident. Each gets a clear error, and
-//! other callers are not affected.
+//! Tests callers and providers that misbehave, on purpose or by accident. Each gets a clear error,
+//! and other callers are not affected.
 
 #![allow(
     clippy::unwrap_used,
@@ -127,7 +127,7 @@ async fn endless_body_is_refused() {
     house.close().await;
 }
 
-/// Returns a provider that sends an endless response as fast as it can.
+/// Starts a provider that sends an endless response as fast as it can.
 async fn torrent() -> RawProvider {
     RawProvider::doing(async |mut stream| {
         stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
@@ -166,7 +166,7 @@ async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     house.close().await;
 }
 
-/// Returns the peak memory of this process in kilobytes.
+/// Returns the peak memory usage of this process in kilobytes.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -278,8 +278,8 @@ async fn unparsable_replies_are_reported() {
     }
 }
 
-/// A stream with an invalid frame may end normally, but is not stored, because the captured reply
-/// would be incomplete.
+/// A stream with an invalid frame may end normally, but it is not stored, because the captured
+/// reply would be incomplete.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_with_an_invalid_frame_is_not_captured() {
     let place = STREAM.find("event: content_block_stop").unwrap();
@@ -318,7 +318,7 @@ async fn redirects_are_not_followed() {
     house.close().await;
 }
 
-/// A page on this machine may change data only with the token, which only the gateway's pages can
+/// A page on this machine may change data only with the token, which pages of other sites cannot
 /// read.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_requests_require_the_token() {
@@ -355,7 +355,7 @@ impl ModelRegistry for NoModels {
     }
 }
 
-/// A journal that counts the bytes of its exports and the exports in progress.
+/// A Journal that counts exported bytes and exports in progress.
 struct CountedExports {
     journal: Journal,
     written: Arc<AtomicUsize>,
@@ -419,7 +419,7 @@ impl Archive for CountedExports {
     }
 }
 
-/// An export needs far less memory than the size of its store, and stops reading when its reader
+/// An export uses far less memory than the size of its store, and stops reading when its reader
 /// disconnects.
 #[tokio::test(flavor = "multi_thread")]
 async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
@@ -491,7 +491,7 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     house.close().await;
 }
 
-/// The disk fills up during a stream: the stream continues, and the loss is reported.
+/// If the disk fills up during a stream, the stream continues and the loss is reported.
 #[test]
 fn full_disk_loses_only_the_capture() {
     on_small_disk("full_disk_loses_only_the_capture", 2048, |disk| {
@@ -536,18 +536,18 @@ fn fill(file: &std::path::Path) {
     }
 }
 
-/// Returns the admission for the keys `tl_of_TENANT`, which name any tenant.
+/// Returns an admission for any key. A key of the form `tl_of_TENANT` selects its own tenant.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
-/// Returns a tenant's question as an HTTP request.
+/// Returns an HTTP request with this body, sent with the tenant's key.
 fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
     house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
 
-/// Returns a provider that reads requests and never answers.
+/// Starts a provider that reads requests and never responds.
 async fn silent() -> RawProvider {
     RawProvider::doing(async |mut stream| {
         stream.read_u8().await.ok();
@@ -638,7 +638,7 @@ async fn oversized_requests_are_refused_with_the_limit() {
     house.close().await;
 }
 
-/// While every runtime worker is blocked, probes are still answered. Other callers are answered
+/// While every runtime worker is blocked, probes still get a response. Other callers get theirs
 /// once the workers continue.
 #[test]
 fn healthz_answers_while_every_worker_is_blocked() {

@@ -29,12 +29,13 @@ pub trait Archive: Send + Sync {
     /// tenants' chains.
     fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary>;
 
-    /// Returns a signed manifest of the tenant's chains, to be kept outside the store as proof.
+    /// Returns a signed manifest of the tenant's chains, which can be kept outside the store as
+    /// proof.
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json>;
 
     /// Exports the listed Threads, or all of the tenant's Threads, with their Runs as redacted JSON
-    /// lines. Pages are read from the store as `out` accepts chunks. An error from `out` ends the
-    /// export.
+    /// lines. Reads the next page from the store only when `out` accepts more chunks. An error from
+    /// `out` ends the export.
     fn export<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -49,7 +50,7 @@ pub trait Archive: Send + Sync {
 
 /// Receives an export chunk by chunk.
 pub trait ExportSink: Send {
-    /// Accepts the next chunk. Returns when the sink can accept more, and fails if the reader has
+    /// Accepts the next chunk. Returns once the sink can accept more, and fails if the reader has
     /// disconnected.
     fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()>;
 }
@@ -59,7 +60,7 @@ pub trait ExportSink: Send {
 pub struct VerifySummary {
     /// Number of records whose hash links are valid.
     pub records: u64,
-    /// Number of valid records whose content was erased, with the erasure recorded in the log.
+    /// Number of valid records whose content was erased, where the log records the erasure.
     pub gone: u64,
     /// Number of chain segments.
     pub segments: u64,
@@ -74,7 +75,7 @@ pub struct VerifySummary {
 pub struct Fault {
     /// The log, record or manifest that failed.
     pub place: String,
-    /// A description of the failure, as a predicate that follows `place`.
+    /// A description of the failure, phrased to follow `place` in a sentence.
     pub problem: String,
 }
 

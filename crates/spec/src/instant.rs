@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use throughline_json::{JsonKind, Name, Node};
 
-/// Numbers from this value on are milliseconds. In seconds, this value is in the year 5138.
+/// The smallest number that is read as milliseconds. In seconds, it would be in the year 5138.
 const FIRST_MILLISECONDS: i128 = 100_000_000_000;
 
 /// A timestamp as supplied by a caller.

@@ -1,9 +1,9 @@
 //! Redaction of content in views, logs and exports.
 //!
 //! A provider must get back exactly what it issued, so redaction never changes content that is
-//! replayed. It applies to copies for views, logs and exports, and borrows the input if nothing
-//! matches. Sealed values are unreadable and stay unchanged, unless the policy's `keys` list their
-//! member names.
+//! replayed. Redaction applies to copies for views, logs and exports, and borrows the input if
+//! nothing matches. Sealed values are unreadable and stay unchanged, unless the policy's `keys`
+//! list their member names.
 //!
 //! Patterns use the syntax of the `regex` crate, whose matching time is linear in the text. Matches
 //! become [`REDACTED`]. Redaction is idempotent.
@@ -37,8 +37,8 @@ pub struct RedactionPolicy {
     pub keys: Vec<Name>,
     /// Patterns for names of JSON members whose values are redacted.
     pub patterns: Vec<Pattern>,
-    /// Member names, each with paths below it whose values are redacted, such as `address.street`.
-    /// A path applies to every element of an array.
+    /// Member names, each with the paths below it whose values are redacted, such as
+    /// `address.street`. A path applies to every element of an array.
     pub fields: Vec<(Name, Vec<Name>)>,
     /// Patterns for event names whose whole payload is redacted.
     pub emit_patterns: Vec<Pattern>,
@@ -47,7 +47,7 @@ pub struct RedactionPolicy {
     /// Patterns whose matches are redacted in all texts, including Thoughts and member names. A
     /// Throughline extension.
     pub secret_patterns: Vec<Pattern>,
-    /// Whether the patterns of [`RedactionPolicy::built_in`] are redacted too. A Throughline
+    /// Whether to also redact the patterns of [`RedactionPolicy::built_in`]. A Throughline
     /// extension.
     pub built_in_secrets: bool,
 }
@@ -163,8 +163,8 @@ impl RedactionPolicy {
     }
 
     /// Redacts a run event. A match may span several stream pieces. If the policy has its own
-    /// patterns, the text of every piece is therefore redacted whole; a later event contains the
-    /// complete text.
+    /// patterns, the text of every stream piece is therefore replaced completely. A later event
+    /// contains the complete text.
     pub fn redact_run_event(&self, event: &RunEvent) -> Json {
         let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
         let piece = Some(event).filter(|_| looks).and_then(without_piece);
@@ -179,7 +179,7 @@ impl RedactionPolicy {
         self.redact_json(value, ThoughtRedaction::Redact)
     }
 
-    /// Returns whether the values of members with that name are redacted.
+    /// Returns whether the values of members with this name are redacted.
     fn removes_member(&self, name: &str) -> bool {
         self.keys.iter().any(|key| &**key == name)
             || self.patterns.iter().any(|pattern| pattern.is_match(name))

@@ -2,10 +2,10 @@
 //!
 //! The console, traces and the thought map all use [`RunFold`], so they show the same numbers.
 //!
-//! An attempt is one model call. A turn has several attempts if the gate retries it, or if a
-//! process takes over a run whose previous process died during an answer. Older Journals have no
-//! `turn start` for resumed attempts. In these Journals, the first answer event after `turn
-//! discarded` implies the missing start.
+//! An attempt is one model call. A turn has several attempts if the gate retries it. It also has
+//! several if a process takes over a run whose previous process died during a model call. Older
+//! Journals have no `turn start` for resumed attempts. In these Journals, the first answer event
+//! after `turn discarded` implies the missing start.
 
 #[cfg(test)]
 #[path = "run_fold_tests.rs"]
@@ -21,7 +21,7 @@ use crate::run_event::{
     TurnPhase,
 };
 
-/// Counts over the events of one run.
+/// Counts over all events of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// The number of the last turn.
@@ -34,7 +34,7 @@ pub struct RunCounts {
     pub tools: u64,
     /// Thoughts in accepted answers.
     pub thoughts: u64,
-    /// The total size of these Thoughts' Seals in bytes.
+    /// The total size in bytes of the Seals on Thoughts in accepted answers.
     pub sealed_bytes: u64,
     /// Thoughts sent back unchanged, summed over all model calls.
     pub kept: u64,
@@ -94,7 +94,8 @@ pub enum AttemptEnd {
     Accepted,
     /// The answer was discarded.
     Discarded,
-    /// The Journal has no end event for the attempt; a later event implies that the call is over.
+    /// The Journal has no end event for the attempt, but a later event implies that the call is
+    /// over.
     Left,
 }
 

@@ -1,4 +1,4 @@
-//! Views, each of which parses and writes the JSON of one document.
+//! Views, each of which parses and writes the JSON of one type of document.
 //!
 //! The Items are authoritative: they contain the order of parts, the Seals with their owners, and
 //! the native JSON. Each view documents what it omits.

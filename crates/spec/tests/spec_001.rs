@@ -214,7 +214,7 @@ fn without_an_owner_a_thought_is_opaque_and_never_plain() {
     assert_eq!(message.thinking_blocks, parse(FULL).thinking_blocks[..2]);
 }
 
-/// Returns a captured turn: thinking, text, a signed call, more thinking, more text.
+/// Returns a captured turn: reasoning, text, a signed call, more reasoning, more text.
 fn captured() -> Vec<Item> {
     let owner = owner(Wire::GEMINI);
     let place = |part| ItemPosition::new(1, part);

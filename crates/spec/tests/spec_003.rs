@@ -304,7 +304,7 @@ fn reasoning_of_one_turn_is_replayed_on_the_next() {
     );
 }
 
-/// A turn without Thoughts is unchanged; existing details are replaced, not duplicated.
+/// A turn without Thoughts is unchanged. Existing details are replaced, not duplicated.
 #[test]
 fn codec_neither_adds_nor_duplicates_details() {
     let codec = OpenRouterReasoningCodec;

@@ -19,7 +19,7 @@ pub(crate) fn paths() -> impl Iterator<Item = String> {
     std::iter::once("/".to_owned()).chain(files)
 }
 
-/// Returns the embedded file at a path; `None` if there is none.
+/// Serves the embedded file at a path; `None` if no file has this path.
 pub(crate) fn serve(method: &str, path: &str, headers: &HeaderMap) -> Option<GatewayResponse> {
     if !matches!(method, "GET" | "HEAD") {
         return None;

@@ -35,7 +35,7 @@ pub(crate) struct CaptureHandle {
 /// The tenant that owns the ids in a response.
 pub(crate) struct IdOwner {
     pub(crate) tenant: Tenant,
-    /// The request body, which shows whether the reply's id is the id of a thread.
+    /// The request body, which determines whether the id of an Anthropic reply also names a thread.
     pub(crate) request: Bytes,
     /// Whether the caller may use the id before the response ends, as with a background response.
     pub(crate) is_early: bool,

@@ -15,11 +15,11 @@
 //! | `tool_rules` of type `requires_approval` | `humanInTheLoop.approve` |
 //! | `max_steps` of a request | `limits.maxToolCalls` |
 //!
-//! Model and reasoning settings are read from `llm_config`, `model_settings` and, for some of them,
-//! top-level fields.
+//! Model and reasoning settings are read from `llm_config` and `model_settings`. Some settings can
+//! also be top-level fields.
 //!
-//! The field `throughline` may contain any further `AgentConfig` field; these override the rest.
-//! Fields without a counterpart are stored and returned unchanged.
+//! The field `throughline` may contain any `AgentConfig` field, which then overrides the values
+//! above. Fields without a counterpart are stored and returned unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,10 +31,10 @@ use crate::api::{ApiError, ApiResult};
 use crate::letta::agent_store::{AgentRecord, Members};
 use crate::object::object;
 
-/// Default step limit of a run, equal to Letta's.
+/// Default step limit of a run, the same as Letta's.
 const STEPS: u64 = 50;
 
-/// Settings of a request that apply to its run only.
+/// Settings in a request that apply only to its run.
 #[derive(Default)]
 pub(crate) struct Overrides {
     pub(crate) model: Option<Name>,
@@ -42,7 +42,7 @@ pub(crate) struct Overrides {
     pub(crate) steps: Option<u64>,
 }
 
-/// Builds the configuration of an agent. A conversation may override the model and its settings.
+/// Builds an agent's configuration. A conversation may override the model and the model settings.
 pub(crate) fn to_agent_config(
     agent: &AgentRecord,
     conversation: Option<&AgentRecord>,
@@ -80,7 +80,7 @@ fn model(members: &Members) -> Option<Name> {
     members.text("model").filter(|model| !model.is_empty())
 }
 
-/// Returns the name of an agent; its id if it has none.
+/// Returns an agent's name, or its id if it has no name.
 pub(crate) fn name(agent: &AgentRecord) -> Name {
     agent.members.text("name").unwrap_or_else(|| agent.id.clone())
 }
@@ -168,7 +168,7 @@ fn tools_requiring_approval(members: &Members) -> Vec<Name> {
     rules.root().elements().filter(is_it).filter_map(|rule| rule.name_of("tool_name")).collect()
 }
 
-/// Applies the fields of `throughline` to a configuration.
+/// Applies the fields inside `throughline` to a configuration.
 fn apply_throughline_members(config: AgentConfig, own: Option<&Json>) -> ApiResult<AgentConfig> {
     let Some(own) = own else { return Ok(config) };
     let wrong = |error: serde_json::Error| ApiError::new(422, format!("throughline: {error}"));

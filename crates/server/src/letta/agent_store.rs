@@ -2,7 +2,7 @@
 //!
 //! Each agent and conversation has a Thread under its own id and a definition log. Every record of
 //! the definition log contains all fields, and the latest record wins. One log per tenant lists the
-//! agents; an agent's definition log also lists its conversations.
+//! agents. An agent's definition log also lists its conversations.
 
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ impl Members {
         all
     }
 
-    /// Sets these fields. For a repeated name, the last value wins.
+    /// Sets these fields. If a name is repeated, the last value wins.
     pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
         let known = self.0.iter().enumerate();
         let mut places: HashMap<Name, usize> =
@@ -65,7 +65,7 @@ impl Members {
         self.get(name).and_then(|value| value.tree().root().name())
     }
 
-    /// Parses a field that is a list; empty if the field is missing.
+    /// Parses a field that contains a list; returns an empty list if the field is missing.
     pub(crate) fn list(&self, name: &str) -> Tree {
         self.get(name).map_or_else(|| json::array(|_| {}).tree(), Json::tree)
     }
@@ -109,18 +109,18 @@ impl Serialize for Members {
 #[derive(Clone, Debug)]
 pub(crate) struct AgentRecord {
     pub(crate) id: Name,
-    /// The agent of a conversation; `None` for an agent.
+    /// The agent that a conversation belongs to; `None` for an agent.
     pub(crate) agent: Option<Name>,
     pub(crate) members: Members,
     pub(crate) created: Timestamp,
     pub(crate) updated: Timestamp,
-    /// The conversations of an agent, oldest first.
+    /// The ids of an agent's conversations, oldest first.
     pub(crate) conversations: Vec<Name>,
     is_deleted: bool,
 }
 
 impl AgentRecord {
-    /// Returns an agent that is not stored yet.
+    /// Creates an agent record that is not stored yet.
     pub(crate) fn draft(id: Name, members: Members, now: Timestamp) -> Self {
         Self {
             id,
@@ -137,7 +137,7 @@ impl AgentRecord {
         LogId(self.id.clone())
     }
 
-    /// Returns the Threads of an agent: its own, then those of its conversations.
+    /// Returns an agent's own Thread, followed by the Threads of its conversations.
     pub(crate) fn threads(&self) -> impl Iterator<Item = LogId> {
         std::iter::once(&self.id).chain(&self.conversations).cloned().map(LogId)
     }

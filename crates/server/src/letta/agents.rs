@@ -12,7 +12,7 @@ use crate::letta::resource_json;
 use crate::object::{object, put_members};
 use crate::response::GatewayResponse;
 
-/// Creates an agent. Its fields are validated now rather than on the first message.
+/// Creates an agent. The fields are validated immediately rather than on the first message.
 pub(crate) async fn create(request: &ApiRequest<'_>) -> ApiResult {
     let root = request.body.root();
     if !root.is_object() {
@@ -44,7 +44,7 @@ async fn validate(request: &ApiRequest<'_>, id: &Name, members: &Members) -> Api
     Ok(())
 }
 
-/// Checks that the model of a configuration exists and that the caller may use all its models.
+/// Checks that the configured model exists and that the caller may use all configured models.
 pub(crate) async fn check_models(request: &ApiRequest<'_>, config: &AgentConfig) -> ApiResult<()> {
     check_models_allowed(request, config).await?;
     let model = request.api.runner.models.model(&config.model);

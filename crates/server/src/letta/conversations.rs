@@ -115,7 +115,7 @@ pub(crate) async fn delete(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&()))
 }
 
-/// Follows a run of the conversation: the run named by `run_id`, the run started with `otid`, or
+/// Follows a run of the conversation: the run with the id `run_id`, the run started with `otid`, or
 /// the active run.
 pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&request.id(0)).await?;
@@ -174,7 +174,7 @@ pub(crate) struct Compaction {
     num_messages_after: u64,
 }
 
-/// Summarises the older messages of a conversation now.
+/// Summarises the older messages of a conversation immediately.
 pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&request.id(0)).await?;
     let (runner, config) = configure_run(request, &place, &Overrides::default()).await?;

@@ -1,4 +1,4 @@
-//! Sends decisions to a waiting run, after validating all of them.
+//! Validates all decisions in a request, then sends them to the waiting run.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,8 @@ use crate::letta::message_request::Decision;
 use crate::letta::projector::needs_decision;
 use crate::object::put_members;
 
-/// Sends the decisions to the waiting run. Returns the run's number of events before the decisions.
+/// Sends the decisions to the waiting run. Returns the number of events in the run before the
+/// decisions.
 pub(crate) async fn send(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -36,7 +37,7 @@ pub(crate) async fn send(
     Ok(head.events)
 }
 
-/// Number of times to drive a run that has unprocessed commands before giving up.
+/// Maximum number of attempts to drive a run until it has processed its commands.
 const TRIES: u32 = 8;
 
 /// Waits until the run has processed the decisions. The lease holder may have released the run
@@ -111,8 +112,8 @@ fn to_commands(
     Ok(commands)
 }
 
-/// Finds the open call with this id. Fails if the call is not pending or was already decided in
-/// this request.
+/// Finds the open tool call with this id. Fails if the call is not pending or was already decided
+/// in this request.
 fn find_pending_call<'p>(
     progress: &'p Progress,
     run: &LogId,
@@ -151,7 +152,7 @@ fn approval_command(call: Name, approve: bool, reason: Option<Name>) -> RunComma
     RunCommand::Decide(resolution)
 }
 
-/// Parses the answer to a question, which the client sends as a tool result.
+/// Parses a person's answer to a question, which the client sends as a tool result.
 fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());
@@ -168,8 +169,8 @@ fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     Ok(UserQuestionResolution::parse(&resolution)?)
 }
 
-/// Returns the id of the message that requests the pending decisions. One message lists all calls
-/// of a model's answer, so its id comes from the first of these calls that needs a decision.
+/// Returns the id of the message that requests the pending decisions. One message lists all tool
+/// calls of a model reply, so its id is that of the first call that needs a decision.
 pub(crate) fn request_id(state: &State) -> Name {
     let waiting = |id: &Name| {
         let calls = state.progress.calls.iter();

@@ -45,10 +45,11 @@ pub(crate) async fn snapshot(request: &ApiRequest<'_>) -> ApiResult {
     Ok(GatewayResponse::json(200, &document))
 }
 
-/// Restores a run from a snapshot as a new run of this store.
+/// Restores a run from a snapshot as a new run in this store.
 ///
-/// The document is untrusted: the run gets new ids and only the tools of its agent, and open calls
-/// are approved again. If the agent does not belong to this tenant, every open call needs approval.
+/// The document is untrusted: the run gets new ids and only its agent's tools, and open tool calls
+/// need approval again. If the agent does not belong to this tenant, every open call needs
+/// approval.
 pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     let mut snapshot = Snapshot::parse(&request.body.root().json())?;
     let agent = request.agent_store().agent(&RunNote::parse(&snapshot.casting).agent).await?;
@@ -87,7 +88,7 @@ pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
     runs::run_response(request, &begun.run).await
 }
 
-/// Resumes a run whose process stopped, or that has an unprocessed decision.
+/// Resumes a run whose process stopped or that has an unprocessed decision.
 pub(crate) async fn resume(request: &ApiRequest<'_>) -> ApiResult {
     let known = path_run(request).await?;
     if !request.log(&known.run).await?.as_ref().is_some_and(runs::is_open) {
@@ -178,7 +179,7 @@ pub(crate) struct Narrative {
     narrative: String,
 }
 
-/// Describes a run in sentences: what happened and why.
+/// Describes in plain sentences what a run did and why.
 pub(crate) async fn narrative(request: &ApiRequest<'_>) -> ApiResult {
     let known = path_run(request).await?;
     let mut pages = RecordPages::new(request.api.store(), &known.tenant, &known.run, 0);
@@ -257,7 +258,7 @@ pub(crate) async fn answer(request: &ApiRequest<'_>) -> ApiResult {
     answered(request, &pending.log, &id).await
 }
 
-/// Returns whether a run continued because the question was not answered in time.
+/// Returns whether a run continued because a question was not answered in time.
 async fn has_expired(request: &ApiRequest<'_>, run: &LogId, id: &Name) -> ApiResult<bool> {
     let question = find_question(request, run, id).await?;
     Ok(question.is_some_and(|question| {

@@ -1,4 +1,4 @@
-//! Finds the Items that the events of a run refer to.
+//! Finds the Items that a run's events refer to.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use throughline_core::{Item, LogId, Record, Store, StoreError, Tenant, kind, res
 /// Number of records per store read.
 const PAGE: u32 = 128;
 
-/// An Item with its sequence number in the Thread and the time at which it was stored.
+/// An Item with its sequence number in the Thread and the time when it was stored.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredItem {
     pub(crate) item: Item,
@@ -23,7 +23,7 @@ pub(crate) struct ItemReader<'s> {
     tenant: Tenant,
     thread: LogId,
     last: u64,
-    /// Items that were read but not requested yet.
+    /// Items that were read but not yet requested.
     waiting: VecDeque<StoredItem>,
 }
 

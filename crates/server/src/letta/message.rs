@@ -1,7 +1,7 @@
 //! Letta's message types.
 //!
 //! One Item becomes one message, and each Thought keeps its own signature: Thoughts are never
-//! joined. Only tool calls of one answer share a message, as in Letta.
+//! joined. Only the tool calls of one model reply share a message, as in Letta.
 
 use std::borrow::Cow;
 
@@ -179,7 +179,7 @@ impl LettaMessage {
         letter
     }
 
-    /// Returns the message as JSON, with its sequence number if it is part of a stream.
+    /// Returns the message as JSON, including its sequence number if it is part of a stream.
     pub(crate) fn json(&self, seq_id: Option<u64>) -> Json {
         let head = to_json(&self.head).tree();
         let place = to_json(&MessagePlace { seq_id, ..self.place.clone() }).tree();
@@ -234,7 +234,7 @@ impl JsonSchema for LettaMessage {
     }
 }
 
-/// Returns the message for an Item. Tool calls return `None`: [`call_messages`] groups them.
+/// Converts an Item to a message. Returns `None` for tool calls, which [`call_messages`] groups.
 pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     let StoredItem { item, at, .. } = seen;
     let content = match &item.body {
@@ -268,7 +268,7 @@ pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// Returns a readable or hidden Thought, as document 002 specifies.
+/// Converts a Thought to a readable or hidden reasoning message, as document 002 specifies.
 fn thought(item: &Item) -> Option<MessageContent> {
     Some(match LettaReasoning::from_item(item)? {
         LettaReasoning::Shown(message) => MessageContent::ReasoningMessage {
@@ -285,7 +285,8 @@ fn thought(item: &Item) -> Option<MessageContent> {
     })
 }
 
-/// Returns the rest of a Thought whose text was streamed: the signature with empty text.
+/// Returns a message with the signature and empty text, for a Thought whose text was already
+/// streamed.
 pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
     let mut letter = from_item(seen)?;
     if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut *letter.content {
@@ -295,7 +296,7 @@ pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
     Some(letter)
 }
 
-/// Returns a partial message: a delta of a Thought or a text.
+/// Creates a partial message that contains a delta of a Thought or a text.
 pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> LettaMessage {
     let text = Name::from(text);
     let content = if is_thought {
@@ -307,8 +308,8 @@ pub(crate) fn piece(is_thought: bool, id: &str, at: Timestamp, text: &str) -> Le
     LettaMessage::new(content, id, at)
 }
 
-/// Returns the messages for the tool calls of one answer: the calls that run at once, then a
-/// request to decide the others.
+/// Returns the messages for the tool calls of one model reply: the calls that run immediately, then
+/// a request to decide the others.
 pub(crate) fn call_messages<'i>(
     items: &(impl Iterator<Item = &'i StoredItem> + Clone),
     needs_decision: impl Fn(&ToolCall) -> bool,
@@ -382,25 +383,26 @@ pub(crate) fn approval_response(event: &ToolApprovalEvent, at: Timestamp) -> Opt
     Some(LettaMessage::new(content, &event.id, at))
 }
 
-/// Returns a ping frame, which keeps an idle stream open.
+/// Creates a ping frame, which keeps an idle stream open.
 pub(crate) fn ping_frame(run: &str, at: Timestamp) -> Json {
     let mut letter = LettaMessage::of_run(MessageContent::Ping, run, at);
     letter.head.id = Name::from(format!("{MESSAGE}ping-{run}"));
     letter.json(None)
 }
 
-/// Returns a date in Letta's format: UTC, precise to the second.
+/// Formats a date as Letta does: UTC, precise to the second.
 pub(crate) fn format_date(at: Timestamp) -> String {
     let seconds = Timestamp::from_second(at.as_second()).unwrap_or(at).to_string();
     seconds.strip_suffix('Z').map_or_else(|| seconds.clone(), |bare| format!("{bare}+00:00"))
 }
 
-/// Returns the run that produced an Item, taken from the prefix of its id.
+/// Returns the id of the run that produced an Item, which is the prefix of the Item's id.
 pub(crate) fn run_of(id: &str) -> Option<Name> {
     id.rsplit_once('.').map(|(run, _)| Name::from(run))
 }
 
-/// Returns the step of an Item: a model's answer together with the results of its calls.
+/// Returns the step that an Item belongs to. A step is a model reply with the results of its tool
+/// calls.
 pub(crate) fn step_of(item: &Item) -> Option<Name> {
     let run = run_of(&item.id.0)?;
     let message = match (&item.body, item.role) {

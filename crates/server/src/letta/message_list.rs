@@ -51,14 +51,15 @@ impl Paging {
         })
     }
 
-    /// Parses the query for a list with a fixed order, which is read from its start by default.
+    /// Parses the query for a list with a fixed order, which starts at the beginning by default.
     pub(crate) fn parse_fixed_order(query: &Query, limit: usize) -> ApiResult<Self> {
         let is_ascending = query.get("order").is_none_or(|order| &**order == "asc");
         Ok(Self { is_ascending, ..Self::parse(query, limit)? })
     }
 
-    /// Returns whether a page of the newest messages surely lies within these Items. Requires more
-    /// Items than the page needs, because the first Item may be in the middle of an answer.
+    /// Returns whether these Items are certain to contain a full page of the newest messages. More
+    /// Items than the page needs are required, because the first Item may be in the middle of a
+    /// reply.
     fn may_contain_page(&self, items: &[StoredItem]) -> bool {
         if self.is_ascending || self.before.is_some() {
             return false;
@@ -70,7 +71,7 @@ impl Paging {
         older > self.limit.saturating_mul(2)
     }
 
-    /// Cuts a page from a list that is sorted from oldest to newest or in its fixed order.
+    /// Cuts a page from a list that is sorted from oldest to newest or has a fixed order.
     ///
     /// Cursors refer to the requested order. An unknown cursor is an error, so paging never
     /// silently restarts. Cursors are resolved before the filter, because an object may stop
@@ -115,11 +116,11 @@ pub(crate) struct MessageList<'s> {
     pub(crate) runner: &'s Runner,
     pub(crate) tenant: &'s Tenant,
     pub(crate) thread: &'s LogId,
-    /// Run data by run id, for the runs whose Items were read.
+    /// Data of the runs whose Items were read, by run id.
     runs: HashMap<Name, DecisionIndex>,
 }
 
-/// Approval decisions by call, with their times.
+/// Approval decisions and their times, by tool call.
 type Decisions = HashMap<Name, (ToolApprovalEvent, Timestamp)>;
 
 /// Run data that the Items do not contain.
@@ -135,7 +136,8 @@ impl<'s> MessageList<'s> {
         Self { runner, tenant, thread, runs: HashMap::new() }
     }
 
-    /// Returns a page. The Thread is read backwards from its end, as far as the page requires.
+    /// Returns a page of messages. Reads the Thread backwards from its end, as far as the page
+    /// requires.
     pub(crate) async fn page(&mut self, paging: &Paging) -> ApiResult<Vec<Json>> {
         let head = self.runner.store.log(self.tenant, self.thread).await?;
         let Some(head) = head else { return Ok(Vec::new()) };
@@ -224,7 +226,7 @@ impl<'s> MessageList<'s> {
         Ok(letters)
     }
 
-    /// Returns the messages for the tool calls of one answer.
+    /// Returns the messages for the tool calls of one model reply.
     fn tool_call_messages(&self, items: &[&StoredItem]) -> Vec<LettaMessage> {
         let run = items.first().and_then(|first| message::run_of(&first.item.id.0));
         let casting = run.and_then(|run| self.runs.get(&run)?.casting.as_ref());
@@ -232,7 +234,7 @@ impl<'s> MessageList<'s> {
         message::call_messages(&items.iter().copied(), asks)
     }
 
-    /// Loads the data of a run, unless it is already loaded.
+    /// Loads a run's data, unless it is already loaded.
     async fn load_run(&mut self, run: &Name) -> ApiResult<()> {
         if self.runs.contains_key(run) {
             return Ok(());
@@ -260,7 +262,7 @@ fn may_need_approval(casting: &RunSpec) -> bool {
         || casting.tools.iter().any(|spec| spec.needs_approval)
 }
 
-/// Reads a run's approval decisions, by call.
+/// Reads a run's approval decisions, by tool call.
 async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> StoreResult<Decisions> {
     let mut found = Decisions::new();
     let mut pages = RecordPages::new(store, tenant, run, 0);

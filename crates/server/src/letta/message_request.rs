@@ -15,7 +15,7 @@ pub(crate) struct MessageRequest {
     /// The content parts of one user message.
     pub(crate) parts: Vec<Body>,
     pub(crate) decisions: Vec<Decision>,
-    /// The client's ids of the parts and decisions, which identify retries.
+    /// The client's ids for the parts and decisions, which identify retries.
     pub(crate) otids: Vec<Option<Name>>,
     /// The otids that belong to decisions.
     decided: HashSet<Name>,
@@ -26,7 +26,7 @@ pub(crate) struct MessageRequest {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseOptions {
-    /// Whether to stream the response, if the route leaves this to the request.
+    /// Whether to stream the response, if the route lets the request decide.
     pub(crate) streaming: Option<bool>,
     /// Whether to stream deltas as the model writes them.
     pub(crate) tokens: bool,
@@ -36,7 +36,7 @@ pub(crate) struct ResponseOptions {
     pub(crate) types: Vec<Name>,
 }
 
-/// A decision about a pending call.
+/// A decision about a pending tool call.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// Approves or rejects the call, or all pending calls if none is named.
@@ -46,7 +46,8 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// Returns the call that the decision names; `None` if it applies to all pending calls.
+    /// Returns the id of the tool call that the decision names; `None` if it applies to all pending
+    /// calls.
     pub(crate) fn call(&self) -> Option<&Name> {
         match self {
             Self::Approval { call, .. } => call.as_ref(),
@@ -174,7 +175,7 @@ impl MessageRequest {
         })
     }
 
-    /// Returns the idempotency keys of this request on a Thread. Requests with decisions use
+    /// Returns the idempotency keys for this request on a Thread. Requests with decisions use
     /// separate keys.
     pub(crate) fn idempotency_keys(&self, thread: &str) -> Vec<Name> {
         let decided = if self.decisions.is_empty() { "" } else { "decided/" };
@@ -182,7 +183,7 @@ impl MessageRequest {
         otids.map(|otid| Name::from(format!("letta/{thread}/{decided}{otid}"))).collect()
     }
 
-    /// Returns a digest of the content. A retry under the same otids has the same digest.
+    /// Returns a digest of the content. A retry with the same otids must have the same digest.
     pub(crate) fn digest(&self) -> Name {
         let mut hasher = blake3::Hasher::new_derive_key("throughline letta request content");
         let mut put = |fields: &[&[u8]]| {
@@ -316,7 +317,7 @@ fn tool_return(entry: Node<'_>, at: &str) -> ApiResult<Decision> {
     Ok(Decision::Return { call, parts, is_error })
 }
 
-/// Parses the parts of a tool result; `None` if a model cannot read one of them.
+/// Parses the parts of a tool result; `None` if a part has a type that models cannot read.
 fn returned(value: Node<'_>) -> Option<Vec<Part>> {
     let part = |part: Node<'_>| match body(part)? {
         Body::Text(text) => Some(Part::Text(text)),

@@ -22,7 +22,7 @@ use crate::letta::{resource_json, runs};
 use crate::object::object;
 use crate::response::GatewayResponse;
 
-/// Time to wait for the driving process to confirm a cancellation.
+/// How long to wait for the driving process to confirm a cancellation.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
 
 /// The form of the response to a message.
@@ -100,7 +100,7 @@ impl ApiRequest<'_> {
     }
 }
 
-/// Starts a run with a message, or sends decisions to a waiting run.
+/// Starts a run for a message, or sends decisions to a waiting run.
 pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
     let input = MessageRequest::parse(request.body.root())?;
     let place = request.resolve_conversation(&request.id(0)).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -
     Ok(json_response(&request.api.whole(options).await?))
 }
 
-/// Sends the decisions to the waiting run. Returns the run and its number of events before the
+/// Sends the decisions to the waiting run. Returns the run and the number of its events before the
 /// decisions. Decisions already recorded under the same otids are not sent again.
 async fn send_decisions(
     request: &ApiRequest<'_>,
@@ -178,7 +178,7 @@ pub(crate) async fn configure_run(
     Ok((runner, config))
 }
 
-/// Starts a run, or returns the run that the same request started before.
+/// Starts a run, or returns the run that an earlier copy of the same request started.
 async fn start_run(
     request: &ApiRequest<'_>,
     place: &ResolvedConversation,
@@ -222,8 +222,8 @@ async fn start_run(
     }
 }
 
-/// Checks that a retry under the same otids has the same content. Runs of older versions have no
-/// digest.
+/// Checks that a retry with the same otids has the same content. Runs started by older versions
+/// have no digest.
 fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId) -> ApiResult<()> {
     if before.is_none_or(|before| *before == input.digest()) {
         return Ok(());
@@ -236,7 +236,7 @@ fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId
     Err(ApiError::new(409, message))
 }
 
-/// Returns the error for a conversation whose run blocks the request.
+/// Returns the error for a conversation whose active run blocks the request.
 async fn busy_error(
     request: &ApiRequest<'_>,
     place: &ResolvedConversation,

@@ -1,8 +1,9 @@
 //! Converts the events of a run to Letta messages.
 //!
-//! Equal events produce equal messages with equal sequence numbers, for every reader and process. A
-//! broken stream can therefore resume from any number at any process. To guarantee this, a run is
-//! always read from its start, and messages before the requested number are skipped.
+//! The same events produce the same messages with the same sequence numbers, for every reader and
+//! in every process. A broken stream can therefore resume from any number in any process. To
+//! guarantee this, a run is always read from its start, and messages before the requested number
+//! are skipped.
 //!
 //! | event | messages |
 //! |---|---|
@@ -37,11 +38,11 @@ pub(crate) struct RunContext {
     pub(crate) thread: LogId,
     pub(crate) casting: RunSpec,
     pub(crate) note: RunNote,
-    /// The last record of the Thread before the run started.
+    /// Sequence number of the Thread's last record before the run started.
     pub(crate) from: u64,
 }
 
-/// Converts the events of one run, in order.
+/// Converts a run's events to messages, in order.
 pub(crate) struct Projector<'s> {
     known: RunContext,
     reader: ItemReader<'s>,
@@ -51,11 +52,11 @@ pub(crate) struct Projector<'s> {
     users: bool,
     /// Ids of the Items for which deltas were sent.
     streamed: HashSet<Name>,
-    /// Number of discarded answers for which deltas were sent.
+    /// Number of discarded model replies for which deltas were sent.
     discarded: u64,
-    /// Ids of assistant texts that no turn has included yet.
+    /// Ids of assistant texts that are not part of any turn yet.
     loose: Vec<Name>,
-    /// The number of the next message.
+    /// The message index of the next model reply.
     next: u32,
     usage: ReflectionUsage,
     /// Number of steps that have started.
@@ -63,7 +64,7 @@ pub(crate) struct Projector<'s> {
     pub(crate) steps: Vec<Step>,
 }
 
-/// A step of a run: one model call and its answer.
+/// A step of a run: one model call and its reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Step {
     pub(crate) id: Name,
@@ -82,7 +83,7 @@ pub(crate) struct EventOutput {
 }
 
 impl<'s> Projector<'s> {
-    /// Converts deltas if `tokens` is set, and user messages if `users` is set.
+    /// Creates a converter. `tokens` includes deltas, and `users` includes user messages.
     pub(crate) fn new(store: &'s dyn Store, known: RunContext, tokens: bool, users: bool) -> Self {
         let (tenant, thread) = (known.tenant.clone(), known.thread.clone());
         let reader = ItemReader::new(store, tenant, thread, known.from);
@@ -101,7 +102,7 @@ impl<'s> Projector<'s> {
         }
     }
 
-    /// Returns the usage of the run, as far as it was read.
+    /// Returns the run's usage, up to the last event read.
     pub(crate) fn used(&self) -> UsageTotals {
         let usage = &self.usage;
         UsageTotals {
@@ -180,7 +181,7 @@ impl<'s> Projector<'s> {
         vec![letter]
     }
 
-    /// Gives a message a new id if an earlier attempt at the answer was partly sent and then
+    /// Gives a message a new id if an earlier attempt at the reply was partly sent and then
     /// discarded.
     fn number_retry(&self, letter: &mut LettaMessage) {
         if self.discarded > 0 {
@@ -221,7 +222,7 @@ impl<'s> Projector<'s> {
         }
     }
 
-    /// Returns the messages for a model's answer, in the order of its Items.
+    /// Returns the messages for a model reply, in the order of its Items.
     async fn model_answer(&mut self, event: &TurnEvent) -> StoreResult<Vec<LettaMessage>> {
         let mut items = Vec::new();
         for id in event.items.iter().flatten() {
@@ -258,8 +259,8 @@ impl<'s> Projector<'s> {
         Ok(letters)
     }
 
-    /// Returns the message for a user's input. Streams leave it out, because their caller sent the
-    /// input.
+    /// Returns the message for a user's input. Streams omit this message, because their caller sent
+    /// the input.
     async fn user_message(&mut self, id: &Name) -> StoreResult<Vec<LettaMessage>> {
         let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
             return Ok(Vec::new());
@@ -269,7 +270,7 @@ impl<'s> Projector<'s> {
         Ok(Vec::from_iter(letter.map(|letter| named(letter, &seen.item, &self.known.note))))
     }
 
-    /// Returns the message for a text outside any turn, which replaces a missing answer.
+    /// Returns the messages for texts outside any turn, which replace a missing model reply.
     async fn replacement_texts(&mut self) -> StoreResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         for id in std::mem::take(&mut self.loose) {
@@ -335,7 +336,7 @@ pub(crate) fn stop_for_status(status: &str, reason: &str) -> Option<&'static str
     })
 }
 
-/// Returns whether a person or the client must decide on a call, or run it, before the run
+/// Returns whether a person must decide on a tool call, or the client must run it, before the run
 /// continues.
 pub(crate) fn needs_decision(casting: &RunSpec, call: &ToolCall) -> bool {
     let patterns = casting.agents.values().flat_map(|agent| &agent.human_in_the_loop.approve);

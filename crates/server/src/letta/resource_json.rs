@@ -159,7 +159,7 @@ pub(crate) fn models(request: &ApiRequest<'_>) -> GatewayResponse {
     json_response(&names.map(|name| entry(&**name)).collect::<Vec<_>>())
 }
 
-/// Returns the provider that a model's name suggests.
+/// Guesses the provider from the model's name.
 fn provider(model: &str) -> &'static str {
     let bare = model.rsplit('/').next().unwrap_or(model);
     let makers = [
@@ -177,7 +177,8 @@ pub(crate) async fn agent(request: &ApiRequest<'_>, record: &AgentRecord) -> Api
     Ok(GatewayResponse::json(200, &agent_json(request, record).await?))
 }
 
-/// Returns an agent in Letta's format. Unknown fields are returned as they were sent.
+/// Converts an agent to Letta's format. Fields that the API does not know are returned as they were
+/// sent.
 pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -> ApiResult<Json> {
     let members = &record.members;
     let overrides = agent_config::Overrides::default();
@@ -220,11 +221,11 @@ pub(crate) async fn agent_json(request: &ApiRequest<'_>, record: &AgentRecord) -
     Ok(with_other_members(&state, members, &HIDDEN))
 }
 
-/// Fields that appear in another form or must not be returned.
+/// Client fields that the response shows in another form or must not contain.
 const HIDDEN: [&str; 6] =
     ["tools", "tool_ids", "memory_blocks", "secrets", "tool_exec_environment_variables", "id"];
 
-/// Appends the client's other fields to the known fields, except the hidden ones.
+/// Appends the client's remaining fields to the known fields, except for the fields in `hidden`.
 fn with_other_members(known: &impl Serialize, members: &Members, hidden: &[&str]) -> Json {
     let known = to_json(known).tree();
     json::object(|o| {

@@ -1,4 +1,4 @@
-//! Follows a run, as server-sent events or until it stops.
+//! Follows a run as server-sent events, or collects its messages until it stops.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct StreamPosition {
     pub(crate) event: u64,
 }
 
-/// The result of waiting for the next message of a run.
+/// Outcome of waiting for a run's next message.
 enum FollowStep {
     /// A message and its sequence number.
     Letter(LettaMessage, u64),
@@ -129,7 +129,8 @@ pub(crate) struct RunStreamOptions {
 }
 
 impl RunStreamOptions {
-    /// Turns off token streaming under a redaction policy: a secret could be split across deltas.
+    /// Turns off token streaming if a redaction policy is set, because a secret could be split
+    /// across deltas.
     fn with_policy(mut self, policy: Option<&RedactionPolicy>) -> Self {
         self.known.note.tokens &= policy.is_none();
         self

@@ -1,4 +1,4 @@
-//! Handlers that list, show, read and follow runs.
+//! Handlers that list, return and follow runs.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +14,8 @@ use crate::letta::projector::{Projector, RunContext, Step, stop_for_status};
 use crate::letta::run_stream::{RunStreamOptions, StreamPosition};
 use crate::records::{StoreResult, run_events};
 
-/// Number of logs to fetch per requested run, because a run also has an inbox log.
+/// Number of logs to fetch per requested run. It is larger than 1 because a run also has an inbox
+/// log.
 const LOGS: u32 = 4;
 
 /// Returns whether a run is active or waiting.
@@ -42,7 +43,7 @@ pub(crate) async fn run_heads(
     Ok(found)
 }
 
-/// Returns Letta's stop reason of a run; `None` while the run is active.
+/// Returns Letta's stop reason for a run; `None` while the run is active.
 pub(crate) async fn stop_reason(
     request: &ApiRequest<'_>,
     head: &LogHead,
@@ -161,8 +162,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json_response(&page.into_iter().map(|(_, state)| state).collect::<Vec<_>>()))
 }
 
-/// Reads all events of a run so far. Returns its messages, and the projector with its steps and
-/// usage.
+/// Reads all events of a run so far. Returns the run's messages, and the projector, which contains
+/// the steps and usage.
 async fn read_run<'a>(
     request: &'a ApiRequest<'_>,
     known: RunContext,

@@ -1,4 +1,4 @@
-//! A connection that is closed if its client sends no request, or stops reading the response.
+//! A connection that is closed if its client sends no request or stops reading the response.
 
 use std::future::Future;
 use std::io;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Number of bytes to wait for, which identify the protocol. No request is shorter.
+/// Number of bytes to wait for. They identify the protocol, and no request is shorter.
 const PREFACE_BYTES: usize = 24;
 
 /// A TCP connection with timeouts.

@@ -1,11 +1,11 @@
 //! Answers health probes while all workers of the runtime are blocked.
 //!
-//! The gateway accepts connections on its asynchronous runtime. If all workers are blocked, nothing
-//! is accepted, and an orchestrator that gets no answer to its probe would kill the process. So a
-//! thread shares the listening socket. As long as a task of the runtime ticks, the thread only
-//! sleeps and adds no cost to requests. When the ticks stop, the thread accepts connections itself.
-//! It answers `/healthz` and `/readyz` and queues all other connections, unread, for the runtime,
-//! which serves them once it runs again.
+//! The gateway accepts connections on its asynchronous runtime. If all workers are blocked, no
+//! connection is accepted, and an orchestrator whose probe gets no response would kill the process.
+//! Therefore a separate thread shares the listening socket. While a task of the runtime sends
+//! ticks, the thread only sleeps and adds no cost to requests. When the ticks stop, the thread
+//! accepts connections itself. It responds to `/healthz` and `/readyz`, and queues all other
+//! connections unread until the runtime can serve them.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often the runtime signals that it runs.
+/// How often the runtime sends a tick.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the runtime may be silent before the thread accepts connections.
+/// How long ticks may be missing before the thread accepts connections.
 const STALL: Duration = Duration::from_millis(500);
 /// How often the thread polls its connections while the runtime is blocked.
 const LOOK: Duration = Duration::from_millis(5);
@@ -48,8 +48,8 @@ struct WatchdogState {
 }
 
 impl Watchdog {
-    /// Starts the thread for the runtime that accepts on that socket. Connections that the thread
-    /// hands to the runtime arrive through the channel.
+    /// Starts the watchdog thread on a copy of the listening socket. The returned channel receives
+    /// the connections that the thread hands to the runtime.
     pub(super) fn start(listener: &impl AsFd) -> io::Result<(Self, UnboundedReceiver<TcpStream>)> {
         let listener = TcpListener::from(listener.as_fd().try_clone_to_owned()?);
         let (hand_over, handed) = unbounded_channel();

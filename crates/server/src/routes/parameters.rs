@@ -1,5 +1,5 @@
-//! Query parameters and body fields of the routes, for the `OpenAPI` document. Each handler parses
-//! its own, because most of them ignore values of another type.
+//! Query parameters and body fields of the routes, for the `OpenAPI` document. Handlers parse their
+//! own parameters, because most handlers ignore values of the wrong type.
 
 /// The name, JSON type and description of a parameter or field.
 pub(crate) type ParameterSpec = (&'static str, &'static str, &'static str);

@@ -1,7 +1,7 @@
 //! Enforces a key's budget and request rate.
 //!
-//! A budget is checked before each call. Calls in progress may finish, so their usage can exceed
-//! the budget. Each node counts the request rate separately.
+//! A budget is checked before each call. Calls in progress may finish, so the total usage can
+//! exceed the budget. Each node counts the request rate separately.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl RateWindow {
         Err(MINUTE.saturating_sub(now.duration_since(first)))
     }
 
-    /// Returns whether the minute before `now` contains no requests.
+    /// Returns whether no requests were made in the minute before `now`.
     pub(super) fn is_empty_at(&self, now: Instant) -> bool {
         self.0.back().is_none_or(|last| now.duration_since(*last) >= MINUTE)
     }

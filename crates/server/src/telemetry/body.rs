@@ -13,10 +13,10 @@ use crate::telemetry::MemoryReservation;
 /// Minimum accepted transfer rate in bytes per second.
 const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 
-/// Maximum buffer size to allocate before a body has arrived.
+/// Maximum buffer size that is allocated before any of the body arrives.
 const MAX_PREALLOCATION: usize = 1 << 20;
 
-/// Number of bytes of one body to read before other tasks run.
+/// Number of bytes to read from one body before other tasks run.
 const TURN: usize = 256 << 10;
 
 /// Pause after every [`TURN`] bytes while a body is discarded.

@@ -1,8 +1,8 @@
 //! Runs work on large bodies without blocking other requests.
 //!
-//! Decoding, auditing and repairing a body of some megabytes takes a large part of a second without
-//! yielding. The runtime replaces the worker thread while such work blocks it. At most one job runs
-//! per processor, and tenants take turns.
+//! Decoding, auditing and repairing a body of several megabytes can take a large part of a second
+//! without yielding. The runtime replaces the worker thread while such work blocks it. At most one
+//! job runs per processor, and tenants take turns.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::{GatewayError, GatewayResult};
 use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, OverSharePolicy};
 
-/// Size in bytes from which a body counts as large.
+/// Minimum size in bytes of a body that counts as large.
 pub(crate) const LARGE: usize = 256 << 10;
 
 /// Limits concurrent work on large bodies to one job per processor.
@@ -31,7 +31,7 @@ impl CpuPool {
         Self { processors: FairPool::new(processors, OverSharePolicy::Wait), patience }
     }
 
-    /// Runs work on a body of that length, and waits for a processor first if the body is large.
+    /// Runs work on a body of this length. If the body is large, waits for a free processor first.
     pub(crate) async fn run<T>(
         &self,
         caller: &Caller,

@@ -1,7 +1,7 @@
 //! A pool of units that tenants share fairly, so that no tenant can exclude the others.
 //!
-//! Free units go to the first request, so that one busy tenant can use nearly all of an idle
-//! gateway. Two rules protect the other tenants:
+//! Free units go to the first request, so that one busy tenant can use nearly all of an otherwise
+//! idle gateway. Two rules protect the other tenants:
 //!
 //! - With keys, one tenant never holds the last eighth of the pool.
 //! - When the pool is full, callers wait for a limited time. Units that become free go to the
@@ -19,10 +19,10 @@ use tokio::time::timeout;
 
 use crate::sync::lock;
 
-/// A tenant with a key must leave the pool size divided by this number to other tenants.
+/// A tenant with a key must leave `1 / RESERVED` of the pool to other tenants.
 const RESERVED: u64 = 8;
 
-/// How a full pool treats a caller whose tenant has its equal share.
+/// What a full pool does with a caller whose tenant already has its equal share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OverSharePolicy {
     Refuse,
@@ -42,7 +42,7 @@ struct PoolState {
     used: u64,
     /// Number of grants so far.
     turns: u64,
-    /// Number of waiting callers of all tenants.
+    /// Number of waiting callers across all tenants.
     waiting: usize,
     tenants: HashMap<Tenant, TenantUsage>,
 }
@@ -62,14 +62,14 @@ struct Waiter {
     ready: oneshot::Sender<PoolPermit>,
 }
 
-/// The units that a request holds. They are released on drop.
+/// Units held by a request. They are released on drop.
 pub(crate) struct PoolPermit {
     pool: Arc<FairPool>,
     tenant: Tenant,
     amount: u64,
 }
 
-/// The error if a tenant is refused units or waits for them too long.
+/// The pool refused units to a tenant, or the tenant waited for them too long.
 #[derive(Debug)]
 pub(crate) struct PoolExhausted;
 
@@ -82,9 +82,9 @@ impl FairPool {
         self.capacity.saturating_sub(self.state().used)
     }
 
-    /// Takes units, and waits for them up to `patience`. A request for more units than one tenant
-    /// may hold takes that maximum. `is_shared` is set if there are other tenants, that is, if
-    /// callers have keys.
+    /// Takes units, waiting for up to `patience`. A request for more units than one tenant may hold
+    /// takes that maximum. `is_shared` is set if there may be other tenants, because callers have
+    /// keys.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         tenant: &Tenant,
@@ -147,7 +147,7 @@ impl FairPool {
         PoolPermit { pool: Arc::clone(self), tenant: tenant.clone(), amount }
     }
 
-    /// Gives free units to the waiting tenants that hold the least, and removes callers that gave
+    /// Gives free units to the waiting tenants that hold the fewest, and removes callers that gave
     /// up.
     fn grant_waiting(self: &Arc<Self>) {
         let mut state = self.state();
@@ -192,8 +192,9 @@ impl FairPool {
 }
 
 impl PoolState {
-    /// Returns the waiting tenant that holds the fewest units and may hold more, and the amount its
-    /// first caller waits for. Ties go to the tenant whose last grant is oldest.
+    /// Returns the next waiting tenant and the number of units its first caller waits for. The next
+    /// tenant holds the fewest units of those that may hold more. Ties go to the tenant whose last
+    /// grant is oldest.
     fn next_waiting(&self) -> Option<(Tenant, u64)> {
         let waiting = self.tenants.iter().filter_map(|(tenant, usage)| {
             let Waiter { amount, most, .. } = usage.waiting.front()?;

@@ -1,4 +1,4 @@
-//! Logs one line for each call: its target and its outcome, but never a body, a Seal or a key.
+//! Logs one line per call with its target and outcome, but never a body, a Seal or a key.
 
 use std::time::Duration;
 

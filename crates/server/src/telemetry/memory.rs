@@ -11,10 +11,11 @@ use crate::telemetry::RETRY_DELAY;
 use crate::telemetry::fair_pool::{FairPool, PoolPermit};
 
 /// Number of copies of its text that a request holds: as received, as sent, as stored, and one
-/// during a conversion.
+/// during conversion.
 const COPIES: u64 = 4;
 
-/// Bytes per JSON value in addition to its text, for its index entry and its decoded form.
+/// Memory per JSON value in bytes, in addition to its text, for its index entry and its decoded
+/// form.
 const BYTES_PER_ENTRY: u64 = 64;
 
 /// The memory reserved for one request.
@@ -35,7 +36,7 @@ impl MemoryReservation {
         Self { pool: Arc::clone(pool), tenant, is_shared, patience, share: None, length: 0 }
     }
 
-    /// Reserves memory for a text of which `length` bytes have arrived.
+    /// Reserves memory for a text whose first `length` bytes have arrived.
     pub(crate) async fn reserve_text(&mut self, length: usize) -> GatewayResult<()> {
         let length = length as u64;
         self.length = self.length.max(length);
@@ -66,8 +67,8 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Releases the memory that only preparing the request needed. The received and the sent text
-    /// are held until the reply is captured.
+    /// Releases the memory that was needed only to prepare the request. The received and the sent
+    /// text stay reserved until the reply is captured.
     pub(super) fn release_decoded(&mut self) {
         if let Some(share) = &mut self.share {
             share.shrink_to(2 * self.length);

@@ -1,11 +1,12 @@
 //! Keeps the usage ledger.
 //!
-//! A call's usage is added in memory at once. About once a second, each node appends its new usage
-//! to a log that all nodes share, and reads what the other nodes appended. A budget therefore holds
-//! across restarts, and across nodes with a delay of about one second.
+//! A call's usage is added in memory immediately. About once a second, each node appends its new
+//! usage to a log that all nodes share, and reads what the other nodes appended. Budgets therefore
+//! survive restarts, and apply across nodes with a delay of about one second.
 //!
-//! The known usage is the sum of the usage read from the log, being appended, and not yet appended.
-//! Each append has a name, so a retry after a lost acknowledgement is not written twice.
+//! The known usage is the sum of three parts: usage read from the log, usage being appended, and
+//! usage not yet appended. Each append has a name, so a retry after a lost acknowledgement is not
+//! written twice.
 
 use std::collections::HashMap;
 use std::mem;
@@ -41,14 +42,14 @@ pub(crate) struct Meter {
 
 #[derive(Default)]
 struct UsageLedger {
-    /// The sums of the log up to the record `seen`, which is `None` until the first read.
+    /// Totals of the log up to the record `seen`. `seen` is `None` until the first read.
     read: UsageRows,
     seen: Option<u64>,
     /// Sequence number of the last checkpoint.
     summed: u64,
     /// The batch that is being appended.
     flying: Option<InFlightBatch>,
-    /// Usage that is in no batch yet.
+    /// Usage that is not in a batch yet.
     fresh: UsageRows,
     flights: u64,
 }
@@ -81,7 +82,7 @@ impl Meter {
         lock(&self.book).fresh.entry(line).or_default().add(used);
     }
 
-    /// Returns the total usage of a key that this node knows of.
+    /// Returns the total usage of a key, as far as this node knows it.
     pub(crate) fn used(&self, tenant: &Tenant, key: &Name) -> UsageAmount {
         let mut sum = UsageAmount::default();
         for (_, used) in self.rows(tenant, Some(key)) {
@@ -90,8 +91,8 @@ impl Meter {
         sum
     }
 
-    /// Returns a key's usage by provider and model. If `key` is `None`, the usage of callers
-    /// without a key.
+    /// Returns a key's usage by provider and model. If `key` is `None`, returns the usage of
+    /// callers without a key.
     pub(crate) fn rows(&self, tenant: &Tenant, key: Option<&Name>) -> Vec<UsageRow> {
         let book = lock(&self.book);
         let first = UsageKey {
@@ -117,7 +118,7 @@ impl Meter {
         lock(&self.minutes).entry(key.clone()).or_default().count(most, Instant::now())
     }
 
-    /// Reads the usage from before this node started, unless it was already read.
+    /// Reads the usage from before this node started, unless this was already done.
     pub(super) async fn read_once(&self) -> StoreResult<()> {
         if lock(&self.book).seen.is_some() {
             return Ok(());
@@ -200,8 +201,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes a checkpoint of the sums if the last checkpoint is old and no other node has written
-    /// since.
+    /// Writes a checkpoint of the totals if the last checkpoint is old and no other node has
+    /// written since.
     async fn write_checkpoint(&self) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let (sums, seen) = {

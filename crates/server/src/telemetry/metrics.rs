@@ -12,12 +12,12 @@ use throughline_replay::{CallRecord, CaptureOutcome, FateCounts};
 use crate::sync::lock;
 use crate::telemetry::usage::UsageAmount;
 
-/// Maximum number of models with their own label. Clients choose model names, so all further models
-/// share [`OTHER`].
+/// Maximum number of models with their own label. Clients choose model names, so the number must be
+/// bounded; all further models share [`OTHER`].
 const MOST_MODELS: usize = 500;
 /// The label that further models share.
 const OTHER: &str = "other";
-/// The label of a call that reached no provider.
+/// The label for calls that reached no provider.
 const NONE: &str = "none";
 
 /// Upper bounds of the histogram buckets, in milliseconds.
@@ -117,7 +117,7 @@ impl Metrics {
         counted.took.entry(place).or_default().add(took);
     }
 
-    /// Renders all metrics. The upstream client counts `retries`.
+    /// Renders all metrics. `retries` is the upstream client's own count.
     pub(crate) fn render(&self, retries: u64) -> String {
         let counted = lock(&self.counted);
         let mut page = PrometheusPage::default();

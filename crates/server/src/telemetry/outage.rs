@@ -1,9 +1,9 @@
 //! Handles requests while the store cannot be read or written.
 //!
 //! Recently used keys are cached, so that a short outage does not interrupt their traffic. Each
-//! response from the store replaces the cached entry. A revoked key is therefore refused at once
-//! while the store responds, and otherwise after [`StorePolicy::key_grace`] at the latest. The
-//! gateway is ready if the last write succeeded.
+//! response from the store replaces the cached entry. A revoked key is therefore rejected
+//! immediately while the store is reachable, and otherwise after [`StorePolicy::key_grace`] at the
+//! latest. The gateway is ready if the last write succeeded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -21,10 +21,10 @@ use crate::telemetry::{Level, Telemetry, usage_log};
 const MAX_CACHED_KEYS: usize = 10_000;
 /// Timeout for looking up a key in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long requests avoid reading a store that failed, where possible.
+/// How long requests avoid reading from the store after a read failed, where possible.
 const REST: Duration = Duration::from_secs(1);
-/// Time limit for the one request that tests whether the store responds again. Other requests do
-/// not wait for the store meanwhile.
+/// Time limit for the one request that tests whether the store has recovered. Meanwhile, other
+/// requests do not wait for the store.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How requests are handled while the store fails.
@@ -37,12 +37,12 @@ pub enum OnStoreFailure {
     Refuse,
 }
 
-/// The gateway's behaviour while the store fails.
+/// Configures the gateway's behaviour while the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorePolicy {
     /// How requests are handled while the store fails.
     pub on_failure: OnStoreFailure,
-    /// How long a key is admitted without the store after the store last confirmed it.
+    /// How long a key remains valid without the store after the store last confirmed it.
     pub key_grace: Duration,
 }
 
@@ -98,7 +98,7 @@ impl StoreHealth {
         (now.duration_since(known.confirmed) <= grace).then(|| known.admission.clone())
     }
 
-    /// Caches the admission of a key. A key that the store refuses is removed.
+    /// Caches the admission of a key. A key that the store refuses is removed from the cache.
     fn cache_admission(&self, key: KeyHash, admission: &Admission, now: Instant) {
         let mut keys = self.keys();
         if *admission == Admission::Refused {
@@ -114,8 +114,8 @@ impl StoreHealth {
 }
 
 impl Telemetry {
-    /// Authenticates a key with the store. While the store does not answer, its last answer is used
-    /// for a limited time.
+    /// Authenticates a key with the store. While the store does not respond, its last result is
+    /// used for a limited time.
     pub(crate) async fn admit(
         &self,
         keyring: &dyn Keyring,
@@ -145,8 +145,8 @@ impl Telemetry {
         }
     }
 
-    /// Returns whether reads of the store fail. From time to time one request gets `false` and
-    /// tests the store, so that a hanging store delays no other request.
+    /// Returns whether reads from the store fail. Now and then, one request gets `false` and tests
+    /// the store, so that a hanging store delays no other request.
     pub(crate) fn is_read_failing(&self) -> bool {
         let mut state = lock(&self.health.state);
         let Some(failed) = state.read else { return false };
@@ -176,7 +176,7 @@ impl Telemetry {
         Err(GatewayError::new(503, message).after(RETRY_STORE))
     }
 
-    /// Refuses a model call while replies cannot be stored, unless the policy is to forward it.
+    /// Refuses a model call while replies cannot be stored, unless the policy allows forwarding.
     pub(crate) async fn check_writes(&self) -> GatewayResult<()> {
         if self.policy.on_failure == OnStoreFailure::Pass {
             return Ok(());
@@ -279,7 +279,7 @@ fn is_outage(error: &StoreError) -> bool {
     }
 }
 
-/// Returns the reason for a failure, safe to show to unauthenticated callers.
+/// Returns the reason for a failure in a form that is safe to show to unauthenticated callers.
 fn reason(error: &StoreError) -> &'static str {
     match error {
         StoreError::Full => "the store is full",

@@ -25,15 +25,15 @@ use crate::telemetry::{Telemetry, log};
 const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Collects the facts of one request. Every task of the request holds a reference and
-/// [ends](Self::end) it; the last task reports the request. If the tasks are cancelled, the
-/// telemetry task reports the request.
+/// [ends](Self::end) it. The last task to end reports the request; if the tasks are cancelled, the
+/// telemetry task reports it.
 pub(crate) struct RequestScope {
     telemetry: Arc<Telemetry>,
     reports: UnboundedSender<CallReport>,
     record: Arc<Mutex<CallRecord>>,
     /// The span of the call in a trace, and its parent.
     trace: OnceLock<TraceContext>,
-    /// The slot of the request; `None` once the request is reported.
+    /// The concurrency slot of the request; `None` once the request is reported.
     slot: Option<PoolPermit>,
     /// The memory reserved for the request.
     room: Mutex<Option<MemoryReservation>>,
@@ -72,7 +72,7 @@ impl RequestScope {
         }
     }
 
-    /// Wraps a stream so that the task that relays it ends with the stream.
+    /// Wraps a stream so that the relaying task ends when the stream ends.
     pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
         let mut scope = Some(self);
         stream.chain(stream::poll_fn(move |_| {
@@ -98,8 +98,8 @@ impl RequestScope {
         *lock(&self.room) = Some(room);
     }
 
-    /// Releases the memory that only decoding and preparing needed. The received and the sent text
-    /// stay reserved until the call ends.
+    /// Releases the memory that was needed only to decode and prepare the request. The received and
+    /// the sent text stay reserved until the call ends.
     pub(crate) fn release_preparation_memory(&self) {
         if let Some(room) = &mut *lock(&self.room) {
             room.release_decoded();
@@ -137,8 +137,8 @@ impl RequestScope {
         self.record().capture = CaptureOutcome::Lost(reason.to_owned());
     }
 
-    /// Starts a span in the caller's trace, or in a new trace, if traces are enabled. The headers
-    /// for the provider then name this span.
+    /// Starts a span in the caller's trace, or in a new trace, if tracing is enabled. The request
+    /// headers for the provider then name this span.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
         if self.telemetry.traces.is_some()
             && let Some(trace) = TraceContext::new(headers)
@@ -152,8 +152,8 @@ impl RequestScope {
         self.record().first_byte = Some(Instant::now());
     }
 
-    /// Returns the cost of that usage as stored in a call record: millionths of a dollar and the
-    /// version of the price table. `None` if the price is unknown.
+    /// Returns the cost of this usage as stored in a call record: millionths of a dollar and the
+    /// version of the price table. Returns `None` if the price is unknown.
     pub(crate) fn cost(&self, usage: &Usage) -> Option<Json> {
         let record = self.record();
         let meter = &self.telemetry.meter;
@@ -169,7 +169,7 @@ impl RequestScope {
     }
 }
 
-/// Returns the tokens to charge, as the provider counted them or estimated from the bytes sent and
+/// Returns the tokens to charge: the provider's count, or an estimate from the bytes sent and
 /// received.
 fn used_tokens(record: &CallRecord) -> Option<Usage> {
     // A caller that disconnects before the first byte is still charged, because the provider

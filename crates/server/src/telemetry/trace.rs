@@ -1,4 +1,4 @@
-//! Adds calls to distributed traces. Clients send their span in the header `traceparent`, and the
+//! Adds calls to distributed traces. Clients send their span in the `traceparent` header, and the
 //! provider receives the gateway's span.
 
 use std::time::Duration;

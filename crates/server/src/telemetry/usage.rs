@@ -1,4 +1,4 @@
-//! Usage and prices, and how usage is stored.
+//! Defines usage and prices, and how usage is stored.
 //!
 //! All nodes append to one log of an internal tenant. The records therefore outlive the
 //! conversations that caused the usage, and one commit covers all tenants. A record contains a
@@ -12,7 +12,7 @@ use throughline_json::{self as json, Json, Name, Node, Tree};
 
 /// A price table for models.
 pub trait Prices: Send + Sync {
-    /// Returns the price of that model at that provider; `None` if unknown. The gateway caches the
+    /// Returns the price of a model at a provider; `None` if unknown. The gateway caches the
     /// result, so the price of a model must never change.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
@@ -48,7 +48,8 @@ pub struct Price {
 }
 
 impl Price {
-    /// Returns the cost of that usage in trillionths of a dollar, exact even for a single token.
+    /// Returns the cost of this usage in trillionths of a dollar, which is exact even for a single
+    /// token.
     pub fn of(&self, usage: &Usage) -> u64 {
         let parts = [
             (self.input, usage.uncached_input()),
@@ -62,12 +63,12 @@ impl Price {
     }
 }
 
-/// The tenant, key, provider and model that usage is charged to.
+/// The tenant, key, provider and model to which usage is charged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UsageKey {
     /// The tenant that owns the conversation.
     pub tenant: Tenant,
-    /// The id of the key; `None` if the gateway is open.
+    /// The id of the key; `None` if the gateway has no keys.
     pub key: Option<Name>,
     /// The provider that answered.
     pub provider: Name,
@@ -95,7 +96,7 @@ impl UsageAmount {
         Self { calls: 1, unpriced: u64::from(price.is_none()), tokens, pico_usd }
     }
 
-    /// Returns cost in millionths of a dollar, rounded down.
+    /// Returns the cost in millionths of a dollar, rounded down.
     pub fn micro_usd(&self) -> u64 {
         self.pico_usd / 1_000_000
     }
@@ -131,7 +132,8 @@ impl UsageAmount {
 /// Usage by tenant, key, provider and model.
 pub(crate) type UsageRows = BTreeMap<UsageKey, UsageAmount>;
 
-/// An entry of the usage ledger: the amount, and what it is charged to.
+/// An entry of the usage ledger: an amount, and the tenant, key, provider and model it is charged
+/// to.
 pub type UsageRow = (UsageKey, UsageAmount);
 
 pub(crate) const KIND: &str = "usage";

@@ -1,7 +1,7 @@
-//! Measures memory and work for large requests, and checks that probes are answered meanwhile.
+//! Measures memory and work for large requests, and checks that probes get a response meanwhile.
 //!
-//! The gateway runs in a separate process, so that its memory can be measured. Caller and provider
-//! are plain sockets in this process.
+//! The gateway runs in a separate process, so that its memory can be measured. The caller and the
+//! provider use plain sockets in this process.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -47,9 +47,9 @@ struct ProbedGateway {
     steps: String,
     is_over: Arc<AtomicBool>,
     probes: Arc<AtomicU64>,
-    /// Number of probes answered while a large request was pending.
+    /// Number of probes that got a response while a large request was pending.
     during: AtomicU64,
-    /// The slowest probe in microseconds.
+    /// Response time of the slowest probe in microseconds.
     slowest: Arc<AtomicU64>,
 }
 
@@ -90,7 +90,7 @@ impl ProbedGateway {
         said.parse().unwrap()
     }
 
-    /// Returns a value in kilobytes from the process status.
+    /// Returns a value in kilobytes from `/proc/PID/status` of the gateway process.
     fn kilobytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -98,8 +98,8 @@ impl ProbedGateway {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio of two sizes below 2^50")]
-    /// Sends a request, and a probe before reading the response. Returns the status, the error, the
-    /// peak memory above idle per request byte, and the number of work steps.
+    /// Sends a request, and a probe before it reads the response. Returns the status, the error,
+    /// the peak memory above idle per request byte, and the number of work steps.
     fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
@@ -153,7 +153,8 @@ fn read(mut stream: TcpStream) -> (u16, String) {
     (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
 
-/// Returns a provider that reads each request to its end and answers on the wire of the path.
+/// Starts a provider that reads each request to its end and responds on the wire of the request
+/// path.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

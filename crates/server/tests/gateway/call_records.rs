@@ -1,4 +1,4 @@
-//! Call records as their tenant reads them.
+//! Tests of call records, as their tenant reads them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The digest chain of a conversation is equal in every dialect and changes with all visible
+//! Tests that a conversation's digest chain is equal in every dialect and changes with any visible
 //! content.
 
 use crate::common::{call_of, codec_of, target, targets};
@@ -18,7 +18,8 @@ fn of(call: &Call, tenant: &str, end_user: Option<&str>) -> Vec<Option<Digest>> 
 
 type Change = fn(&mut Value);
 
-/// Returns a conversation with all content that a chain covers, and much that it ignores.
+/// Returns a conversation with every kind of content that the chain covers, and with content that
+/// it ignores.
 fn conversation() -> Value {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9000,
       "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
@@ -126,7 +127,7 @@ fn visible_changes_affect_the_chain_from_their_position_on() {
     }
 }
 
-/// ASCII text has a fast path, which must treat the same characters as white space.
+/// The fast path for ASCII text must treat the same characters as white space as the general path.
 #[test]
 fn all_white_space_is_ignored() {
     let said = |text: &str| {

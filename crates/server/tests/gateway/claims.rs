@@ -1,4 +1,4 @@
-//! Claims are valid only for their issuer and tenant, and are never sent to a provider.
+//! Tests that Claims are valid only for their issuer and tenant, and are never sent to a provider.
 
 use crate::common::{KEY, call_of, codec_of, target};
 use proptest::prelude::*;
@@ -105,7 +105,8 @@ fn link(item: &throughline_core::Item) -> Option<throughline_core::CallId> {
 
 type Dialect = (&'static str, &'static str, &'static str, serde_json::Value);
 
-/// Returns a conversation in each dialect with a Claim on a Thought and a gateway id on a call.
+/// Returns a conversation in each dialect, with a Claim on a Thought and a gateway id on a tool
+/// call.
 fn dialects(claim: &str, id: &str) -> Vec<Dialect> {
     let anthropic = json!({"model": "claude-sonnet-4-5", "max_tokens": 9000, "messages": [
         {"role": "user", "content": "Weather?"},

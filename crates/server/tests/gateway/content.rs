@@ -1,5 +1,5 @@
-//! The gateway never silently drops or alters content: model names, arguments with added fields,
-//! Thoughts sent back as text, and values that only their issuer can read.
+//! Tests that the gateway never silently drops or alters content: model names, arguments with added
+//! fields, Thoughts sent back as text, and values that only their issuer can read.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use throughline_server::{ModelRouter, ReplayMode, RouteTarget};
 use throughline_sim::Verdict;
 use throughline_testkit::figure;
 
-/// A response, its record at the gateway, and its audit verdict.
+/// A response, its call record, and its audit verdict.
 struct AuditedCall {
     status: u16,
     text: String,
@@ -83,7 +83,7 @@ async fn responses_name_the_model_as_requested() {
     figure("model names", format!("{checked} names in answers, each as the client wrote it"));
 }
 
-/// Returns the tool calls of a message with one more argument field and without reasoning.
+/// Returns the tool calls of a message without reasoning, each with one more argument.
 fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     let text = |value: &Value| {
         let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
@@ -121,8 +121,8 @@ fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     said
 }
 
-/// Clients add default fields to arguments. The call id identifies the turn, so its reasoning is
-/// restored.
+/// Clients add default values to tool arguments. The call id identifies the turn, so its reasoning
+/// is restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -159,7 +159,7 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
     figure("added arguments", format!("{restored} thoughts restored in 12 conversations"));
 }
 
-/// Other changes to a call restore nothing, and the header reports the degradation.
+/// Other changes to a tool call restore nothing, and the audit header reports the degradation.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_arguments_restore_nothing_and_degrade() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -304,7 +304,7 @@ async fn content_that_cannot_be_sent_degrades() {
     assert_eq!((asked.status, &*asked.audit), (200, "accept"), "{:#}", asked.record);
 }
 
-/// A provider with one fixed reply per wire, whose Seal contains characters outside base64.
+/// A provider with one fixed reply per wire. The reply's Seal contains characters outside base64.
 struct OddProvider {
     arrived: Mutex<Vec<Bytes>>,
     catalog: Catalog,
@@ -443,7 +443,7 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     }
 }
 
-/// Other providers' Thoughts are not sent to Gemini, whether or not their turn has calls.
+/// Other providers' Thoughts are not sent to Gemini, whether or not their turn contains tool calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

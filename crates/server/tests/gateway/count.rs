@@ -1,4 +1,4 @@
-//! Every dialect that has a token-count endpoint can count tokens at every provider.
+//! Tests that every dialect with a token-count endpoint can count tokens at every provider.
 
 use crate::harness::{ClientDialect, MODELS, SimGateway};
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn count(
     (said[name].as_u64().unwrap_or_else(|| panic!("{say:?} → {model}: {said}")), how)
 }
 
-/// Providers with a count endpoint count the tokens; for other providers the response is marked as
+/// Providers with a count endpoint count the tokens. For other providers, the response is marked as
 /// an estimate. A longer request has more tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_for_every_provider() {

@@ -1,4 +1,4 @@
-//! Every dialect in front of every simulated provider, over HTTP.
+//! Tests every dialect against every simulated provider, over HTTP.
 
 use crate::harness::{ClientDialect, SimGateway};
 use throughline_replay::Claims;
@@ -6,8 +6,8 @@ use throughline_server::ReplayMode;
 use throughline_sim::{ReturnedSeal, Verdict};
 use throughline_testkit::figure;
 
-/// Every dialect reaches every model family, whole and streamed, with tools and reasoning, without
-/// a refusal.
+/// Every dialect reaches every model family, whole and streamed, with tools and reasoning, and no
+/// request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_dialect_reaches_every_family() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -22,7 +22,8 @@ async fn every_dialect_reaches_every_family() {
     gate.assert_nothing_refused();
 }
 
-/// A client that drops all reasoning gets it restored; without restoring, its request is refused.
+/// The gateway restores the reasoning that a client drops. Without restoring, the provider refuses
+/// the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_reasoning_is_restored() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -40,8 +41,8 @@ async fn dropped_reasoning_is_restored() {
     assert!(refused.unwrap_err().contains("thinking"), "the simulator refuses what was dropped");
 }
 
-/// A caller of another dialect sees gateway ids for calls, which identify their turn. A caller of
-/// the same dialect sees the provider's ids.
+/// A caller of another dialect sees gateway ids for tool calls, which identify their turn. A caller
+/// of the same dialect sees the provider's ids.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_ids_identify_their_turn_in_other_dialects() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -64,7 +65,7 @@ async fn call_ids_identify_their_turn_in_other_dialects() {
     }
 }
 
-/// A conversation switches models within tool loops and returns to the first model: nothing is
+/// A conversation switches models within tool loops and returns to the first model. Nothing is
 /// refused, and the first model receives its own Seals again.
 #[tokio::test(flavor = "multi_thread")]
 async fn model_change_and_back_returns_the_first_models_seals() {

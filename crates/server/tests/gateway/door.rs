@@ -1,4 +1,4 @@
-//! Errors for unauthorised and invalid requests, in the caller's dialect.
+//! Tests the errors for unauthorised and invalid requests, in the caller's dialect.
 
 use crate::harness::{ClientDialect, SimGateway};
 use serde_json::{Value, json};

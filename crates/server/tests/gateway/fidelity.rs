@@ -1,6 +1,6 @@
-//! A reply reaches a caller of the same dialect byte for byte, with any chunking and compression.
-//! Official clients parse the reply exactly like the provider's own response, and the gateway
-//! captures it.
+//! Tests that a reply reaches a caller of the same dialect byte for byte, with any chunking and
+//! compression. Official clients parse the reply exactly like the provider's own response, and the
+//! gateway captures it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The last frame of a reply is sent after the reply is stored; earlier frames do not wait.
+//! Tests that the last frame of a reply is sent only after the reply is stored, and that earlier
+//! frames do not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -200,8 +201,8 @@ async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     }
 }
 
-/// A provider may send its whole reply in one chunk; every frame except the last is forwarded at
-/// once.
+/// A provider may send its whole reply in one chunk. Every frame except the last is still forwarded
+/// immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_last_frame_waits_for_the_capture() {
     let folder = Folder::new("hold");

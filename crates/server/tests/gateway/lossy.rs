@@ -1,4 +1,5 @@
-//! A client that drops all reasoning gets every opaque value back, equal and in place.
+//! Tests that a client that drops all reasoning gets every opaque value back, equal and in its
+//! original position.
 //!
 //! Each recording is a separate tenant. Its recorded replies are captured unchanged. Each recorded
 //! request is sent once unchanged and once without any reasoning.
@@ -10,8 +11,8 @@ use throughline_core::{Disposition, EncodedRequest, Reply, StopReason, Tenant};
 use throughline_replay::RestoredCall;
 use throughline_testkit::{Exchange, Recording, recordings, skip};
 
-/// Recordings whose opaque values are not all restored, with reasons. The test fails on needless
-/// entries.
+/// Recordings whose opaque values are not all restored, with reasons. The test fails if an entry is
+/// not needed.
 const NOT_RESTORED: &[&str] = &[
     // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request",
@@ -26,8 +27,8 @@ const NOT_RESTORED: &[&str] = &[
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4",
 ];
 
-/// Recordings with requests that are not sent unchanged, with reasons. The test fails on needless
-/// entries.
+/// Recordings with requests that are not sent unchanged, with reasons. The test fails if an entry
+/// is not needed.
 const NOT_AS_IT_CAME: &[&str] = &[
     // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming",
@@ -56,7 +57,7 @@ async fn sent(
     (restored, encoded)
 }
 
-/// Returns the recorded replies that can be continued.
+/// Returns the successful exchanges of a recording, each with its decoded reply.
 fn answered(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
     let exchanges = recording.exchanges.iter().filter(|exchange| exchange.status == 200);
     exchanges.map(|exchange| (exchange, recorded_reply(exchange, &asked(exchange))))

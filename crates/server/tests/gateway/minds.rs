@@ -1,15 +1,16 @@
-//! Invariant 13: only a conversation's own reasoning is restored, whatever clients send.
+//! Tests invariant 13: only a conversation's own reasoning is restored, whatever clients send.
 //!
-//! A mind is a number that identifies the Thoughts of one answer.
+//! A mind is a number that identifies the Thoughts of one model reply.
 //!
 //! Each generated world contains callers with almost equal conversations: two tenants, end users
-//! and anonymous callers, equal visible prefixes, repeated answers, and branches. Tool-call ids
+//! and anonymous callers, equal visible prefixes, repeated replies, and branches. Tool-call ids
 //! restart at 0, prompts and texts are edited, captures are lost, and Claims are forged or foreign.
 //! Whole conversations are copied from another caller of the same or another tenant, with their
 //! call ids, Seals and Claims.
 //!
-//! Each request drops all of its own reasoning, is restored and sent. Every Seal sent is looked up
-//! in the world's own records, and the parent turn of every answer must belong to the caller.
+//! Each request arrives without any of its own reasoning, is restored, and is sent. Every Seal sent
+//! is looked up in the world's own records, and the parent turn of every reply must belong to the
+//! caller.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,15 +33,15 @@ struct Conversation {
     line: usize,
     system: &'static str,
     said: Vec<Message>,
-    /// The Seals sent so far for each answer. An answer is always sent with the same Seals.
+    /// The Seals sent so far for each reply. A reply is always sent back with the same Seals.
     sent: HashMap<u64, HashSet<String>>,
-    /// Whether every answer was captured after exactly this prefix and nothing was edited since.
+    /// Whether every reply was captured after exactly this prefix and nothing was edited since.
     is_plain: bool,
-    /// The minds of answers copied from another caller, each with the original mind.
+    /// The minds of replies copied from another caller, each with the original mind.
     taken: HashMap<u64, u64>,
 }
 
-/// Handles of other callers that a caller sends with its answers, by mind.
+/// Handles of other callers that a caller sends back with its own replies, by mind.
 #[derive(Default)]
 struct ForeignHandles {
     /// Values sent instead of the Thoughts' Seals.
@@ -49,7 +50,7 @@ struct ForeignHandles {
     ids: HashMap<u64, String>,
 }
 
-/// The number of answers sent with another tenant's handles.
+/// Counts of replies that were sent back with another tenant's handles.
 #[derive(Clone, Copy, Debug, Default)]
 struct ForeignCounts {
     ids: usize,
@@ -66,9 +67,9 @@ struct World<'w> {
     dice: TestRng,
     callers: Vec<Caller>,
     conversations: Vec<Conversation>,
-    /// The minds that answered after each visible prefix.
+    /// The minds of the replies after each visible prefix.
     book: HashMap<VisiblePrefix, HashSet<u64>>,
-    /// The number of minds that answered after each visible prefix, counted over all wires.
+    /// The number of replies after each visible prefix, counted over all wires.
     alike: HashMap<VisiblePrefix, usize>,
     /// The captured turns with their owners and minds.
     nodes: Vec<CapturedTurn>,
@@ -88,7 +89,7 @@ struct CapturedTurn {
 const SYSTEMS: [&str; 2] = ["Be brief.", "Be thorough."];
 const TEXTS: [&str; 3] = ["Go on.", "Why?", "And then?"];
 const ANSWERS: [&str; 2] = ["So it is.", "It depends."];
-/// A call id that any answer may reuse.
+/// A call id that any reply may reuse.
 const REUSED_CALL_ID: &str = "call_0";
 
 impl<'w> World<'w> {
@@ -167,7 +168,7 @@ impl<'w> World<'w> {
         self.ask(number).await;
     }
 
-    /// Returns the wire that most callers of this world use.
+    /// Returns the index of the wire that most callers in this world use.
     fn line(&self) -> usize {
         usize::try_from(self.minds / 1_000).unwrap() % self.lines.len()
     }
@@ -177,7 +178,7 @@ impl<'w> World<'w> {
         self.conversations.push(copy);
     }
 
-    /// Removes the last answer and everything after it.
+    /// Removes the last reply and everything after it.
     fn regenerate(&mut self, number: usize) {
         let said = &mut self.conversations[number].said;
         if let Some(last) = said.iter().rposition(|said| matches!(said, Message::Model(_))) {
@@ -220,7 +221,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Sends the next message without reasoning, checks the request sent, and adds the answer.
+    /// Sends the next message without reasoning, checks the request sent, and adds the reply.
     async fn ask(&mut self, number: usize) {
         let text = self.pick(&TEXTS).to_owned();
         let mut conversation = self.conversations[number].clone();
@@ -340,7 +341,7 @@ impl<'w> World<'w> {
         ModelTurn { text, call, mind: self.minds }
     }
 
-    /// Returns whether every answer of this conversation is unique after its visible prefix.
+    /// Returns whether every reply of this conversation is unique after its visible prefix.
     fn is_alone(&self, conversation: &Conversation) -> bool {
         (0..conversation.said.len()).all(|at| match &conversation.said[at] {
             Message::Model(answer) => {
@@ -351,7 +352,7 @@ impl<'w> World<'w> {
         })
     }
 
-    /// Checks that the parent of an answer is a turn that this caller received.
+    /// Checks that the parent of a reply is a turn that this caller received.
     fn check_parent(&self, conversation: &Conversation, restored: &RestoredCall) {
         let Some(parent) = &restored.conversation.parent else { return };
         let known = self.nodes.iter().find(|known| known.node == parent.node);
@@ -360,7 +361,8 @@ impl<'w> World<'w> {
     }
 
     /// Checks each Seal sent. The Seal must have been issued to this caller for this turn or for a
-    /// turn with the same visible prefix, or sent here before, or sent by the caller itself.
+    /// turn with the same visible prefix. Seals that this conversation sent before, or that the
+    /// caller itself sends, are also allowed.
     fn check(&mut self, conversation: &mut Conversation, strange: &ForeignHandles, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
@@ -401,7 +403,7 @@ fn answers(said: &[Message]) -> impl Iterator<Item = &ModelTurn> {
     })
 }
 
-/// Replaces the call ids of these minds' answers, including the ids in tool results.
+/// Replaces the call ids in the replies of these minds, and the same ids in tool results.
 fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     let (mut said, mut open) = (said.to_vec(), None);
     for said in &mut said {
@@ -423,7 +425,7 @@ fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     said
 }
 
-/// Returns everything visible before this position, without minds and ids.
+/// Returns everything visible before this position. Minds and ids are left out.
 fn visible(conversation: &Conversation, at: usize) -> VisiblePrefix {
     let said = conversation.said[..at].iter().map(seen).collect();
     (conversation.caller.clone(), conversation.line, conversation.system, said)

@@ -1,4 +1,4 @@
-//! Store failures: which requests are forwarded, which are refused, and what is logged.
+//! Tests of store failures: which requests are forwarded, which are refused, and what is logged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,7 +103,7 @@ impl OutageGateway {
     }
 }
 
-/// Returns a conversation without its reasoning, which the gateway looks up.
+/// Returns a conversation without its reasoning, so that the gateway must look it up.
 fn conversation(said: &str) -> String {
     format!(
         r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#

@@ -1,4 +1,4 @@
-//! Models bind their Thoughts to the prefix, and callers change the prefix.
+//! Tests callers that change the prefix to which a model bound its Thoughts.
 
 use crate::harness::{GatewayOptions, SimGateway};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use throughline_server::{PrefixPolicy, ReplayMode};
 const MODEL: &str = "sim/claude-fable-5-1";
 const SYSTEM: &str = "You are a weather service.";
 
-/// The same tool with its keys in two orders.
+/// The same tool, with its JSON keys in two different orders.
 const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]"#;
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
@@ -37,7 +37,7 @@ async fn ask(
     (status, fates, text("x-throughline-prefix"), serde_json::from_slice(&body).unwrap())
 }
 
-/// Returns a conversation in a tool loop: the model thought, called a tool, and received the
+/// Returns a conversation within a tool loop: the model reasoned, called a tool, and received the
 /// result.
 async fn begun(gate: &SimGateway) -> Vec<Value> {
     let mut messages = vec![json!({"role": "user", "content": "What is the weather in Paris?"})];

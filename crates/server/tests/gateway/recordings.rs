@@ -1,5 +1,5 @@
-//! Recorded conversations through the gateway over HTTP: requests arrive unchanged, and lost values
-//! are restored.
+//! Sends recorded conversations through the gateway over HTTP: requests arrive unchanged, and lost
+//! values are restored.
 //!
 //! A scripted provider records each request and returns the recorded response. Each recording is a
 //! separate tenant, once with unchanged requests and once without any reasoning in them.
@@ -22,7 +22,7 @@ use throughline_server::{
 use throughline_store::Journal;
 use throughline_testkit::{Exchange, Folder, figure, recordings, skip};
 
-/// Requests that do not arrive unchanged, with reasons. The test fails on needless entries.
+/// Requests that do not arrive unchanged, with reasons. The test fails if an entry is not needed.
 const NOT_AS_SENT: &[&str] = &[
     // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming 1",
@@ -43,8 +43,8 @@ const NOT_AS_SENT: &[&str] = &[
     "rig--deepseek--wire_shape_matrix--forced_tool_choice_under_thinking_is_rejected_upstream 1",
 ];
 
-/// Requests in which an opaque value does not arrive, with reasons. The test fails on needless
-/// entries.
+/// Requests in which an opaque value does not arrive, with reasons. The test fails if an entry is
+/// not needed.
 const NOT_IN_PLACE: &[&str] = &[
     // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request 3",
@@ -139,7 +139,7 @@ impl Keyring for NameKeys {
 
 /// The outcome of one request.
 struct PlayedExchange {
-    /// The request that reached the provider; `None` if the gateway answered itself.
+    /// The request that reached the provider; `None` if the gateway responded itself.
     arrived: Option<UpstreamRequest>,
     status: u16,
     body: Bytes,
@@ -203,13 +203,13 @@ fn gateway_path(exchange: &Exchange) -> String {
     }
 }
 
-/// Returns whether the gateway accepts this wire as a dialect. The others are tested in Anthropic's
-/// dialect.
+/// Returns whether the gateway accepts this wire as a dialect. Other wires are tested in
+/// Anthropic's dialect.
 fn is_dialect(wire: &str) -> bool {
     wire != Wire::BEDROCK_CONVERSE.as_str()
 }
 
-/// Returns the exchange's request as a client without reasoning support sends it, in a gateway
+/// Returns the exchange's request as a client that drops all reasoning sends it, in a gateway
 /// dialect.
 fn without_reasoning(exchange: &Exchange) -> (String, String) {
     if is_dialect(&exchange.wire) {

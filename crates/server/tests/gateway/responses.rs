@@ -1,4 +1,4 @@
-//! Stored responses, and conversations that continue from them.
+//! Tests of stored responses, and of conversations that continue from them.
 
 use crate::harness::{MODELS, SimGateway};
 use serde_json::{Value, json};
@@ -36,7 +36,8 @@ async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     (story, answer)
 }
 
-/// A conversation continues from a stored response, whichever provider returned it or answers next.
+/// A conversation continues from a stored response, whichever provider returned that response or
+/// generates the next one.
 #[tokio::test(flavor = "multi_thread")]
 async fn previous_response_id_works_across_providers() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -156,7 +157,7 @@ async fn invalid_list_parameters_are_refused() {
     );
 }
 
-/// Sends a request with default `store`, whole or streamed. Returns its call record and output.
+/// Sends a request without `store`, whole or streamed. Returns its call record and output.
 async fn output(
     gate: &SimGateway,
     model: &str,

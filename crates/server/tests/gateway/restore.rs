@@ -1,4 +1,4 @@
-//! Captures and restores on every wire: which evidence restores what, which content stays
+//! Tests captures and restores on every wire: which evidence restores what, which content stays
 //! unchanged, what is reported, and which matches restore nothing.
 
 use crate::common::said::{Message, ModelTurn, WireTarget, seal};
@@ -25,12 +25,13 @@ fn says(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { text: text.to_owned(), call: None, mind }
 }
 
-/// Returns an answer with a tool call whose id is the same in every such answer.
+/// Returns a model reply with a tool call. The call id is the same in every reply from this
+/// function.
 fn calls(text: &str, mind: u64) -> ModelTurn {
     ModelTurn { call: Some(("call_0".into(), "look".into(), "here".into())), ..says(text, mind) }
 }
 
-/// An answer with a tool call under this id.
+/// Returns a model reply with a tool call that has this id.
 fn call_answer_with_id(id: &str, text: &str, mind: u64) -> ModelTurn {
     ModelTurn { call: Some((id.into(), "look".into(), "here".into())), ..says(text, mind) }
 }
@@ -40,7 +41,7 @@ fn result(answer: &ModelTurn, text: &str) -> Message {
     Message::Tool { id, name, text: text.to_owned() }
 }
 
-/// Restores, sends and answers a request, and captures the answer.
+/// Restores and sends a request, and captures the given reply to it.
 async fn exchange(
     house: &ReplayFixture,
     line: &WireTarget,
@@ -64,8 +65,8 @@ async fn send(
     (restored, encoded)
 }
 
-/// Runs a tool loop in which each request drops all reasoning. Returns two captured answers and the
-/// next message.
+/// Runs a tool loop in which each request drops all reasoning. Returns the two captured replies and
+/// the next message.
 async fn conversed(house: &ReplayFixture, line: &WireTarget) -> Vec<Message> {
     let mut said = vec![user("Look.")];
     let first = calls("I look.", 1);
@@ -104,7 +105,8 @@ async fn lossy_client_gets_all_seals_restored_on_every_wire() {
     }
 }
 
-/// A client may rename its calls. They are restored with the issued ids, also in their results.
+/// A client may rename its tool calls. The issued ids are restored, both in the calls and in their
+/// results.
 #[tokio::test]
 async fn results_follow_renamed_calls_to_the_issued_id() {
     for line in WireTarget::all() {
@@ -135,8 +137,8 @@ async fn results_follow_renamed_calls_to_the_issued_id() {
     }
 }
 
-/// Invariant 9: each request extends the previous request, although the client drops content each
-/// time.
+/// Tests invariant 9: each request extends the previous request, although the client drops content
+/// each time.
 #[tokio::test]
 async fn the_next_request_extends_the_last() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -491,7 +493,7 @@ async fn switching_back_replays_the_first_model() {
     }
 }
 
-/// A reply that continues the model's own turn is captured together with it as one turn.
+/// A reply that continues the model's own unfinished turn is captured as one turn with it.
 #[tokio::test]
 async fn continued_answer_is_captured_as_one_turn() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");

@@ -1,4 +1,4 @@
-//! The unmodified official clients, through the gateway to the simulators.
+//! Runs the unmodified official clients through the gateway against the simulators.
 //!
 //! Covers every dialect with every model family, whole and streamed: two questions with tools and
 //! reasoning, once with an honest client and once with a client that sends no reasoning back.
@@ -39,9 +39,9 @@ async fn run(language: &str, script: &str) {
     }
 }
 
-/// Runs a script with stored conversations, in which each call sends only new input. The provider
-/// that stores a response receives its id. Any other provider receives the whole conversation,
-/// including reasoning.
+/// Runs a script with stored conversations, in which each request contains only new input. The
+/// provider that stores a response receives the response's id. Any other provider receives the
+/// whole conversation, including reasoning.
 async fn run_stored_script(language: &str, script: &str) {
     let gate = SimGateway::open(ReplayMode::Repair).await;
     let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {
@@ -77,7 +77,7 @@ async fn sdk_node_openai_stored() {
 }
 
 /// The AI SDK sends earlier model output as references. Every part of its message list reaches the
-/// provider in every sequence of models, and no request is refused.
+/// provider, in every sequence of models, and no request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_ai_sdk_responses() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -103,11 +103,11 @@ async fn sdk_node_ai_sdk_responses() {
     );
 }
 
-/// Checks that every answer contains reasoning, and that every request sends back exactly the Seals
+/// Checks that every reply contains reasoning, and that every request sends back exactly the Seals
 /// that its conversation received.
 ///
-/// DeepSeek requires its reasoning only for answers with calls, so the gateway restores it only
-/// there.
+/// DeepSeek requires its reasoning only for replies with tool calls, so the gateway restores it
+/// only there.
 fn assert_all_returned(ledger: &Ledger, lossy: bool) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
@@ -128,8 +128,8 @@ fn assert_all_returned(ledger: &Ledger, lossy: bool) {
     assert_eq!(finals, 0, "the last conversation has no end");
 }
 
-/// Without restoring, the simulators refuse a lossy client's requests, so the tests above are able
-/// to fail.
+/// Without restoring, the simulators refuse a lossy client's requests. This shows that the tests
+/// above can fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn lossy_client_is_refused_without_replay() {
     for (script, model, words) in [

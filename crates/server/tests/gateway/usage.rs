@@ -1,4 +1,4 @@
-//! Usage is counted, stored and limited across calls, restarts and nodes.
+//! Tests that usage is counted, stored and limited across calls, restarts and nodes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ impl RedactionPolicy {
         })
     }
 
-    /// Returns the policy as JSON, without empty lists and default values.
+    /// Returns the policy as JSON, omitting empty lists and default values.
     pub fn json(&self) -> Json {
         json::object(|out| {
             if !self.keys.is_empty() {

@@ -11,7 +11,7 @@ use throughline_json::Name;
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Compiles the expression, which may start with `(?i)` to ignore case. Fails if it matches the
+    /// Compiles the expression, which may start with `(?i)` to ignore case. Fails if it matches an
     /// empty text.
     pub fn new(text: &str) -> Result<Self, InvalidPattern> {
         let invalid = |problem: String| InvalidPattern { pattern: Name::from(text), problem };
@@ -58,7 +58,7 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// A pattern is not a valid expression or matches the empty text.
+/// A pattern is not a valid expression, or it matches an empty text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern {pattern:?} cannot be used: {problem}")]
 pub struct InvalidPattern {

@@ -27,8 +27,8 @@ impl RedactionPolicy {
         }
     }
 
-    /// Redacts a stored run event. The text of stream pieces is redacted whole, because a match may
-    /// span several pieces. A later event contains the complete text.
+    /// Redacts a stored run event. The text of stream pieces is replaced completely, because a
+    /// match may span several pieces. A later event contains the complete text.
     pub fn redact_stored_event<'e>(&self, event: &'e Json) -> Cow<'e, Json> {
         if *self == Self::nothing() {
             return Cow::Borrowed(event);

@@ -24,7 +24,7 @@ fn redacted(policy: &RedactionPolicy, text: &str) -> String {
     policy.redact_json(&json(text), ThoughtRedaction::Redact).as_str().to_owned()
 }
 
-/// Returns `many` characters that look like a key.
+/// Returns `many` characters that resemble a key.
 fn letters(many: usize) -> String {
     "aB3dE5gH".chars().cycle().take(many).collect()
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::redaction::{Pattern, REDACTED};
 
-/// Maximum number of passes, because a redaction can create new matches. After the last pass the
-/// whole text is redacted, which keeps the time linear.
+/// Maximum number of passes. A redaction can create new matches; if matches remain after the last
+/// pass, the whole text is redacted. This keeps the time linear.
 const PASSES: usize = 8;
 
 /// Replaces every match with [`REDACTED`]. Text inside an existing [`REDACTED`] never matches.

@@ -91,7 +91,7 @@ struct RedactionEdits<'p> {
     policy: &'p RedactionPolicy,
     secrets: Vec<&'p Pattern>,
     of_thoughts: Vec<&'p Pattern>,
-    /// The start offsets of values that the paths in `fields` select.
+    /// Returns the start offsets of the values selected by the paths in `fields`.
     removed: HashSet<usize>,
     found: Vec<(Range<usize>, Json)>,
 }
@@ -171,7 +171,7 @@ impl<'p> RedactionEdits<'p> {
         }
     }
 
-    /// Collects the values below a member that the paths in `fields` select.
+    /// Collects the values below a member that are selected by the paths in `fields`.
     fn follow_paths(&mut self, name: &str, value: Node<'_>) {
         let policy = self.policy;
         for (_, paths) in policy.fields.iter().filter(|(key, _)| &**key == name) {
@@ -211,7 +211,7 @@ fn holds_thoughts(node: Node<'_>) -> bool {
     })
 }
 
-/// Returns whether a member with that name contains a sealed value.
+/// Returns whether a member with this name contains a sealed value.
 fn is_sealed(name: &str, is_thinking: bool) -> bool {
     SEALS.contains(&name) || is_thinking && SEALS_OF_THOUGHTS.contains(&name)
 }

@@ -2,7 +2,7 @@
 //! format.
 //!
 //! Each element specifies where its Seal belongs: `id` is the id of the item or tool call, and
-//! `index` the position in the turn. Unknown kinds and members are kept. `null` and an empty
+//! `index` is the position in the turn. Unknown kinds and members are kept. `null` and an empty
 //! signature are written as they were read.
 
 use std::sync::Arc;

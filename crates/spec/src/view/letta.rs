@@ -48,7 +48,7 @@ pub struct LettaHeader {
 pub struct ReasoningMessage {
     /// The members that all Letta messages have.
     pub header: LettaHeader,
-    /// Whether a reasoning model produced the reasoning, or prompting did.
+    /// Whether the reasoning came from a reasoning model or from prompting.
     pub source: ReasoningSource,
     /// The text of the reasoning.
     pub reasoning: Arc<str>,
@@ -57,7 +57,7 @@ pub struct ReasoningMessage {
 }
 
 words! {
-    /// The reason why reasoning is hidden.
+    /// Why reasoning is hidden.
     HiddenState {
         /// The provider sealed the reasoning.
         Redacted = "redacted",
@@ -217,7 +217,7 @@ impl LettaReasoning {
 }
 
 impl LettaHeader {
-    /// Creates a header that has only an id and a date.
+    /// Creates a header with only an id and a date.
     pub fn new(id: impl Into<Name>, date: Timestamp) -> Self {
         Self { id: id.into(), date, ..Self::default() }
     }

@@ -1,8 +1,8 @@
 //! `LLMMessage`: one message in a conversation, with camelCase member names.
 //!
 //! A message has one text, a list of Thoughts and a list of calls, so it cannot express the order
-//! among them; the Items do. It has no members for media, hosted steps, tool outcomes or the
-//! issuers of signatures. Unknown members are kept and written again.
+//! among them. Only the Items contain that order. A message has no members for media, hosted steps,
+//! tool outcomes or the issuers of signatures. Unknown members are kept and written again.
 
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub struct Message {
     pub role: MessageRole,
     /// The text; empty if the message has only Thoughts or calls.
     pub content: Arc<str>,
-    /// Whether the message is sent to the model and logged, but not stored in the Thread. This is
-    /// not a visibility flag.
+    /// Whether the message is sent to the model and logged, but not stored in the Thread. The flag
+    /// does not affect visibility.
     pub ephemeral: bool,
     /// The Thoughts in an assistant message; usually empty. Signed blocks are sent back byte for
     /// byte.

@@ -1,8 +1,9 @@
 //! Converts between Items and messages.
 //!
-//! A message becomes Items for its Thoughts, then its text, then its calls, because it has no other
-//! order. Each Item keeps its part of the message as native JSON with the wire [`Message::WIRE`],
-//! and the whole message as its envelope. An unchanged message is therefore written as it was read.
+//! A message becomes Items for its Thoughts, then its text, then its calls, because the message
+//! defines no other order. Each Item keeps its part of the message as native JSON with the wire
+//! [`Message::WIRE`], and the whole message as its envelope. An unchanged message is therefore
+//! written as it was read.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use throughline_json::{self as json, InvalidDocument, Json, Label, Name, Node, O
 use crate::view::message::{Message, MessageCall, MessageRole, ThinkingBlock, ThinkingKind};
 
 impl Message {
-    /// The wire name for native JSON that comes from a message.
+    /// The wire name of native JSON that was read from a message.
     pub const WIRE: Wire = Wire::borrowed("llm-message");
 
     /// Converts Items to messages. Items with the same message index form one message, but each

@@ -204,8 +204,8 @@ impl RawThought {
 /// Converts a Thought to the JSON of a `RawThought`.
 ///
 /// For a Thought that a provider issued, the payload is its native JSON, with the wire's tag. If
-/// the Thought cannot be replayed, only its text is written, tagged [`tag::NOT_REPLAYABLE`],
-/// because a provider's Thought never becomes plain.
+/// the Thought cannot be replayed, only its text is written, tagged [`tag::NOT_REPLAYABLE`]. A
+/// provider's Thought never becomes a plain Thought.
 ///
 /// Returns `None` for an Item that is not a Thought, was never recorded (see
 /// [`Thought::set_recorded_at`]), or has neither text nor payload.
@@ -219,7 +219,7 @@ pub fn raw_thought_json(item: &Item) -> Option<Json> {
 pub struct InvalidThought {
     /// The member, such as `createdAt` or `identity.identifier`.
     pub field: Name,
-    /// The problem and how to fix it, as a predicate that follows `field`.
+    /// The problem and how to fix it, phrased to follow `field` in a sentence.
     pub problem: Label,
 }
 

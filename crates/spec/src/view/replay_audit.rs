@@ -3,8 +3,8 @@
 //!
 //! Every element is checked separately: an empty signature counts as none, and a signed element
 //! does not make up for an unsigned one. The requirements depend on the format, because each
-//! provider attaches its Seals to another part. This audit covers a stored turn; the codec crate
-//! audits outgoing requests rule by rule.
+//! provider attaches its Seals to a different part. This audit covers a stored turn; the codec
+//! crate audits outgoing requests rule by rule.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::view::details::{ReasoningItem, parse_details, print_details};
 
 const DETAILS: &str = "reasoning_details";
 
-/// When a turn's reasoning must be sent back. In a model's profile, the same type is called
+/// When a turn's reasoning must be sent back. Model profiles use the same type under the name
 /// [`Contract`].
 pub use throughline_core::Contract as ReplayContract;
 
@@ -24,8 +24,8 @@ pub trait ReasoningCodec {
     /// Returns the reasoning elements in a response, in order. Unknown kinds are kept verbatim.
     fn parse_response(&self, response: &Json) -> Vec<ReasoningItem>;
 
-    /// Returns the assistant message for the next request, with these elements added. Without
-    /// elements the message is unchanged.
+    /// Returns the assistant message for the next request, with these elements added. If there are
+    /// no elements, the message is unchanged.
     fn write_assistant(&self, message: &Json, items: &[ReasoningItem]) -> Json;
 
     /// Returns the strictest replay contract among the formats of these elements.
@@ -145,8 +145,8 @@ impl<'t> ReplayTurn<'t> {
     }
 
     /// Returns whether the turn's own calls require its reasoning, whatever the next turn contains.
-    /// Gemini and OpenAI require reasoning as soon as there is a call; Anthropic only if the next
-    /// turn contains a tool result.
+    /// Gemini and OpenAI require reasoning as soon as the turn contains a call. Anthropic requires
+    /// it only if the next turn contains a tool result.
     fn calls_require_replay(self) -> bool {
         let counts = |item: &ReasoningItem| {
             matches!(item.format().vendor(), Some(Vendor::Google | Vendor::OpenAi))
@@ -169,7 +169,7 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Returns whether another vendor than the turn's issuer sealed the element, or the target
+    /// Returns whether a vendor other than the turn's issuer sealed the element, or the target
     /// cannot read it.
     fn is_foreign(self, format: &ReasoningFormat, owner: Option<Vendor>) -> bool {
         let is_strangers = format.vendor().is_some() && format.vendor() != owner;
@@ -184,7 +184,8 @@ impl<'t> ReplayTurn<'t> {
         is_strangers || is_misdirected
     }
 
-    /// Checks that the elements are in the issued order, without duplicates or stream fragments.
+    /// Checks that the elements are in the order in which they were issued, without duplicates or
+    /// stream fragments.
     fn check_order(self, violations: &mut Vec<ReplayViolation>) {
         let mut seen = HashSet::new();
         let mut highest: Option<u64> = None;
@@ -204,7 +205,7 @@ impl<'t> ReplayTurn<'t> {
         }
     }
 
-    /// Checks that the turn's first call is signed, for formats that sign calls. Of parallel calls,
+    /// For formats that sign calls, checks that the turn's first call is signed. Of parallel calls,
     /// only the first is signed.
     fn check_calls(self, violations: &mut Vec<ReplayViolation>) {
         let is_googles = |item: &&ReasoningItem| item.format().vendor() == Some(Vendor::Google);
@@ -323,7 +324,7 @@ pub enum ReplayViolation {
         /// The element's format.
         format: ReasoningFormat,
     },
-    /// Another vendor than the turn's issuer sealed the element, or the target cannot read it.
+    /// A vendor other than the turn's issuer sealed the element, or the target cannot read it.
     #[error("element {item} of format {format} has a Seal that the target model did not issue")]
     Foreign {
         /// The element's index in the turn, from 0.
@@ -337,13 +338,13 @@ pub enum ReplayViolation {
         /// The element's index in the turn, from 0.
         item: usize,
     },
-    /// An element follows an element that was issued later.
+    /// An element appears after an element that was issued later.
     #[error("element {item} follows an element that was issued later")]
     OutOfOrder {
         /// The element's index in the turn, from 0.
         item: usize,
     },
-    /// An element repeats a Seal of the same turn.
+    /// An element repeats a Seal that the same turn already contains.
     #[error("element {item} repeats a Seal of this turn")]
     Duplicated {
         /// The element's index in the turn, from 0.

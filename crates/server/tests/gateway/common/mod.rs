@@ -1,4 +1,4 @@
-//! Shared code of the replay tests: targets, a temporary store, and conversations.
+//! Helpers for the replay tests: targets, a temporary store, and conversations.
 
 pub(crate) mod recorded;
 pub(crate) mod said;
@@ -22,7 +22,7 @@ pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// Returns a target with the provider's own catalog entry for that wire, or the generic entry.
+/// Returns a target with the provider's own catalog entry for this wire, or with the generic entry.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());
@@ -62,7 +62,7 @@ pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Repl
     codec.decode_reply(&Bytes::from(body.to_string()), &DecodeContext::of(target.clone())).unwrap()
 }
 
-/// The replay core of a gateway with its own store.
+/// A replay engine with its own store.
 pub(crate) struct ReplayFixture {
     pub(crate) replay: Replay,
     pub(crate) journal: Journal,
@@ -81,12 +81,12 @@ impl ReplayFixture {
         Self { replay, journal, url, _folder: folder }
     }
 
-    /// Opens the same store as another process would.
+    /// Opens the same store again, as another process would.
     pub(crate) async fn another(&self) -> Journal {
         open(&self.url, &Options::default()).await.unwrap()
     }
 
-    /// Returns a replay engine on the same store with empty caches.
+    /// Returns a new replay engine with empty caches on the same store.
     pub(crate) fn forgetful(&self) -> Replay {
         Replay::new(Arc::new(self.journal.clone()), Claims::new(KEY))
     }
@@ -124,7 +124,7 @@ impl ReplayFixture {
     }
 }
 
-/// Returns the opaque values of these Items, each with its Item's kind.
+/// Returns the opaque values of these Items, each with a description of its Item.
 pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
     let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()

@@ -11,7 +11,7 @@ use throughline_testkit::{Exchange, Recording, figure};
 
 use super::{codec_of, request, sealed, target};
 
-/// Returns the target of an exchange.
+/// Returns the decoding context for an exchange, with its target.
 pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
@@ -22,8 +22,8 @@ pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
 }
 
-/// Returns the issued opaque values that the recorded client sent back, in the form in which they
-/// were issued, each with its Item's kind.
+/// Returns the opaque values that the recorded client sent back, exactly as they were issued. Each
+/// value comes with a description of its Item.
 pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
     let owed = sent.filter_map(|(bytes, on)| {
@@ -39,7 +39,7 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     text.trim_end_matches('=').as_bytes().to_vec()
 }
 
-/// Counts of successes per wire, and failures by recording.
+/// Counts successes per wire, and collects failures by recording.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: BTreeMap<String, Count>,
@@ -179,7 +179,7 @@ fn says_nothing(message: &Value) -> bool {
 }
 
 /// Makes the requests and responses of a recording comparable. If the recorder replaced typographic
-/// characters in one of them, replaces these characters in all of them.
+/// characters in some of them, replaces these characters in all of them.
 pub(crate) fn comparable(recording: &Recording) -> Recording {
     let mut recording = recording.clone();
     if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {

@@ -10,7 +10,7 @@ use super::{call_of, codec_of, target};
 pub(crate) enum Message {
     User(String),
     Model(ModelTurn),
-    /// The result of the call with this id.
+    /// The result of the tool call with this id.
     Tool {
         id: String,
         name: String,
@@ -18,16 +18,16 @@ pub(crate) enum Message {
     },
 }
 
-/// The visible content of a model's answer, and the mind that identifies its Thoughts.
+/// A model reply: its visible content, and the number (`mind`) that identifies its Thoughts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModelTurn {
     pub(crate) text: String,
-    /// The call id, the tool name and its argument.
+    /// The call id, the tool name and the tool's argument.
     pub(crate) call: Option<(String, String, String)>,
     pub(crate) mind: u64,
 }
 
-/// Returns the Seal on the Thoughts of an answer.
+/// Returns the Seal for the Thoughts with this number.
 pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
@@ -47,12 +47,12 @@ impl WireTarget {
         Self { codec: codec_of(wire), target: target(provider, wire, model) }
     }
 
-    /// Returns the request of a client without reasoning support, decoded for the target.
+    /// Returns the request of a client that drops all reasoning, decoded for the target.
     pub(crate) fn lossy(&self, system: &str, said: &[Message]) -> Call {
         call_of(self.codec, &self.target, &self.request(system, said, |_| None))
     }
 
-    /// Returns the request of a client that sends back the value that `seal` returns for an answer.
+    /// Returns the request of a client that sends back the Seal that `seal` returns for each reply.
     pub(crate) fn sealed(
         &self,
         system: &str,
@@ -94,12 +94,12 @@ impl WireTarget {
         }
     }
 
-    /// Returns the reply in the provider's format.
+    /// Returns the model reply, encoded in the provider's format and decoded again.
     pub(crate) fn reply(&self, answer: &ModelTurn) -> Reply {
         self.reply_after(answer, None)
     }
 
-    /// Returns the reply in the provider's format, bound to this prefix.
+    /// Like `reply`, with Seals bound to this prefix.
     pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
         let own = |answer: &ModelTurn| Some(seal(answer.mind));
         let said = Message::Model(answer.clone());

@@ -27,7 +27,7 @@ pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
 /// A route whose first target is an unreachable Claude and whose second target is a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
-/// An endpoint without a listener.
+/// An endpoint on which no server listens.
 pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
@@ -113,7 +113,7 @@ impl ModelRouter for SimRouter {
     }
 }
 
-/// Returns an HTTP client for the simulators' endpoints; each catalog entry is at
+/// Returns an HTTP client for the simulators' endpoints. Each catalog entry is at
 /// `{base}/at/{entry}`.
 pub(crate) fn upstream(base: &str) -> Http {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
@@ -273,7 +273,7 @@ impl SimGateway {
         &self.journal
     }
 
-    /// Returns the call ids in the first answer, as the caller sees them.
+    /// Returns the tool call ids in the first reply, as the caller sees them.
     pub(crate) async fn call_ids(
         &self,
         say: ClientDialect,
@@ -302,8 +302,8 @@ impl SimGateway {
         }
     }
 
-    /// Runs a conversation of two questions with tools and reasoning. Returns the number of
-    /// answers.
+    /// Runs a conversation of two questions with tools and reasoning. Returns the number of model
+    /// replies.
     pub(crate) async fn converse(
         &self,
         say: ClientDialect,
@@ -397,7 +397,7 @@ impl SimGateway {
         begin(&self.url, method, path, body, headers).await
     }
 
-    /// Runs a conversation in which each answer comes from the next model, even within a tool loop.
+    /// Runs a conversation in which the next model generates each reply, even within a tool loop.
     pub(crate) async fn switch(
         &self,
         say: ClientDialect,
@@ -420,7 +420,7 @@ impl SimGateway {
         }
     }
 
-    /// Sends the history and returns the messages that the answer adds.
+    /// Sends the history and returns the messages that the reply adds.
     pub(crate) async fn ask(
         &self,
         say: ClientDialect,
@@ -602,7 +602,7 @@ impl ClientDialect {
         }
     }
 
-    /// Removes the reasoning from an answer, as a lossy client does.
+    /// Removes the reasoning from a reply, as a lossy client does.
     pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()

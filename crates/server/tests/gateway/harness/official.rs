@@ -1,4 +1,4 @@
-//! Runs the official clients in the environments that `scripts/sdks` creates.
+//! Runs the official clients in the environments created by `scripts/sdks`.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -22,7 +22,7 @@ pub(crate) async fn run(
     Some(command.stdin(Stdio::null()).output().await.unwrap())
 }
 
-/// Returns the interpreter of the environment with the clients; `None` if `scripts/sdks` has not
+/// Returns the path of the interpreter with the clients installed; `None` if `scripts/sdks` has not
 /// run.
 fn interpreter(language: &str) -> Option<tokio::process::Command> {
     let home = workspace_root().join("target/sdks");

@@ -98,7 +98,7 @@ pub(crate) struct RecordedReply {
 pub(crate) struct ReplyStyle {
     pub(crate) cut: Chunking,
     pub(crate) coding: Compression,
-    /// Whether a streaming request is answered with one JSON object.
+    /// Whether the provider ignores a request's `stream` option and returns one JSON object.
     pub(crate) ignores_stream: bool,
 }
 
@@ -152,8 +152,8 @@ impl FixedProvider {
     }
 }
 
-/// Returns a model of the wire's own provider, under the provider's name, so that replies are
-/// forwarded byte for byte.
+/// Returns the provider's own name for a model on this wire, so that replies are forwarded byte for
+/// byte.
 pub(crate) fn model(say: ClientDialect) -> &'static str {
     let name = match say {
         ClientDialect::Messages => MODELS[0],

@@ -37,7 +37,7 @@ pub(crate) const STREAM: &str = concat!(
     "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\",\"stop_sequence\":null},\"usage\":{\"output_tokens\":20}}\n\n",
     "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 );
-/// The head of a streamed response whose end is the end of the connection.
+/// The head of a streamed response that ends when the connection closes.
 pub(crate) const STREAM_HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 /// A whole response: 100 input tokens, 20 output tokens.
@@ -96,7 +96,7 @@ impl RawProvider {
         .await
     }
 
-    /// Returns a provider at another address.
+    /// Returns a provider at this address, without starting a server.
     pub(crate) fn at(url: &str) -> Self {
         Self { url: url.to_owned(), open: Arc::default() }
     }
@@ -147,22 +147,22 @@ impl Log for LogLines {
 }
 
 impl LogLines {
-    /// Returns the log lines of an event, each prefixed with its level.
+    /// Returns the log lines for an event, each prefixed with its level.
     pub(crate) fn of(&self, event: &str) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         let event = format!("\"event\":\"{event}\"");
         lines.iter().filter(|line| line.contains(&event)).cloned().collect()
     }
 
-    /// Returns the log lines of calls, each prefixed with its level.
+    /// Returns the log lines for calls, each prefixed with its level.
     pub(crate) fn calls(&self) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| line.contains(r#""event":"call""#)).cloned().collect()
     }
 }
 
-/// One dollar per million input tokens and two per million output tokens; `claude-unpriced` has no
-/// price.
+/// Charges one dollar per million input tokens and two per million output tokens; `claude-unpriced`
+/// has no price.
 pub(crate) struct FlatPrices;
 
 impl Prices for FlatPrices {
@@ -205,7 +205,7 @@ struct RawRouter {
     own_wires: bool,
 }
 
-/// Prefixes of model names, each with the catalog entry of the model's provider.
+/// Prefixes of model names, each with the catalog entry for the model's provider.
 const VENDOR_ROWS: [(&str, &str); 4] =
     [("gpt-4", "openai-chat"), ("gpt", "openai"), ("gemini", "gemini"), ("", "anthropic")];
 
@@ -386,7 +386,7 @@ impl RawGateway {
         self.said("/v1/messages", "", &question(model, stream)).await
     }
 
-    /// Returns the value of a metric, by its name with labels.
+    /// Returns the value of a metric. `name` includes the labels.
     pub(crate) async fn metric(&self, name: &str) -> String {
         let page = self.said("/metrics", "", "").await.body;
         let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
@@ -396,7 +396,7 @@ impl RawGateway {
     }
 }
 
-/// Returns a question that is valid in both Anthropic's and the chat dialect.
+/// Returns a request body that is valid in both Anthropic's dialect and the chat dialect.
 pub(crate) fn question(model: &str, stream: bool) -> String {
     format!(
         r#"{{"model":"{model}","max_tokens":100,"stream":{stream},"messages":[{{"role":"user","content":"Hello"}}]}}"#

@@ -33,7 +33,7 @@ pub(crate) struct SharedAccount {
     arrived: Mutex<Vec<String>>,
     /// Header names of the last request.
     headers: Mutex<Vec<Name>>,
-    /// Every created object, as its collection and its document.
+    /// All created objects, each as its collection and document.
     created: Mutex<Vec<(String, Value)>>,
     /// Whether callers send their own provider keys.
     is_callers: bool,
@@ -147,14 +147,14 @@ impl SharedAccount {
     }
 }
 
-/// Returns the id that a request instructs its model to repeat: `forge(ID)`.
+/// Returns the id that a request instructs the model to repeat, written as `forge(ID)`.
 fn forged_id(outgoing: &UpstreamRequest) -> Option<String> {
     let body = std::str::from_utf8(&outgoing.body).ok()?;
     let (_, rest) = body.split_once("forge(")?;
     rest.split_once(')').map(|(id, _)| id.to_owned())
 }
 
-/// Returns a response with the id in every field whose text a caller can choose.
+/// Returns a response that contains the id in every field whose text a caller can choose.
 fn forged(path: &str, id: &str) -> Value {
     let members = json!({"file_id": id, "container_id": id, "id": "x"});
     if path == "messages" {
@@ -298,7 +298,7 @@ impl AccountGateway {
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
-    /// Returns the same gateway with callers that send another provider key.
+    /// Returns the same gateway, whose callers send another provider key.
     pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
         Self { provider_key, ..self.clone() }
     }

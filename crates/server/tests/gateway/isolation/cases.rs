@@ -1,6 +1,6 @@
 //! Requests that create objects, model calls, and requests whose body references an object by id.
 
-/// A dialect, a path, a body, and the kinds of the ids in the response, each at a JSON pointer.
+/// A dialect, a path, a body, and the kinds of ids in the response, each with its JSON pointer.
 type Creation = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// The requests that create an object of each kind.

@@ -1,4 +1,4 @@
-//! Paths, methods and headers that are never forwarded, and models by name.
+//! Tests of paths, methods and headers that are never forwarded, and of models by name.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
@@ -217,7 +217,7 @@ async fn embeddings_reach_the_provider_of_their_model() {
     }
 }
 
-/// Returns the status of a request without a key, with these headers.
+/// Sends a request with these headers and no key, and returns the status.
 async fn status(gate: &AccountGateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
 }

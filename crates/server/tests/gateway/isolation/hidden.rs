@@ -1,5 +1,5 @@
-//! Requests that the gateway and a provider could parse differently, and responses with ids that a
-//! caller can choose.
+//! Tests of requests that the gateway and a provider could parse differently, and of responses with
+//! ids that a caller can choose.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
@@ -132,7 +132,7 @@ async fn passthrough_bodies_may_name_only_own_objects() {
     }
 }
 
-/// A path names one object of the caller and one object of another tenant.
+/// A path that names one object of the caller and one object of another tenant is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_id_in_a_path_is_checked() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

@@ -1,4 +1,4 @@
-//! Two tenants share one account at each provider, and neither can use the other's objects.
+//! Tests that two tenants that share one account at each provider cannot use each other's objects.
 
 mod account;
 mod cases;
@@ -38,8 +38,8 @@ async fn create(gate: &AccountGateway, tenant: &str) -> Objects {
     objects
 }
 
-/// Fills a tenant's ids into a path template. Placeholders for kinds that the tenant did not create
-/// remain.
+/// Fills a tenant's ids into a path template. A placeholder remains if the tenant created no object
+/// of its kind.
 fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     let path = template.replace("{**}", "gemini-3-pro-preview").replace("{*}", "any");
     objects.iter().fold(path, |path, (kind, id)| {
@@ -118,7 +118,7 @@ async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     cases
 }
 
-/// Returns a field name with one letter escaped, which every JSON parser reads as the same name.
+/// Returns a field name with one letter escaped. Every JSON parser reads it as the same name.
 fn escaped(member: &str) -> String {
     let (first, rest) = member.split_at(1);
     format!("\"\\u{:04x}{rest}\"", u32::from(first.chars().next().unwrap()))
@@ -167,7 +167,7 @@ async fn shared_provider_key_keeps_tenants_separate() {
     assert_eq!(other.ask_in("openai", "alpha", "GET", &file, "").await.0, 404);
 }
 
-/// The provider's list pages contain all tenants' objects. A client that reads to the end finds its
+/// The provider's list pages contain all tenants' objects. A client that reads all pages finds its
 /// own objects among any number of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_skip_other_tenants_objects_until_the_end() {
@@ -199,7 +199,7 @@ async fn lists_skip_other_tenants_objects_until_the_end() {
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
-/// Every line of an uploaded file may be a batch request, so the lines are checked.
+/// Every line of an uploaded file may be a batch request, so each line is checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_files_cannot_name_foreign_objects() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -216,7 +216,7 @@ async fn batch_files_cannot_name_foreign_objects() {
     assert_eq!(gate.ask("alpha", "POST", "/v1/files", &upload).await.0, 200);
 }
 
-/// Stores of earlier versions have captured turns without owner keys.
+/// Stores written by earlier versions contain captured turns without owner keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn captured_ids_of_older_stores_keep_their_tenant() {
     let gate = AccountGateway::open(ReplayMode::Off, SharedAccount::operators()).await;

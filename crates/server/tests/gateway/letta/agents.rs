@@ -1,4 +1,4 @@
-//! Creating, listing, showing, changing and deleting agents.
+//! Tests creating, listing, showing, changing and deleting agents.
 
 use serde_json::json;
 

@@ -1,19 +1,19 @@
-//! The console's routes: lists, event streams, the inbox, thought maps, the journal, and the
-//! doctor.
+//! Tests of the console's routes: lists, event streams, the inbox, thought maps, the Journal, and
+//! the doctor.
 
 use serde_json::{Value, json};
 
 use crate::letta::scene::AgentGateway;
 
-/// Returns the events of a run after this number.
+/// Returns the events of a run after this event number.
 async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
     let (events, more) = stretch(scene, run, &format!("after={after}")).await;
     assert_eq!(more, None);
     events
 }
 
-/// Returns one page of a run's events, and the number after which the next page starts; `None` at
-/// the end.
+/// Returns one page of a run's events, and the event number after which the next page starts. The
+/// number is `None` at the end.
 async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;

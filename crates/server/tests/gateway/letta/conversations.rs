@@ -1,4 +1,4 @@
-//! Conversations: further Threads of one agent.
+//! Tests of conversations, which are further Threads of one agent.
 
 use serde_json::{Value, json};
 

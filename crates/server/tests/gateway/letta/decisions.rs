@@ -1,4 +1,4 @@
-//! Approvals by message, and tools that the client runs.
+//! Tests of approvals sent as messages, and of tools that the client runs.
 
 use serde_json::{Value, json};
 

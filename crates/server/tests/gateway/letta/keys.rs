@@ -1,4 +1,4 @@
-//! Runs are limited by the key that started them, and by the operator's caps.
+//! Tests that runs are limited by the key that started them and by the operator's caps.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn ask(scene: &AgentGateway, key: &str, method: &str, path: &str, body: &V
     serde_json::from_slice(&said).unwrap()
 }
 
-/// Creates an agent for a key. Its model calls a tool without end on the message `forever`.
+/// Creates an agent for a key. On the message `forever`, its model calls a tool without end.
 async fn agent(scene: &AgentGateway, key: &str) -> String {
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"]});
     ask(scene, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
@@ -39,7 +39,7 @@ async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     }
 }
 
-/// Returns the reason why a run ended, from its journal.
+/// Returns the reason why a run ended, as recorded in its Journal.
 async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
     let journal = ask(scene, key, "GET", &path, &json!(null)).await;

@@ -1,4 +1,5 @@
-//! Every list of the agent API ends: paging by `after` and `before` returns each object once.
+//! Tests that every list of the agent API ends: paging by `after` and `before` returns each object
+//! once.
 
 use serde_json::{Value, json};
 use throughline_server::routes;

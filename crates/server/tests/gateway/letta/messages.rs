@@ -1,4 +1,4 @@
-//! Messages to agents and their answers: whole, streamed and listed.
+//! Tests of messages to agents and their replies: whole, streamed and listed.
 
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ async fn messages_are_paged_in_both_orders() {
     }
 }
 
-/// Joins deltas to one text per message.
+/// Joins deltas into one text per message.
 fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
     let mut joined: Vec<(String, String, String)> = Vec::new();
     for frame in frames {

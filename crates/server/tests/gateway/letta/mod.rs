@@ -1,4 +1,4 @@
-//! The agent API with plain callers and Letta's own clients.
+//! Tests of the agent API with plain HTTP requests and with Letta's own clients.
 
 mod agents;
 mod console;

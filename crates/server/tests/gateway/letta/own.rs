@@ -1,4 +1,4 @@
-//! Routes under `/v1/throughline/` that Letta does not have.
+//! Tests of the routes under `/v1/throughline/`, which Letta does not have.
 
 use serde_json::{Value, json};
 

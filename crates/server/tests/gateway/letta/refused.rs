@@ -1,5 +1,5 @@
-//! Repeated, late, malformed, foreign and expired decisions are refused with a clear error, and no
-//! tool runs. A retry gets the same response as the original.
+//! Tests that repeated, late, malformed, foreign and expired decisions are refused with a clear
+//! error, and that no tool runs. A retry gets the same response as the original.
 
 use serde_json::{Value, json};
 use throughline_core::{PendingStatus, Store as _, Tenant};
@@ -12,7 +12,7 @@ struct WaitingRun {
     agent: String,
     run: String,
     call: Value,
-    /// The path for an answer, if a question is pending.
+    /// The path to which an answer is sent, if a question is pending.
     question: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl WaitingRun {
         self.scene.ran.lock().unwrap().len()
     }
 
-    /// Returns the number of tools that run after the decision.
+    /// Returns the number of tools that should run after the decision.
     fn runs(&self) -> usize {
         usize::from(self.question.is_none())
     }

@@ -1,4 +1,4 @@
-//! Listing, showing, cancelling and resetting runs.
+//! Tests listing, showing, cancelling and resetting runs.
 
 use serde_json::json;
 use throughline_server::routes;

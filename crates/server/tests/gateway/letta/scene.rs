@@ -39,12 +39,12 @@ enum ScriptedAction {
     Fails,
 }
 
-/// A model that emits two signed Thoughts and then follows the last user message.
+/// A model that emits two signed Thoughts and then acts as the last user message instructs.
 struct ScriptedModel {
     target: Target,
     /// The number of model calls in this process.
     asked: Arc<AtomicU64>,
-    /// One permit per answer to a user message with `slow`.
+    /// One permit per reply to a user message that contains `slow`.
     gate: Arc<Semaphore>,
 }
 
@@ -216,7 +216,7 @@ impl ModelRegistry for TwoModels {
 /// A tool that records its arguments and returns them.
 pub(crate) struct RecordingTool(ToolSpec, Arc<Mutex<Vec<String>>>);
 
-/// Returns a recording tool for tests that ignore the recorded calls.
+/// Creates a recording tool for tests that ignore the recorded calls.
 pub(crate) fn noting(spec: ToolSpec) -> RecordingTool {
     RecordingTool(spec, Arc::default())
 }
@@ -242,7 +242,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Sequential ids that are unique over all gateways of the test process.
+/// Generates sequential ids that are unique across all gateways in the test process.
 pub(crate) struct SequentialIds;
 
 static IDS: AtomicU64 = AtomicU64::new(0);
@@ -302,7 +302,7 @@ impl Keyring for RevocableKeys {
     }
 }
 
-/// Prices at which a hundred tokens cost one cent.
+/// A price table in which a hundred tokens cost one cent.
 struct CentPrices;
 
 impl Prices for CentPrices {
@@ -474,7 +474,7 @@ pub(crate) fn said(words: &str) -> Value {
     json!({"messages": [{"role": "user", "content": words}]})
 }
 
-/// Returns the types of messages, in order.
+/// Returns the message types, in order.
 pub(crate) fn kinds(messages: &Value) -> Vec<&str> {
     let list = messages.as_array().unwrap();
     list.iter().map(|message| message["message_type"].as_str().unwrap()).collect()

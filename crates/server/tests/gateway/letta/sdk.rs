@@ -1,4 +1,4 @@
-//! Letta's own clients, unmodified, through the agent API.
+//! Runs Letta's own clients, unmodified, through the agent API.
 //!
 //! `scripts/sdks` creates the environments for the scripts; `scripts/test` calls it.
 

@@ -1,5 +1,5 @@
-//! Letta's own clients with simulated models: each call returns every Seal that its thread
-//! received.
+//! Runs Letta's own clients with simulated models. Every request sends back exactly the Seals that
+//! its Thread received.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -91,8 +91,8 @@ async fn run(language: &str, script: &str) {
     );
 }
 
-/// Checks that every answer has reasoning, and that every call of a thread returns exactly the
-/// Seals that the thread received. A thread has two questions.
+/// Checks that every reply has reasoning, and that every request of a Thread sends back exactly the
+/// Seals that the Thread received. A Thread has two questions.
 fn assert_all_returned(ledger: &Ledger) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
@@ -145,7 +145,7 @@ async fn route_falls_back_to_the_next_model() {
     assert_all_returned(&ledger);
 }
 
-/// Gemini signs the end of a streamed answer in an empty text, which is kept for replay and not
+/// Gemini signs the end of a streamed reply in an empty text, which is kept for replay but not
 /// shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn gemini_answers_end_without_an_empty_assistant_message() {

@@ -1,4 +1,5 @@
-//! No route shows one tenant's objects to another, and the `OpenAPI` document covers every route.
+//! Tests that no route shows one tenant's objects to another, and that the `OpenAPI` document
+//! covers every route.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use throughline_testkit::figure;
 
 use crate::letta::scene::{AgentGateway, said};
 
-/// Routes without object ids, and the expected response for another tenant.
+/// Routes without object ids, each with the response that another tenant should get.
 const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
@@ -34,7 +35,7 @@ const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("POST", "/v1/throughline/doctor", "paste one"),
 ];
 
-/// Returns a body for each route that needs one.
+/// Returns a request body for each route that needs one.
 fn body_of(path: &str) -> Value {
     match path {
         _ if path.ends_with("/messages")
