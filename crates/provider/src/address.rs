@@ -17,7 +17,7 @@ use throughline_core::{BlockedAddress, allowed_addresses, check_host};
 use tower_service::Service;
 use url::Url;
 
-/// Fails if the host of a URL is a literal address that is blocked.
+/// Fails if a URL's host is a blocked literal address.
 pub(crate) fn check(url: &Url) -> Result<(), BlockedAddress> {
     check_host(url.host_str().unwrap_or_default())
 }

@@ -17,7 +17,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Returns the scheme for a catalog entry whose base URL has this host.
+    /// Returns the authentication scheme for a catalog entry and the host of its base URL.
     pub fn for_row(row: &Provider, host: &str) -> Self {
         if row.wire == Wire::ANTHROPIC_MESSAGES {
             Scheme::Anthropic
@@ -30,7 +30,7 @@ impl Scheme {
         }
     }
 
-    /// Adds a key to the request headers, under the name that the scheme prescribes.
+    /// Adds a key to the request headers, in the header that the scheme prescribes.
     pub(crate) fn add(
         self,
         headers: &mut HeaderMap,
@@ -56,7 +56,7 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const API_KEY: HeaderName = HeaderName::from_static("api-key");
 const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Adds a header whose value `Debug` does not print.
+/// Adds a header whose value is hidden in `Debug` output.
 pub(crate) fn insert_secret(
     headers: &mut HeaderMap,
     name: HeaderName,
@@ -86,8 +86,8 @@ pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }
 
-/// Headers that select one of the accounts that a client's key can use. With the operator's key,
-/// they would select one of the operator's accounts.
+/// Headers that select one of the accounts available to a client's key. Combined with the
+/// operator's key, they would select one of the operator's accounts.
 const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
 
 /// Returns whether a header selects the account that is charged.
@@ -95,7 +95,7 @@ pub(crate) fn is_account_header(name: &HeaderName) -> bool {
     ACCOUNTS.contains(&name.as_str())
 }
 
-/// Removes the API key that Google clients may put into the query.
+/// Removes the API key that Google clients may put into the query string.
 pub(crate) fn strip_query_keys(query: &str) -> String {
     let is_key = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();

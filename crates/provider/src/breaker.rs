@@ -88,7 +88,7 @@ impl Breaker {
         Self { policy, state: Mutex::new(BreakerState::Closed { failures: 0 }) }
     }
 
-    /// Returns a permit for one request, or the time to wait until the next attempt.
+    /// Returns a permit for one request, or the time to wait before the next attempt.
     pub(crate) fn admit(&self, now: Instant) -> Result<Permit<'_>, Duration> {
         let mut state = self.state();
         match *state {

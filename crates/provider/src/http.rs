@@ -39,7 +39,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Http {
     lines: HashMap<Name, EndpointConn>,
     clock: Clock,
-    /// Number of requests that were sent again.
+    /// Number of retries so far, over all requests.
     retries: AtomicU64,
 }
 

@@ -1,9 +1,9 @@
 //! The route table of the agent API, and the routes of the dialects.
 //!
 //! All routes exist under `/v1/` and under `/letta/v1/`. The agent API shares a few paths under
-//! `/v1/` with another dialect. On a shared path, a list belongs to Letta only with a trailing
-//! slash, and a conversation belongs to Letta if its id has Letta's form. `docs/agent-api.md` lists
-//! the shared paths.
+//! `/v1/` with another dialect. On a shared path, a list belongs to Letta only if the path has a
+//! trailing slash. A conversation belongs to Letta if its id has Letta's form. `docs/agent-api.md`
+//! lists the shared paths.
 
 mod parameters;
 

@@ -64,13 +64,13 @@ settings! {
 
     /// Settings for the provider's native reasoning.
     NativeConfig {
-        /// The reasoning effort; the level if absent.
+        /// The reasoning effort; by default, the effort of the level.
         "effort" => effort: Option<Effort>,
         /// The token budget for thinking.
         "budgetTokens" => budget_tokens: Option<u64>,
-        /// Whether the answer should contain readable thoughts.
+        /// Whether the reply should contain readable Thoughts.
         "includeThoughts" => include_thoughts: Option<bool>,
-        /// Request members to merge into the encoded request last, verbatim.
+        /// JSON members that are merged verbatim into the encoded request, after everything else.
         "providerExtras" => provider_extras: Vec<(Name, Json)>,
     }
 
@@ -78,7 +78,7 @@ settings! {
     ReflectionConfig {
         /// `false` disables reflections.
         "enabled" => enabled: Option<bool>,
-        /// When the agent reflects; the level decides if absent.
+        /// When the agent reflects; by default, the level decides.
         "cadence" => cadence: Option<Cadence>,
         /// How to request a reflection.
         "mode" => mode: Option<ReflectionMode>,

@@ -36,12 +36,12 @@ impl ApiError {
         Self { status, detail: json::string(message.as_ref()), retry_after: None }
     }
 
-    /// Returns a 404 error. Objects of other tenants return the same error.
+    /// Creates a 404 error, which is also returned for other tenants' objects.
     pub(crate) fn not_found(what: &str, id: &str) -> Self {
         Self::new(404, format!("there is no {what} {id}"))
     }
 
-    /// Returns a 409 error that names the active run.
+    /// Creates a 409 error that names the active run.
     pub(crate) fn busy(conversation: &str, run: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "CONVERSATION_BUSY", "message": message,
@@ -49,7 +49,7 @@ impl ApiError {
         })
     }
 
-    /// Returns a 409 error that names the pending request, which must be decided first.
+    /// Creates a 409 error that names the pending request, which must be decided first.
     pub(crate) fn pending_approval(run: &str, request: &str, message: &str) -> Self {
         Self::conflict(object! {
             "code": "PENDING_APPROVAL", "message": message,

@@ -87,7 +87,7 @@ pub(crate) fn parse_counted_event(event: Bytes) -> Option<RunEvent> {
 pub(crate) struct SummaryCache(Mutex<HashMap<(Tenant, LogId), Arc<Summary>>>);
 
 impl SummaryCache {
-    /// Returns the summary of a run in that erasure epoch.
+    /// Returns the summary of a run, as of this erasure epoch.
     pub(crate) async fn get(
         &self,
         store: &dyn Store,

@@ -28,7 +28,7 @@ struct ReclaimBackoff {
 }
 
 impl RunPool {
-    /// Looks for runs without a driver three times per lease and takes them over.
+    /// Searches for runs without a driver three times per lease duration, and takes them over.
     pub(crate) async fn sweep(self: Arc<Self>) {
         let mut ticks = interval(self.runner.lease / 3);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

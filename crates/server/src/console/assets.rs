@@ -9,7 +9,8 @@ use crate::response::GatewayResponse;
 
 const FILES: &[(&str, &[u8])] = include!("../../assets/list.rs");
 
-/// Allow only files of this server, no inline code, and no embedding in other pages.
+/// Content security policy that allows only files of this server, no inline code, and no embedding
+/// in other pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -48,8 +48,8 @@ pub(crate) async fn verify(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// Streams the tenant's Threads as redacted JSON lines: the Threads in the query, or all. A full
-/// export requires the operator's command line.
+/// Streams Threads of the tenant as redacted JSON lines: the Threads listed in the query, or all of
+/// them. A full export requires the operator's command line.
 pub(crate) async fn export(request: &ApiRequest<'_>) -> ApiResult {
     let archive = request.api.archive.clone().ok_or_else(no_archive)?;
     let (tenant, policy) = (request.caller.tenant.clone(), request.policy());

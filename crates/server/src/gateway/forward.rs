@@ -1,9 +1,9 @@
 //! Forwards requests other than model calls without changes: files, batches, embeddings and other
 //! paths.
 //!
-//! An open gateway forwards every path of a dialect. With a key, the gateway forwards the paths of
-//! `objects/routes.rs`, where it checks the owner of each object, and the paths that the operator
-//! lists in `passthrough`.
+//! A gateway without keys forwards every path of a dialect. For a caller with a key, the gateway
+//! forwards the paths in `objects/routes.rs`, and checks the owner of each object there. It also
+//! forwards the paths that the operator lists in `passthrough`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const UPLOAD_URL: &str = "x-goog-upload-url";
 struct ObjectScope {
     tenant: Tenant,
     account: Name,
-    /// Whether the caller must own the objects it names.
+    /// Whether the caller must own the objects that the request references.
     is_checked: bool,
 }
 
@@ -112,7 +112,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Checks that the caller owns every object that a request to that origin names.
+    /// Checks that the caller owns every object that a request to this origin references.
     pub(crate) async fn check_ownership(&self, origin: &Origin, body: &Bytes) -> GatewayResult<()> {
         let Some(family) = Family::of(&origin.wire).filter(|_| self.caller.admission.is_key())
         else {
@@ -129,7 +129,8 @@ impl Exchange<'_> {
         self.check_owner(family, account_of(origin), &refs).await
     }
 
-    /// Refuses the request if it names an object that the caller did not receive from that account.
+    /// Refuses the request if it references an object that the caller did not receive from this
+    /// account.
     async fn check_owner(
         &self,
         family: Family,
@@ -155,9 +156,9 @@ impl Exchange<'_> {
         foreign.map_or(Ok(()), |(named, _)| Err(missing(&self.wire, named)))
     }
 
-    /// Returns the objects that the body and the query of a forwarded request name. If `is_known`
-    /// is set, the gateway recognises the path and refuses any body other than JSON, a form or an
-    /// upload, since the provider accepts no other body there.
+    /// Returns the objects that the body and the query of a forwarded request reference. `is_known`
+    /// is set if the gateway recognises the path. Then any body other than JSON, a form or an
+    /// upload is refused, because the provider accepts no other body there.
     fn object_refs(
         &self,
         family: Family,
@@ -215,7 +216,8 @@ impl Exchange<'_> {
         Err(GatewayError::new(404, message))
     }
 
-    /// Selects the provider for a request and replaces the model name with the provider's name.
+    /// Selects the provider for a request, and replaces the model name with the provider's name for
+    /// the model.
     fn select_provider(&self, request: Request) -> Option<(RouteTarget, Request)> {
         let directory = &self.gateway.directory;
         let named = self.model.as_ref();

@@ -41,7 +41,7 @@ const OWN: &[&str] = &[
     TOKEN,
 ];
 
-/// Prefix of the headers that proxies add. They are never forwarded.
+/// Prefix of headers that proxies add. These headers are never forwarded.
 const PROXY_HEADER_PREFIX: &str = "x-forwarded-";
 
 pub(crate) fn forwarded_headers(headers: &HeaderMap) -> Vec<(Name, Name)> {

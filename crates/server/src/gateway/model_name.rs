@@ -1,8 +1,9 @@
 //! Replaces the model's name in a response with the name that the client requested.
 //!
-//! A client that requests a route or `NAME/model` compares the response's model with the name it
-//! sent. The provider uses another name, so that name is replaced, and every other byte is
-//! unchanged. A response in another dialect is encoded with the client's name from the start.
+//! A client that requests a route or `NAME/model` compares the model name in the response with the
+//! name it sent. The provider returns its own name, so the gateway replaces it and leaves every
+//! other byte unchanged. A response in another dialect is encoded with the client's name from the
+//! start.
 
 use bytes::Bytes;
 use throughline_codec::{Frame, FrameWriter, Framer, Framing};

@@ -1,8 +1,8 @@
 //! Tracks which tenant owns the objects that providers store: responses, files, batches and others.
 //!
 //! Many tenants may share one account at a provider, which cannot distinguish them. The gateway
-//! therefore records every object id that a tenant receives. With a gateway key, a request may name
-//! only ids that the key's tenant owns.
+//! therefore records every object id that a tenant receives. With a gateway key, a request may
+//! reference only ids that the key's tenant owns.
 //!
 //! | file | contents |
 //! |---|---|
@@ -35,11 +35,11 @@ pub(crate) use crate::gateway::objects::routes::{
     ObjectList, ReturnedIds, find as find_route, methods_of,
 };
 
-/// An object that a request names.
+/// An object that a request references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRef {
     pub(crate) object: ObjectId,
-    /// The body field that names the object; `None` if the path names it.
+    /// The body field that contains the object's id; `None` if the path contains it.
     pub(crate) member: Option<&'static str>,
 }
 

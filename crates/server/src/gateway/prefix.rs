@@ -1,9 +1,10 @@
 //! Handles changes before prefix-bound Seals.
 //!
 //! Some models bind a Seal to the exact system prompt, tools and messages before it, and reject the
-//! Seal if any of these change. Clients change them unintentionally, for example in key order or
-//! white space. `freeze` sends the earlier bytes again if they are equal as JSON. If the meaning
-//! changed, the Seals are dropped or the call is refused. Either way the first change is reported.
+//! Seal if any of these change. Clients may change them unintentionally, for example by reordering
+//! keys or changing white space. `freeze` sends the earlier bytes again if they are equal as JSON.
+//! If the meaning changed, the Seals are dropped or the call is refused. Either way the first
+//! change is reported.
 
 use throughline_codec::{Codec, first_prefix_change, restore_prefix_bytes};
 use throughline_core::{Disposition, ElisionReason, EncodedRequest, Request, Tenant};

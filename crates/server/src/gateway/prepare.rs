@@ -69,7 +69,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl Exchange<'_> {
-    /// Returns the model that the request names, or explains why the request names none.
+    /// Returns the model that the request names, or an error that explains why there is none.
     pub(crate) fn requested_model(&self, request: &Request) -> GatewayResult<&Name> {
         self.model.as_ref().ok_or_else(|| match Tree::parse(request.body.clone()) {
             Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
@@ -341,7 +341,7 @@ fn is_lost(item: &Item, why: ElisionReason) -> bool {
     }
 }
 
-/// Returns whether a setting was left out that changes the model's behaviour or its input.
+/// Returns whether encoding left out a setting that changes the model's behaviour or input.
 fn loses_setting(warnings: &[Warning]) -> bool {
     warnings.iter().any(|warning| match &*warning.setting {
         "media" | "tool result" | "output" | "reasoning" | "container" => true,
@@ -351,7 +351,7 @@ fn loses_setting(warnings: &[Warning]) -> bool {
 }
 
 /// Refuses a request that refers to content stored at another provider, such as a conversation.
-/// Without that content the model would answer a different question.
+/// Without that content, the model would respond to a different question.
 fn refuse_lost_reference(warnings: &[Warning], body: Option<&Tree>) -> GatewayResult<()> {
     const HELD: [&str; 6] = [
         "previous_response_id",

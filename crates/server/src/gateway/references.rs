@@ -54,7 +54,7 @@ enum InputElement<'t> {
 }
 
 impl Exchange<'_> {
-    /// Resolves the references of a request for that target; `None` if the request needs no change.
+    /// Resolves the references in a request for this target; `None` if the request needs no change.
     pub(crate) async fn resolve_references(
         &self,
         request: &Request,
@@ -244,7 +244,8 @@ impl ResolvedReferences {
     }
 }
 
-/// Replaces ranges of a body. The edits are in order, and every other byte is unchanged.
+/// Replaces ranges of a body and leaves every other byte unchanged. `edits` must be in ascending
+/// order.
 fn edited(body: &Bytes, edits: &[(Range<usize>, Json)]) -> Bytes {
     if edits.is_empty() {
         return body.clone();

@@ -159,7 +159,7 @@ enum BodyShape {
     Unknown,
     /// Frames of a stream, or a response in the caller's own dialect.
     Frames,
-    /// One JSON object: the provider answered a streaming request with a complete reply.
+    /// One JSON object: the provider returned a complete reply to a streaming request.
     Whole(BytesMut),
 }
 

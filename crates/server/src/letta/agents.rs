@@ -151,7 +151,7 @@ pub(crate) async fn tools(request: &ApiRequest<'_>) -> ApiResult {
     tools_page(request, agent_config::tool_specs(&request.api.runner, &agent.members))
 }
 
-/// Sets whether a tool requires approval, as a rule of the agent.
+/// Sets whether a tool requires approval, and stores this as one of the agent's tool rules.
 pub(crate) async fn tool_approval(request: &ApiRequest<'_>) -> ApiResult {
     let agent = request.agent(&request.id(0)).await?;
     let tool = request.id(1);

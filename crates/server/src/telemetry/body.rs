@@ -24,7 +24,7 @@ const REST: Duration = Duration::from_millis(2);
 
 /// Receives the complete body within `patience`, plus the time that the received bytes take at the
 /// minimum transfer rate. If the body is too large, the rest is still read for that time and
-/// discarded, because many clients send everything before they read a response.
+/// discarded. Many clients send the whole body before they read a response.
 pub(crate) async fn read_body(
     body: Body,
     limit: usize,

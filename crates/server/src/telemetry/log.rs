@@ -33,7 +33,7 @@ impl Level {
 
 /// A destination for log lines.
 pub trait Log: Send + Sync {
-    /// Returns whether lines of that level are written.
+    /// Returns whether lines of this level are written.
     fn wants(&self, level: Level) -> bool;
 
     /// Writes a line, which is a JSON object. Implementations may add the time and the level.

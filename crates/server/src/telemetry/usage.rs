@@ -70,7 +70,7 @@ pub struct UsageKey {
     pub tenant: Tenant,
     /// The id of the key; `None` if the gateway has no keys.
     pub key: Option<Name>,
-    /// The provider that answered.
+    /// The provider that returned the reply.
     pub provider: Name,
     /// The provider's name for the model.
     pub model: Name,

@@ -1,4 +1,4 @@
-//! Finds the objects that a request's body names.
+//! Finds the objects that a request's body references.
 //!
 //! A field is recognised by its name, wherever it occurs. Fields that contain the caller's data
 //! (tool arguments, schemas, metadata) are skipped, because the provider does not interpret them.
@@ -15,7 +15,7 @@ use throughline_replay::ObjectKind::{
 };
 use throughline_replay::{Family, ObjectKind, bare_name, text_of};
 
-/// The form in which a field names objects.
+/// The form in which a field references objects.
 #[derive(Clone, Copy)]
 pub(super) enum IdForm {
     /// A string, or a list of strings.
@@ -26,11 +26,11 @@ pub(super) enum IdForm {
     Id,
     /// A string, or an object in which every string except `type` is an id.
     Members,
-    /// A URI, which is checked only if it names a file stored at the provider.
+    /// A URI, which is checked only if it refers to a file stored at the provider.
     Uri,
 }
 
-/// A body field that names objects: its name, the form of its ids, and the kind of object.
+/// A body field that references objects: its name, the form of its ids, and the kind of object.
 pub(super) type ObjectMember = (&'static str, IdForm, ObjectKind);
 
 const OPENAI: &[ObjectMember] = &[
@@ -87,8 +87,8 @@ const STORED_ITEMS: &[(&str, &str)] = &[
     ("image_generation_call", "result"),
 ];
 
-/// Returns the dialect, name and kind of every body field that names an object. Gemini's names are
-/// normalized: no underscores, one case.
+/// Returns the dialect, name and kind of every body field that references an object. Gemini's names
+/// are normalized: no underscores, one case.
 pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let families =
         [(Family::OpenAi, OPENAI), (Family::Anthropic, ANTHROPIC), (Family::Gemini, GEMINI)];
@@ -99,7 +99,7 @@ pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'s
     members.chain(items)
 }
 
-/// Returns the objects that a body names.
+/// Returns the objects that a body references.
 pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     let mut found = Vec::new();
     let mut left = vec![(body.root(), BodyPosition::Elsewhere)];
@@ -130,7 +130,7 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     found
 }
 
-/// Returns the fields of a dialect that name objects.
+/// Returns the fields of a dialect that reference objects.
 pub(super) fn members_of(family: Family) -> &'static [ObjectMember] {
     match family {
         Family::OpenAi => OPENAI,
@@ -139,7 +139,7 @@ pub(super) fn members_of(family: Family) -> &'static [ObjectMember] {
     }
 }
 
-/// Returns the objects that a form field names. `a[b][]` is the member `b` of `a`.
+/// Returns the objects that a form field references. `a[b][]` is the member `b` of `a`.
 pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<ObjectRef> {
     let steps: Vec<_> = field
         .split('[')
@@ -250,8 +250,8 @@ fn ids(value: Node<'_>, form: IdForm) -> Vec<Name> {
     }
 }
 
-/// Returns the provider's file that a URI names: `files/abc`, or a URL of the files API. Any other
-/// URL of that API counts as a file that no tenant owns.
+/// Returns the provider's file that a URI refers to: `files/abc`, or a URL of the files API. If
+/// such a URL has anything but a file id after `files/`, it counts as a file that no tenant owns.
 fn file_in_uri(uri: &str) -> Option<Name> {
     const VERSIONS: [&str; 3] = ["/v1beta/", "/v1alpha/", "/v1/"];
     let uri = decode_segment(uri);

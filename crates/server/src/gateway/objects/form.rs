@@ -1,8 +1,8 @@
-//! Finds the objects that forms and uploaded files name.
+//! Finds the objects that forms and uploaded files reference.
 //!
 //! A provider parses a form (`multipart/form-data`) field by field, and a batch reads its requests
-//! line by line from an uploaded file. Fields and lines can name objects, so this module parses
-//! them as strictly as a provider might. An ambiguous form is refused.
+//! line by line from an uploaded file. Fields and lines can reference objects, so this module
+//! parses them as strictly as a provider might. An ambiguous form is refused.
 
 use bytes::Bytes;
 use throughline_json::{Name, Tree};
@@ -19,7 +19,7 @@ struct FormPart {
     content: Bytes,
 }
 
-/// Returns the objects that a form or an uploaded file names. The error is a message for the
+/// Returns the objects that a form or an uploaded file references. The error is a message for the
 /// caller.
 pub(crate) fn ids_in_form(
     family: Family,
@@ -48,9 +48,9 @@ pub(crate) fn file_description(content_type: &str, body: &Bytes) -> Option<Tree>
     Tree::parse(first.content).ok()
 }
 
-/// Returns the objects that the lines of an uploaded file name. Every line of a batch must be JSON.
-/// In another file a line is refused only if it starts like JSON, names an object and cannot be
-/// parsed, since some parsers accept more than JSON.
+/// Returns the objects that the lines of an uploaded file reference. Every line of a batch must be
+/// JSON. In other files, a line is refused if it starts like JSON, references an object and cannot
+/// be parsed. The reason is that some parsers accept more than JSON.
 pub(crate) fn ids_in_lines(
     family: Family,
     body: &Bytes,
@@ -81,7 +81,7 @@ pub(crate) fn ids_in_lines(
     Ok(found)
 }
 
-/// Returns whether a line that is not JSON might name an object to a less strict parser.
+/// Returns whether a less strict parser might find an object reference in a line that is not JSON.
 fn names_object(family: Family, line: &[u8]) -> bool {
     if line.trim_ascii_start().first() != Some(&b'{') {
         return false;

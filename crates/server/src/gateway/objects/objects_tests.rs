@@ -1,4 +1,4 @@
-//! Tests of the fields and paths that name objects.
+//! Tests of the fields and paths that reference objects.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

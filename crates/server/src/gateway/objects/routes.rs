@@ -1,7 +1,8 @@
-//! The paths that the gateway forwards for its keys, and the objects that they name and return.
+//! The paths that the gateway forwards for callers with keys, and the objects that these paths
+//! reference and return.
 //!
-//! A path is a template: `{file}` is an id that the caller must own, `{*}` is one segment that
-//! names no object of a tenant, and `{**}` is one or more segments, as in a model name.
+//! A path is a template. `{file}` is an id that the caller must own. `{*}` is one segment that
+//! references no tenant's object. `{**}` is one or more segments, as in a model name.
 
 use throughline_core::Wire;
 
@@ -188,13 +189,13 @@ routes! {
     Gemini "DELETE" "/v1beta/batches/{batch}" NONE;
 }
 
-/// Returns the dialect, method and path template of every path that the gateway forwards for its
-/// keys.
+/// Returns the dialect, method and path template of every path that the gateway forwards for
+/// callers with keys.
 pub fn object_routes() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     ROUTES.iter().map(|route| (route.family.as_str(), route.method, route.path))
 }
 
-/// Finds the route of a request, and the objects that the path names.
+/// Finds the route of a request, and the objects that the path references.
 pub(crate) fn find(
     wire: &Wire,
     method: &str,
@@ -218,7 +219,7 @@ fn fitting<'p>(
     routes.filter_map(move |route| Some((route, ids_in_path(route.path, path)?)))
 }
 
-/// Returns the objects that a path names; `None` if the path does not match the template.
+/// Returns the objects that a path references; `None` if the path does not match the template.
 fn ids_in_path(template: &str, path: &str) -> Option<Vec<ObjectRef>> {
     if let Some((before, after)) = template.split_once("{**}") {
         let middle = path.strip_prefix(before)?.strip_suffix(after)?;
