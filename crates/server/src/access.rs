@@ -79,12 +79,12 @@ impl Admission {
     }
 }
 
-/// The usage limits of a key; `None` is unlimited.
+/// The usage limits of a key; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// Maximum total cost in millionths of a dollar.
     pub micro_usd: Option<u64>,
-    /// Maximum number of input and output tokens together.
+    /// Maximum total number of input and output tokens.
     pub tokens: Option<u64>,
     /// Maximum number of requests per minute.
     pub per_minute: Option<u32>,
@@ -130,7 +130,7 @@ pub(crate) fn is_page_write(method: &str, headers: &HeaderMap) -> bool {
     headers.contains_key(ORIGIN) && !matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether the browser marks the request as sent by another site's page (`Sec-Fetch-Site`).
+/// Returns whether the browser marks the request as sent by another site's page (`Sec-Fetch-Site`).
 pub(crate) fn is_from_other_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|site| site.to_str().ok());
     matches!(site, Some("cross-site" | "same-site"))

@@ -217,7 +217,7 @@ pub(crate) fn is_run(head: &LogHead) -> bool {
 
 /// Exports run traces for the console.
 pub trait RunTraces: Send + Sync {
-    /// Returns the trace of a run so far as one document, redacted by the policy.
+    /// Returns a run's trace so far as one document, redacted according to the policy.
     fn trace<'a>(
         &'a self,
         tenant: &'a Tenant,

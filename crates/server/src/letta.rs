@@ -1,5 +1,5 @@
-//! Durable agents over HTTP under Letta's paths and in Letta's formats, so unmodified Letta clients
-//! work.
+//! Serves durable agents over HTTP under Letta's paths and in Letta's formats, so that unmodified
+//! Letta clients work.
 //!
 //! An agent's messages form one Thread with the agent's id. Each conversation is a further Thread
 //! with the conversation's id. A definition log next to each Thread stores the fields of the agent

@@ -56,7 +56,7 @@ pub fn openapi() -> Json {
     }))
 }
 
-/// Removes null from the types of members, because members without a value are absent.
+/// Removes `null` from the types of members, because members without a value are omitted.
 fn remove_null(schema: &mut Schema) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|of_type| of_type != "null");

@@ -170,8 +170,8 @@ impl Telemetry {
         self
     }
 
-    /// Admits a call, unless its key exceeds its rate or the gateway is full. When all slots are
-    /// taken, a tenant below its fair share waits for the next free slot.
+    /// Admits a call, unless its key exceeds its rate limit or the gateway is full. When all slots
+    /// are taken, a tenant below its fair share waits for the next free slot.
     pub(crate) async fn begin_request(
         self: &Arc<Self>,
         caller: &Caller,
@@ -259,7 +259,8 @@ impl Telemetry {
     }
 }
 
-/// Starts the telemetry task. It ends when no [`Telemetry`] and no call is left.
+/// Starts the telemetry task. The task ends when the last [`Telemetry`] and the last call are
+/// dropped.
 fn start_reporting() -> UnboundedSender<CallReport> {
     let (reports, mut queue) = unbounded_channel::<CallReport>();
     tokio::spawn(async move {

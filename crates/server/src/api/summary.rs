@@ -1,6 +1,6 @@
 //! Summarises runs for lists: title, models, counts, tokens and cost. A process reads each event
-//! once and caches the result. It reads a run again after data of the tenant was erased, because
-//! the cached title may contain erased text.
+//! once and caches the result. It reads a run again after any of the tenant's data was erased,
+//! because the cached title may contain erased text.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

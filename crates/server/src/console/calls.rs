@@ -17,7 +17,6 @@ use throughline_replay::{CALL_RECORD, TURN};
 const RECORDS_PER_THREAD: u64 = 2000;
 /// Maximum number of Threads to read for one page of the list.
 const MOST_LOOKED: usize = 2000;
-/// Maximum number of calls per Thread in the list.
 const MAX_CALLS_PER_THREAD: usize = 200;
 
 /// Name prefix of a conversation's Thread, followed by the id of the first call.

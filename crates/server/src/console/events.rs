@@ -199,7 +199,7 @@ impl EventFeed {
         }
     }
 
-    /// Writes the ready part of the text in progress.
+    /// Writes the part of the text in progress that is ready to be sent.
     fn flush(&mut self) {
         let Some(text) = &mut self.text else { return };
         let ready = std::mem::take(&mut text.ready);

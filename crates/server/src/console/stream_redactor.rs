@@ -1,7 +1,7 @@
 //! Redacts secrets in text that arrives in pieces.
 //!
 //! A secret may be split at any position. The last words are therefore buffered until more text
-//! arrives, and secrets are searched for line by line. Nothing has to be flushed at the end,
+//! arrives, and each line is searched for secrets as a whole. Nothing has to be flushed at the end,
 //! because the event that ends a text contains the whole text.
 
 use throughline_spec::RedactionPolicy;

@@ -19,7 +19,7 @@ const MAX_INFLATED: usize = LARGEST_ANSWER;
 /// The buffer size of the Brotli decoder.
 const STEP: usize = 4096;
 
-/// Narrows an `accept-encoding` to the supported codings; `None` if no coding is left.
+/// Narrows an `accept-encoding` header to the supported encodings; `None` if none is left.
 pub(crate) fn narrow_accept_encoding(accepted: &str) -> Option<Name> {
     let all = accepted.split(',').map(str::trim);
     let rest: Vec<&str> = all.filter(|coding| is_supported(coding)).collect();
@@ -31,7 +31,7 @@ fn is_supported(coding: &str) -> bool {
     READABLE.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Returns whether a response with that `content-encoding` can be inflated.
+/// Returns whether a response with this `content-encoding` can be inflated.
 pub(crate) fn can_inflate(encoding: Option<&str>) -> bool {
     !matches!(Inflater::new(encoding), Inflater::Unreadable)
 }
@@ -48,7 +48,7 @@ pub(crate) enum Inflater {
     Gzip(MultiGzDecoder<InflateBuffer>),
     Deflate(ZlibDecoder<InflateBuffer>),
     Brotli(Box<DecompressorWriter<InflateBuffer>>),
-    /// The coding is not supported, or the data is corrupt.
+    /// The encoding is not supported, or the data is corrupt.
     Unreadable,
 }
 

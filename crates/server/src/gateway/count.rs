@@ -130,7 +130,8 @@ fn wrap_request(body: &Bytes, model: Option<&str>) -> Bytes {
     wrapped.bytes().clone()
 }
 
-/// Derives a wire's token-counting path from its call path; `None` if the wire cannot count.
+/// Derives a wire's token-counting path from its call path; `None` if the wire has no counting
+/// endpoint.
 fn counting(wire: &Wire, path: &str) -> Option<String> {
     let bare = without_query(path);
     match wire.as_str() {

@@ -31,7 +31,7 @@ pub(crate) enum GatewayRoute {
     NoAgentPath,
 }
 
-/// An operation on a response that the client names by its id.
+/// An operation on a response that the client identifies by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseOp {
     Itself,

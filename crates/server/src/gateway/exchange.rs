@@ -6,7 +6,7 @@
 //! ```
 //!
 //! If client and provider use the same wire, requests and responses pass unchanged unless a repair
-//! is needed. `prepare.rs` prepares the request, `answer.rs` returns the response.
+//! is needed. `prepare.rs` prepares the request, and `answer.rs` returns the response.
 
 use std::sync::Arc;
 

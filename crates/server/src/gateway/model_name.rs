@@ -22,7 +22,8 @@ impl ModelName {
         Self { wire, name }
     }
 
-    /// Replaces the provider's name in a complete response, or in one event of a stream.
+    /// Replaces the provider's name for the model in a complete response, or in one event of a
+    /// stream.
     pub(crate) fn rewrite(&self, body: &Bytes) -> Bytes {
         let pointers: &[&str] = match self.wire.as_str() {
             "anthropic-messages" => &["/model", "/message/model"],

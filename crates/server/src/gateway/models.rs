@@ -10,7 +10,7 @@ use crate::gateway::Gateway;
 use crate::object::object;
 use crate::response::GatewayResponse;
 
-/// The creation date of every model, which some dialects require.
+/// The creation date reported for every model, because some dialects require one.
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
 fn names(gateway: &Gateway, caller: &Caller) -> Vec<Name> {

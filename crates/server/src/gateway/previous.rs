@@ -123,7 +123,7 @@ impl Exchange<'_> {
     }
 }
 
-/// OpenAI's error for a response that cannot be continued.
+/// Returns OpenAI's error for a previous response that does not exist.
 pub(crate) fn previous_not_found(id: &str) -> GatewayError {
     let message = format!("Previous response with id '{id}' not found.");
     let code = Some((PREVIOUS_RESPONSE_ID, "previous_response_not_found"));

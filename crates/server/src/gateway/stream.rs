@@ -131,7 +131,6 @@ async fn coalesce(first: Bytes, chunks: &mut Peekable<BodyStream>) -> Bytes {
     if all.is_empty() { first } else { all.freeze() }
 }
 
-/// The state of one relayed stream.
 struct StreamRelay {
     decoder: StreamDecoder,
     inflater: Inflater,
@@ -153,9 +152,9 @@ struct StreamRelay {
     is_unreadable: bool,
 }
 
-/// The form of a response body that is encoded again for another dialect.
+/// The form of a response body that is re-encoded for another dialect.
 enum BodyShape {
-    /// Only white space arrived so far.
+    /// Only white space has arrived so far.
     Unknown,
     /// Frames of a stream, or a response in the caller's own dialect.
     Frames,

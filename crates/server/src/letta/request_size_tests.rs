@@ -1,4 +1,4 @@
-//! Parsing agent requests takes time proportional to their size.
+//! Tests that parsing agent requests takes time proportional to their size.
 
 use throughline_json::Tree;
 use throughline_testkit::assert_linear_growth;
@@ -6,7 +6,7 @@ use throughline_testkit::assert_linear_growth;
 use crate::letta::agent_store::Members;
 use crate::letta::message_request::MessageRequest;
 
-/// `count` copies of an element, in which `#` is replaced by the index.
+/// Returns `count` copies of an element, in which `#` is replaced by the index.
 fn list(count: usize, element: &str) -> String {
     let elements = (0..count).map(|number| element.replace('#', &number.to_string()));
     elements.collect::<Vec<_>>().join(",")

@@ -1,4 +1,4 @@
-//! JSON of agents, tools, conversations and models in Letta's format.
+//! Converts agents, tools, conversations and models to Letta's JSON format.
 
 use schemars::JsonSchema;
 use serde::Serialize;

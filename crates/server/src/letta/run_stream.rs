@@ -27,7 +27,7 @@ use crate::response::GatewayResponse;
 pub(crate) struct StreamPosition {
     /// Skip messages up to this sequence number.
     pub(crate) seq_id: u64,
-    /// Skip messages of events up to this number.
+    /// Skip messages for events up to this event number.
     pub(crate) event: u64,
 }
 

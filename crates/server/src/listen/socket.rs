@@ -16,7 +16,7 @@ const PREFACE_BYTES: usize = 24;
 /// A TCP connection with timeouts.
 pub(super) struct ClientSocket {
     stream: TcpStream,
-    /// Number of the first [`PREFACE_BYTES`] bytes that have arrived.
+    /// How many of the first [`PREFACE_BYTES`] bytes have arrived.
     greeting: usize,
     /// The deadline for the first bytes, and later for a pending write.
     alarm: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! Answers health probes while all workers of the runtime are blocked.
+//! Responds to health probes while all runtime workers are blocked.
 //!
 //! The gateway accepts connections on its asynchronous runtime. If all workers are blocked, no
 //! connection is accepted, and an orchestrator whose probe gets no response would kill the process.
@@ -84,7 +84,6 @@ impl Drop for Watchdog {
     }
 }
 
-/// The state of the watchdog thread.
 struct WatchdogThread {
     listener: TcpListener,
     hand_over: UnboundedSender<TcpStream>,
@@ -98,7 +97,6 @@ struct AcceptedConnection {
     since: Instant,
 }
 
-/// The kind of client on a connection.
 enum ClientKind {
     Probe(&'static str, &'static str),
     Other,
@@ -191,7 +189,8 @@ impl AcceptedConnection {
         }
     }
 
-    /// Answers a probe. The head is read first, because unread bytes would reset the connection.
+    /// Responds to a probe. The request head is read first, because unread bytes would reset the
+    /// connection.
     fn answer_probe(&mut self, status: &str, body: &str) {
         let mut head = [0; 8192];
         drop(self.stream.read(&mut head));

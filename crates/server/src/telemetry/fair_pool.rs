@@ -3,11 +3,11 @@
 //! Free units go to the first request, so that one busy tenant can use nearly all of an otherwise
 //! idle gateway. Two rules protect the other tenants:
 //!
-//! - With keys, one tenant never holds the last eighth of the pool.
+//! - If callers have keys, no tenant can take the last eighth of the pool.
 //! - When the pool is full, callers wait for a limited time. Units that become free go to the
-//!   waiting tenant that holds the least. A pool may also [refuse](OverSharePolicy::Refuse) a
-//!   caller at once if its tenant already has an equal share: the pool divided by the tenants that
-//!   hold or wait for units.
+//!   waiting tenant that holds the fewest. A pool may also [refuse](OverSharePolicy::Refuse) a
+//!   caller immediately if its tenant already has an equal share. An equal share is the pool size
+//!   divided by the number of tenants that hold or wait for units.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -24,8 +24,8 @@ use crate::telemetry::usage::{
     self, Price, Prices, UsageAmount, UsageKey, UsageRow, UsageRows, usage_log,
 };
 
-/// Number of records between two checkpoints. A checkpoint stores the sums, so a node need not read
-/// the whole log.
+/// Number of records between two checkpoints. A checkpoint stores the totals, so that a node does
+/// not have to read the whole log.
 const CHECKPOINT_INTERVAL: u64 = 1000;
 
 /// The usage ledger of one node.

@@ -17,7 +17,6 @@ use crate::error::{GatewayError, GatewayResult, RETRY_STORE};
 use crate::sync::lock;
 use crate::telemetry::{Level, Telemetry, usage_log};
 
-/// Maximum number of cached keys.
 const MAX_CACHED_KEYS: usize = 10_000;
 /// Timeout for looking up a key in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -214,7 +213,7 @@ impl Telemetry {
         probed.map_err(|error| reason(&error))
     }
 
-    /// Records the result of a read, and logs a change.
+    /// Records the result of a read, and logs when reads start to fail or succeed again.
     pub(crate) fn record_read(&self, error: Option<&StoreError>) {
         self.record_result("read", error, |state| {
             state.tried = None;
@@ -222,7 +221,7 @@ impl Telemetry {
         });
     }
 
-    /// Records the result of a write, and logs a change.
+    /// Records the result of a write, and logs when writes start to fail or succeed again.
     pub(crate) fn record_write(&self, error: Option<&StoreError>) {
         self.record_result("write", error, |state| &mut state.write);
     }

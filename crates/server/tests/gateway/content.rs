@@ -359,7 +359,7 @@ impl ModelRouter for OddProvider {
     }
 }
 
-/// A value that a provider issued returns to it unchanged, whatever characters the value contains.
+/// A provider gets back the values that it issued unchanged, whatever characters they contain.
 #[tokio::test(flavor = "multi_thread")]
 async fn captured_seals_are_accepted_in_any_format() {
     let catalog = Catalog::builtin().clone();

@@ -163,9 +163,9 @@ pub(super) fn ids_of_field(family: Family, field: &str, value: &str) -> Vec<Obje
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BodyPosition {
     Elsewhere,
-    /// In a list of OpenAI's items.
+    /// The value is in a list of OpenAI items.
     Items,
-    /// In a function response of Gemini.
+    /// The value is in a Gemini function response.
     FunctionResponse,
 }
 

@@ -32,7 +32,6 @@ pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
 
-/// A wire and its target.
 pub(crate) struct WireTarget {
     pub(crate) codec: &'static dyn Codec,
     pub(crate) target: Target,

@@ -132,7 +132,6 @@ pub(crate) fn upstream(base: &str) -> Http {
     Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap()
 }
 
-/// Options for starting a gateway.
 pub(crate) struct GatewayOptions {
     pub(crate) mode: ReplayMode,
     pub(crate) prefix: PrefixPolicy,

@@ -43,7 +43,6 @@ fn pieces(bytes: &[u8], places: &[usize]) -> Vec<Bytes> {
     pieces.map(Bytes::copy_from_slice).collect()
 }
 
-/// The compression of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     Plain,
@@ -108,7 +107,6 @@ impl ReplyStyle {
     }
 }
 
-/// A provider with fixed replies.
 pub(crate) struct FixedProvider {
     pub(crate) url: String,
     answers: Vec<(ClientDialect, bool, RecordedReply)>,

@@ -232,7 +232,6 @@ impl ModelRouter for RawRouter {
     }
 }
 
-/// Options for starting a gateway.
 pub(crate) struct RawGatewayOptions {
     pub(crate) limits: Limits,
     pub(crate) admission: Option<Admission>,

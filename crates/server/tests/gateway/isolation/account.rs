@@ -259,7 +259,6 @@ impl Keyring for TenantKeys {
     }
 }
 
-/// A gateway in front of an account.
 #[derive(Clone)]
 pub(crate) struct AccountGateway {
     pub(crate) url: String,
