@@ -117,7 +117,7 @@ impl<'t> Fields<'t> {
         node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Returns the members of an object whose names are data: each name, its value and its path.
+    /// Returns the name, value and path of every member, for an object that is used as a map.
     pub fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
         let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
         members.map(|(key, value)| {
@@ -149,7 +149,8 @@ impl<'t> Fields<'t> {
         elements.map(|(place, node)| Fields::from_node(node, at(place))).collect()
     }
 
-    /// Reads an optional nested object. Error paths of its members start with the path of `key`.
+    /// Reads an optional nested object. In errors about its members, the path starts with the path
+    /// of `key`.
     pub fn object(&self, key: &str) -> Result<Option<Fields<'t>>, InvalidDocument> {
         self.present(key).map(|node| Fields::from_node(node, self.path(key))).transpose()
     }
@@ -187,7 +188,7 @@ pub fn join_variants<T: StringEnum>() -> String {
     words.join(", ")
 }
 
-/// Declares enums whose variants are documented strings.
+/// Declares enums whose variants are written as fixed strings in documents.
 #[macro_export]
 macro_rules! words {
     ($(
@@ -238,7 +239,7 @@ macro_rules! words {
     )+ };
 }
 
-/// Writes the extra members, except members listed in `known`.
+/// Writes the extra members, except those whose names are in `known`.
 pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str]) {
     for (key, value) in extras.iter().filter(|(key, _)| !known.contains(&&**key)) {
         out.raw(key, value);
@@ -260,7 +261,8 @@ impl Opaque {
         self.0.len()
     }
 
-    /// Whether the text is empty. An empty text seals nothing.
+    /// Whether the text is empty, which means that the document contains no signature or sealed
+    /// data.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

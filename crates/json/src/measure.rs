@@ -10,11 +10,11 @@
 pub struct Measure {
     /// The number of values plus the number of member names.
     pub entries: usize,
-    /// The number of messages and parts: members of the outermost object, elements of its arrays,
-    /// and elements of nested arrays. A message counts as the number of its parts, or as 1 if it
-    /// has no parts. The request may be wrapped in one more object.
+    /// The number of messages and parts. Every element of an array in the outermost object, except
+    /// `tools`, counts as a message: once per part, or once if it has no parts. Every member of the
+    /// outermost object also counts. The request may be wrapped in one more object.
     pub items: usize,
-    /// The number of elements in the outermost `tools` array, plus the declarations inside them.
+    /// The number of elements in the outermost `tools` array, plus the declarations nested in them.
     pub tools: usize,
 }
 
@@ -30,8 +30,8 @@ pub struct SizeLimits {
 }
 
 impl SizeLimits {
-    /// The gateway's default limits. They admit conversations of a million tokens, which take about
-    /// 4 MB: an item has up to about 20 entries, and most items have hundreds of bytes.
+    /// The gateway's default limits. They allow conversations of a million tokens, or about 4 MB.
+    /// Most items have hundreds of bytes, and an item has at most about 20 entries.
     pub const DEFAULT: Self = Self { entries: 400_000, items: 20_000, tools: 4_096 };
 
     /// Accepts requests of any size.
@@ -44,7 +44,7 @@ impl Default for SizeLimits {
     }
 }
 
-/// A request exceeds one of the [`SizeLimits`]. Each variant contains the limit.
+/// The limit in [`SizeLimits`] that a request exceeds. Each variant contains the configured value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeLimitExceeded {
     /// Too many values and member names.

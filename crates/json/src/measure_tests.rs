@@ -1,4 +1,4 @@
-//! Tests for the counts in a request and for the limits.
+//! Tests for counting the values in a request and for the size limits.
 
 use super::*;
 use crate::Tree;

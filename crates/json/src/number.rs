@@ -29,7 +29,7 @@ impl Number {
         self.0.parse().unwrap_or_default()
     }
 
-    /// Returns the number as JSON, as written.
+    /// Returns the number as JSON, with its original text.
     pub fn json(&self) -> Json {
         Json::from_trusted(Bytes::copy_from_slice(self.0.as_bytes()))
     }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 /// Number of bytes that are tested at once in a `u64`.
 const WORD: usize = 8;
-/// Number of bytes that are copied or skipped at once. The distance between escapes in prose and
-/// code is usually shorter.
+/// Number of bytes that are copied or skipped at once. In prose and code, the text between two
+/// escapes usually fits into one window.
 const WINDOW: usize = 32;
 
 /// Iterates over the offsets of special bytes: quotes, backslashes and control characters, which a

@@ -271,8 +271,8 @@ impl<'t> Node<'t> {
         all.filter(|node| !node.entry().is_key)
     }
 
-    /// Returns the value of the member with that name. If the name occurs twice, the last member
-    /// counts, as in most parsers.
+    /// Returns the value of the member with that name. If the name is duplicated, returns the last
+    /// member's value, as most parsers do.
     pub fn get(self, key: &str) -> Option<Node<'t>> {
         self.members().filter(|(name, _)| name.is(key)).last().map(|(_, value)| value)
     }

@@ -53,8 +53,8 @@ pub fn steps(count: usize) {
     let _ = count;
 }
 
-/// Returns the number of steps in all threads. Up to 1,023 steps of each other thread may be
-/// missing. Always 0 in release builds.
+/// Returns the number of steps in all threads. Up to 1,023 recent steps of each other thread may
+/// not be included yet. Always 0 in release builds.
 pub fn total() -> u64 {
     #[cfg(debug_assertions)]
     return counter::total();

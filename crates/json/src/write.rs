@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Json, Name, Node, text};
 
-/// The scratch buffer is reused up to this length in bytes.
+/// Maximum length in bytes up to which the scratch buffer is kept for reuse.
 const LARGE: usize = 64 << 10;
 
 /// Builds an object. `fill` adds the members in order.

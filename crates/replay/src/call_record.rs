@@ -1,16 +1,16 @@
-//! The record of one gateway call: the request as received and as sent, the outcome, and the times.
+//! The record of one gateway call: the received and sent requests, the outcome, and the timestamps.
 //!
 //! The record of a captured call is stored with its turn, in the same commit. A call without a
-//! reply (refused, failed or truncated) has its own log. That log is a Run of the continued
-//! conversation, or a Thread if the call continued none.
+//! reply (refused, failed or truncated) has its own log. If the call continues a conversation, that
+//! log is a Run of the conversation; otherwise it is a Thread.
 //!
 //! | record | contents |
 //! |---|---|
 //! | `turn`, or `story` without a reply | caller, target, outcome, times and tokens |
 //! | `copy` | the bodies, as differences to those of the previous call; see [`Bodies`] |
 //!
-//! The bodies repeat the content of Items. They are therefore stored as copies, which the store
-//! erases when any Item of the same Thread is erased.
+//! The bodies repeat the content of Items. They are therefore stored as `copy` records, which the
+//! store erases when any Item of the same Thread is erased.
 //!
 //! | file | contents |
 //! |---|---|
@@ -76,8 +76,7 @@ pub struct CallRecord {
     pub verdict: Option<Verdict>,
     /// Counts of the Fates in the request that was sent; `None` if no request was sent.
     pub fates: Option<FateCounts>,
-    /// The first changed part of the prefix, if prefix-bound Seals were removed because of the
-    /// change.
+    /// The first part of the prefix that changed, if prefix-bound Seals were removed because of it.
     pub prefix_changed: Option<String>,
     /// The HTTP status of the response, from the provider or the gateway.
     pub status: Option<u16>,
@@ -151,7 +150,7 @@ pub enum CaptureOutcome {
     None,
     /// The reply was captured.
     Kept,
-    /// The reply could not be captured, for this reason.
+    /// The reply could not be captured; contains the reason.
     Lost(String),
 }
 
@@ -190,7 +189,7 @@ impl std::fmt::Display for FateCounts {
 }
 
 impl CallRecord {
-    /// Creates the record for a request that arrives now.
+    /// Creates the record for a request that has just arrived.
     pub fn new(tenant: Tenant, key: Option<Name>, dialect: Wire) -> Self {
         let now = Instant::now();
         Self {
@@ -240,7 +239,7 @@ impl CallRecord {
         self.headers = shown(&request.headers);
     }
 
-    /// Records the model name in the caller's request.
+    /// Records the name of the model that the caller requested.
     pub fn set_requested_model(&mut self, model: &Name) {
         self.requested_model = Some(Name::clone(model));
     }

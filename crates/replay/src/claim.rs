@@ -1,4 +1,4 @@
-//! Claims: handles that the gateway places in a translated reply, to find the turn again.
+//! Claims are handles that the gateway places in a translated reply to find the turn again later.
 //!
 //! A Claim is placed where the dialect keeps opaque reasoning (`signature`, `encrypted_content`,
 //! `thoughtSignature`, `reasoning_details`). Tool calls get ids with the same information. Claims
@@ -82,7 +82,7 @@ impl Claims {
         Name::from([CLAIM_PREFIX, &node.0, &mac].concat())
     }
 
-    /// Returns the gateway's id for the tool call with this number in the turn.
+    /// Returns the gateway's id for a tool call, given its index in the turn.
     pub fn call_id(&self, tenant: &Tenant, node: &TurnId, number: usize) -> Name {
         let number = letters(number as u128, NUMBER);
         let mac = self.authenticator(tenant, &[CALL, &node.0, &number], CALL_MAC);
@@ -169,7 +169,7 @@ impl Claims {
         Name::from([Self::CALLER_PREFIX, &name].concat())
     }
 
-    /// Returns a message authentication code for the tenant and these words, as `length` letters.
+    /// Returns a message authentication code of `length` letters for the tenant and these words.
     fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for word in [&*tenant.0].iter().chain(words) {

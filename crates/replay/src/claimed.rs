@@ -1,6 +1,6 @@
-//! Rewrites a reply for a caller that uses another dialect than the provider. Thoughts carry a
-//! Claim where that dialect keeps opaque reasoning, and tool calls get gateway ids. Clients send
-//! Claims and ids back, which identifies the turn.
+//! Rewrites a reply for a caller whose dialect differs from the provider's. Each Thought carries a
+//! Claim in the field for opaque reasoning, and tool calls get gateway ids. Clients send the Claims
+//! and ids back, so the gateway can identify the turn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl ClaimRewriter {
     }
 
     /// Returns the origin with the model name from the caller's request. Only the reply is changed;
-    /// the stored turn names the answering model.
+    /// the stored turn keeps the name of the model that answered.
     fn origin(&self, origin: Arc<Origin>) -> Arc<Origin> {
         match &self.model {
             Some(model) => Arc::new(Origin { answered: model.clone(), ..Origin::clone(&origin) }),
@@ -72,8 +72,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// Returns the id of the rewritten reply. The Responses API gets a gateway id, because later
-    /// requests refer to the id.
+    /// Returns the id of the rewritten reply. For the Responses API, this is a gateway id, because
+    /// later requests refer to the reply by id.
     fn id(&self, own: Option<Name>) -> Option<Name> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return own;

@@ -51,7 +51,7 @@ impl Family {
 
 macro_rules! kinds {
     ($($kind:ident $word:literal $path:literal;)*) => {
-        /// The type of an object. The strings are stored, so they never change.
+        /// The type of an object. Its strings are stored, so they must never change.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
 
@@ -89,7 +89,8 @@ kinds! {
 }
 
 impl ObjectKind {
-    /// Returns the URL path of one object in a dialect, as it can be listed in `passthrough`.
+    /// Returns the URL path of one object in a dialect, in the form used by the `passthrough`
+    /// setting.
     pub fn path_of(self, family: Family, id: &str) -> String {
         let collection = match (family, self) {
             (Family::Gemini, ObjectKind::File) => "/v1beta/files",

@@ -48,7 +48,7 @@ impl StoreOptions {
     }
 }
 
-/// Adds the request members that OpenAI echoes to a response from another provider.
+/// Adds the request fields that OpenAI echoes to a response from another provider.
 pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
     const ECHOED: [&str; 13] = [
         "instructions",
@@ -197,7 +197,7 @@ impl StoredResponse {
     }
 }
 
-/// The request member with the id of the response to continue.
+/// The request field with the id of the response to continue.
 pub const PREVIOUS_RESPONSE_ID: &str = "previous_response_id";
 
 /// Returns the items of an `input`. A plain string becomes a user message.

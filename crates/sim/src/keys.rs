@@ -170,8 +170,8 @@ fn apply_key_stream(key: &[u8; 32], code: Digest, body: &mut [u8]) {
 }
 
 impl SealFormat {
-    /// Returns the first bytes of a Seal, which make it start with the same letters as the
-    /// provider's.
+    /// Returns the first bytes of a Seal, so that it starts with the same letters as the provider's
+    /// Seals.
     fn header(self, length: usize) -> Vec<u8> {
         // The length is a two-byte protobuf varint, which is enough for every Seal.
         let low = u8::try_from(length & 0x7f).unwrap_or_default() | 0x80;

@@ -68,8 +68,8 @@ pub struct LedgerEntry {
     pub input: u64,
     /// Number of input tokens read from the cache.
     pub cached: u64,
-    /// Number of tokens that repeat earlier content but missed the cache, because their JSON
-    /// members, or earlier ones, were reordered.
+    /// Number of tokens that repeat earlier content but missed the cache, because JSON members in
+    /// or before them were reordered.
     pub missed: u64,
 }
 
@@ -236,7 +236,7 @@ pub(crate) struct SentReply {
 }
 
 impl SentReply {
-    /// Returns whether at least one Seal of this reply is among the returned ones.
+    /// Returns whether the request returned at least one Seal of this reply.
     fn has_returned_seal(&self, returned: &[ReturnedSeal]) -> bool {
         returned.iter().any(|back| self.seals.contains(&back.seal))
     }

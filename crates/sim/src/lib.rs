@@ -1,5 +1,5 @@
-//! Simulates the providers of reasoning models: the simulators sign, verify and reject as the real
-//! providers do.
+//! Simulates the providers of reasoning models. The simulators issue and verify Seals, and reject
+//! requests, as the real providers do.
 //!
 //! One process serves all five wires at their real paths, so tests can check the replay of
 //! reasoning without an API key or a network:
@@ -27,7 +27,7 @@
 //! | `x-sim-fault: cut@200` | injects a failure: see [`Fault`] |
 //! | `x-sim-account-created: 2026-01-31` | sets the creation date of the account |
 //!
-//! `GET /sim/ledger` returns the Seals that were issued and returned: see [`Ledger`].
+//! `GET /sim/ledger` returns the ledger of issued and returned Seals: see [`Ledger`].
 
 mod account;
 mod cache;

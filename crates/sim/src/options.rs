@@ -19,7 +19,7 @@ pub struct Options {
     pub script: Script,
     /// Faults to inject into responses.
     pub faults: Vec<Fault>,
-    /// Whether models call all tools at once, for requests that do not specify it.
+    /// Whether models call all tools in parallel if the request does not specify this.
     pub parallel: bool,
     /// Creation date of all accounts. Claude checks prefix binding for accounts created on or after
     /// 2026-08-31.

@@ -81,7 +81,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
     ReplyPlan { parts, stop: StopReason::Tools, usage: Usage::default() }
 }
 
-/// Documented by Anthropic as a trigger for redacted thinking, for testing clients.
+/// The prompt that triggers redacted thinking, which Anthropic documents for testing clients.
 const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING";
 
 fn display(turn: &Turn) -> ThoughtDisplay {

@@ -92,7 +92,8 @@ fn plain(path: &str, row: Option<&str>) -> Route {
     models(path)
 }
 
-/// Routes a path that names its model. `verbs` are the path's names for answer, stream and count.
+/// Routes a path that names its model. `verbs` are the path's names for the operations
+/// [`Operation::Answer`], [`Operation::Stream`] and [`Operation::Count`].
 fn model_action(wire: Wire, model: &str, verb: &str, verbs: [&str; 3]) -> Route {
     let operations = [Operation::Answer, Operation::Stream, Operation::Count];
     let mut known = verbs.into_iter().zip(operations);

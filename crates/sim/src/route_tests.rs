@@ -6,7 +6,7 @@ fn catalog() -> &'static Catalog {
     Catalog::builtin()
 }
 
-/// Returns the wire, operation, model and provider name to which a path leads.
+/// Returns the wire, operation, model and provider name that a path selects.
 fn leads(path: &str) -> Option<(String, Operation, Option<String>, Option<String>)> {
     match route(path, catalog()) {
         Route::Model { wire, verb, model, row } => {

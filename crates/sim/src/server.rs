@@ -229,7 +229,8 @@ fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<Repl
     Ok((content_type((endpoint.framing)(request)), chunks))
 }
 
-/// Records how many Seals of earlier replies are missing, and what produced this reply.
+/// Records how many Seals of earlier replies are missing from the request, and the family, account
+/// and thinking configuration that produced this reply.
 fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
     let Exchange { request, state, record } = exchange;
     let profile = &turn.target.profile;

@@ -1,4 +1,4 @@
-//! Stores output items and conversations of the Responses API by id.
+//! Stores the output items and conversations of the Responses API by id.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -46,11 +46,11 @@ impl SimRequest {
 /// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// A complete reply, streamed only if the body asks for a stream.
+    /// A complete reply, or a stream if the body requests one.
     Answer,
     /// A streamed reply, selected by the path.
     Stream,
-    /// The number of input tokens. The request is checked as if for a reply.
+    /// The number of input tokens. The request is checked like a request for a reply.
     Count,
 }
 
@@ -70,8 +70,8 @@ pub(crate) struct Turn {
     pub(crate) shows: bool,
     /// Names of the tools called since the last user message, in order.
     pub(crate) called: Vec<String>,
-    /// Keys of the replies whose Seals the request must contain: those of the calls in `called`,
-    /// and of further content for providers that require it.
+    /// Keys of the replies whose Seals the request must contain. These are the replies with the
+    /// calls in `called`, and further replies for providers that require their Seals.
     pub(crate) owed: Vec<ReplyKey>,
     /// Thinking configuration, for providers that require it to stay constant within a turn.
     pub(crate) config: Option<Digest>,

@@ -1,5 +1,4 @@
-//! Records: JSON objects that are declared member by member, in the order in which they are
-//! written.
+//! Declares records: JSON objects whose members are read, written and described by one declaration.
 
 use crate as json;
 use crate::document::{
@@ -26,7 +25,8 @@ pub trait DocumentRecord: Sized {
 
 /// The value type of a record member.
 pub trait RecordMember: Sized {
-    /// Returns a description of the expected value, such as `a string`, that follows `it must be`.
+    /// Returns a description of the expected value, such as `a string`, which error messages append
+    /// to `it must be`.
     fn expected() -> String;
 
     /// Returns the JSON Schema for the value.
@@ -46,7 +46,7 @@ pub trait RecordMember: Sized {
     }
 }
 
-/// A member for which the document distinguishes `null` from absent.
+/// The value of a member for which `null` and absence have different meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nullable<T> {
     /// JSON `null`.
@@ -172,7 +172,7 @@ impl<T: DocumentRecord> RecordMember for Vec<T> {
     }
 }
 
-/// Declares records with the JSON names of their members, in the order in which they are written.
+/// Declares records: structs whose fields are JSON members, written in declaration order.
 ///
 /// `field: Type` declares a required member and `field?: Type` an optional one. Undeclared members
 /// are kept in `extras` and written last. `is "plan"` adds the member `"type": "plan"`, which is

@@ -30,7 +30,7 @@ pub struct Bodies {
     pub account: Bytes,
 }
 
-/// The bodies of a call, as the base against which the next call is encoded.
+/// The bodies of a call, from which the next call's bodies are encoded as differences.
 #[derive(Clone, Debug)]
 pub struct DeltaBase {
     /// The decoded bodies.
@@ -42,7 +42,7 @@ pub struct DeltaBase {
     pub since: u64,
 }
 
-/// The base against which a call's bodies are encoded.
+/// The bodies from which a call's bodies are encoded as differences.
 #[derive(Clone, Copy)]
 pub struct DeltaSource<'b> {
     pub tail: &'b DeltaBase,
@@ -68,7 +68,7 @@ impl Bodies {
         Self { expanded: body.clone(), received: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
-    /// Returns the total size in bytes. A body that equals `expanded` counts once.
+    /// Returns the total size in bytes. A body that equals `whole` is not counted again.
     pub fn size(&self) -> usize {
         let once = |text: &Bytes| if is_same(text, &self.expanded) { 0 } else { text.len() };
         self.expanded.len() + once(&self.received) + once(&self.sent) + self.account.len()

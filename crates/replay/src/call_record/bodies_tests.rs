@@ -4,7 +4,8 @@
 
 use super::*;
 
-/// The bodies of a conversation with this many turns, sent over another wire.
+/// Returns the bodies of a conversation with `count` turns. The request that is sent uses another
+/// wire than the received one.
 fn turns(count: usize) -> Bodies {
     let said = |words: &str| {
         let all = (0..count).map(|turn| format!(r#"{{"{words}":"what was said in turn {turn}"}}"#));

@@ -1,4 +1,4 @@
-//! Stores call records and finds them again.
+//! Stores and looks up call records.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +38,7 @@ pub struct StoredCall {
 /// Where the bodies of the previous call are stored.
 #[derive(Clone, Copy)]
 pub enum BaseLocation<'p> {
-    /// In the same log, or in the log from which that log was forked.
+    /// In the call's own log, or in the log from which it was forked.
     Here,
     /// In the log of this turn.
     From(&'p ParentTurn),
@@ -82,8 +82,8 @@ impl CallLog {
         &self.left
     }
 
-    /// Returns the bodies against which the call after `parent` is encoded; `None` if they were
-    /// erased. `era` is the epoch of the latest store lookup, if there was one.
+    /// Returns the bodies from which the call after `parent` is encoded as a difference; `None` if
+    /// they were erased. `era` is the epoch of the latest store lookup, if there was one.
     pub async fn tail(
         &self,
         tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Tests that records from earlier versions are shown with the present member names.
+//! Tests that records from earlier versions are shown with the current field names.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -76,7 +76,7 @@ fn parts<'t>(base: &[u8], text: &'t [u8]) -> Vec<DeltaPart<'t>> {
     parts.0
 }
 
-/// The parts of a text so far.
+/// The parts encoded so far.
 #[derive(Default)]
 struct DeltaBuilder<'t>(Vec<DeltaPart<'t>>);
 

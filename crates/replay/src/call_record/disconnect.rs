@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Pause after each disconnect, which is negligible compared with a model's latency.
+/// Pause after each disconnect. It is negligible compared with a model's latency.
 const MOMENT: Duration = Duration::from_millis(5);
 /// Maximum time for which a new connection waits.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub struct DisconnectLimiter(watch::Sender<usize>);
 
-/// Counts one abandoned call as pending until it is dropped.
+/// A guard that counts one abandoned call as pending until the guard is dropped.
 pub struct Guard<'l>(&'l DisconnectLimiter);
 
 impl DisconnectLimiter {

@@ -11,7 +11,8 @@ use crate::finding::Finding;
 const MAX_LISTED: usize = 256;
 
 /// Returns the report on a call as JSON. Each distinct outcome is written once and referenced by
-/// number. If the outcome of all Items changes in the next call, the delta therefore stays small.
+/// number. The delta to the next call's report therefore stays small, even if the outcome of all
+/// Items changes.
 pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
     let mut dids: Vec<&Disposition> = Vec::new();
     let mut number = |did| {

@@ -28,7 +28,7 @@ pub struct Turn<'a> {
     /// [`EncodedRequest::prefix`](throughline_core::EncodedRequest::prefix) of the request as it
     /// was sent.
     pub prefix: Option<Digest>,
-    /// Further ids under which the client received the reply, other than [Claims](crate::Claims).
+    /// Other ids that the client received for the reply, besides [Claims](crate::Claims).
     pub ids: &'a [Name],
     /// The call record to store with the turn, if any.
     pub record: Option<&'a CallRecord>,
@@ -253,8 +253,8 @@ impl TurnKeys {
     }
 }
 
-/// Returns values that can identify a turn within a tenant: Seals, and part and call ids that are
-/// not counters.
+/// Returns the values that can identify a turn within a tenant: Seals, part ids and call ids. Ids
+/// that are only counters are omitted.
 pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
     let mut ids = Vec::new();
     for item in items {

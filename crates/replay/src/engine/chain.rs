@@ -38,8 +38,8 @@ pub struct Chain {
     turns: Vec<ChainTurn>,
 }
 
-/// Returns a digest of a chain and the provider that produced its last turn. Turns from several
-/// providers can have the same chain, but a provider can read only its own Seals.
+/// Returns a digest of a chain and the provider of its last turn. Turns from several providers can
+/// have the same chain, but a provider can read only its own Seals.
 pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     static CONTEXT: LazyLock<blake3::Hasher> =
         LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
@@ -278,7 +278,7 @@ fn has_visible_content(speaker: Speaker, item: &Item) -> bool {
     }
 }
 
-/// Whether the native JSON is a part of a message rather than a whole message without parts.
+/// Whether the native JSON is one part of a message, as opposed to a whole message without parts.
 fn is_part(native: &NativePart) -> bool {
     native.envelope.as_ref().is_none_or(|envelope| envelope.json != native.json)
 }
@@ -407,8 +407,8 @@ impl SpeakerGroup {
     }
 }
 
-/// Returns a call's arguments as JSON with sorted members. Free text is put into an object with the
-/// member `input`, as wires do that accept only objects.
+/// Returns a call's arguments as JSON with sorted members. Free text is wrapped in an object as
+/// `input`, which is also how it is sent on wires that accept only objects.
 fn arguments(call: &ToolCall) -> String {
     let tree = call.args.tree();
     let root = tree.root();

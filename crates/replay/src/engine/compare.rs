@@ -51,7 +51,7 @@ fn is_prefix_bound(captured: &Captured) -> bool {
     captured.items.iter().flat_map(|item| &item.seals).any(|seal| seal.bound.prefix.is_some())
 }
 
-/// Whether a call has the same id and tool as the captured call, and at least its arguments.
+/// Whether a call has the same id and tool as the captured call, and all of the captured arguments.
 fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
     let is_named = match (&now.wire_id, &then.wire_id) {
         (Some(now), Some(then)) => now == then || Claims::has_handle_format(now.as_bytes()),

@@ -1,4 +1,4 @@
-//! Records which tenant received which object that a provider stores, and looks up the owner.
+//! Records which tenant received each object that a provider stores, and looks up the owners.
 
 use std::collections::HashSet;
 
@@ -95,8 +95,8 @@ impl Replay {
         Ok(origins.any(|origin| account_of(origin) == account))
     }
 
-    /// Records only in memory that the tenant received these objects, for use when the store
-    /// failed. This process accepts the ids until it restarts or the cache is full.
+    /// Records in memory that the tenant received these objects, for use when the store cannot
+    /// record them. This process then accepts the ids until it restarts or clears the cache.
     pub fn cache_unrecorded(&self, tenant: &Tenant, account: &str, objects: &[ObjectId]) {
         self.cache_owned(tenant, account, objects);
     }

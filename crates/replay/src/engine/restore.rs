@@ -178,9 +178,9 @@ struct TurnMatch {
 #[derive(Clone)]
 struct Ancestor {
     node: TurnId,
-    /// The evidence for the turn whose parent this is.
+    /// The evidence that identified the turn after this one.
     evidence: Evidence,
-    /// Number of turns at the start that the client no longer sends.
+    /// Number of turns that the client dropped from the start of the conversation.
     dropped: usize,
 }
 
@@ -266,7 +266,7 @@ impl TurnSearch<'_> {
         self.by_chain(turn, items).await
     }
 
-    /// Whether the client's Claims and ids identify another turn than the ancestor.
+    /// Whether the client's Claims and ids identify a turn other than the ancestor.
     async fn names_another_turn(
         &mut self,
         items: &[Item],

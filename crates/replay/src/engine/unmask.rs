@@ -16,7 +16,7 @@ use crate::engine::vault::{LoadedTurn, VaultSearch};
 
 /// The tags in which clients enclose Thoughts.
 const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
-/// Turns with more texts than this are not looked up with one text left out.
+/// Maximum number of texts in an untagged turn that is looked up with one text left out.
 const MAX_TEXTS: usize = 4;
 /// Maximum number of turns per request that are looked up with texts left out.
 const MOST_TURNS: usize = 64;

@@ -1,4 +1,4 @@
-//! Vault access during one search: lookups, the status of turns, and their content.
+//! Vault access for one request: looks up turns, and reads their status and content.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -20,10 +20,10 @@ pub(super) struct PendingWrites {
     hasher: RandomState,
 }
 
-/// The hash of a tenant and a Vault key. A collision only causes an unnecessary wait.
+/// The hash of a tenant and a Vault key. A collision only causes a lookup to wait unnecessarily.
 type PendingKey = u64;
 
-/// A pending turn. Dropping this value ends the wait of lookups for the turn.
+/// A pending turn. When this value is dropped, lookups no longer wait for the turn.
 pub(super) struct PendingWrite {
     pending: PendingWrites,
     marks: Vec<PendingKey>,
@@ -100,7 +100,7 @@ impl PendingWrites {
 }
 
 impl PendingWrite {
-    /// Removes the turn from the map and ends the wait of lookups.
+    /// Removes the turn from the map, so that lookups no longer wait for it.
     pub(super) fn complete(self) {
         let mut coming = self.pending.coming.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {

@@ -76,7 +76,7 @@ pub(crate) struct Endpoint {
     pub(crate) models: fn(&SimState, Option<&str>) -> Option<Value>,
     /// Returns the name of the request id header, and an id in the provider's format.
     pub(crate) request_id: fn(Digest) -> (&'static str, String),
-    /// Returns the stream framing that a request asks for.
+    /// Returns the stream framing that a request selects.
     pub(crate) framing: fn(&SimRequest) -> Framing,
     /// Returns an additional header for an error response, if the provider sends one.
     pub(crate) error_header: fn(&Refusal) -> Option<(&'static str, String)>,

@@ -79,9 +79,9 @@ pub(crate) fn text(content: Option<Node<'_>>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Paths of the settings whose position differs between the OpenAI APIs.
+/// Paths of the settings that the OpenAI APIs keep in different places.
 pub(crate) struct SettingPaths {
-    /// Whether the members of a tool are in a nested object, as in Chat Completions.
+    /// Whether a tool's fields are in a nested object, as in Chat Completions.
     pub(crate) nests_tools: bool,
     /// JSON pointers to the type and the schema of a structured reply.
     pub(crate) format_type: &'static str,
@@ -189,7 +189,7 @@ pub(crate) fn check_effort(
     Err(Refusal::invalid(message).param(param).code(code))
 }
 
-/// Returns the name of a call and its canonical arguments, by which equal calls are recognised.
+/// Returns the name and canonical arguments of a call, which identify equal calls.
 pub(crate) fn call_identity(name: &str, arguments: &str) -> Vec<u8> {
     let parsed = Json::parse(arguments.to_owned());
     let arguments = parsed.map_or_else(|_| arguments.to_owned(), |json| json.canonical());

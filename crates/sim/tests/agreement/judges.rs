@@ -1,4 +1,4 @@
-//! The verdicts of audit and simulator, and the known kinds of disagreement.
+//! The verdicts of the audit and the simulator, and the known kinds of disagreement between them.
 
 use throughline_codec::{Audit, Severity, Verdict};
 use throughline_sim::{LedgerEntry, Simulator, Verdict as Seal};
@@ -113,8 +113,8 @@ impl DisagreementKind {
         }
     }
 
-    /// Classifies a disagreement; `None` if its kind is unknown. `knows` describes what the audit
-    /// was given.
+    /// Classifies a disagreement; `None` if its kind is unknown. `knows` describes the information
+    /// that the audit received.
     pub(crate) fn of(
         talk: &Conversation<'_>,
         body: &bytes::Bytes,

@@ -46,8 +46,8 @@ fn edit_system(talk: &mut Conversation<'_>) {
 /// One letter of a signature was changed. Only the issuer can detect this, because signatures are
 /// opaque; the provider answers "Invalid `signature` in `thinking` block" [I
 /// <https://github.com/ding113/claude-code-hub/issues/518>]. The simulator has the key and is
-/// right. Without the issued value, the audit has no evidence and must not refuse; with the value,
-/// it agrees. The same applies to dropped, moved and reordered values.
+/// right. Without the issued value, the audit has no evidence and must not predict a rejection.
+/// With the value, it agrees. The same applies to dropped, moved and reordered values.
 #[tokio::test]
 async fn audit_does_not_judge_missing_information() {
     let simulator = start(Options::default()).await.unwrap();
@@ -70,9 +70,9 @@ async fn audit_does_not_judge_missing_information() {
 /// The system prompt changed before a thought that is bound to it. The provider checks prefixes for
 /// accounts created on or after 2026-08-31, and for older accounts only if the request sets a
 /// mismatch policy [D <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>].
-/// The simulator knows the account's age and is right: it rejects new accounts and answers old
-/// accounts. Without the age, the audit can conclude neither, and warns; with the age, it agrees in
-/// both cases.
+/// The simulator knows the account's age and is right: it rejects requests from new accounts and
+/// answers old accounts. Without the age, the audit cannot decide and only warns. With the age, it
+/// agrees in both cases.
 #[tokio::test]
 async fn unknown_account_age_causes_a_warning() {
     let simulator = start(Options::default()).await.unwrap();

@@ -21,9 +21,10 @@
 //!
 //! For half of the conversations, the audit receives all earlier exchanges. For the others, it
 //! receives the last exchange, all but the last, only the responses, or nothing. For some, the
-//! account's age is missing. With full information, the audit must agree. With less, it may report
-//! less; it may report more only in the cases listed in `kinds.rs`. That file covers every known
-//! difference and states which side is right. Any other difference fails the test.
+//! account's age is missing. With full information, the audit must agree with the simulator. With
+//! less information, it may report less. It may report more only in the cases listed in `kinds.rs`,
+//! which covers every known difference and states which side is right. Any other difference fails
+//! the test.
 
 #![allow(
     clippy::unwrap_used,
@@ -200,7 +201,7 @@ fn spoil(
     is_spoiled.then_some((operator.name, who))
 }
 
-/// Picks at random what the audit receives.
+/// Chooses at random which information the audit receives.
 fn told(dice: &mut TestRng) -> AuditKnowledge {
     let less =
         [PriorScope::TheLast, PriorScope::TheEarlier, PriorScope::Answers, PriorScope::Nothing];
@@ -208,7 +209,8 @@ fn told(dice: &mut TestRng) -> AuditKnowledge {
     AuditKnowledge { past, age: dice.below(8) != 0 }
 }
 
-/// Compares both verdicts on a request, then sends the repaired request to the simulator.
+/// Compares the verdicts of the audit and the simulator on a request, then sends the repaired
+/// request to the simulator.
 async fn hear(
     talk: &Conversation<'_>,
     name: &str,

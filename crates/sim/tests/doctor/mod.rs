@@ -1,5 +1,5 @@
-//! Shared by the tests that compare audit and simulator: a correct client for every wire, which can
-//! also audit its own requests.
+//! A correct client for every wire, which can also audit its own requests. The tests that compare
+//! the audit and the simulator share it.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -24,7 +24,7 @@ pub(crate) struct Setup {
     /// Name of the provider in the catalog.
     pub(crate) provider: &'static str,
     pub(crate) model: &'static str,
-    /// Members of every request, apart from the conversation.
+    /// Fields of every request, apart from the conversation.
     pub(crate) knobs: fn() -> Value,
     /// Headers sent with every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
@@ -169,7 +169,7 @@ impl<'s> Conversation<'s> {
         calls > 0
     }
 
-    /// Returns the next request, with `stream` set on wires that request streaming in the body.
+    /// Returns the next request. Sets `stream` on wires that request streaming in the body.
     fn stepping(&self) -> Bytes {
         let is_in_path = matches!(self.shape(), Shape::Converse | Shape::Gemini);
         if !self.streams || is_in_path {
@@ -188,7 +188,7 @@ impl<'s> Conversation<'s> {
         serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
-    /// Runs steps until the model answers without calls, but at most `most`.
+    /// Runs steps until the model answers without calls, up to `most` steps.
     pub(crate) async fn steps(&mut self, most: usize) {
         for _ in 0..most {
             if !self.step().await {
@@ -241,13 +241,13 @@ impl<'s> Conversation<'s> {
         prior
     }
 
-    /// Audits a body, given either the whole earlier conversation or nothing.
+    /// Audits a body with either the whole earlier conversation or none of it.
     pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
         let told = if knows_the_past { PriorScope::Everything } else { PriorScope::Nothing };
         self.audit_with(body, told, true)
     }
 
-    /// Audits a body, given this part of the earlier conversation.
+    /// Audits a body with this part of the earlier conversation.
     pub(crate) fn audit_with(&self, body: &Bytes, told: PriorScope, knows_age: bool) -> Audit {
         let (prior, request) = (self.prior(told), request_of(&self.setup, body.clone()));
         let mut transcript = self.transcript(&request, &prior);

@@ -1,6 +1,6 @@
-//! Runs the unmodified official clients against the simulator, for two turns with tools and
-//! reasoning, complete and streamed. If a client drops or alters a Seal, it raises the provider's
-//! error.
+//! Runs the unmodified official clients against the simulator for two turns with tools and
+//! reasoning, both complete and streamed. If a client drops or alters a Seal, it raises the
+//! provider's error.
 //!
 //! `scripts/sdks` installs the clients; `scripts/test` calls it.
 

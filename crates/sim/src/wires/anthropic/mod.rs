@@ -1,4 +1,4 @@
-//! Simulates Anthropic's Messages API and compatible APIs whose models do not sign.
+//! Simulates Anthropic's Messages API, and compatible APIs whose models issue no signatures.
 
 mod models;
 mod read;

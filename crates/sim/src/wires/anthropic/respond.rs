@@ -1,4 +1,4 @@
-//! Writes Messages API responses, and adds members to streams that the codec does not write.
+//! Writes Messages API responses, and adds to streams the members that the codec does not write.
 
 use serde_json::{Value, json};
 use throughline_codec::Frame;

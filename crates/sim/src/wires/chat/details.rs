@@ -1,5 +1,5 @@
-//! Verifies `reasoning_details` as a router does before it calls the upstream model, with the
-//! vendor's errors.
+//! Verifies `reasoning_details` as a router does before it calls the upstream model. Errors are
+//! those of the model's vendor.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::wires::gemini::read::{
 };
 use crate::wires::{Exchange, list, member_is, openai, string};
 
-/// The router's names for the upstreams whose errors have a format of their own.
+/// The router's names for the upstream providers that have their own error format.
 pub(super) const ANTHROPIC: &str = "Anthropic";
 pub(super) const GOOGLE: &str = "Google AI Studio";
 
@@ -57,7 +57,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the router's name for the vendor, and the `format` of the vendor's details.
+    /// Returns the router's name for the vendor, and the `format` value of the vendor's details.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => (ANTHROPIC, "anthropic-claude-v1"),
@@ -200,8 +200,8 @@ impl DetailChecker<'_, '_> {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
-    /// Records the verdict on a detail. Returns the vendor's error if the router relays it;
-    /// otherwise the detail is recorded as dropped.
+    /// Records the verdict on a detail. If the router relays the vendor's error, returns that
+    /// error. Otherwise the detail is recorded as dropped.
     fn record(
         &mut self,
         found: &ReturnedDetail<'_>,

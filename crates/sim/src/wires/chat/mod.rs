@@ -1,17 +1,17 @@
-//! Simulates Chat Completions in all dialects. The provider's `channel` determines the position of
-//! reasoning and the checks that apply.
+//! Simulates Chat Completions in all dialects. The provider's `channel` determines where messages
+//! contain reasoning and which checks apply.
 //!
-//! Position of reasoning in messages, and rejected requests, per provider:
+//! Where each provider keeps reasoning in messages, and which requests it rejects:
 //!
 //! - `openai-chat`: no reasoning in messages. Rejects efforts, sampling and `max_tokens` that a
 //!   model does not support.
-//! - `deepseek`, `moonshot`: `reasoning_content`. Reject a message with calls that lacks it, while
-//!   the model thinks.
+//! - `deepseek`, `moonshot`: `reasoning_content`. While the model thinks, they reject a message
+//!   that has calls but no `reasoning_content`.
 //! - `mistral`: `thinking` chunks. Rejects keys outside its schema, and call ids that are not nine
 //!   letters and digits.
-//! - `openrouter`, `vercel`: `reasoning_details`. Return the upstream's error, wrapped in the
-//!   router's error, where the router is known to relay it.
-//! - All others: text in a provider-specific message member, or in tags. Reject calls without
+//! - `openrouter`, `vercel`: `reasoning_details`. They wrap the upstream's error in their own
+//!   error, where the router is known to relay it.
+//! - All others: text in a provider-specific message member, or in tags. They reject calls without
 //!   results.
 
 mod details;
@@ -48,7 +48,7 @@ fn refuse(row: &Provider, refusal: &Refusal, request_id: &str) -> Value {
     }
 }
 
-/// Returns the message member that contains reasoning as text; `None` if the channel uses none.
+/// Returns the message member that contains reasoning as text; `None` if the channel has none.
 fn text_key(channel: Channel) -> Option<&'static str> {
     match channel {
         Channel::AsEmitted | Channel::ReasoningContent => Some("reasoning_content"),

@@ -120,7 +120,7 @@ impl<'a> MessageWriter<'a, '_> {
         message
     }
 
-    /// Returns the visible text, and embeds the thoughts in it if the dialect does so.
+    /// Returns the visible text. Includes the thoughts if the dialect embeds them in the text.
     fn content(&mut self) -> Value {
         let texts = self.plan.parts.iter().filter_map(ReplyPart::text);
         let text = texts.collect::<Vec<_>>().join("\n");
@@ -154,8 +154,8 @@ impl<'a> MessageWriter<'a, '_> {
         })
     }
 
-    /// Returns all thoughts as one text. The ledger records the text as the Seal, because there is
-    /// no other value.
+    /// Returns all thoughts as one text. The ledger records this text as the Seal, because these
+    /// providers issue no opaque value.
     fn thought(&mut self) -> Option<String> {
         let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
         if text.is_empty() {
@@ -199,7 +199,7 @@ impl<'a> MessageWriter<'a, '_> {
         }
     }
 
-    /// Builds the `reasoning_details` with which a router returns the vendor's reasoning.
+    /// Builds the `reasoning_details` in which a router returns the vendor's reasoning.
     fn details(&mut self, calls: &[Value]) -> Vec<Value> {
         if !self.turn.shows {
             return Vec::new();

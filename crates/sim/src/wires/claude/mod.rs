@@ -23,14 +23,14 @@ use crate::wires::Exchange;
 use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::Settings;
 
-/// Returns whether a family signs its thoughts and requires them back. Models of APIs that are only
-/// compatible with Anthropic's do not sign.
+/// Returns whether a family signs its thoughts and requires clients to return them. Models behind
+/// Anthropic-compatible APIs do not sign.
 pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
 
-/// Checks a Claude request in the same order as Anthropic. Stores in the turn the values to which
-/// the reply's Seals are bound. `forced_tools` is the provider's rule for forced tools.
+/// Checks a Claude request in the same order as Anthropic, and stores the values that the reply's
+/// Seals are bound to in the turn. `forced_tools` is the provider's rule for forced tools.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     turn: &mut Turn,
@@ -226,7 +226,7 @@ impl Message {
     }
 }
 
-/// Calls and results of a message that have no counterpart.
+/// Calls without results and results without calls in a message.
 pub(crate) struct UnpairedTools<'d> {
     pub(crate) number: usize,
     /// Ids of calls that have no result in the next message.
@@ -300,7 +300,7 @@ impl Dialogue {
         })
     }
 
-    /// Sets the wire-independent members of a turn from the conversation and its settings.
+    /// Sets the wire-independent fields of a turn from the conversation and its settings.
     pub(crate) fn fill_turn(&self, turn: &mut Turn, settings: Settings<'_>) {
         turn.shows = settings.shows(&turn.target.profile);
         turn.max_tokens = settings.max_tokens;

@@ -66,7 +66,7 @@ struct SealChecker<'c, 'e> {
     latest: Option<usize>,
     /// Whether the last assistant message must contain all thoughts of its reply.
     is_whole_demanded: bool,
-    /// Policy for a thought bound to another conversation; `None` accepts it.
+    /// Policy for thoughts that are bound to another conversation; `None` accepts them.
     mismatch: Option<MismatchPolicy>,
     /// Digest of the content so far.
     content: ContentDigest,
@@ -165,7 +165,8 @@ impl SealChecker<'_, '_> {
         Refusal::invalid(message)
     }
 
-    /// Returns whether the block next to which the thought was issued is now in another message.
+    /// Returns whether the block next to which the thought was issued is now in a different message
+    /// from the thought.
     fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
@@ -206,8 +207,8 @@ impl SealChecker<'_, '_> {
         }
     }
 
-    /// Checks that the last message of a tool loop contains all thoughts of its reply or none. This
-    /// applies only if thinking has a budget.
+    /// Checks that the last message of a tool loop contains either all thoughts of its reply or
+    /// none. This applies only if thinking has a budget.
     fn check_whole(
         &self,
         number: usize,

@@ -95,8 +95,7 @@ impl Settings<'_> {
             .and(budget.unwrap_or_default())
     }
 
-    /// Returns the thinking and tool settings as a string that stands for their rendering in the
-    /// prompt.
+    /// Returns the thinking and tool settings as a string that represents them in the prompt.
     pub(crate) fn rendered(&self) -> String {
         let thinking = self.thinking.map(canonical_bytes).unwrap_or_default();
         format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
@@ -193,7 +192,7 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the model supports an effort, which a request may set in several positions.
+/// Checks that the model supports an effort. A request may set the effort in several places.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
     if profile.efforts.iter().any(|known| known == effort) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Simulates Amazon Bedrock's Converse API, for Claude and for models that do not sign.
+//! Simulates Amazon Bedrock's Converse API, for Claude and for models that issue no signatures.
 //!
 //! Claude requests pass Anthropic's checks, and Bedrock prefixes the resulting errors with its own
 //! text. Converse itself rejects blank texts and calls without results.

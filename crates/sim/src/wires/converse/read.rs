@@ -48,7 +48,8 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the rule for forced tools, which may be stricter on Bedrock than at the model's vendor.
+/// Returns the rule for forced tools, which may be stricter on Bedrock than on the vendor's own
+/// API.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
         Some("refused-while-thinking") => ForcedTools::RefusedWhileThinking,

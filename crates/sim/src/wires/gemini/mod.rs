@@ -1,4 +1,4 @@
-//! Simulates generateContent of the Gemini API and Vertex AI.
+//! Simulates `generateContent` of the Gemini API and Vertex AI.
 //!
 //! - A signature is attached to the part that it signs: the first `functionCall` of a step, or its
 //!   final text. In a stream the signature of a text comes last, on a part with an empty text.

@@ -41,7 +41,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the digest under which a signature covers a text.
+/// Returns the digest of a text, to which the signature of the text is bound.
 pub(super) fn signed(text: &str) -> Digest {
     Digest::new("throughline-sim gemini text", text)
 }
@@ -317,8 +317,8 @@ fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     thoughts.chain([text]).chain(ids.map(ReplyKey::Call)).collect()
 }
 
-/// Returns a function response as text: the value of its only member if that is a string, otherwise
-/// the raw JSON.
+/// Returns a function response as text. If its only member is a string, returns that string;
+/// otherwise returns the raw JSON.
 fn result_text(answer: Node<'_>) -> String {
     let Some(response) = answer.get("response") else { return String::new() };
     let mut members = response.members();

@@ -1,4 +1,4 @@
-//! The input items of a request, and the checks of each item.
+//! The input items of a request, and the checks for each item.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -144,7 +144,8 @@ pub(super) struct InputChecker<'a, 'e> {
     pub(super) storage: StorageMode,
     /// Owner of the stored responses: a digest of account and provider.
     pub(super) owner: Digest,
-    /// Whether the provider requires items in pairs and this response is stored.
+    /// Whether related items must be sent together: the provider requires this, and the response is
+    /// stored.
     pub(super) checks_pairs: bool,
     /// Encrypted contents seen so far.
     pub(super) seen: Vec<String>,

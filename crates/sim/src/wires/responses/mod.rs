@@ -4,7 +4,7 @@
 //!   Mantle check pairs: a reasoning item requires the item that followed it, and vice versa. xAI
 //!   checks no pairs. DeepSeek stores nothing and ignores reasoning that it did not return as text.
 //! - `encrypted_content` is bound to the endpoint and, for some families, to the account. In a
-//!   stream `output_item.added` contains another ciphertext than `output_item.done`; only the
+//!   stream, `output_item.added` and `output_item.done` contain different ciphertexts; only the
 //!   latter is valid.
 //! - A call requires an output, and an output requires a call.
 
@@ -57,7 +57,7 @@ impl StorageMode {
     }
 }
 
-/// Adds members to a stream event that the codec does not write. Early events get the whole
+/// Adds the members that the codec does not write to a stream event. Early events get the whole
 /// response, a new message gets its phase, and a new reasoning item gets an invalid ciphertext.
 /// Returns `None` for other events.
 fn complete(event: &mut Value, whole: &Value) -> Option<()> {
