@@ -73,7 +73,7 @@ fn main() {
     postgres.1.print("PostgreSQL, one tenant on two nodes", "≥ 0.70");
 }
 
-/// The best rates of the bare database and of the store. The caller alternates between the two.
+/// The best rates of the bare database and the store. The caller measures the two alternately.
 #[derive(Default)]
 struct BestRates {
     bare: f64,
@@ -115,7 +115,7 @@ async fn opened(url: &str) -> Journal {
     journal
 }
 
-/// Appends from all callers concurrently, spread over the nodes.
+/// Appends from all callers concurrently and distributes the callers over the nodes.
 async fn concurrent(nodes: &[Journal], appends: usize) {
     let mut callers = tokio::task::JoinSet::new();
     for caller in 0..CALLERS {

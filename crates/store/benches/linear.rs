@@ -139,8 +139,8 @@ impl Load {
         Self { journal, tenant, thread, folded, dice: TestRng::new(7), turn: 0, raw: 0 }
     }
 
-    /// Writes one turn: a run that streams its deltas, and the resulting Item. Returns how long the
-    /// append took.
+    /// Writes one turn: a run with its streamed deltas, and the resulting Item. Returns how long
+    /// the append took.
     async fn turn(&mut self) -> Duration {
         self.turn += 1;
         let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);

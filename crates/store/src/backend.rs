@@ -30,7 +30,8 @@ use crate::sql::{SqlRow, decode, kind_number, values};
 
 pub(crate) use crate::backend::driver::{Dialect, Driver, SnapshotWork};
 
-/// Queries that must return no rows. Each follows a comment with the problem that a row indicates.
+/// Queries that must return no rows. The comment before each query describes the problem that a
+/// returned row indicates.
 const CONSISTENCY_CHECKS: &str = include_str!("backend/consistency.sql");
 
 /// SQL expression for the tenants that have a log or an API key. A tenant whose first batch was
@@ -41,7 +42,8 @@ const USED_TENANTS: &str = "tenants t WHERE EXISTS (SELECT 1 FROM logs WHERE ten
 /// SQL expression for the id of the tenant named `$1`.
 const TENANT: &str = "(SELECT id FROM tenants WHERE name = $1)";
 
-/// SQL query for the logs of the tenant `$1`, with the names of each log's Thread and parent.
+/// Returns the SQL query for the logs of the tenant `$1`, with the names of each log's Thread and
+/// parent.
 fn logs_of_tenant() -> String {
     format!(
         "SELECT {LOG_COLUMNS} FROM logs l LEFT JOIN logs o ON o.id = l.of AND o.tenant = l.tenant \
@@ -49,7 +51,7 @@ fn logs_of_tenant() -> String {
     )
 }
 
-/// SQL query for the records of the log `$2` of the tenant `$1`.
+/// Returns the SQL query for the records in log `$2` of the tenant `$1`.
 fn records_of_log() -> String {
     format!(
         "SELECT {RECORD_COLUMNS} FROM records r \
@@ -127,8 +129,8 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values), record)
     }
 
-    /// Returns the sequence number of the log's last own record that contains no event after
-    /// `event`.
+    /// Returns the number of the record before the log's first record with an event after `event`,
+    /// or of the log's last record if there is none.
     fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64> {
         // Events are numbered in record order, so the first record with a higher event ends the
         // range. A single statement ensures that no event is added between the two lookups.
@@ -141,7 +143,8 @@ pub(crate) trait Backend: Driver {
         Box::pin(async move { Ok(place.await?.unwrap_or(0)) })
     }
 
-    /// Returns the log's last own checkpoint at or before `at_most` that still has its content.
+    /// Returns the last checkpoint at or before `at_most` that still has its content, among the
+    /// log's own records.
     fn checkpoint(
         &self,
         tenant: &Tenant,
@@ -193,9 +196,9 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the stale runs of all tenants, which have no lease. A run is stale if it is marked
-    /// running but was not written to for `idle`, or if its pending request has expired since its
-    /// last write.
+    /// Returns the stale runs of all tenants. A stale run has no active lease. It is either marked
+    /// running but was not written to for `idle`, or waiting for a request that expired since the
+    /// run's last write.
     fn unattended(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>> {
         let Dialect { now, lease_is_active, .. } = self.dialect();
         let logs = "JOIN tenants t ON t.id = l.tenant \
@@ -221,8 +224,8 @@ pub(crate) trait Backend: Driver {
         self.last_id("records")
     }
 
-    /// Returns the records of all tenants, or of one tenant, in commit order: those after `after`
-    /// and up to `up_to`. `up_to` must not exceed [`last_record`](Self::last_record).
+    /// Returns the records after `after` and up to `up_to`, in commit order, of all tenants or of
+    /// one. `up_to` must not exceed [`last_record`](Self::last_record).
     fn chain(
         &self,
         of: Option<&Tenant>,
@@ -248,7 +251,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the head of every chain segment with records, for all tenants or for one.
+    /// Returns the head of every chain segment that has records, for all tenants or for one.
     fn heads(&self, of: Option<&Tenant>) -> StoreFuture<'_, Vec<Head>> {
         let scope = of.map_or("", |_| "AND t.name = $1");
         let sql = format!(
@@ -275,7 +278,7 @@ pub(crate) trait Backend: Driver {
     }
 
     /// Computes the MAC sums of all index rows and reads the stored sums, in one snapshot. If `of`
-    /// is set, covers only that tenant's rows and no store-wide tables.
+    /// is set, covers only that tenant's rows, without the store-wide tables.
     fn read_rows(&self, key: RowKey, of: Option<&Tenant>) -> StoreFuture<'_, RowSnapshot> {
         let (of, (sender, rows)) = (of.cloned(), oneshot::channel());
         let work = self.snapshot(
@@ -292,7 +295,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the current sums of index rows, in the form that manifests list.
+    /// Returns the current sums of index rows in the form used in manifests.
     fn row_states(&self) -> StoreFuture<'_, Vec<RowState>> {
         let sql = "SELECT t.name, g.writer, g.changes, g.sums FROM segments g \
                    JOIN tenants t ON t.id = g.tenant ORDER BY g.id";
@@ -343,8 +346,8 @@ pub(crate) trait Backend: Driver {
     }
 
     /// Returns the API key with this keyed hash, unless its row is marked revoked. The flag is true
-    /// if the Journal nevertheless contains its revocation record, whose `about` hash is
-    /// `revocation`.
+    /// if the Journal contains a revocation record for the key, although the row is not marked.
+    /// `revocation` is the `about` hash of that record.
     fn key(&self, hash: Digest, revocation: i64) -> StoreFuture<'_, Option<(ApiKeyRow, bool)>> {
         // Only a record of the key's own tenant counts. A row that was moved from another tenant
         // fails its MAC check.

@@ -27,7 +27,7 @@ pub struct RestoreSummary {
     pub records: u64,
     /// Number of records whose content was forgotten or expired, before or after the backup.
     pub gone: u64,
-    /// Number of records that have no salt to decrypt their content and no note that they were
-    /// forgotten.
+    /// Number of records whose content cannot be decrypted because the salt is missing, although no
+    /// note states that they were forgotten.
     pub without_key: u64,
 }

@@ -1,9 +1,9 @@
 //! The hash chain over records: each link hashes the previous link, a commitment to the content,
 //! and all metadata of a record.
 //!
-//! There is one chain per tenant and writer. A process becomes a new writer each time it opens the
-//! store, so no two processes update the same row on each commit. Links use SHA-256 because
-//! PostgreSQL can compute it in the same transaction that numbers the records.
+//! There is one chain per tenant and writer. Each time a process opens the store, it registers as a
+//! new writer, so commits from different processes never contend for the same row. Links use
+//! SHA-256 because PostgreSQL can compute it in the same transaction that numbers the records.
 
 use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
@@ -12,7 +12,7 @@ use throughline_json::Name;
 /// The SHA-256 hash that ends a chain.
 pub(crate) type Link = Digest;
 
-/// The "previous link" of a chain's first record.
+/// The value used as the previous link of a chain's first record.
 pub(crate) const GENESIS: Link = [0; 32];
 
 /// Position and hash of the last record in a chain segment.
@@ -33,7 +33,7 @@ pub struct Head {
 pub(crate) struct Header<'r> {
     pub(crate) tenant: &'r Tenant,
     pub(crate) log: &'r LogId,
-    /// The kind and lineage of the log; see [`nature`].
+    /// The log's kind, Thread and fork point; see [`nature`].
     pub(crate) nature: &'r str,
     pub(crate) seq: u64,
     pub(crate) kind: &'r str,
@@ -62,8 +62,9 @@ impl Header<'_> {
     }
 }
 
-/// Returns a log's kind and lineage as four lines: kind, Thread (of a run), parent and fork point
-/// (of a fork). Every record's link covers these lines, so a Thread's history cannot be replaced.
+/// Returns a log's kind and lineage as four lines: the kind, the Thread of a run, and the parent
+/// and fork point of a fork. Every record's link covers these lines, so a Thread's history cannot
+/// be replaced.
 pub(crate) fn nature(kind: LogKind, of: Option<&LogId>, fork: Option<&ForkPoint>) -> String {
     let (of, parent) = (of.map_or("", |of| &*of.0), fork.map_or("", |fork| &*fork.log.0));
     let at = fork.map(|fork| fork.at.to_string()).unwrap_or_default();

@@ -39,15 +39,15 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
         .map_err(|error| invalid!("the system's random number generator failed: {error}"))
 }
 
-/// Returns `count` new salts, filled by a single request for random bytes.
+/// Returns `count` new salts, using a single request for random bytes.
 pub(crate) fn salts(count: usize) -> Result<Zeroizing<Vec<SaltBytes>>> {
     let mut salts = Zeroizing::new(vec![[0; SALT]; count]);
     fill(salts.as_flattened_mut())?;
     Ok(salts)
 }
 
-/// Returns a commitment to the content. The commitment proves the content, but reveals nothing
-/// about the content without the salt.
+/// Returns a commitment to the content. The commitment proves the content, but without the salt it
+/// reveals nothing about it.
 pub(crate) fn commitment(salt: &SaltBytes, content: &[u8]) -> Digest {
     let key = derived(&COMMITMENT, salt);
     *blake3::keyed_hash(&key, content).as_bytes()

@@ -33,7 +33,7 @@ pub(crate) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// Takes over the path, and deletes a file that an interrupted process left there.
+    /// Takes over the path. If an interrupted process left a file there, deletes the file.
     pub(crate) fn new(path: PathBuf) -> Self {
         let unfinished = Self { path };
         unfinished.remove();
@@ -111,8 +111,8 @@ pub(crate) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
 }
 
-/// Files cannot be compared on this platform, so this assumes that the path still refers to the
-/// open file.
+/// Assumes that the path still refers to the open file, because files cannot be compared on this
+/// platform.
 #[cfg(not(unix))]
 pub(crate) fn is_same_file(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)

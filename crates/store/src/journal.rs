@@ -1,5 +1,5 @@
-//! The Journal: the port [`Store`](throughline_core::Store) and the operator commands, on top of a
-//! database backend.
+//! The Journal, which implements the port [`Store`](throughline_core::Store) and the operator
+//! commands on top of a database backend.
 //!
 //! | file | contents |
 //! |---|---|
@@ -63,7 +63,7 @@ pub struct Journal {
     backend: Arc<dyn Backend>,
     keys: Arc<Keys>,
     signer: Arc<Signer>,
-    /// Whether a task is scheduled to remove the content of deleted runs from files.
+    /// Whether a task is scheduled that removes the content of deleted runs from files.
     finishes: Arc<AtomicBool>,
     url: Name,
 }

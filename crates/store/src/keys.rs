@@ -1,9 +1,9 @@
-//! Keys: the store's secret, from which all other keys derive, and the master key that wraps the
-//! secret and all salts.
+//! The keys of a store: the secret from which all other keys derive, and the master key that wraps
+//! the secret and all salts.
 //!
 //! Without a master key, salts are stored unwrapped, in epoch 0. Each master key that was ever used
 //! has an epoch, identified by a check value that only this key decrypts. Rotation re-wraps all
-//! salts, a page at a time, while other processes read and write.
+//! salts, one page at a time, while other processes read and write.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ pub(crate) struct Keys {
     sealing: tokio::sync::RwLock<()>,
 }
 
-/// Suffix of the stored secret of a store whose index rows have MACs. Without this mark, an
+/// Suffix that marks the stored secret of a store whose index rows have MACs. Without this mark, an
 /// attacker could downgrade a store with a master key to schema version 1, change rows, and have
 /// all MACs recomputed.
 const MARK: u8 = 2;
@@ -207,8 +207,8 @@ impl Keys {
         ApiKeyMac::new(&self.secret)
     }
 
-    /// Returns the keys that protect a backup of this store. A backup keeps its own secret, so no
-    /// marked secret is included.
+    /// Returns the keys that protect a backup of this store. A backup keeps its own secret, so the
+    /// marked secret is omitted.
     pub(crate) fn backup_protection(&self) -> Protection {
         let (key, api_keys) = (self.row_key(), self.api_key_mac());
         Protection { key, api_keys, is_marked: false, marked: None }
@@ -276,8 +276,8 @@ fn epoch_with(epochs: &BTreeMap<u32, Secret>, key: &Secret) -> Option<u32> {
     epochs.iter().find(|(_, known)| **known == *key).map(|(number, _)| *number)
 }
 
-/// Stores the check value of an epoch, unless another process with the same key did so. Fails if
-/// another process used the number for a different key.
+/// Stores the check value of an epoch, unless another process with the same key already stored it.
+/// Fails if another process used the epoch number for a different key.
 async fn register_epoch(backend: &dyn Backend, number: u32, key: &Secret) -> Result<()> {
     let check = cipher::wrap(key, CHECK)?;
     let check = backend.keep(&format!("{EPOCH}{number}"), check).await?;

@@ -1,5 +1,5 @@
-//! Signed manifests of chain heads. A manifest that was exported earlier proves that no data before
-//! it was changed or truncated.
+//! Signed manifests of chain heads. A manifest that was exported earlier reveals whether data
+//! before it was changed or truncated.
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, Verifier as _, VerifyingKey};
 use sha2::{Digest as _, Sha256};
@@ -34,14 +34,14 @@ pub struct Statement {
     pub previous: Digest,
     /// Digest of all preceding lines, if this manifest is the last line of an export.
     pub covers: Option<Digest>,
-    /// The heads that moved since the writer's last manifest, or all heads.
+    /// The heads that changed since the writer's last manifest, or all heads.
     pub heads: Vec<Head>,
-    /// The sums of index rows. Empty if the manifest ends an export.
+    /// The sums of index rows. Empty if the manifest is the last line of an export.
     pub rows: Vec<RowState>,
 }
 
 const FIRST_LINE: &str = "throughline manifest 1";
-/// The first line of a manifest that lists row sums.
+/// The first line of a manifest that contains row sums.
 const FIRST_LINE_WITH_ROWS: &str = "throughline manifest 2";
 
 impl Statement {

@@ -7,7 +7,7 @@ use crate::master_key::MasterKey;
 /// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Determines when a write is acknowledged.
+    /// Specifies when a write is acknowledged.
     pub durability: Durability,
     /// The key that wraps all salts; `None` stores the salts unwrapped.
     pub master_key: Option<MasterKey>,
@@ -17,13 +17,13 @@ pub struct Options {
     pub queue: usize,
     /// Maximum number of concurrent reads.
     pub readers: usize,
-    /// Creates the store if it does not exist.
+    /// Whether to create the store if it does not exist.
     pub create: bool,
     /// Maximum time to wait for a lock that another process holds on the database.
     pub patience: Duration,
-    /// Opens the store for reading only: no files are created beside it, no migration runs, and no
-    /// key is created. This allows opening a read-only copy, and a store of schema version 1 keeps
-    /// its version.
+    /// Whether to open the store for reading only: no files are created beside it, no migration
+    /// runs, and no key is created. A read-only copy can therefore be opened, and a store of schema
+    /// version 1 keeps its version.
     pub read_only: bool,
 }
 
@@ -42,13 +42,13 @@ impl Default for Options {
     }
 }
 
-/// Determines when a write is acknowledged.
+/// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Acknowledges a write once it would survive a power loss.
     #[default]
     Durable,
-    /// Acknowledges a write once it would survive a process crash. The write would survive a power
-    /// loss within 50 milliseconds after that.
+    /// Acknowledges a write once it would survive a process crash. At most 50 milliseconds later,
+    /// it would also survive a power loss.
     Relaxed,
 }

@@ -19,25 +19,25 @@ pub(crate) const MIGRATION_WRITER: &str = "first-count";
 pub(crate) struct Protection {
     pub(crate) key: RowKey,
     pub(crate) api_keys: ApiKeyMac,
-    /// Whether the stored secret carries the mark "rows have MACs".
+    /// Whether the stored secret is marked, which means that the index rows have MACs.
     pub(crate) is_marked: bool,
     /// The marked secret, written when the MACs are first computed. `None` for a backup, which
     /// keeps its own secret.
     pub(crate) marked: Option<Bytes>,
 }
 
-/// The change that a store needs so that its index rows have MACs.
+/// The change that is needed to give a store's index rows MACs.
 pub(crate) enum Upgrade<'p> {
     None,
-    /// Only the stored secret must be replaced, with this marked secret.
+    /// Only the stored secret must be replaced with this marked secret.
     Mark(&'p [u8]),
     /// All rows need MACs, and the row sums must be computed.
     AddSums,
 }
 
 impl Protection {
-    /// Returns the change that a store needs. `has_macs` states whether the schema has MAC columns,
-    /// and `is_counted` whether the row sums are stored.
+    /// Returns the change that a store needs. `has_macs` is whether the schema has MAC columns, and
+    /// `is_counted` is whether the row sums are stored.
     pub(crate) fn upgrade(
         &self,
         has_macs: bool,
@@ -86,7 +86,7 @@ impl ApiKeyMac {
     }
 }
 
-/// Prints that a migration from schema version 1 starts, with the number of records, or that it
+/// Prints that a migration from schema version 1 starts, with the number of records, or that it has
 /// ended.
 #[expect(
     clippy::print_stderr,

@@ -1,4 +1,4 @@
-//! Parameters of reads, and the counts that a backend returns.
+//! Parameters for reads, and the counts that a backend returns.
 
 use throughline_core::{LogId, LogKind};
 
@@ -14,7 +14,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// Returns the next page, or `None` if these rows did not fill the limit. Reading until a page
-    /// is empty could follow a fast writer without end.
+    /// is empty might never end if a process writes quickly.
     pub(crate) fn following(self, rows: &[Row]) -> Option<Self> {
         let is_full = usize::try_from(self.limit).is_ok_and(|limit| rows.len() >= limit);
         rows.last().filter(|_| is_full).map(|last| Self { after: last.seq, ..self })

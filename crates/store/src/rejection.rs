@@ -1,4 +1,4 @@
-//! Errors for rejected batches, worded the same for both databases, and the checks that need no
+//! Errors for rejected batches, with the same text for both databases, and the checks that need no
 //! database.
 
 use throughline_core::{Batch, LogId, LogKind, StoreError, TurnId};
@@ -33,7 +33,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     ))
 }
 
-/// Checks the rules that a batch must satisfy regardless of stored data.
+/// Checks the rules that a batch must satisfy regardless of the stored data.
 pub(crate) fn check(batch: &Batch) -> Result<()> {
     check_names(batch)?;
     check_unique(batch)?;
@@ -81,7 +81,7 @@ fn check_openings(batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a batch names no log, turn, pending request or idempotency name twice.
+/// Checks that each log, turn, pending request and idempotency name occurs only once in a batch.
 fn check_unique(batch: &Batch) -> Result<()> {
     fn twice<T: Ord>(names: impl Iterator<Item = T>) -> bool {
         let mut names: Vec<T> = names.collect();

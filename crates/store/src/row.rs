@@ -115,7 +115,7 @@ impl ErasureReason {
         Self::ALL.into_iter().find(|reason| reason.number() == number)
     }
 
-    /// Returns the kind of the records that report erasures for this reason.
+    /// Returns the kind of the records that document erasures for this reason.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             ErasureReason::Forgotten => kind::FORGOTTEN,
@@ -127,7 +127,7 @@ impl ErasureReason {
         Self::ALL.into_iter().find(|reason| reason.kind() == kind)
     }
 
-    /// Returns the reason in the form that a Fate reports.
+    /// Returns the reason in the form used in Fates.
     pub(crate) fn to_elision_reason(self) -> ElisionReason {
         match self {
             ErasureReason::Forgotten => ElisionReason::Forgotten,

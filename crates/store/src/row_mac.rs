@@ -4,11 +4,13 @@
 //! and what lookups find, so changes there must be detected too. Each row in these tables has a MAC
 //! under a key that derives from the store's secret: `sha256(key, sha256(row))`, which PostgreSQL
 //! can compute as well. The MACs themselves are not stored. Each segment (tenant and writer) stores
-//! two values per table: the XOR of row MACs, and the number of rows. Both cover the rows that this
-//! writer added, minus those that it removed. Changing a row removes the old MAC and adds the new
-//! one. The segment's row is written in every commit anyway, so the sums cost no further write, and
-//! no two nodes change the same row. The segment's row has its own MAC, so that a sum cannot be
-//! replaced. The sums of store-wide tables (tenants, manifests, internal values) are kept in one
+//! two values per table: the XOR of row MACs, and the number of rows. Both values cover the rows
+//! that this writer added, minus those that it removed. Changing a row removes the old MAC and adds
+//! the new one.
+//!
+//! The segment's row is written in every commit anyway, so the sums need no further write, and no
+//! two nodes change the same row. The segment's row has its own MAC, so that a sum cannot be
+//! replaced. The sums of store-wide tables (tenants, manifests, internal values) are stored in one
 //! internal value, the tally.
 //!
 //! Verification adds up the MACs of all of a tenant's rows, in one snapshot, and compares them with
@@ -17,8 +19,9 @@
 //! times are informational. Columns that the records already prove (such as `logs.last` and
 //! `logs.bytes`) are left out, so a plain append changes only the sum of records.
 //!
-//! PostgreSQL computes MACs in the function that writes, so the key is sent to the server with each
-//! group of batches. This key cannot sign manifests or compute API key MACs: see `protection.rs`.
+//! PostgreSQL computes the MACs in the function that writes the rows, so the key is sent to the
+//! server with each group of batches. This key cannot sign manifests or compute API key MACs: see
+//! `protection.rs`.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -281,7 +284,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         (sums.print() == text).then_some(sums)
     }
 
-    /// Returns the digest that manifests list.
+    /// Returns the digest that is listed in manifests.
     pub(crate) fn digest(&self) -> Digest {
         Sha256::digest(self.print()).into()
     }
@@ -313,7 +316,7 @@ impl Tally {
     }
 }
 
-/// The state of a segment's row sums, as a manifest lists it.
+/// The state of a segment's row sums, as listed in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowState {
     /// Tenant and writer of the segment; `None` for the store-wide tables.

@@ -124,8 +124,8 @@ pub(crate) struct Erasure {
     pub(crate) checkpoints: bool,
     /// The reason recorded for the log and its turns.
     pub(crate) why: ErasureReason,
-    /// The expected number of runs and forks. A different number causes a conflict, because a run
-    /// or fork was started since the caller's last read.
+    /// The expected number of runs and forks. If the number differs, the batch conflicts, because a
+    /// run or fork was started since the caller's last read.
     pub(crate) kin: Option<u64>,
     /// Name and content of an internal value that lists the remaining cleanup. It is stored in the
     /// same transaction.

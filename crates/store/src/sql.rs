@@ -1,4 +1,4 @@
-//! Values, rows and transactions in a form that does not depend on the database.
+//! Values, rows and transactions that are independent of the database.
 //!
 //! SQL statements that both databases execute use placeholders such as `$1`.
 
@@ -133,8 +133,8 @@ pub(crate) trait FromValue: Sized {
     fn from_value(value: &SqlValue) -> Option<Self>;
 }
 
-/// Implements both conversions for integer types. A parameter that exceeds the database's integer
-/// type becomes its maximum, which exceeds all stored values.
+/// Implements both conversions for integer types. A parameter that is too large for the database's
+/// integer type becomes the type's maximum, which exceeds all stored values.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl FromValue for $integer {
@@ -202,8 +202,8 @@ impl<const LENGTH: usize> FromValue for [u8; LENGTH] {
 }
 
 impl FromValue for Timestamp {
-    /// Converts milliseconds since 1970. A time outside the supported range becomes its first or
-    /// last moment.
+    /// Converts milliseconds since 1970. A time outside the supported range becomes the nearest
+    /// supported time.
     fn from_value(value: &SqlValue) -> Option<Self> {
         i64::from_value(value).map(timestamp)
     }
@@ -288,8 +288,8 @@ impl From<&[u8]> for SqlValue {
     }
 }
 
-/// Converts milliseconds since 1970. A time outside the supported range becomes its first or last
-/// moment.
+/// Converts milliseconds since 1970. A time outside the supported range becomes the nearest
+/// supported time.
 pub(crate) fn timestamp(milliseconds: i64) -> Timestamp {
     let limit = if milliseconds > 0 { Timestamp::MAX } else { Timestamp::MIN };
     Timestamp::from_millisecond(milliseconds).unwrap_or(limit)

@@ -1,5 +1,5 @@
-//! Lets tasks wait for new records in a log. The backend reports the ends of the logs that it
-//! writes or polls.
+//! Lets tasks wait for new records in a log. The backend reports the last sequence numbers of the
+//! logs that it writes or polls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
@@ -30,8 +30,8 @@ struct WaitSlot {
 }
 
 impl WaitRegistry {
-    /// Waits until the log has a record after `after`. The log need not exist yet. `read` must read
-    /// the end of the log and report it with [`saw`](Self::saw).
+    /// Waits until the log has a record after `after`. The log may not exist yet. `read` must read
+    /// the log's last sequence number and report it with [`saw`](Self::saw).
     pub(crate) async fn wait(
         &self,
         key: LogKey,
@@ -63,8 +63,8 @@ impl WaitRegistry {
         }
     }
 
-    /// Returns the logs to poll: those with one of these ids, and those without a known id. `None`
-    /// returns all logs that a task waits for.
+    /// Returns the logs to poll. These are the waited-for logs with one of these ids, and those
+    /// without a known id. If `ids` is `None`, returns all logs that a task waits for.
     pub(crate) fn waited(&self, ids: Option<&BTreeSet<i64>>) -> Vec<LogKey> {
         let is_wanted = |slot: &WaitSlot| {
             let id = slot.id.load(Ordering::Acquire);

@@ -63,7 +63,7 @@ fn acknowledged_writes_survive_kill_9() {
     assert_eq!(sum.kills, kills);
 }
 
-/// A separate server. It is stopped at once during writes, and restarted when all writers have
+/// A separate server. It is stopped immediately during writes, and restarted when all writers have
 /// ended.
 struct PostgresVictim(Cluster);
 

@@ -12,7 +12,7 @@ use throughline_json::{Node, Tree};
 use throughline_store::{MasterKey, Options, open};
 use throughline_testkit::{captures, figure, recordings, skip};
 
-/// Members whose values only the issuing provider can interpret.
+/// JSON members whose values only the issuing provider can interpret.
 const OPAQUE: [&str; 8] = [
     "signature",
     "data",
@@ -44,7 +44,7 @@ impl RecordedValues {
         Some(found)
     }
 
-    /// Adds a body and all values in it. A stream's values are those in its events.
+    /// Adds a body and all values in it. For a stream, these are the values in its events.
     fn body(&mut self, body: Vec<u8>) {
         let body = Bytes::from(body);
         self.bodies.push(body.clone());

@@ -325,7 +325,7 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
     }
 }
 
-/// A lease lasts at most its duration from now, even if it was taken while the clock was an hour
+/// A lease ends at most its duration from now, even if it was taken while the clock was an hour
 /// ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_from_a_fast_clock_expires() {

@@ -116,7 +116,7 @@ async fn write(journal: &Journal, items: u32) {
     journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
 }
 
-/// Returns the content of a checkpoint, standing for a fold of all earlier records.
+/// Returns the content of a checkpoint, which represents a fold of all earlier records.
 fn state(log: &str, number: u64) -> String {
     text(&mut TestRng::new(number << 50 ^ log.len() as u64), 500)
 }

@@ -1,4 +1,4 @@
-//! Shared code of the benches: folders, generated text and timing.
+//! Code that the benches share: folders, generated text and timing.
 
 #![allow(dead_code, reason = "each bench uses only a part of this module")]
 
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use throughline_testkit::TestRng;
 
-/// Returns whether this run measures. `cargo test` runs benches only to check that they work.
+/// Returns whether this run takes measurements. `cargo test` runs benches only to check that they
+/// work.
 pub(crate) fn measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
@@ -54,7 +55,7 @@ pub(crate) fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Awaits a future and returns how long it took, with its result.
+/// Awaits a future and returns its duration and result.
 pub(crate) async fn time<T>(work: impl Future<Output = T>) -> (Duration, T) {
     let start = Instant::now();
     let done = work.await;

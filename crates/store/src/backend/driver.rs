@@ -19,13 +19,13 @@ pub(crate) struct Dialect {
     /// Expression for the database's time in milliseconds since 1970.
     pub(crate) now: &'static str,
     pub(crate) version: &'static str,
-    /// Condition that the lease in row `h` of `leases` is active. The row may be missing.
+    /// Condition that holds if the lease in row `h` of `leases` is active. The row may be missing.
     pub(crate) lease_is_active: &'static str,
-    /// The columns that order log listings: those of an index, and then the id.
+    /// The columns by which log listings are ordered: those of an index, followed by the id.
     pub(crate) log_order: &'static [&'static str],
 }
 
-/// Work that blocks its thread and reads from one snapshot.
+/// Blocking work that reads from one snapshot.
 pub(crate) type SnapshotWork = Box<dyn FnOnce(&dyn Transaction) -> Result<(), StoreError> + Send>;
 
 /// The operations that each database implements itself.
@@ -75,15 +75,16 @@ pub(crate) trait Driver: Send + Sync {
     /// the MACs of all its rows, in one transaction.
     fn protect(&self, protection: Protection) -> StoreFuture<'_, ()>;
 
-    /// Starts signing manifests of the chain heads that moved: at least once per second while the
+    /// Starts signing manifests of the chain heads that changed, at least once per second while the
     /// backend writes, and when it closes.
     fn sign_with(&self, signer: Arc<Signer>);
 
     /// Returns the highest id in a table up to which all rows are committed.
     fn last_id(&self, table: &'static str) -> StoreFuture<'_, i64>;
 
-    /// Returns whether reads see one state, because the rows cannot change or reads use snapshots.
-    /// A file opened read-only has no snapshots, and another process may open it for writing.
+    /// Returns whether all reads see one consistent state, because the rows cannot change or reads
+    /// use snapshots. A file opened read-only has no snapshots, and another process may open it for
+    /// writing.
     fn is_stable(&self) -> bool;
 
     /// Checks the database files and returns one sentence per problem.

@@ -29,7 +29,7 @@ use crate::row::{Salt, SaltRow};
 
 const MAGIC: &str = "throughline backup keys 1";
 
-/// Number of salts that are compared with the store's salts at a time.
+/// Number of salts that are compared with the store's salts in one step.
 const CHUNK: usize = 1024;
 
 /// Identifies the backup and the store that a key file belongs to.
@@ -104,7 +104,7 @@ impl KeyWriter {
     }
 }
 
-/// Reads a key file and reports truncation or changes before it returns the end.
+/// Reads a key file, and detects truncation or changes before it returns the end of the file.
 pub(crate) struct KeyReader {
     input: BufReader<File>,
     path: PathBuf,
@@ -177,8 +177,8 @@ fn entry(line: &str) -> Option<KeyFileEntry> {
     }
 }
 
-/// Rewrites a key file with only the salts that the store still has, and adds notes about destroyed
-/// content. A key file that already has all notes stays unchanged.
+/// Rewrites a key file so that it contains only the salts that the store still has, and adds notes
+/// about destroyed content. A key file that already has all notes stays unchanged.
 ///
 /// The new file is synced to disk before it replaces the old one. Then the old bytes are
 /// overwritten, which is effective on file systems that write in place. A file lock serialises
@@ -253,8 +253,9 @@ pub(crate) fn is_being_written(part: &Path) -> bool {
     File::open(part).is_ok_and(locked)
 }
 
-/// Removes both temporary files of a backup whose process was killed. Returns whether they were
-/// removed: the key file must be missing, and no process may be writing its temporary file.
+/// Removes both temporary files of a backup whose process was killed. This requires that the key
+/// file is missing and that no process is writing its temporary file. Returns whether the files
+/// were removed.
 pub(crate) fn remove_abandoned(backup: &Path, keys: &Path, owner: &BackupOwner) -> bool {
     let part = part_of(keys);
     if keys.exists() {

@@ -1,8 +1,8 @@
 //! API keys of tenants. A key is shown once, at creation; the store keeps only a keyed hash.
 //!
 //! Each row has a MAC, which is checked whenever the key is used. Creations and revocations are
-//! also recorded in a log of the tenant. The store refuses a row that was modified or moved to
-//! another tenant, and a key whose revocation was undone only in the table.
+//! also recorded in a log of the tenant. The store refuses a key whose row was modified or moved to
+//! another tenant. It also refuses a key whose revocation was undone only in the table.
 
 use jiff::Timestamp;
 use throughline_core::{
@@ -77,7 +77,7 @@ pub enum KeyCheck {
         tenant: Tenant,
         /// The key id in the modified row.
         id: Name,
-        /// The problem, phrased to follow the key's name in a message.
+        /// The problem, phrased as a predicate that follows the key's name.
         problem: &'static str,
     },
 }

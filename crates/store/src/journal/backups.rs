@@ -1,13 +1,13 @@
-//! Backups: complete copies, made while other processes read and write.
+//! Complete backups, which can be made while other processes read and write.
 //!
 //! A backup consists of two files: an SQLite file with everything except the salts, and a key file
 //! with the salts. The store records the paths of the key files and rewrites these files when it
 //! forgets, so forgetting also covers every copy of the backup file. [`restore`](crate::restore)
-//! builds a store from both files. Backups of earlier versions contain their salts; there,
-//! forgetting only covers the registered file.
+//! builds a store from both files. Backups of earlier versions contain their salts, so forgetting
+//! covers only the registered file and no copies of it.
 //!
-//! Destroying content writes a note in the same transaction. The note stays until the content is
-//! gone from all files and all reachable backups. A later process therefore completes an
+//! When content is destroyed, a note is written in the same transaction. The note stays until the
+//! content is gone from all files and all reachable backups. A later process therefore completes an
 //! interrupted erasure.
 
 use std::path::{Path, PathBuf};
@@ -104,9 +104,9 @@ impl Journal {
         self.backup_with_keys(to, &key_file_of(to), progress).await
     }
 
-    /// Backs up the store: copies everything except the salts and the store's secret to `to`, and
-    /// these to the separate key file `keys`. [`restore`](crate::restore) builds a store from both
-    /// files.
+    /// Backs up the store to two files: `to` gets everything except the salts and the store's
+    /// secret, which go to the separate key file `keys`. [`restore`](crate::restore) builds a store
+    /// from both files.
     pub async fn backup_with_keys(
         &self,
         to: &Path,
@@ -255,8 +255,9 @@ impl Journal {
     }
 
     /// Returns whether a registered backup was never completed. If its process was killed, also
-    /// removes its files and its registration. A registration without files was interrupted, or has
-    /// just begun and will not copy content that was destroyed earlier.
+    /// removes its files and its registration. A registration without files belongs to an
+    /// interrupted backup, or to one that has just begun and will not copy content destroyed
+    /// earlier.
     async fn was_never_made(&self, registration: &Registration) -> Result<bool> {
         let Some((id, keys)) = registration.keys.clone() else { return Ok(false) };
         let owner = BackupOwner { backup: id, store: self.signer.store().into() };

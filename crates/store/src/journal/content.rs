@@ -11,7 +11,8 @@ use crate::row::{ErasureReason, Row};
 use crate::sql::timestamp;
 
 impl Journal {
-    /// Returns the records of a log in `span`, including records inherited from parents of forks.
+    /// Returns the records of a log in `span`, including records that a fork inherits from its
+    /// parents.
     pub(super) async fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> Result<Vec<Row>> {
         let own = self.backend.rows(tenant, log, span).await?;
         if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
@@ -36,8 +37,8 @@ impl Journal {
         Ok(rows)
     }
 
-    /// Returns the log and those of its ancestors that share records after `after`. Each log comes
-    /// with the number of the last record visible in the requested log.
+    /// Returns the log and those of its ancestors that share records after `after`. Each log is
+    /// paired with the number of its last record that is visible in the requested log.
     pub(super) async fn lineage(
         &self,
         tenant: &Tenant,
@@ -66,7 +67,7 @@ impl Journal {
         Ok(Record { seq, kind, at, events, content })
     }
 
-    /// Returns the content of a row with its salt, or the reason for its erasure. Another process
+    /// Returns the content and the salt of a row, or the reason for its erasure. Another process
     /// may destroy the content after the row was read.
     pub(super) async fn content_or_erasure(
         &self,

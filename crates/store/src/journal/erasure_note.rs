@@ -1,5 +1,5 @@
-//! Notes about destroyed content: the record in each log, and the internal value that lists the
-//! remaining cleanup.
+//! Notes about destroyed content: a record in each affected log, and an internal value that lists
+//! the remaining cleanup.
 
 use bytes::Bytes;
 use throughline_core::{LogId, NewRecord, StoreError, Tenant};

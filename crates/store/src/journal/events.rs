@@ -1,8 +1,9 @@
-//! Writes the events of a run: numbered from 1 and packed into records.
+//! Writes the events of a run, which are numbered from 1 and packed into records.
 //!
-//! Token deltas are many and small, so callers do not wait for each one. A pack is written when it
-//! is large enough, when it is old enough, or with the next awaited commit. Packs that are written
-//! together share an idempotency name, so a write with an unknown outcome can be repeated safely.
+//! Token deltas are numerous and small, so callers do not wait for each one. A pack is written when
+//! it is large enough, when it is old enough, or with the next awaited commit. Packs that are
+//! written together share an idempotency name, so a write with an unknown outcome can be repeated
+//! safely.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -104,8 +105,8 @@ impl PendingEvents {
 }
 
 impl RunEvents {
-    /// Creates a writer for an existing log. `fence` must be the active lease, if the log has a
-    /// lease.
+    /// Creates a writer for an existing log. If the log has a lease, `fence` must be the fence of
+    /// the active lease.
     pub fn new(journal: Journal, tenant: Tenant, log: LogId, fence: Option<Fence>) -> Self {
         let (waiting, turn) = (Mutex::default(), tokio::sync::Mutex::default());
         let run = RunWriter { journal, tenant, log, fence, waiting, turn };
@@ -218,7 +219,7 @@ impl EventWriter for RunEvents {
 }
 
 impl Drop for RunEvents {
-    /// Leaves the queued packs to a background task.
+    /// Hands the queued packs to a background task.
     fn drop(&mut self) {
         lock(&self.flushes).detach_all();
         let waits = {
@@ -232,7 +233,7 @@ impl Drop for RunEvents {
     }
 }
 
-/// Returns the number of records that an append adds. A rewind adds one record of its own.
+/// Returns the number of records that an append adds. A rewind adds one more record.
 fn records_of(append: &Append) -> u64 {
     let records = u64::try_from(append.records.len()).unwrap_or(u64::MAX);
     records + u64::from(append.rewind_to.is_some())

@@ -1,13 +1,13 @@
-//! Exports Threads as JSON lines, versioned and verifiable.
+//! Exports Threads as JSON lines in a versioned format that can be verified.
 //!
 //! The first line is the header. Each log has one line, followed by one line per record. The last
 //! line is a signed manifest whose signature covers all lines before it, so a reader detects a
-//! truncated export. A record's line contains its content and the salt that proves that the content
-//! matches its commitment.
+//! truncated export. A record's line contains its content, and the salt with which a reader can
+//! check the content against its commitment.
 //!
-//! A full export (`"full": true` in the header) contains all content exactly and can be imported. A
-//! redacted export omits the salt of each redacted record. The original content then cannot be
-//! guessed, and everything else can still be verified.
+//! A full export (`"full": true` in the header) contains the exact content and can be imported. A
+//! redacted export omits the salt of each redacted record, so the original content cannot be
+//! guessed. Everything else can still be verified.
 //!
 //! The store is read in pages, and each page is written before the next one is read. Memory holds
 //! only the Thread names, one page, and one chunk of lines.
@@ -58,8 +58,8 @@ const PAGE_BYTES: u64 = 256 << 10;
 const PAGE_RECORDS: u64 = 256;
 
 impl Journal {
-    /// Exports Threads and their runs as JSON lines. An empty `threads` exports all of the tenant's
-    /// Threads. Without a redaction policy the export is full.
+    /// Exports Threads and their runs as JSON lines. If `threads` is empty, exports all of the
+    /// tenant's Threads. Without a redaction policy, the export is full.
     pub async fn export(
         &self,
         tenant: &Tenant,
@@ -110,7 +110,7 @@ impl Journal {
     }
 
     /// Returns a signed manifest of all the tenant's chains. A later verification can compare the
-    /// store with it to detect truncation.
+    /// store with this manifest to detect truncation.
     pub async fn manifest(&self, tenant: &Tenant) -> Result<Manifest> {
         self.manifest_covering(tenant, None).await
     }

@@ -1,10 +1,10 @@
-//! Forgetting: destroys content permanently and records the erasure in the Journal.
+//! Forgets content: destroys it permanently and records the erasure in the Journal.
 //!
-//! An erasure deletes the salt, without which content cannot be decrypted, the sealed bytes, and
-//! blobs without further references. The record itself stays, so the chain remains valid. A fork
-//! shares records with its parent, so they are destroyed in both. Checkpoints are destroyed
-//! too, because they contain the folded content. A record in each log informs readers that fold the
-//! log incrementally. Copies that repeat other records of the Thread are also destroyed.
+//! An erasure deletes the sealed bytes, the salt that is needed to decrypt them, and blobs without
+//! further references. The record itself stays, so the chain remains valid. A fork shares records
+//! with its parent, so they are destroyed in both. Checkpoints are destroyed too, because they
+//! contain the folded content. Copies that repeat other records of the Thread are also destroyed.
+//! An erasure record in each log informs readers that fold the log incrementally.
 //!
 //! Other processes keep writing. Records that they add to a log before its erasure are destroyed
 //! with the log. If they start a run or fork of the log, the erasure reads the log again and
@@ -45,12 +45,13 @@ pub struct ErasureReport {
     pub bytes: u64,
     /// Backups that could not be reached and may still contain the destroyed content.
     pub unreached: Vec<Name>,
-    /// Number of searched records that cannot be decrypted and therefore may still hold the Item.
+    /// Number of searched records that cannot be decrypted and may therefore still contain the
+    /// Item.
     pub damaged: u64,
 }
 
-/// Returns the subject for [`NewRecord::about`](throughline_core::NewRecord::about) that names a
-/// Thread's Item.
+/// Returns the value of [`NewRecord::about`](throughline_core::NewRecord::about) that identifies an
+/// Item of a Thread.
 pub fn about_item(thread: &LogId, item: &str) -> Name {
     Name::from(format!("{thread}/{item}"))
 }
@@ -160,7 +161,8 @@ impl Journal {
     }
 
     /// Builds the erasures for all records about the Item in any log, and for the checkpoints after
-    /// the Item. Also returns the number of damaged records, whose subject is unknown.
+    /// the Item. Also returns the number of damaged records, which may or may not be about the
+    /// Item.
     async fn item_erasures(
         &self,
         tenant: &Tenant,
@@ -199,7 +201,7 @@ impl Journal {
     }
 
     /// Returns all copies, in any log, of records from a Thread and its forks. Imported copies are
-    /// recognised by their kind.
+    /// identified by their record kind.
     async fn copies(
         &self,
         tenant: &Tenant,
@@ -227,9 +229,9 @@ impl Journal {
         Ok(copies)
     }
 
-    /// Finds the earlier record that contains the whole message to which record `seq` belongs. Some
-    /// wires have messages that cannot be split; their first Item holds the text of all Items and
-    /// is destroyed with any of them.
+    /// Finds the earlier record that contains the whole message to which record `seq` belongs. On
+    /// some wires, messages cannot be split. The first Item of such a message contains the text of
+    /// all its Items, and is destroyed with any of them.
     async fn find_message_holder(
         &self,
         tenant: &Tenant,
@@ -308,8 +310,8 @@ impl Journal {
     }
 
     /// Destroys content and records the erasure in each log. Each log in `expects` must still end
-    /// where the caller read it. On a full disk, this uses the reserved space, and erases in pieces
-    /// if the space does not suffice for everything at once.
+    /// where the caller read it. On a full disk, uses the reserved space. If that is not enough for
+    /// the whole erasure, erases in pieces.
     pub(super) async fn destroy(
         &self,
         tenant: &Tenant,
@@ -425,8 +427,8 @@ pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReaso
     erases
 }
 
-/// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. Also makes
-/// the commit fail if a run or fork starts before it.
+/// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. The commit
+/// then fails if a run or fork was started in the meantime.
 fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, why: ErasureReason) {
     let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
     for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {

@@ -72,8 +72,8 @@ struct ImportedLog {
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
     gone: Option<ErasureReason>,
-    /// Records up to this number belong to a parent that is not imported, and so do the erasure
-    /// records that cover them.
+    /// Number of the last record that belongs to a parent that is not imported. The erasure records
+    /// for these records are in that parent, too.
     orphaned: u64,
     /// Erasures among the orphaned records; `at` is the time of the last orphaned record.
     unrecorded: Vec<(u64, ErasureReason)>,
@@ -90,8 +90,8 @@ struct ImportedRecord {
     gone: Option<ErasureReason>,
 }
 
-/// Verifies an export without a store: all content against its commitments, consecutive links, and
-/// the signature over all lines.
+/// Verifies an export without a store. Checks all content against its commitments, the links of
+/// consecutive records, and the signature over all lines.
 pub fn verify_export(from: &mut dyn BufRead) -> Result<ImportSummary> {
     Ok(proven(from)?.0)
 }
@@ -110,7 +110,7 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)>
 }
 
 impl Journal {
-    /// Imports an export's Threads into the tenant, under their own names. Existing data is not
+    /// Imports an export's Threads into the tenant under their original names. Existing data is not
     /// changed. The export is read twice, because it is verified completely before anything is
     /// written; `open` opens it for each pass.
     ///
@@ -211,7 +211,7 @@ impl Import<'_> {
         self.commit(append, erases, None, &format!("{} told", log.name)).await
     }
 
-    /// Appends records, of which only the first may be a rewind.
+    /// Appends records. Only the first record may be a rewind.
     async fn commit_records(
         &self,
         log: &mut ImportedLog,
@@ -286,7 +286,8 @@ impl ImportedLog {
 }
 
 impl ImportedRecord {
-    /// Returns the record to import. If the content is missing, a note with the reason replaces it.
+    /// Returns the record to import. If its content is missing, the imported content is a note with
+    /// the reason.
     fn record(&self) -> NewRecord {
         let content = self.content.clone().unwrap_or_else(|| {
             let why = self
@@ -315,8 +316,7 @@ struct ExportReader<'r> {
     hash: Sha256,
     line: u64,
     seen: ImportSummary,
-    /// The previous record. The next record is checked against it if both are consecutive in one
-    /// chain.
+    /// The previous record. If the next record follows it in the same chain, its link is checked.
     last: Option<Row>,
     /// The current log: its name, its kind and lineage, and the number of records that it shares
     /// with its parent.
@@ -351,7 +351,7 @@ impl<'r> ExportReader<'r> {
         Ok(reader)
     }
 
-    /// Returns the next line after checking everything that can be checked at this point.
+    /// Returns the next line, after all checks that are possible at this point.
     fn next(&mut self) -> Result<Option<ExportLine>> {
         let Some((tree, text)) = self.read()? else {
             if self.covers.is_none() {

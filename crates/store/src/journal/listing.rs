@@ -31,7 +31,7 @@ impl Journal {
         self.backend.logs(tenant, page.listing(Some(LogKind::Thread))).await
     }
 
-    /// Returns one page of the tenant's runs: those of the Thread `of`, or all.
+    /// Returns one page of the tenant's runs. If `of` is set, returns only the runs of that Thread.
     pub async fn runs(
         &self,
         tenant: &Tenant,
@@ -59,7 +59,7 @@ impl Journal {
         Ok(family)
     }
 
-    /// Creates a Thread that shares the history of `of` up to record `at`, or the whole history.
+    /// Creates a Thread that shares the history of `of` up to record `at`, or its whole history.
     pub async fn fork(
         &self,
         tenant: &Tenant,
@@ -100,7 +100,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Returns how many runs and forks in the family belong directly to a Thread.
+    /// Returns how many runs and forks in the family belong directly to the given Thread.
     pub(super) fn kin(&self, thread: &LogId) -> u64 {
         let runs = self.runs.iter().filter(|(of, _)| of == thread).count();
         let is_own = |fork: &&LogHead| fork.fork.as_ref().is_some_and(|fork| fork.log == *thread);

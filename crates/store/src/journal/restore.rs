@@ -21,7 +21,7 @@ use crate::sync::blocking;
 ///
 /// Content that was forgotten since the backup is also forgotten in the new store, and its Journal
 /// records the erasures. If the original store has a master key, `options` must contain it. The new
-/// store does not register the original's backups, because it would remove all salts but its own
+/// store does not register the original's backups. Otherwise it would remove all salts but its own
 /// from their key files.
 pub async fn restore(
     backup: &Path,

@@ -1,9 +1,9 @@
-//! Retention: destroys expired Threads, unless they are used during the call.
+//! Retention: destroys expired Threads, except those used during the call.
 //!
 //! A fork shares its parent's records, so a Thread counts as used while one of its forks is used.
-//! Forks expire before their parents. One read of all Threads selects the expired ones. Each Thread
-//! is read again before its erasure, and the database rejects the erasure if the Thread was written
-//! to since.
+//! Forks expire before their parents. The expired Threads are selected from one read of all
+//! Threads. Each Thread is read again before its erasure, and the database rejects the erasure if
+//! the Thread was written to in the meantime.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

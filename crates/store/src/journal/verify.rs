@@ -1,8 +1,8 @@
 //! Verifies every link, commitment, manifest, log and index row, and reports the first failure.
 //!
-//! Other processes may write and erase during the verification, faster than this code reads, so no
-//! loop waits for the end of new data. All data written before the start is verified. Later data is
-//! read only where a log's row requires it.
+//! Other processes may write and erase during the verification, faster than this code reads.
+//! Therefore no loop waits for the end of new data. All data written before the start is verified.
+//! Later data is read only where a log's row requires it.
 
 mod index_rows;
 mod logs;
@@ -92,7 +92,7 @@ impl std::fmt::Display for Warning {
 pub struct VerifyFailure {
     /// The location, for example `record 7 of thread_1 (tenant default)`.
     pub place: String,
-    /// The problem, phrased to follow `place` in a sentence.
+    /// The problem, phrased as a predicate that follows `place`.
     pub problem: String,
 }
 
@@ -112,14 +112,14 @@ fn tables(has_macs: bool) -> Vec<&'static str> {
 /// The tenant and writer of a chain segment.
 type ChainKey = (Tenant, Name);
 
-/// What a running verification has found so far, and what it must still confirm.
+/// The findings of a running verification, and the checks that it must still make.
 #[derive(Default)]
 struct Ledger {
     report: VerifyReport,
     chains: HashMap<ChainKey, (u64, Link)>,
     /// The end of each chain when the verification began.
     heads: HashMap<(ChainKey, u64), Link>,
-    /// Links that signed manifests confirm.
+    /// Links that are confirmed by signed manifests.
     confirmed: HashMap<(ChainKey, u64), Link>,
     /// The state of each log, computed from its records.
     logs: HashMap<(Tenant, LogId), LogSummary>,
@@ -228,7 +228,7 @@ impl Journal {
         }
     }
 
-    /// Loads the kind and lineage of a record's log, unless they are loaded.
+    /// Loads the kind and lineage of a record's log, unless they are already loaded.
     async fn load_log(&self, ledger: &mut Ledger, chain: &ChainRow) -> Result<(), VerifyError> {
         let ChainRow { tenant, log, .. } = chain;
         let key = (tenant.clone(), log.clone());
@@ -339,7 +339,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Verifies that each chain ends at its stored head, or continued during the verification.
+    /// Verifies that each chain ends at its stored head, or was continued during the verification.
     async fn verify_heads(&self, ledger: &mut Ledger) -> Result<(), VerifyError> {
         let place =
             |(tenant, writer): &ChainKey| format!("the chain of {writer} (tenant {tenant})");
@@ -387,8 +387,8 @@ impl Ledger {
             .map(|head| (((head.tenant, head.writer), head.position), head.link))
     }
 
-    /// Adds the links that a manifest confirms and its row sums, if they are newer. The stored sums
-    /// must not be older than these.
+    /// Adds the links that a manifest confirms, and its row sums if they are newer than the known
+    /// ones. The stored sums must not be older than the added sums.
     fn confirm(&mut self, statement: Statement) {
         let links: Vec<_> = self.links(statement.heads).collect();
         self.confirmed.extend(links);

@@ -1,4 +1,4 @@
-//! Encodes one group of batches as parameters and decodes the results. The function in
+//! Encodes one group of batches as parameters and decodes the results. The SQL function in
 //! `functions_2.sql` decides which batches are written.
 
 use std::collections::{BTreeSet, HashMap};
@@ -14,8 +14,9 @@ use crate::sealed_batch::{
 };
 use crate::sql::{SqlValue, kind_number, values};
 
-/// Maximum number of individual locks per group. A group that needs more locks the whole store
-/// briefly. A server with default settings has room for about 6,400 locks of all clients.
+/// Maximum number of individual locks per group. A group that needs more briefly locks the whole
+/// store instead. With default settings, a server has room for about 6,400 locks across all
+/// clients.
 const MAX_LOCKS: usize = 1024;
 
 /// Returns the SQL statement that calls the commit function.
@@ -115,8 +116,8 @@ impl<const WIDTH: usize> Table<WIDTH> {
     }
 }
 
-/// The parts of all batches in a group, as columns: the parameters of `throughline_commit`, in the
-/// same order. Field comments state the prefix of the parameter names.
+/// The parts of all batches in a group, stored as columns. These are the parameters of
+/// `throughline_commit`, in the same order. Field comments state the prefix of the parameter names.
 #[derive(Default)]
 pub(super) struct Columns {
     locks: Vec<i64>,
@@ -172,8 +173,8 @@ impl Columns {
         columns
     }
 
-    /// Returns the parameters of [`statement`]. `writer` holds the first four: writer, group
-    /// number, whether the commit is relaxed, and row MAC key.
+    /// Returns the parameters of [`statement`]. `writer` contains the first four: the writer, the
+    /// group number, whether the commit is relaxed, and the row MAC key.
     pub(super) fn params<'p>(&'p self, writer: [Parameter<'p>; 4]) -> Vec<Parameter<'p>> {
         fn of<const WIDTH: usize>(table: &Table<WIDTH>) -> impl Iterator<Item = Parameter<'_>> {
             table.0.iter().map(|column| column as Parameter<'_>)
@@ -383,7 +384,7 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
     })
 }
 
-/// Returns the tenants whose chain heads the group moved.
+/// Returns the tenants whose chain heads the group changed.
 pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
     let place =
         |answer: &String| answer.strip_prefix("head ")?.parse::<usize>().ok()?.checked_sub(1);

@@ -19,7 +19,7 @@ use crate::sql::SqlRow;
 
 /// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time without a response after which a connection counts as lost.
+/// Time without a response after which a connection is considered lost.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time to wait for a free connection in the pool.
 const POOL_TIMEOUT: Duration = Duration::from_mins(1);
@@ -32,7 +32,8 @@ pub(super) struct Server {
     pool: Pool,
 }
 
-/// Makes acknowledged writes durable, even if the server's default is not durable.
+/// SQL statement that makes acknowledged writes durable, even if the server's default is not
+/// durable.
 pub(super) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                                   WHERE current_setting('synchronous_commit') = 'off'";
 

@@ -182,7 +182,7 @@ impl Driver for Postgres {
         })
     }
 
-    /// Calls from different nodes run one at a time, and commits that erase content wait for them.
+    /// Only one node rewraps salts at a time, and commits that erase content wait for it.
     fn rewrap(&self, salts: Vec<SaltRow>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let records: Vec<i64> = salts.iter().map(|row| row.record).collect();
@@ -251,7 +251,8 @@ fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)
 }
 
-/// Internal values may be written without a row MAC key only while the store has no row sums.
+/// SQL condition under which internal values may be written without a row MAC key: the store has no
+/// row sums yet.
 const IF_NOT_SUMMED: &str = "WHERE NOT EXISTS (SELECT FROM kept WHERE name = 'tally')";
 
 fn created_concurrently() -> StoreError {
@@ -259,8 +260,8 @@ fn created_concurrently() -> StoreError {
 }
 
 /// Returns the highest id in a table up to which all rows are committed. Ids are assigned before
-/// rows are visible, so a lower id may appear after a higher one. The store's exclusive lock, held
-/// briefly, keeps all nodes from writing during the query.
+/// rows are visible, so a lower id may appear after a higher one. During the query, the store's
+/// exclusive lock briefly keeps all nodes from writing.
 pub(super) async fn settled(shared: &Shared, table: &str) -> Result<i64> {
     let sql = format!(
         "SELECT pg_advisory_xact_lock(1414025804, 0); SELECT coalesce(max(id), 0) FROM {table}"

@@ -1,12 +1,12 @@
 //! The store on PostgreSQL, for several nodes.
 //!
 //! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
-//! put batches into a queue. All batches that queued during the last round trip are sent as one
-//! statement, which takes one round trip and one transaction; `functions_2.sql` documents its
-//! decisions and locks. There is no row that every commit must change, so nodes do not contend for
-//! one.
+//! put batches into a queue. All batches that were queued during the last round trip are sent as
+//! one statement, which takes one round trip and one transaction. `functions_2.sql` documents its
+//! decisions and locks. No row is changed by every commit, so nodes do not contend for a shared
+//! row.
 //!
-//! The large tables can be partitioned: `records` by a hash of its log, which is part of its
+//! The large tables can be partitioned: `records` by a hash of the log, which is part of the
 //! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys
 //! prevent partitioning. See `schema_1.sql`.
 //!
@@ -147,8 +147,8 @@ impl Shared {
         Ok(Some(id))
     }
 
-    /// Returns the tenant's id, and creates the tenant if it does not exist. The new row alone does
-    /// not count as data.
+    /// Returns the tenant's id, and creates the tenant if it does not exist. A tenant that has only
+    /// this row is not listed.
     async fn find_or_create_tenant(&self, tenant: &Tenant) -> Result<i64> {
         if let Some(id) = self.tenant(tenant).await? {
             return Ok(id);

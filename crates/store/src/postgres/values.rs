@@ -82,8 +82,8 @@ pub(super) fn parameters(values: &[SqlValue]) -> Vec<Parameter<'_>> {
     values.iter().map(|value| value as Parameter<'_>).collect()
 }
 
-/// Converts to the database's integer type. Larger numbers become its maximum, which exceeds all
-/// stored values.
+/// Converts to the database's integer type. Numbers that are too large become the type's maximum,
+/// which exceeds all stored values.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -92,7 +92,7 @@ pub(super) fn damaged(what: &str) -> StoreError {
     corrupt!("{what} cannot be read")
 }
 
-/// A transaction whose calls block the current thread, which must be outside the async runtime.
+/// A transaction whose methods block the current thread, which must be outside the async runtime.
 pub(super) struct BlockingTransaction<'t> {
     pub(super) runtime: &'t Handle,
     pub(super) server: &'t Server,

@@ -1,10 +1,10 @@
-//! Waits for writes of other nodes. One connection listens for notifications and also sends those
-//! of this node. Notifications are batched and sent outside the writing transactions, because the
+//! Waits for writes of other nodes. One connection listens for notifications and also sends this
+//! node's notifications. They are batched and sent outside the writing transactions, because the
 //! server commits only one transaction with notifications at a time.
 //!
 //! Each listening node holds a shared lock and sends a greeting when it starts. A node can
 //! therefore detect that it is alone, and then sends no notifications. Notifications are only
-//! hints: logs that tasks wait for are also polled at intervals and after the connection was lost.
+//! hints: logs that tasks wait for are also polled, at intervals and after a lost connection.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -24,14 +24,15 @@ use crate::waits::LogKey;
 const CHANNEL: &str = "throughline";
 /// The payload that a node sends when it starts listening.
 const HELLO: &str = "hello";
-/// Polling interval while the node is not connected for notifications.
+/// Polling interval while the node has no connection for notifications.
 const POLL_WITHOUT_NOTIFICATIONS: Duration = Duration::from_millis(500);
-/// Polling interval while connected, because a node may end after writing and before notifying.
+/// Polling interval while connected. Polling is still needed, because a node may end after it wrote
+/// and before it sent a notification.
 const POLL_WITH_NOTIFICATIONS: Duration = Duration::from_secs(5);
 /// Minimum time between two notifications, during which written logs are collected.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum size of a notification in bytes, below the server's limit. A larger notification is sent
-/// empty, and receivers then poll all logs.
+/// Maximum size of a notification in bytes, below the server's limit. If the ids take more space,
+/// an empty notification is sent, and receivers then poll all logs.
 const MOST_BYTES: usize = 7900;
 
 /// Ids of the logs that this node wrote to since its last notification.

@@ -1,9 +1,9 @@
-//! The writer: a queue, and one connection that sends all batches queued during the last round
-//! trip.
+//! The writer, which has a queue and one connection. It sends all batches that were queued during
+//! the last round trip.
 //!
 //! Each group has a number. If the connection is lost before the result arrives, the group is sent
-//! again under the same number. The database then returns the earlier result, or writes the group
-//! if it was not written before. Therefore no group is written twice, and no unwritten group is
+//! again with the same number. The database then returns the earlier result, or writes the group if
+//! it was not written before. Therefore no group is written twice, and no unwritten group is
 //! acknowledged.
 
 use std::collections::BTreeSet;
@@ -32,14 +32,14 @@ use crate::row_mac::RowState;
 const MOST_BATCHES: usize = 256;
 /// Maximum number of bytes per group, unless a single batch is larger.
 const MOST_BYTES: usize = 8 << 20;
-/// How often to yield before sending a group, so that other tasks can add batches.
+/// Number of times to yield before a group is sent, so that other tasks can add batches.
 const IDLE: u32 = 8;
 /// How long a server may be unavailable before writers receive an error.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Like [`OUTAGE_TIMEOUT`], for a group that may already have been written.
 const UNKNOWN: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Interval between manifests while chain heads move.
+/// Interval between manifests while chain heads change.
 const SIGN_INTERVAL: Duration = Duration::from_millis(900);
 /// Maximum time until a relaxed commit is made durable.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
@@ -130,10 +130,10 @@ struct PostgresWriter {
     was_there: bool,
     /// Number of the last group that was sent.
     number: i64,
-    /// Tenants whose chain heads moved, or may have moved, since the last manifest.
+    /// Tenants whose chain heads changed, or may have changed, since the last manifest.
     moved: BTreeSet<Tenant>,
     series: Option<Series>,
-    /// A manifest that may or may not have been stored.
+    /// A manifest whose write returned an error, although the manifest may have been stored.
     unkept: Option<Manifest>,
     sign_at: Option<Instant>,
     flush_at: Option<Instant>,
@@ -267,7 +267,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Signs and stores a manifest of the chain heads that moved.
+    /// Signs and stores a manifest of the chain heads that changed.
     async fn sign(&mut self) -> Result<()> {
         let Some(signer) = self.shared.signer.get() else {
             // No signer is set yet, so sign these changes later.
@@ -309,9 +309,9 @@ impl PostgresWriter {
         }
     }
 
-    /// Returns the database's time, the chain heads that moved, and their row sums. Reading them
-    /// from the database excludes changes lost in a crash, and includes changes that were written
-    /// without a result.
+    /// Returns the database's time, the chain heads that changed, and their row sums. These values
+    /// are read from the database, so they exclude changes lost in a crash and include changes
+    /// whose result never arrived.
     async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>)> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();

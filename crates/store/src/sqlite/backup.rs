@@ -21,15 +21,15 @@ use crate::sqlite::backup_writer::BackupWriter;
 use crate::sqlite::commit::unsigned;
 use crate::sqlite::schema::{Access, STORE_APPLICATION_ID, connect, failure};
 
-/// Application id "Thrb" of SQLite files that are backups. It prevents every version from opening a
-/// backup as a store.
+/// Application id "Thrb" of SQLite files that are backups. With this id, no version of Throughline
+/// opens a backup as a store.
 pub(super) const BACKUP: i32 = 0x5468_7262;
 
 /// Names of internal values in a backup: its id, and the path of its key file at creation.
 const ID: &str = "this backup";
 pub(super) const KEYS: &str = "this backup's keys";
 
-/// Number of rows to hold in memory at a time, because each row may be large.
+/// Number of rows held in memory at a time. It is small, because each row may be large.
 const PAGE: i32 = 64;
 
 /// Copies all tables from one snapshot of the store, while other processes read and write.
@@ -57,7 +57,7 @@ pub(crate) async fn backup(
     tokio::join!(copying, reporting).0
 }
 
-/// Copies all rows. `report` returns false once the caller was cancelled, which stops the copy.
+/// Copies all rows. `report` returns false once the caller is cancelled, which stops the copy.
 fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> bool) -> Result<()> {
     let count = |table: &str| -> Result<u64> {
         let rows = from.query(&format!("SELECT count(*) FROM {table}"), &[])?;

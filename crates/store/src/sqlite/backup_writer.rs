@@ -31,8 +31,8 @@ pub(super) struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Creates both files. Call this before reading from the store, because the key file is how
-    /// other processes notice that a backup is being made.
+    /// Creates both files. Call this before reading from the store, because other processes detect
+    /// a running backup by its key file.
     pub(super) fn create(plan: NewBackup) -> Result<Self> {
         if let Some(path) = [&plan.file, &plan.keys].into_iter().find(|path| path.exists()) {
             return Err(crate::rejection::backup_exists(path));
@@ -75,7 +75,7 @@ impl BackupWriter {
     }
 
     /// Completes both files, syncs them to disk and renames them to their final names, unless the
-    /// caller was cancelled. The key file stays locked until it is renamed.
+    /// caller was cancelled. The key file stays locked until it has been renamed.
     pub(super) fn publish(self, is_cancelled: impl Fn() -> bool) -> Result<()> {
         let Self { plan, file, key_file, db, keys } = self;
         let sqlite = |error| failure(error, &plan.file);

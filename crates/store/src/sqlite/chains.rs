@@ -1,5 +1,5 @@
 //! The chains of this writer: each tenant's chain head, and the changes that the next manifest must
-//! sign.
+//! cover.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ impl ChainSegment {
         self.state.link
     }
 
-    /// Returns the sums of the segment's index rows, for changes.
+    /// Returns the sums of the segment's index rows, so that the caller can change them.
     pub(super) fn sums(&mut self) -> &mut SegmentSums {
         &mut self.state.sums
     }
@@ -179,7 +179,7 @@ impl Chains {
         now.saturating_sub(self.signed) >= 1000
     }
 
-    /// Returns the heads and row sums that the next manifest must sign.
+    /// Returns the heads and row sums that the next manifest must contain.
     pub(super) fn moved(&self) -> (Vec<Head>, Vec<RowState>) {
         let mut moved: Vec<_> = self
             .segments

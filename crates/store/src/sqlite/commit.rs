@@ -1,4 +1,4 @@
-//! Applies one batch: runs all checks before the first write.
+//! Applies one batch. All checks run before the first write.
 
 use rusqlite::{Connection, params};
 use throughline_core::{LogOpening, Receipt, StoreError, Tenant, WrittenRange};
@@ -38,7 +38,7 @@ pub(super) enum CommitError {
 }
 
 impl Chains {
-    /// Checks and writes the batch. If the batch is rejected, nothing was written.
+    /// Checks and writes the batch. If the batch is rejected, nothing is written.
     pub(super) fn apply(
         &mut self,
         hot: &mut Statements<'_>,

@@ -44,7 +44,7 @@ pub(crate) use crate::sqlite::backup::{assemble, backup, count_restored};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
     Beside,
-    /// For a file that is opened only once and not used as a store.
+    /// No reserve file, for a file that is opened only once and not used as a store.
     Without,
 }
 

@@ -37,7 +37,7 @@ pub(super) struct LogPlan {
     /// The log's kind and lineage, which every record's link covers.
     pub(super) nature: Arc<str>,
     is_thread: bool,
-    /// The reason why the log's content was destroyed; `None` if it was not.
+    /// The reason why the log's content was destroyed; `None` if it was not destroyed.
     gone: Option<i16>,
     lease: Option<LeaseRow>,
 }
@@ -165,7 +165,8 @@ pub(super) struct LogCache {
 }
 
 impl LogCache {
-    /// Clears the cache at the start of a transaction if another process has written since.
+    /// Clears the cache if another process has written to the file since the last transaction. Call
+    /// this at the start of each transaction.
     pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
         let version = hot.version()?;
         if version != self.version || self.logs.len() > MAX_CACHED_LOGS {

@@ -1,5 +1,5 @@
-//! Reads on separate connections. A read sees the state at its start, and neither blocks writers
-//! nor waits for them.
+//! Reads on separate connections. A read sees the state at its start. It neither blocks writers nor
+//! waits for them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,9 +39,9 @@ impl Readers {
         Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
     }
 
-    /// Reads on the current thread, for reads of a few pages that cost less than a blocking task.
-    /// Falls back to [`read`](Self::read) if no connection is idle or the read fails, for example
-    /// because the file is locked.
+    /// Reads on the current thread, which costs less than a blocking task if the read needs only a
+    /// few pages. Falls back to [`read`](Self::read) if no connection is idle or the read fails,
+    /// for example because the file is locked.
     pub(super) fn read_inline<T: Send + 'static>(
         &self,
         read: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,

@@ -61,8 +61,8 @@ pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Conn
     Ok(db)
 }
 
-/// Checks that a file can be read as a store, and returns how to open it. If the file has no
-/// writer, the returned access creates no files beside it.
+/// Checks that a file can be read as a store, and returns how to open it. If no process writes to
+/// the file, the returned access mode creates no files beside it.
 pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: display_name(path) });
@@ -79,7 +79,7 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     Ok(Access::Immutable)
 }
 
-/// Checks that a file is a store that can be read with this access.
+/// Checks that a file is a store that can be read in this access mode.
 fn check(path: &Path, access: Access) -> Result<()> {
     let sqlite = |error| failure(error, path);
     let db = plain(path, access).map_err(sqlite)?;
@@ -155,7 +155,7 @@ fn immutable(path: &Path) -> std::path::PathBuf {
     format!("file:{path}?immutable=1").into()
 }
 
-/// Enables WAL mode, which allows reads during a write, and a sync to disk on each commit.
+/// Enables WAL mode, which allows reads during a write, and syncs each commit to disk.
 fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
@@ -165,7 +165,7 @@ fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Waits 1 millisecond while another process writes, because a commit takes about that long.
-/// SQLite's default handler waits longer each time.
+/// SQLite's default handler increases the wait each time.
 fn wait_a_little(tries: i32) -> bool {
     let waits = tries < PATIENCE.get();
     if waits {

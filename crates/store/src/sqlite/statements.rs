@@ -1,5 +1,5 @@
-//! Prepared statements that every captured turn needs. The writer keeps them while it runs, because
-//! a cache lookup by SQL text costs as much as a small statement.
+//! Prepared statements that are needed for every captured turn. The writer keeps them while it
+//! runs, because looking up a statement by its SQL text costs as much as running a small statement.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 

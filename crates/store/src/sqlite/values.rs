@@ -51,7 +51,7 @@ impl Transaction for Connection {
     }
 }
 
-/// Runs a query whose placeholders have the form that both databases share.
+/// Runs a query that uses the placeholder format of both databases.
 pub(super) fn select(
     db: &Connection,
     sql: &str,

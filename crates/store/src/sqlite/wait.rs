@@ -1,7 +1,7 @@
 //! Waits for new records from any process.
 //!
-//! After a commit, this process reports the ends of the written logs. Commits of other processes
-//! change the file's data version, which is polled while a task waits.
+//! After a commit, this process reports the last sequence numbers of the written logs. Commits of
+//! other processes change the file's data version, which is polled while a task waits.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl Waiters {
         });
     }
 
-    /// Reads the ends of the logs that tasks wait for. Returns the connection, and the data version
-    /// from before the read.
+    /// Reads the last sequence numbers of the logs that tasks wait for. Returns the connection, and
+    /// the data version from before the read.
     async fn read_logs(self: &Arc<Self>, db: Option<Connection>) -> Option<(Connection, i64)> {
         let waiters = Arc::clone(self);
         let read = blocking(move || {

@@ -1,4 +1,4 @@
-//! The writer thread. It commits all batches that queued during the last fsync, and those that
+//! The writer thread. It commits all batches that were queued during the last fsync, and those that
 //! arrive while the transaction is written. There is no timer, so no batch waits for later ones.
 
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ const GROUP: usize = 256;
 const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
-/// Time before a batch that did not fit on the disk is tried again.
+/// Time after a batch did not fit on the disk, during which batches of at least its size are
+/// rejected.
 const FULL: Duration = Duration::from_millis(100);
 /// Maximum time until a manifest covers a commit.
 const MAX_UNSIGNED: Duration = Duration::from_secs(1);
@@ -414,7 +415,8 @@ impl SqliteWriter<'_> {
         Ok(results)
     }
 
-    /// Signs changes that have been unsigned for at least `unsigned`, and flushes relaxed commits.
+    /// Signs changes that have been unsigned for at least `unsigned`, and syncs relaxed commits to
+    /// disk.
     fn settle(&mut self, unsigned: Duration) {
         if self.try_sign_and_flush(unsigned).is_err() {
             // Retry after the same interval, at the next write, and on close.

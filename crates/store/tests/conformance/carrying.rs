@@ -14,7 +14,7 @@ use throughline_store::{
 
 use crate::harness::*;
 
-/// Writes Threads that use all features of Threads.
+/// Writes Threads that together use every feature of Threads.
 async fn fill(journal: &Journal) {
     let append = items("thread", &["a", "", "ü 漢"]).opening(LogOpening::thread());
     let append = append.record(NewRecord::new("item", vec![0, 159, 146, 150, 255]));
@@ -64,7 +64,8 @@ async fn export(
     (done, out)
 }
 
-/// Clears the times of logs without their own records, because these get the time of their import.
+/// Sets the times of each log from its own records. Logs without own records get a fixed time,
+/// because an import assigns them the time of the import.
 fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)> {
     for (head, records) in &mut all {
         let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -169,7 +170,7 @@ pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) 
     assert_eq!(said(&found), expected(&[(1, "a")]));
 }
 
-/// Returns the given bytes and then fails or ends.
+/// A reader that returns the given bytes, and then fails or ends.
 struct TruncatedReader<'f> {
     left: &'f [u8],
     fails: bool,
@@ -184,8 +185,8 @@ impl std::io::Read for TruncatedReader<'_> {
     }
 }
 
-/// Interrupts an import after `end` bytes: the whole file is verified, and then only this part is
-/// read again.
+/// Interrupts an import after `end` bytes. The first pass verifies the whole file, and the second
+/// pass fails after this part.
 async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     let (tenant, mut times) = (us(), 0);
     let open = || {

@@ -96,8 +96,8 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
-/// Copies repeat other records, so they are destroyed with any of these: in the Thread, its forks
-/// and its runs. The turn beside a copy is not affected.
+/// Copies repeat other records. They are destroyed when any record of the Thread, its forks or its
+/// runs is destroyed. The turn beside a copy is not affected.
 pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;

@@ -1,4 +1,4 @@
-//! Tests of writing run events, which are many, small and not awaited individually.
+//! Tests of writing run events, which are numerous, small and not awaited individually.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

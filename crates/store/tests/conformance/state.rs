@@ -1,4 +1,4 @@
-//! Tests that state is a fold of the log, and that checkpoints make the state cheap to open.
+//! Tests that state is a fold of the log, and that a checkpoint makes it cheap to load the state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

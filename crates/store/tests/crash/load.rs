@@ -1,8 +1,8 @@
 //! The writes of the child process: batches of every kind, from several concurrent callers.
 //!
 //! A batch contains an Item of a Thread, events of a run, a captured turn, an idempotency name, and
-//! sometimes a checkpoint. All content follows from the batch's number, so the parent can compute
-//! it.
+//! sometimes a checkpoint. All content is derived from the batch's number, so the parent can
+//! compute it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +134,7 @@ pub(crate) fn behind(fence: Fence, count: u32) -> Vec<u8> {
     format!("behind {} the {count}th", fence.0).into_bytes()
 }
 
-/// Writes until the process is killed. The task consists of the round and the store's URL.
+/// Writes until the process is killed. `task` contains the round and the store's URL.
 pub(crate) fn run(task: &str) {
     let (round, url) = task.split_once(' ').expect("the task is a round and a URL");
     let round: u32 = round.parse().expect("the round is a number");

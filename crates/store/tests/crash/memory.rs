@@ -1,4 +1,4 @@
-//! The acknowledged writes that the parent has read, and the checks of the store against them.
+//! The acknowledged writes that the parent has read, and the checks that the store contains them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -179,8 +179,8 @@ impl AcknowledgedWrites {
     }
 }
 
-/// Reads all records of a log and checks that there is no gap. Returns none if the log was never
-/// opened.
+/// Reads all records of a log and checks that there is no gap. Returns no records if the log was
+/// never opened.
 async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     let Some(head) = journal.log(&tenant(), log).await.unwrap() else { return Vec::new() };
     let mut records: Vec<Record> = Vec::new();

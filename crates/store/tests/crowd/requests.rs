@@ -1,4 +1,5 @@
-//! Tests requests that four processes send one to five times each, concurrently.
+//! Tests that repeated requests take effect once. Four processes concurrently send each request one
+//! to five times.
 
 use std::collections::BTreeMap;
 

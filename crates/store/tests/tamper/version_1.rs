@@ -44,7 +44,8 @@ const SQLITE_KEYS: FixtureKeys = [
     ),
 ];
 
-/// Keeps the fixture's pending requests from expiring, which they did an hour after it was made.
+/// SQL that keeps the fixture's pending requests from expiring. They were created with a lifetime
+/// of one hour.
 const NEVER_EXPIRES: &str = "UPDATE pending SET expires = NULL";
 
 fn options() -> Options {
@@ -92,7 +93,7 @@ async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
     journal.close().await.unwrap();
 }
 
-/// Writes, forgets and revokes, so that rows counted in the initial sums change.
+/// Writes, forgets and revokes, so that rows covered by the initial sums change.
 async fn go_on(journal: &Journal) {
     let tenant = Tenant::from("alpha");
     let append = Append::new("run").record(NewRecord::new("note", "on")).status("running");

@@ -37,8 +37,8 @@ struct MissingContent {
     is_checkpoint: bool,
 }
 
-/// Everything that the erasure records of a log cover: single records, or all records or
-/// checkpoints before an erasure record.
+/// The content that a log's erasure records cover: single records, or all records or checkpoints
+/// before an erasure record.
 #[derive(Default)]
 struct RecordedErasures {
     /// For each reason, the number of the erasure record before which all content was destroyed.
@@ -50,7 +50,7 @@ struct RecordedErasures {
 }
 
 impl LogSummary {
-    /// Creates the summary of a log before its first own record.
+    /// Creates the summary of a log, before any of its own records are added.
     pub(super) fn before(head: &LogHead) -> Self {
         Self {
             nature: nature(head.kind, head.of.as_ref(), head.fork.as_ref()),
@@ -156,7 +156,7 @@ impl RecordedErasures {
     }
 }
 
-/// How often a log is read again while concurrent erasures change it.
+/// Maximum number of times that a log is read again while concurrent erasures change it.
 const MAX_READS: u32 = 8;
 
 impl Journal {
@@ -244,7 +244,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Summarises the log's own records, up to the last record that `head` states.
+    /// Summarises the log's own records, up to the last record according to `head`.
     async fn current_summary(
         &self,
         tenant: &Tenant,

@@ -1,4 +1,4 @@
-//! Tests which batches a commit writes and which it rejects.
+//! Tests which batches are written by a commit and which are rejected.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

@@ -28,8 +28,8 @@ async fn load(
     (acknowledged, refused)
 }
 
-/// Asserts that each acknowledged record exists once, in order, and that every other record in the
-/// log was rejected with an unknown outcome.
+/// Asserts that each acknowledged record exists once, in order. Every other record in the log must
+/// have been rejected with an unknown outcome.
 async fn assert_kept(
     node: &Postgres,
     name: &str,

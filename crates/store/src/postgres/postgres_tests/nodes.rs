@@ -124,13 +124,13 @@ async fn same_batch_from_two_nodes_is_written_once() {
     assert_eq!(contents(&nodes[0], "a").await.len(), 20);
 }
 
-/// SQL for the listening connections, which hold a shared lock.
+/// SQL that selects the listening connections, each of which holds a shared lock.
 const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                          WHERE l.locktype = 'advisory' AND l.classid = 1414025804 AND l.objid = 3 \
                          AND a.datname = current_database()";
 
-/// Less than the polling interval while connected, so that only a notification can wake the task in
-/// time.
+/// A timeout shorter than the polling interval while connected, so that only a notification can
+/// wake the task in time.
 const TOLD: Duration = Duration::from_secs(4);
 
 #[tokio::test]
