@@ -1,4 +1,4 @@
-//! Reads the members of a JSON document one by one and reports which member is invalid.
+//! Reads the members of a JSON document individually and reports which member is invalid.
 
 mod members;
 mod schema;
@@ -18,7 +18,8 @@ pub use crate::document::schema::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}")]
 pub struct InvalidDocument {
-    /// The path of the member from the document name down, such as `LLMMessage.toolCalls[0].name`.
+    /// The full path of the member, starting with the document name, such as
+    /// `LLMMessage.toolCalls[0].name`.
     pub field: Name,
     /// The problem and how to fix it, as a predicate that follows `field`.
     pub problem: Label,

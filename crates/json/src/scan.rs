@@ -73,7 +73,6 @@ struct Scanner<'t> {
     room: u32,
 }
 
-/// The error message for nesting that exceeds the limit.
 pub(super) const TOO_DEEP: &str = "the text is nested too deeply";
 
 /// The `link` of an outermost container, which has no enclosing container.

@@ -113,7 +113,7 @@ impl<'t> Node<'t> {
         }
     }
 
-    /// Returns the value's number, with which [`Tree::node`] finds the value again.
+    /// Returns the value's number. Pass it to [`Tree::node`] to find the value again.
     #[inline]
     pub fn number_in_tree(self) -> u32 {
         self.index

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Json, Name, Node, text};
 
-/// Maximum length in bytes up to which the scratch buffer is kept for reuse.
+/// The scratch buffer is kept for reuse if it is at most this many bytes long.
 const LARGE: usize = 64 << 10;
 
 /// Builds an object. `fill` adds the members in order.

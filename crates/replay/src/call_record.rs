@@ -60,9 +60,9 @@ pub struct CallRecord {
     pub node: Option<TurnId>,
     /// The tenant that made the call.
     pub tenant: Tenant,
-    /// The id of the gateway key with which the caller authenticated, if any.
+    /// The id of the gateway key that the caller used, if any.
     pub key: Option<Name>,
-    /// The wire on which the caller sent the request.
+    /// The wire that the caller used for the request.
     pub dialect: Wire,
     /// When the request arrived, before its body was received completely.
     pub arrived: Instant,
@@ -119,7 +119,7 @@ pub struct CallRecord {
     outcome: Option<ReplySummary>,
 }
 
-/// The target to which the request was finally sent.
+/// The target that finally received the request.
 #[derive(Clone, Debug)]
 struct SentTo {
     endpoint: Name,
@@ -161,7 +161,7 @@ pub struct FateCounts {
     pub kept: u64,
     /// Items and Seals that were restored from captured turns.
     pub restored: u64,
-    /// Items and Seals that were left out.
+    /// Items and Seals that were omitted.
     pub elided: u64,
 }
 

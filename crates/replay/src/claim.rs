@@ -1,8 +1,8 @@
 //! Claims are handles that the gateway places in a translated reply to find the turn again later.
 //!
-//! A Claim is placed where the dialect keeps opaque reasoning (`signature`, `encrypted_content`,
-//! `thoughtSignature`, `reasoning_details`). Tool calls get ids with the same information. Claims
-//! and call ids identify the turn and are authenticated for one tenant:
+//! A Claim is placed in the dialect's field for opaque reasoning (`signature`, `encrypted_content`,
+//! `thoughtSignature`, `reasoning_details`). Tool calls get ids that contain the same information.
+//! Claims and call ids identify the turn and are authenticated for one tenant:
 //!
 //! | handle | format |
 //! |---|---|

@@ -18,7 +18,7 @@ use crate::claim::Claims;
 /// The id of the log that records a tenant's objects.
 pub const LOG: &str = "gateway.objects";
 
-/// The kind of records that contain one object id.
+/// The kind of a record that contains one object id.
 pub(crate) const OBJECT: &str = "object";
 
 /// Maximum number of cached ids. The cache is cleared when it is full.
@@ -56,7 +56,7 @@ macro_rules! kinds {
         pub enum ObjectKind { $(#[doc = concat!("`", $word, "`")] $kind,)* }
 
         impl ObjectKind {
-            /// Returns the string with which the type is stored.
+            /// Returns the string that represents the type in the store.
             pub fn as_str(self) -> &'static str {
                 match self { $(ObjectKind::$kind => $word,)* }
             }
@@ -182,9 +182,9 @@ pub fn ids_of_reply(reply: &Reply, request: Option<&Bytes>) -> Vec<ObjectId> {
     ids
 }
 
-/// Returns the files and containers that the provider's tools created, read only from members that
-/// the provider writes. Other members, such as call arguments or search results, contain text that
-/// a caller can choose.
+/// Returns the files and containers that the provider's tools created. They are read only from
+/// members that the provider writes. Other members, such as call arguments or search results,
+/// contain text that a caller can choose.
 fn ids_made_by_tools(item: Node<'_>) -> Vec<ObjectId> {
     let kind = item.text_of("type").unwrap_or_default();
     let family = Family::OpenAi;

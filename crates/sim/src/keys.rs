@@ -17,7 +17,7 @@ use crate::digest::Digest;
 #[path = "keys_tests.rs"]
 mod keys_tests;
 
-/// The outer format of a Seal, per provider.
+/// The encoding of a provider's Seals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealFormat {
     /// Anthropic's signatures and redacted data: standard base64 that starts with `E`.
@@ -28,19 +28,19 @@ pub(crate) enum SealFormat {
     Gemini,
 }
 
-/// Everything to which a Seal is bound.
+/// The values that a Seal is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SealClaims {
-    /// Type of the sealed part, in the wire's terms, such as `thinking`, `redacted_thinking`,
+    /// Type of the sealed part in the wire's terminology, such as `thinking`, `redacted_thinking`,
     /// `reasoning` or `functionCall`.
     pub(crate) kind: String,
     /// Name of the provider that issued the Seal.
     pub(crate) row: String,
     /// Model family that issued the Seal.
     pub(crate) family: String,
-    /// Account to which the Seal was issued.
+    /// Account that received the Seal.
     pub(crate) account: Digest,
-    /// Digest that identifies the reply in which the Seal was issued.
+    /// Digest that identifies the reply with the Seal.
     pub(crate) reply: Digest,
     /// Position of the Seal among all Seals of its reply, starting at 0.
     pub(crate) ordinal: u32,
@@ -48,11 +48,11 @@ pub(crate) struct SealClaims {
     pub(crate) count: u32,
     /// Digest of the signed thought text, or of the empty string if the thought was hidden.
     pub(crate) text: Digest,
-    /// Whether the reply left out the text, so that an empty text is correct.
+    /// Whether the reply omitted the text, so that an empty text is correct.
     pub(crate) hidden: bool,
     /// Digest of the block next to the thought: the first call, or the first text.
     pub(crate) beside: Option<Digest>,
-    /// Whether the Seal came after that block.
+    /// Whether the Seal came after the block in `beside`.
     pub(crate) is_behind: bool,
     /// Digests of the preceding conversation, for families that bind Seals to it.
     pub(crate) prefix: Option<PrefixBinding>,
@@ -65,11 +65,11 @@ pub(crate) struct PrefixBinding {
     pub(crate) tools: Digest,
     /// Digest of all preceding messages, without thoughts.
     pub(crate) messages: Digest,
-    /// Digest of the preceding thought's Seal, to which this Seal is chained.
+    /// Digest of the previous thought's Seal. Each Seal is chained to the previous one.
     pub(crate) previous: Option<Digest>,
 }
 
-/// Why a Seal could not be opened.
+/// The reason why a Seal could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SealError {
     Empty,

@@ -85,16 +85,16 @@ impl LedgerEntry {
 /// A Seal that a response contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IssuedSeal {
-    /// Digest of the Seal, equal to the one in [`ReturnedSeal::seal`].
+    /// Digest of the Seal, comparable with [`ReturnedSeal::seal`].
     pub seal: String,
-    /// Type of the sealed part, in the wire's terms, such as `thinking`.
+    /// Type of the sealed part in the wire's terminology, such as `thinking`.
     pub kind: String,
 }
 
 /// A Seal that a request contained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReturnedSeal {
-    /// Digest of the Seal, equal to the one in [`IssuedSeal::seal`].
+    /// Digest of the Seal, comparable with [`IssuedSeal::seal`].
     pub seal: String,
     /// Position in the request, in the provider's notation, such as `messages.1.content.0`.
     pub path: String,
@@ -131,7 +131,7 @@ pub(crate) struct EntryBuilder {
     pub(crate) source: ReplySource,
     /// Digests of the reply's readable thoughts, to detect thoughts that come back as text.
     thoughts: Vec<Digest>,
-    /// Digests of the other keys by which a later request can be matched to the reply.
+    /// Digests of the other keys that match a later request to the reply.
     landmarks: Vec<Digest>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) struct ReplySource {
     pub(crate) config: Option<Digest>,
 }
 
-/// A value by which a later request can be matched to an earlier reply.
+/// A value that matches a later request to an earlier reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKey {
     Call(String),
@@ -197,7 +197,7 @@ impl EntryBuilder {
     }
 }
 
-/// Returns the digest under which the ledger lists a Seal.
+/// Returns the digest that represents a Seal in the ledger.
 fn name_of(seal: &str) -> String {
     Digest::new("throughline-sim ledger", seal).hex(16)
 }

@@ -35,7 +35,8 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Returns the digest of account, provider and model, which share one prompt cache.
+/// Returns the digest of the account, provider and model. Requests with the same digest share one
+/// prompt cache.
 pub(crate) fn owner(request: &SimRequest) -> Digest {
     request.account.and(request.row.name.as_bytes()).and(request.model.as_bytes())
 }

@@ -37,7 +37,7 @@ pub(crate) enum Route {
     UnknownRow(String),
 }
 
-/// Routes a path, given without its query.
+/// Routes a path, which must not contain a query.
 pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     if path == "/sim/ledger" {
         return Route::Ledger;

@@ -154,7 +154,7 @@ fn toml_error(text: &str, error: &toml::de::Error) -> ScriptError {
     ScriptError { line, message: with_suggestion(error.message()) }
 }
 
-/// Replaces the parser's list of expected names with the closest name, if one is similar enough.
+/// Replaces the parser's list of expected names with the closest name, if a similar name exists.
 fn with_suggestion(message: &str) -> String {
     let Some((unknown, expected)) = message.split_once(", expected ") else {
         return message.to_owned();

@@ -71,7 +71,7 @@ pub async fn start(options: Options) -> io::Result<Simulator> {
 }
 
 impl Simulator {
-    /// Returns the address on which the simulator listens.
+    /// Returns the address that the simulator listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -43,7 +43,6 @@ impl SimRequest {
     }
 }
 
-/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// A complete reply, or a stream if the body requests one.
@@ -60,10 +59,11 @@ pub(crate) enum Operation {
 pub(crate) struct Turn {
     pub(crate) target: Target,
     pub(crate) stream: bool,
-    /// Tools that the client runs. Tools that the provider runs itself are left out.
+    /// Tools that the client runs. Tools that the provider runs itself are omitted.
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) choice: ToolChoice,
-    /// Whether the model may call several tools at once; `None` if the request does not specify it.
+    /// Whether the model may call several tools at once; `None` if the request does not specify
+    /// this.
     pub(crate) parallel: Option<bool>,
     pub(crate) thinks: bool,
     /// Whether the reply contains the text of thoughts. If not, it contains only their Seals.
@@ -200,7 +200,7 @@ pub(crate) enum ThoughtDisplay {
     Redacted,
 }
 
-/// An error response, in the provider's terms.
+/// An error response in the provider's terminology.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Refusal {

@@ -129,8 +129,8 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values), record)
     }
 
-    /// Returns the number of the record before the log's first record with an event after `event`,
-    /// or of the log's last record if there is none.
+    /// Returns the number of the last record before the log's first event after `event`. If there
+    /// is no such event, returns the number of the log's last record.
     fn place_of_event(&self, tenant: &Tenant, log: &LogId, event: u64) -> StoreFuture<'_, u64> {
         // Events are numbered in record order, so the first record with a higher event ends the
         // range. A single statement ensures that no event is added between the two lookups.
@@ -264,7 +264,7 @@ pub(crate) trait Backend: Driver {
         })
     }
 
-    /// Returns the signed manifests after id `after`, in the order in which they were written.
+    /// Returns the signed manifests after id `after`, in the order they were written.
     fn manifests(&self, after: i64, limit: u32) -> StoreFuture<'_, Vec<(i64, Manifest)>> {
         Box::pin(async move {
             let up_to = self.last_id("manifests").await?;

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use throughline_core::{Digest, ForkPoint, LogId, LogKind, Tenant};
 use throughline_json::Name;
 
-/// The SHA-256 hash that ends a chain.
+/// The SHA-256 hash of a record in a chain. It covers all earlier records of the chain.
 pub(crate) type Link = Digest;
 
 /// The value used as the previous link of a chain's first record.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Hashes fixed digests and a header given as text.
+/// Computes the link for fixed digests and a header that is given as text.
 fn spelled(header: &str) -> Link {
     Sha256::new().chain_update([1; 32]).chain_update([2; 32]).chain_update(header).finalize().into()
 }

@@ -1,6 +1,6 @@
-//! Encrypts record content. Each record has its own salt, from which the keys for its content and
-//! its commitment derive. Deleting the salt makes the content unreadable, including all copies of
-//! the sealed bytes.
+//! Encrypts record content. Each record has its own salt, and the keys for its content and its
+//! commitment derive from this salt. Deleting the salt makes the content unreadable, including all
+//! copies of the sealed bytes.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use crate::rejection::{Result, corrupt, invalid};
 /// Length of a salt in bytes.
 pub(crate) const SALT: usize = 16;
 
-/// The random secret of one record, from which its content key and commitment key derive.
+/// The random secret of one record. The content key and the commitment key derive from it.
 pub(crate) type SaltBytes = [u8; SALT];
 
 /// A 32-byte key that is wiped from memory when dropped.

@@ -90,7 +90,6 @@ impl Journal {
         self.backend.close().await
     }
 
-    /// Commits the batch of an operator command.
     async fn commit_as_operator(
         &self,
         batch: Batch,

@@ -1,5 +1,5 @@
-//! The keys of a store: the secret from which all other keys derive, and the master key that wraps
-//! the secret and all salts.
+//! The keys of a store: the secret, from which all other keys derive, and the master key, which
+//! wraps the secret and all salts.
 //!
 //! Without a master key, salts are stored unwrapped, in epoch 0. Each master key that was ever used
 //! has an epoch, identified by a check value that only this key decrypts. Rotation re-wraps all
@@ -220,7 +220,7 @@ impl Keys {
         i64::from_be_bytes(start(&hasher.update(b"api key revocation\n").update(hash).finalize()))
     }
 
-    /// Returns the keyed hash under which an API key is stored.
+    /// Returns the keyed hash that the store keeps of an API key.
     pub(crate) fn api_key_hash(&self, key: &str) -> Digest {
         let hash =
             Secret::new(blake3::derive_key("throughline 2026 store api keys", &*self.secret));

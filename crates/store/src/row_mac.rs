@@ -328,7 +328,7 @@ pub struct RowState {
 }
 
 impl RowState {
-    /// Builds a segment's state from its stored sums; `None` stands for the tally.
+    /// Builds a segment's state from its stored sums. For the tally, `segment` is `None`.
     pub(crate) fn new(segment: Option<(Tenant, Name)>, changes: i64, sums: &str) -> Self {
         Self { segment, changes, digest: Sha256::digest(sums).into() }
     }

@@ -44,7 +44,7 @@ pub(crate) struct SealedAppend {
     pub(crate) status: Option<Name>,
 }
 
-/// The lease condition under which a batch may write to a log.
+/// The condition that the log's lease must satisfy before a batch may write to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     /// No lease may be active on the log.
@@ -98,7 +98,7 @@ pub(crate) struct SealedKey {
     pub(crate) hash: Hash16,
 }
 
-/// The kind of key by which a captured turn can be found.
+/// The kind of key that identifies a captured turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i16)]
 pub(crate) enum KeyKind {

@@ -11,7 +11,7 @@ use crate::rejection::{Result, corrupt};
 use crate::row::ErasureReason;
 use crate::row_mac::{Field, IndexTable, RowKey, Sum};
 
-/// The tables that both databases have, with their columns.
+/// The tables of both databases, with their columns.
 pub(crate) const TABLES: [(&str, &str); 14] = [
     ("tenants", "id, name, created, era"),
     (

@@ -35,7 +35,7 @@ trait Victim {
     fn kill(&self, child: &mut Child);
 }
 
-/// An SQLite file. Killing the writing process is sufficient.
+/// An SQLite file, for which it is sufficient to kill the writing process.
 struct SqliteVictim(Folder);
 
 impl Victim for SqliteVictim {

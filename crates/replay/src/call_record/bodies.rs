@@ -30,7 +30,7 @@ pub struct Bodies {
     pub account: Bytes,
 }
 
-/// The bodies of a call, from which the next call's bodies are encoded as differences.
+/// The bodies of a call. The next call's bodies are encoded as differences from these.
 #[derive(Clone, Debug)]
 pub struct DeltaBase {
     /// The decoded bodies.
@@ -42,7 +42,7 @@ pub struct DeltaBase {
     pub since: u64,
 }
 
-/// The bodies from which a call's bodies are encoded as differences.
+/// The base for encoding a call's bodies as differences.
 #[derive(Clone, Copy)]
 pub struct DeltaSource<'b> {
     pub tail: &'b DeltaBase,

@@ -40,7 +40,7 @@ pub struct StoredCall {
 pub enum BaseLocation<'p> {
     /// In the call's own log, or in the log from which it was forked.
     Here,
-    /// In the log of this turn.
+    /// In the log of the given turn.
     From(&'p ParentTurn),
     /// Not in the store, so the bodies are stored in full.
     Nowhere,
@@ -82,7 +82,7 @@ impl CallLog {
         &self.left
     }
 
-    /// Returns the bodies from which the call after `parent` is encoded as a difference; `None` if
+    /// Returns the bodies that serve as the base for encoding the call after `parent`; `None` if
     /// they were erased. `era` is the epoch of the latest store lookup, if there was one.
     pub async fn tail(
         &self,
@@ -105,8 +105,8 @@ impl CallLog {
         Some(Arc::new(tail))
     }
 
-    /// Caches the bodies of a call, with the number of its last record and the epoch in which the
-    /// bodies were valid.
+    /// Caches the bodies of a call with the number of its last record, and an epoch when the bodies
+    /// were valid.
     pub fn remember(
         &self,
         node: &TurnId,
@@ -251,7 +251,7 @@ fn log_of(node: &TurnId) -> LogId {
 }
 
 type CallKey = (Tenant, TurnId);
-/// The bodies of a call and an epoch in which they were valid.
+/// The bodies of a call, and an epoch when they were valid.
 type CachedBase = (Arc<DeltaBase>, ErasureEpoch);
 
 /// Caches the bodies of recent calls.

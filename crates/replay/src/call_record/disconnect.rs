@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 /// Pause after each disconnect. It is negligible compared with a model's latency.
 const MOMENT: Duration = Duration::from_millis(5);
-/// Maximum time for which a new connection waits.
+/// Maximum time that a new connection waits.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Counts the abandoned calls whose records are being stored.

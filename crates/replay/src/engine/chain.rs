@@ -1,11 +1,11 @@
-//! Digests of the visible conversation, one after each model turn.
+//! Computes digests of the visible conversation, one after each model turn.
 //!
 //! A digest covers only content that is the same in every dialect:
 //!
 //! - Consecutive messages from one speaker form one group. Empty texts and white space are ignored.
 //! - Arguments are digested as JSON with sorted members, media by their own digest.
 //! - Tool results are digested in the order of their calls.
-//! - Thoughts, ids, provider-run steps and cache markers are left out.
+//! - Thoughts, ids, provider-run steps and cache markers are omitted.
 //! - Dialects order a model's texts and calls differently, so a turn's texts are digested before
 //!   its calls.
 //!
@@ -463,7 +463,6 @@ fn unmarked(json: &Json) -> String {
 /// Block size in bytes for stripping white space.
 const BLOCK: usize = 64;
 
-/// Appends a text without white space.
 fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
     // Most text is ASCII, in which white space can be recognised byte by byte.
     if text.is_ascii() {
@@ -487,7 +486,6 @@ fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Appends bytes with a length prefix.
 fn push_with_length(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
     out.extend_from_slice(bytes);

@@ -91,7 +91,6 @@ impl ChainCache {
         chain
     }
 
-    /// Removes and returns the longest cached prefix.
     fn take_longest_prefix(&self, marks: &[u64]) -> Option<(u64, CachedChain)> {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.iter().rev().find_map(|mark| Some((*mark, recent.take(mark)?)))

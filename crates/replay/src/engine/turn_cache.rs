@@ -1,4 +1,4 @@
-//! Caches captured turns. An entry is valid only in the epoch in which it was stored or confirmed.
+//! Caches captured turns. An entry is valid only in the epoch when it was stored or confirmed.
 //! Every search reads the current epoch from the store, so erased turns are never served.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -14,11 +14,11 @@ use crate::engine::chain::{Chain, ChainTurn, VisibleDigests};
 use crate::engine::turn_cache::Captured;
 use crate::engine::vault::{LoadedTurn, VaultSearch};
 
-/// The tags in which clients enclose Thoughts.
+/// The tags that clients put around Thoughts.
 const TAGS: [&str; 4] = ["think", "thinking", "reasoning", "thought"];
-/// Maximum number of texts in an untagged turn that is looked up with one text left out.
+/// Maximum number of texts in an untagged turn that is looked up with one text omitted.
 const MAX_TEXTS: usize = 4;
-/// Maximum number of turns per request that are looked up with texts left out.
+/// Maximum number of turns per request that are looked up with texts omitted.
 const MOST_TURNS: usize = 64;
 
 /// The Items of a turn, with `None` for each Item that is a Thought sent as text.

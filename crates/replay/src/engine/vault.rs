@@ -14,7 +14,7 @@ use crate::engine::chain::VisibleDigests;
 use crate::engine::turn_cache::Captured;
 use crate::turn::{TURN, read_range};
 
-/// Vault access for one request, which caches lookups and the status of turns.
+/// Gives one request access to the Vault. Caches lookups and the status of turns.
 pub(super) struct VaultSearch<'r> {
     pub(super) replay: &'r Replay,
     pub(super) tenant: &'r Tenant,

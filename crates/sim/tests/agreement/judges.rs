@@ -76,7 +76,7 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     rules
 }
 
-/// Information about a conversation that is given to the audit.
+/// The information about a conversation that the audit receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditKnowledge {
     pub(crate) past: PriorScope,

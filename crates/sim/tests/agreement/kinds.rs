@@ -91,13 +91,13 @@ async fn unknown_account_age_causes_a_warning() {
     simulator.stop().await;
 }
 
-/// A conversation that was not stored continues with `store`; its reasoning items have ids, its
-/// calls have none. A reasoning item whose id resolves requires the id of the item that followed
-/// it. This was recorded as a rejection of an edited history [C pydantic-ai,
+/// A conversation that was not stored continues with `store`. Its reasoning items have ids, but its
+/// calls have none. If a reasoning item's id resolves, the provider requires the id of the item
+/// that followed it. This was recorded as a rejection of an edited history [C pydantic-ai,
 /// `thinking_with_modified_history`]. An id that was never stored resolves to nothing, and no
 /// rejection of such a pair was observed. The simulator knows its stored items and is right to
 /// answer. Without the exchange, the audit assumes that the id is stored, because `store` is on by
-/// default [T openai 3.49.0]; with the exchange, it agrees.
+/// default [T openai 3.49.0]. With the exchange, it agrees.
 #[tokio::test]
 async fn id_of_unknown_origin_is_treated_as_stored() {
     let simulator = start(Options::default()).await.unwrap();
@@ -118,10 +118,10 @@ async fn id_of_unknown_origin_is_treated_as_stored() {
 }
 
 /// Two reasoning items swapped their ciphertexts. Each ciphertext can be decrypted, so nothing is
-/// rejected. But each now precedes an item that did not follow it, and reasoning belongs
+/// rejected. But each ciphertext now precedes an item that did not follow it, and reasoning belongs
 /// immediately before its output [T openai 3.49.0]. The simulator issued both ciphertexts and is
 /// right. If one exchange is missing, the audit sees an unexpected ciphertext and predicts the
-/// error for altered ones: "could not be verified" [I
+/// error for altered ciphertexts: "could not be verified" [I
 /// <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
 #[tokio::test]
 async fn seal_of_unknown_origin_is_reported_as_altered() {

@@ -48,7 +48,7 @@ fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
     calls.len()
 }
 
-/// Adds the setting with which a provider enables thinking.
+/// Adds the provider's setting that enables thinking.
 fn thinking(row: &str, request: Value) -> Value {
     match row {
         "openrouter" => with(request, "reasoning", json!({"effort": "low"})),

@@ -101,7 +101,7 @@ async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     contents
 }
 
-/// Returns the first function call part of a content.
+/// Returns the first `functionCall` part of a content object.
 fn call(content: &mut Value) -> &mut Value {
     let parts = content["parts"].as_array_mut().unwrap();
     parts.iter_mut().find(|part| part.get("functionCall").is_some()).unwrap()

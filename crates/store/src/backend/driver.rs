@@ -21,7 +21,7 @@ pub(crate) struct Dialect {
     pub(crate) version: &'static str,
     /// Condition that holds if the lease in row `h` of `leases` is active. The row may be missing.
     pub(crate) lease_is_active: &'static str,
-    /// The columns by which log listings are ordered: those of an index, followed by the id.
+    /// The sort columns of log listings: the columns of an index, followed by the id.
     pub(crate) log_order: &'static [&'static str],
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The first line is the header. Each log has one line, followed by one line per record. The last
 //! line is a signed manifest whose signature covers all lines before it, so a reader detects a
-//! truncated export. A record's line contains its content, and the salt with which a reader can
-//! check the content against its commitment.
+//! truncated export. A record's line contains its content and its salt, so a reader can check the
+//! content against its commitment.
 //!
 //! A full export (`"full": true` in the header) contains the exact content and can be imported. A
 //! redacted export omits the salt of each redacted record, so the original content cannot be

@@ -229,9 +229,9 @@ impl Journal {
         Ok(copies)
     }
 
-    /// Finds the earlier record that contains the whole message to which record `seq` belongs. On
-    /// some wires, messages cannot be split. The first Item of such a message contains the text of
-    /// all its Items, and is destroyed with any of them.
+    /// Finds the earlier record that contains the whole message of record `seq`. On some wires,
+    /// messages cannot be split. The first Item of such a message contains the text of all its
+    /// Items, and is destroyed with any of them.
     async fn find_message_holder(
         &self,
         tenant: &Tenant,

@@ -117,7 +117,10 @@ impl<const WIDTH: usize> Table<WIDTH> {
 }
 
 /// The parts of all batches in a group, stored as columns. These are the parameters of
-/// `throughline_commit`, in the same order. Field comments state the prefix of the parameter names.
+/// `throughline_commit`, in the same order. Parameter names have a prefix per field: `l_` for
+/// `logs`, `b_` for `batches`, `o_` for `once`, `a_` for `appends`, `r_` for `records`, `t_` for
+/// `takes`, `q_` for `asks`, `n_` for `turns`, `k_` for `turn_keys`, `e_` for `erases`, `s_` for
+/// `erased` and `y_` for `keys`.
 #[derive(Default)]
 pub(super) struct Columns {
     locks: Vec<i64>,
@@ -126,29 +129,17 @@ pub(super) struct Columns {
     /// Whether any record stores its content as a blob.
     has_blobs: bool,
     tenants: Table<2>,
-    /// Parameters with the prefix `l_`.
     logs: Table<2>,
-    /// Parameters with the prefix `b_`.
     batches: Table<9>,
-    /// Parameters with the prefix `o_`.
     once: Table<1>,
-    /// Parameters with the prefix `a_`.
     appends: Table<15>,
-    /// Parameters with the prefix `r_`.
     records: Table<14>,
-    /// Parameters with the prefix `t_`.
     takes: Table<1>,
-    /// Parameters with the prefix `q_`.
     asks: Table<4>,
-    /// Parameters with the prefix `n_`.
     turns: Table<5>,
-    /// Parameters with the prefix `k_`.
     turn_keys: Table<2>,
-    /// Parameters with the prefix `e_`.
     erases: Table<7>,
-    /// Parameters with the prefix `s_`.
     erased: Table<2>,
-    /// Parameters with the prefix `y_`.
     keys: Table<6>,
 }
 

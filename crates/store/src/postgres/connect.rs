@@ -17,9 +17,8 @@ use crate::postgres::values::{Parameter, damaged, sql_row};
 use crate::rejection::{Result, invalid};
 use crate::sql::SqlRow;
 
-/// Timeout for establishing a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time without a response after which a connection is considered lost.
+/// Maximum time without a response before a connection is considered lost.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time to wait for a free connection in the pool.
 const POOL_TIMEOUT: Duration = Duration::from_mins(1);
@@ -183,7 +182,7 @@ impl Server {
     }
 }
 
-/// Returns whether the connection was lost. The statement may have been executed nevertheless.
+/// Returns whether the connection was lost. The statement may still have been executed.
 pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
     if let Some(code) = error.code() {
         // The server is shutting down, has crashed or is starting, or the connection failed.

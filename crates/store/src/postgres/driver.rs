@@ -199,14 +199,14 @@ impl Driver for Postgres {
         Box::pin(async move { self.shared.server.query_one(sql, &[]).await?.get(0) })
     }
 
-    /// Rewrites the tables from which rows were deleted, so that no data file contains these rows
-    /// any more. The salts come first, because sealed content cannot be decrypted without them.
+    /// Rewrites all tables that had deleted rows, so that no data file contains these rows any
+    /// longer. The salts come first, because sealed content cannot be decrypted without them.
     /// Writers wait until all tables are rewritten.
     ///
     /// Deleted salts remain in the write-ahead log until its segments are recycled. A checkpoint
     /// speeds this up if the role may request one. Archives, lagging replicas and base backups also
-    /// keep deleted salts. To cover those, use a master key and rotate it: all copies of the salts
-    /// are then wrapped, and the old key can be destroyed.
+    /// keep deleted salts. To erase these copies, use a master key and rotate it: all copies of the
+    /// salts are then wrapped, and the old key can be destroyed.
     fn scrub(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let client = self.shared.server.client().await?;
@@ -251,7 +251,7 @@ fn milliseconds(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(CENTURY).clamp(1, CENTURY)
 }
 
-/// SQL condition under which internal values may be written without a row MAC key: the store has no
+/// SQL condition that allows internal values to be written without a row MAC key: the store has no
 /// row sums yet.
 const IF_NOT_SUMMED: &str = "WHERE NOT EXISTS (SELECT FROM kept WHERE name = 'tally')";
 

@@ -10,7 +10,7 @@
 //! primary key, and `salts` by a hash of the record. Ids come from sequences, and no foreign keys
 //! prevent partitioning. See `schema_1.sql`.
 //!
-//! The modules match those of `sqlite`, plus `connect` for connections to the server.
+//! The modules correspond to the modules of `sqlite`, plus `connect` for connections to the server.
 
 mod commit;
 mod connect;
@@ -53,7 +53,7 @@ pub(crate) struct Postgres {
 /// State shared by all tasks of a node.
 struct Shared {
     server: Server,
-    /// Id of the writer: a new one each time the store is opened.
+    /// Id of the writer, which is new each time the store is opened.
     writer: Name,
     durability: Durability,
     signer: OnceLock<Arc<Signer>>,

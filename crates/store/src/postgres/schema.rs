@@ -11,9 +11,9 @@ use crate::sql::TABLES;
 
 /// The schema version that this version of Throughline writes.
 const KNOWN: u32 = 2;
-/// Creates the tables of a new store.
+/// SQL that creates the tables of a new store.
 const TABLES_1: &str = include_str!("schema_1.sql");
-/// Upgrades a store from version 1 to version 2.
+/// SQL that upgrades a store from version 1 to version 2.
 const TABLES_2: &str = include_str!("schema_2.sql");
 const FUNCTIONS: &str = include_str!("functions_2.sql");
 
@@ -21,8 +21,8 @@ const FUNCTIONS: &str = include_str!("functions_2.sql");
 /// other lock ids.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(1414025804, 1)";
 
-/// Creates the tables of a new store, and checks that those of an existing store are complete. A
-/// store of version 1 keeps its version until its keys are loaded: see `protect.rs`.
+/// Creates the tables of a new store, or checks that an existing store has all tables. A store of
+/// version 1 keeps its version until its keys are loaded: see `protect.rs`.
 pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     let mut client = server.client().await?;
     // If nothing must change, no write permission is needed.
@@ -77,7 +77,6 @@ pub(super) async fn upgrade(server: &Server, transaction: &Transaction<'_>) -> R
     Ok(())
 }
 
-/// Checks that all tables exist.
 async fn check_tables(server: &Server, client: &Client) -> Result<()> {
     let names: Vec<&str> = TABLES.iter().map(|(name, _)| *name).chain(["writers"]).collect();
     let sql = "SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL LIMIT 1";

@@ -26,7 +26,7 @@ use crate::sqlite::values::sql_row;
 /// A row id that no tenant has.
 const NO_TENANT: i64 = -1;
 
-/// Why a batch was not written.
+/// The reason why a batch was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommitError {
     /// The batch was rejected; other batches in the transaction are unaffected.
@@ -269,7 +269,6 @@ impl BatchWriter<'_, '_> {
         Ok(())
     }
 
-    /// Marks a pending request as resolved.
     fn resolve_pending(&mut self, id: &Name) -> rusqlite::Result<()> {
         let take = "UPDATE pending SET taken = ?3 WHERE tenant = ?1 AND id = ?2";
         let (tenant, now) = (self.segment.tenant, self.now);

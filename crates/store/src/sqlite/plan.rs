@@ -153,7 +153,6 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-/// Maximum number of cached logs.
 const MAX_CACHED_LOGS: usize = 4096;
 
 /// Cached state of recently written logs, valid until another process writes to the file.

@@ -236,8 +236,8 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates the tables in a new file, and checks that those of an existing file are complete. A
-/// store of version 1 keeps its version until its keys are loaded.
+/// Creates the tables in a new file, or checks that an existing file has all tables. A store of
+/// version 1 keeps its version until its keys are loaded.
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     if version(db).map_err(sqlite)? != 0 {

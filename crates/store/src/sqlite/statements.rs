@@ -3,7 +3,7 @@
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, Row};
 
-/// Declares the struct [`Statements`] with one field per statement, and its constructor.
+/// Declares the struct [`Statements`], with one field per statement, and a constructor.
 macro_rules! statements {
     ($($name:ident: $sql:expr,)*) => {
         /// Prepared statements, named after their subject or effect.

@@ -13,7 +13,7 @@ use throughline_core::{
 use throughline_json::Name;
 use throughline_store::{Journal, MasterKey, Options, open};
 
-/// The databases on which the suite runs.
+/// The databases that the suite runs on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
     Sqlite,
@@ -109,7 +109,7 @@ pub(crate) fn master_key(digit: char) -> MasterKey {
     MasterKey::parse(&digit.to_string().repeat(64)).unwrap()
 }
 
-/// The tenant that most tests use.
+/// Returns the tenant that most tests use.
 pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }

@@ -1,5 +1,5 @@
-//! Verifies `reasoning_details` as a router does before it calls the upstream model. Errors are
-//! those of the model's vendor.
+//! Verifies `reasoning_details` as a router does before it calls the upstream model. Returns the
+//! errors of the model's vendor.
 
 use std::collections::HashSet;
 

@@ -257,7 +257,7 @@ fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
     }
 }
 
-/// Returns whether a thought is attached to a different reply than the one that contained it.
+/// Returns whether a thought is attached to a reply that did not contain it.
 pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, state: &SimState) -> bool {
     landmark(message).is_some_and(|landmark| state.ledger.are_apart(thought, &landmark))
 }

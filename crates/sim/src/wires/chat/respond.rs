@@ -199,7 +199,7 @@ impl<'a> MessageWriter<'a, '_> {
         }
     }
 
-    /// Builds the `reasoning_details` in which a router returns the vendor's reasoning.
+    /// Builds the `reasoning_details` that a router uses to return the vendor's reasoning.
     fn details(&mut self, calls: &[Value]) -> Vec<Value> {
         if !self.turn.shows {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Checks for Claude requests, shared by all wires that serve Claude.
 //!
 //! Anthropic's wire and Bedrock's Converse encode the same conversation differently. Each wire
-//! converts it to a [`Dialogue`], on which the same checks run in the same order: settings, message
+//! converts it to a [`Dialogue`], and the same checks then run in the same order: settings, message
 //! structure, Seals. Paths use Anthropic's notation, because Bedrock passes on Anthropic's errors.
 
 pub(crate) mod seals;
@@ -186,7 +186,7 @@ impl Block {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the content to which later Seals are bound; `None` for thoughts and cache markers.
+    /// Returns the content that later Seals are bound to; `None` for thoughts and cache markers.
     fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,

@@ -26,7 +26,7 @@ pub(crate) const SIGNER: &str = "claude";
 /// Prefix binding applies to accounts created on or after this date.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
-/// Checks every Seal in a conversation. Returns the prefix to which the next reply is bound, and
+/// Checks every Seal in a conversation. Returns the prefix that the next reply is bound to, and
 /// notices about dropped or tolerated thoughts in the format of the beta.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
@@ -165,8 +165,8 @@ impl SealChecker<'_, '_> {
         Refusal::invalid(message)
     }
 
-    /// Returns whether the block next to which the thought was issued is now in a different message
-    /// from the thought.
+    /// Returns whether the thought's neighbouring block from the original reply is now in a
+    /// different message.
     fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
@@ -228,7 +228,8 @@ impl SealChecker<'_, '_> {
     }
 }
 
-/// Returns whether a thought moved to the other side of the block next to which it was issued.
+/// Returns whether a thought moved to the other side of its neighbouring block in the original
+/// reply.
 fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> bool {
     let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
     let beside = message.blocks.iter().position(is_beside);

@@ -41,7 +41,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the digest of a text, to which the signature of the text is bound.
+/// Returns the digest of a text that the signature of the text is bound to.
 pub(super) fn signed(text: &str) -> Digest {
     Digest::new("throughline-sim gemini text", text)
 }

@@ -23,7 +23,6 @@ pub(super) struct InputItem {
     pub(super) at: Option<usize>,
 }
 
-/// Type of an input item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// A message from the user, system or developer.
@@ -105,7 +104,7 @@ impl InputItem {
         (self.kind == ItemKind::Reply).then(|| ReplyKey::Text(None, text()))
     }
 
-    /// Returns the digest of this item, to which the reasoning item before it is bound.
+    /// Returns the digest of this item. The reasoning item before it is bound to this digest.
     pub(super) fn bound_digest(&self) -> Digest {
         let content = if self.kind.is_call() {
             let arguments = if self.kind.is_custom() { "input" } else { "arguments" };

@@ -54,7 +54,8 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the conversation to store: that of the previous response, followed by the new input.
+/// Returns the conversation to store: the previous response's conversation, followed by the new
+/// input.
 pub(super) fn conversation(request: &SimRequest, state: &SimState) -> Vec<Json> {
     let (root, owner) = (request.body.root(), owner(request));
     let resumed = root.text_of("previous_response_id");

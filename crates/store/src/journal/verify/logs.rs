@@ -41,7 +41,8 @@ struct MissingContent {
 /// before an erasure record.
 #[derive(Default)]
 struct RecordedErasures {
-    /// For each reason, the number of the erasure record before which all content was destroyed.
+    /// For each reason, the number of an erasure record. All content before that record was
+    /// destroyed.
     all_before: HashMap<ErasureReason, u64>,
     checkpoints_before: HashMap<ErasureReason, u64>,
     seqs: HashSet<(u64, ErasureReason)>,

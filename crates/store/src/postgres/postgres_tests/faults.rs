@@ -7,8 +7,8 @@ use throughline_testkit::Cluster;
 
 use super::*;
 
-/// Appends records to a log until stopped. Returns the acknowledged records, with their numbers,
-/// and the rejected ones.
+/// Appends records to a log until stopped. Returns the acknowledged records with their numbers, and
+/// the rejected records.
 async fn load(
     node: Arc<Postgres>,
     name: String,
