@@ -142,9 +142,9 @@ pub struct SyntaxError {
     pub what: &'static str,
     /// The byte offset of the error.
     pub offset: usize,
-    /// The line of the error, from 1.
+    /// The line of the error, starting at 1.
     pub line: usize,
-    /// The column of the error, from 1.
+    /// The column of the error, starting at 1.
     pub column: usize,
 }
 

@@ -67,7 +67,7 @@ impl Tree {
         Node { tree: self, index: 0 }
     }
 
-    /// Returns the value with that [number](Node::number_in_tree); the outermost value if the
+    /// Returns the value with that [number](Node::number_in_tree), or the outermost value if the
     /// number is invalid.
     pub fn node(&self, number: u32) -> Node<'_> {
         let is_there = (number as usize) < self.index.entries.len();

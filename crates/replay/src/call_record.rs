@@ -150,7 +150,7 @@ pub enum CaptureOutcome {
     None,
     /// The reply was captured.
     Kept,
-    /// The reply could not be captured; contains the reason.
+    /// The reply could not be captured. Contains the reason.
     Lost(String),
 }
 
@@ -166,7 +166,7 @@ pub struct FateCounts {
 }
 
 impl FateCounts {
-    /// Counts the Fates of all Items and Seals; reshaped content is not counted.
+    /// Counts the Fates of all Items and Seals. Reshaped content is not counted.
     pub fn of(fates: &[Fate]) -> Self {
         let mut counted = Self::default();
         for did in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {

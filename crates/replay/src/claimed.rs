@@ -103,7 +103,7 @@ impl ClaimRewriter {
 }
 
 /// Renders a Thought in a dialect, with the Claim instead of its Seal. Returns `None` for Chat
-/// Completions, which has no field for a Claim; its call ids identify the turn.
+/// Completions, which has no field for a Claim. There, the call ids identify the turn.
 fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;
     let json = match wire.as_str() {

@@ -249,7 +249,7 @@ pub struct Conversation {
     pub parent: Option<ParentTurn>,
     /// The last model turn, if the request ends with it and the reply therefore continues it.
     pub open: Vec<Item>,
-    /// The epoch of the Vault lookup; the first epoch if there was no lookup.
+    /// The epoch of the Vault lookup, or the first epoch if there was no lookup.
     pub era: ErasureEpoch,
 }
 

@@ -107,7 +107,7 @@ impl ObjectKind {
 pub struct ObjectId {
     /// The type of the object, such as a file.
     pub kind: ObjectKind,
-    /// The provider's id for the object; for Gemini without the collection prefix.
+    /// The provider's id for the object. Gemini ids have no collection prefix here.
     pub id: Name,
 }
 

@@ -89,7 +89,7 @@ pub struct StoredResponse {
     pub tenant: Tenant,
     /// The id of the turn that contains the reply.
     pub node: TurnId,
-    /// The stored turn, as the parent of a continuation.
+    /// The stored turn, for use as the parent of a continuation.
     parent: ParentTurn,
     record: Tree,
 }

@@ -57,7 +57,7 @@ impl Digest {
         self.0.to_be_bytes()
     }
 
-    /// Derives a number below `limit` from this digest alone; 0 if `limit` is 0 or 1.
+    /// Derives a number below `limit` from this digest alone. Returns 0 if `limit` is 0 or 1.
     pub(crate) fn below(self, limit: usize) -> usize {
         let limit = u128::try_from(limit).unwrap_or(1).max(1);
         usize::try_from(self.0 % limit).unwrap_or_default()
@@ -89,7 +89,7 @@ impl Digest {
         format!("{one}-{two}-4{three}-8{}-{}", part(17, 20), part(20, 32))
     }
 
-    /// Derives `digits` hexadecimal digits; more than 32 come from chained digests.
+    /// Derives `digits` hexadecimal digits. Digits after the first 32 come from chained digests.
     pub(crate) fn hex(self, digits: usize) -> String {
         let mut text = String::new();
         let mut state = self;

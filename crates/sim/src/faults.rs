@@ -37,7 +37,7 @@ pub enum FaultKind {
     Duplicate,
 }
 
-/// Error for a text that is not a valid fault; it contains the text.
+/// Error for a text that is not a valid fault. Contains the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: try cut@200, 429, 429:30, 500, 503, 529, stall, drip, garbage@100 or \

@@ -14,7 +14,7 @@ use crate::digest::Digest;
 /// All requests to a simulator, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// Entries in the order of the requests.
+    /// One entry per request, in order.
     pub entries: Vec<LedgerEntry>,
 }
 

@@ -149,7 +149,7 @@ async fn answer(
     })
 }
 
-/// A request to a model whose body was not read yet.
+/// A request to a model whose body has not been read yet.
 struct ModelCall<'r> {
     endpoint: &'static Endpoint,
     wire: Wire,
@@ -457,7 +457,7 @@ fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Respo
     (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-/// Sets a header; ignores values that are not valid in a header.
+/// Sets a header. Ignores values that are not valid in a header.
 fn set_header(response: &mut Response, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(HeaderName::from_static(name), value);

@@ -87,7 +87,7 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
     split
 }
 
-/// Splits a text into pieces of a few characters; the nonce determines their lengths.
+/// Splits a text into pieces of a few characters. The nonce determines their lengths.
 fn pieces(text: &str, nonce: Digest) -> Vec<Name> {
     let mut letters = text.chars().peekable();
     let mut state = nonce;

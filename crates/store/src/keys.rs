@@ -247,8 +247,8 @@ impl Keys {
         SealedKey { kind, hash: start(&self.keyed(tenant, "vault", bytes)) }
     }
 
-    /// Returns the id and the encryption key of a blob. Equal content of a tenant yields equal ids,
-    /// so it is stored once.
+    /// Returns the id and the encryption key of a blob. Equal content of one tenant has the same
+    /// id, so it is stored only once.
     pub(crate) fn blob(&self, tenant: &Tenant, content: &[u8]) -> (Digest, Secret) {
         let id = *self.keyed(tenant, "blob", content).as_bytes();
         (id, Secret::new(*self.keyed(tenant, "blob key", content).as_bytes()))

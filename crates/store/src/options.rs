@@ -13,7 +13,7 @@ pub struct Options {
     pub master_key: Option<MasterKey>,
     /// Earlier master keys, needed for salts that are not yet wrapped with the current master key.
     pub retired_keys: Vec<MasterKey>,
-    /// Maximum number of queued batches; further writers wait.
+    /// Maximum number of queued batches. If the queue is full, writers wait.
     pub queue: usize,
     /// Maximum number of concurrent reads.
     pub readers: usize,

@@ -119,10 +119,10 @@ tables! {
     KEPT: 2, "kept", None, "name, value";
 }
 
-/// The tables whose sums are stored in segments, in the order of the sums.
+/// The tables whose sums are stored in segments, in the same order as the sums.
 pub(crate) static TENANT_TABLES: [&IndexTable; 7] =
     [&LOGS, &RECORDS, &TURNS, &TURN_KEYS, &ONCE, &PENDING, &API_KEYS];
-/// The tables whose sums are stored in the tally, in the order of the sums.
+/// The tables whose sums are stored in the tally, in the same order as the sums.
 pub(crate) static STORE_TABLES: [&IndexTable; 3] = [&TENANTS, &MANIFESTS, &KEPT];
 
 /// The sums that a segment stores, one per table in [`TENANT_TABLES`].
@@ -144,7 +144,7 @@ impl RowKey {
         &*self.0
     }
 
-    /// Returns the row's MAC as a sum of one row.
+    /// Returns the row's MAC as a [`Sum`] over one row.
     pub(crate) fn row(&self, table: &IndexTable, fields: &[Field<'_>]) -> Sum {
         let mac = self.mac(table.name, fields);
         let half = |from: usize| {

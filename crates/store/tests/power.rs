@@ -140,8 +140,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
     assert!(checkpoints > 5, "the WAL was checkpointed {checkpoints} times");
 }
 
-/// Checkpoints the WAL into the database file, as far as readers allow. Returns the number of
-/// pages.
+/// Checkpoints the WAL into the database file as far as readers allow. Returns the number of pages.
 fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     let file = folder.join("store.db");
     move || {

@@ -5,8 +5,8 @@
 //! changed once, outside the store, and verified. If an attacker truncates the store consistently,
 //! an earlier exported manifest reveals it.
 //!
-//! Not covered: leases, which expire; and `created` in every table and `logs.updated`, which are
-//! informational.
+//! Verification does not cover leases, which expire. It also does not cover `created` in every
+//! table and `logs.updated`, which are informational.
 
 #![allow(
     clippy::unwrap_used,

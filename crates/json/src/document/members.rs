@@ -16,7 +16,7 @@ pub trait DocumentRecord: Sized {
     /// Returns the record's JSON Schema. Nested records are added to `definitions` and referenced.
     fn schema(definitions: &mut Definitions) -> Json;
 
-    /// Reads and validates all members; undeclared members are kept.
+    /// Reads and validates all members. Undeclared members are kept.
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument>;
 
     /// Writes all present members in declaration order.

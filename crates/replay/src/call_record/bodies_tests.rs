@@ -4,8 +4,8 @@
 
 use super::*;
 
-/// Returns the bodies of a conversation with `count` turns. The request that is sent uses another
-/// wire than the received one.
+/// Returns the bodies of a conversation with `count` turns. The sent request uses a different wire
+/// than the received request.
 fn turns(count: usize) -> Bodies {
     let said = |words: &str| {
         let all = (0..count).map(|turn| format!(r#"{{"{words}":"what was said in turn {turn}"}}"#));

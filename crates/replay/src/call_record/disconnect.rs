@@ -1,8 +1,8 @@
 //! Delays new connections briefly after client disconnects.
 //!
 //! When a client disconnects during a call, new connections wait until the call's record is stored
-//! and a short pause has passed. Clients that reconnect often are slowed down; open connections are
-//! not.
+//! and a short pause has passed. This slows down clients that reconnect often, but not open
+//! connections.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl DisconnectLimiter {
         Guard(self)
     }
 
-    /// Waits until no abandoned call is pending, at most for `PATIENCE`.
+    /// Waits until no abandoned call is pending, but for at most `PATIENCE`.
     pub async fn wait_until_drained(&self) {
         let mut count = self.0.subscribe();
         // The sender outlives this wait, so only the timeout can fail.

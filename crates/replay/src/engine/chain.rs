@@ -11,7 +11,7 @@
 //!
 //! The tenant and the end user are digested first, then the system prompt. Equal conversations of
 //! different users therefore have different chains. One pass over a request computes the digests of
-//! all turns; [`Chain::after`] computes the digest after the reply.
+//! all turns. [`Chain::after`] computes the digest after the reply.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -289,9 +289,9 @@ struct SpeakerGroup {
     speaker: Speaker,
     /// The index of the group's first Item.
     start: usize,
-    /// Text since the last non-text part; for a model, all text.
+    /// For a model, all text. For other speakers, the text since the last non-text part.
     text: Vec<u8>,
-    /// A caller's parts in order; for a model, its media.
+    /// For a caller, all parts in order. For a model, only its media.
     parts: Vec<(u8, Vec<u8>)>,
     calls: Vec<(CallId, Vec<u8>)>,
     results: Vec<(CallId, Vec<u8>)>,

@@ -132,8 +132,8 @@ pub(super) fn seals(items: &[Item]) -> impl Iterator<Item = &Seal> {
     seals.filter(|seal| !Claims::has_handle_format(seal.reveal_to_tenant()))
 }
 
-/// Whether the Seal that a client sent equals the issued Seal. For Gemini the decoded bytes are
-/// compared, because Google's own clients change the base64 alphabet.
+/// Whether the client's Seal equals the Seal that the provider issued. For Gemini, the decoded
+/// bytes are compared, because Google's own clients change the base64 alphabet.
 pub(super) fn is_same(sent: &Seal, issued: &Seal) -> bool {
     let (now, then) = (sent.reveal_to_tenant(), issued.reveal_to_tenant());
     now == then || issued.owner.wire == Wire::GEMINI && plain(now).eq(plain(then))
@@ -194,7 +194,8 @@ pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     items.iter().any(|item| is_same(item) && Claims::handles_in_item(item).next().is_none())
 }
 
-/// Returns the client's Items whose Seal or sealed Thought differs from the issued one.
+/// Returns the client's Items whose Seal or sealed Thought differs from the value that the provider
+/// issued.
 pub(super) fn altered<'i>(
     items: &'i [Item],
     captured: &'i Captured,

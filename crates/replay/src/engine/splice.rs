@@ -21,8 +21,8 @@ pub(super) struct Patch {
     pub(super) evidence: Evidence,
 }
 
-/// Applies the patches, which must be in the order of the Call, and records which parts were
-/// missing in `marks`.
+/// Applies the patches, which must be in the same order as the turns in the Call. Records in
+/// `marks` which parts were missing.
 pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<ItemId, LostParts>) {
     if patches.is_empty() {
         return;
@@ -42,7 +42,7 @@ pub(super) fn splice(call: &mut Call, patches: Vec<Patch>, marks: &mut HashMap<I
 
 struct Splicer {
     items: Vec<Item>,
-    /// Number of messages so far.
+    /// Number of messages added so far.
     messages: u32,
     taken: HashSet<ItemId>,
     calls: HashSet<CallId>,

@@ -40,7 +40,7 @@ impl<'r> VaultSearch<'r> {
         Self { replay, tenant, end_user, found: HashMap::new(), checked: HashMap::new(), era: None }
     }
 
-    /// Returns the epoch of the last store lookup; the first epoch if there was no lookup.
+    /// Returns the epoch of the last store lookup, or the first epoch if there was no lookup.
     pub(super) fn era(&self) -> ErasureEpoch {
         self.era.unwrap_or_default()
     }

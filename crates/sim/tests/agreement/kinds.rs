@@ -44,7 +44,7 @@ fn edit_system(talk: &mut Conversation<'_>) {
 }
 
 /// One letter of a signature was changed. Only the issuer can detect this, because signatures are
-/// opaque; the provider answers "Invalid `signature` in `thinking` block" [I
+/// opaque. The provider answers "Invalid `signature` in `thinking` block" [I
 /// <https://github.com/ding113/claude-code-hub/issues/518>]. The simulator has the key and is
 /// right. Without the issued value, the audit has no evidence and must not predict a rejection.
 /// With the value, it agrees. The same applies to dropped, moved and reordered values.
@@ -149,9 +149,9 @@ async fn seal_of_unknown_origin_is_reported_as_altered() {
 /// Thinking is disabled between a call and its result. A tool loop is one turn, and a turn has one
 /// thinking configuration. This is documented for the Messages API [D
 /// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>], where the audit
-/// reports it, too. Bedrock's Converse probably behaves the same, since the model is the same, but
-/// this is neither documented nor recorded. The simulator may assume it. The audit's rules are
-/// never stricter than their evidence, so the audit is right not to report it.
+/// reports it, too. Bedrock's Converse probably behaves the same, because it serves the same model,
+/// but this is neither documented nor recorded. The simulator may assume this behaviour. The
+/// audit's rules are never stricter than their evidence, so the audit is right not to report it.
 #[tokio::test]
 async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
     let simulator = start(Options::default()).await.unwrap();

@@ -1,11 +1,11 @@
 //! Compares audit and simulator, which share only the catalog. They judge the same conversations,
 //! intact and mutated, and must agree on all three verdicts.
 //!
-//! - Refuse: the most severe finding of the audit is a refusal; the simulator returns status 400 or
+//! - Refuse: the audit's most severe finding is a refusal, and the simulator returns status 400 or
 //!   higher.
-//! - Degrade: the most severe finding is a degradation; the simulator answers, but its ledger shows
-//!   a loss.
-//! - Accept: the audit reports at most notes; the simulator answers without a loss.
+//! - Degrade: the audit's most severe finding is a degradation. The simulator answers, but its
+//!   ledger shows a loss.
+//! - Accept: the audit reports at most notes, and the simulator answers without a loss.
 //!
 //! A loss in the ledger is one of these:
 //!

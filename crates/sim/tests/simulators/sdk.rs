@@ -2,7 +2,7 @@
 //! reasoning, both complete and streamed. If a client drops or alters a Seal, it raises the
 //! provider's error.
 //!
-//! `scripts/sdks` installs the clients; `scripts/test` calls it.
+//! `scripts/test` calls `scripts/sdks`, which installs the clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use std::process::Stdio;
 use throughline_sim::{Options, start};
 use throughline_testkit::{figure, skip, workspace_root};
 
-/// Runs a script with the simulator's address; if it fails, prints its output.
+/// Runs a script with the simulator's address. If the script fails, prints its output.
 async fn run(language: &str, script: &str) {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
     let Some(mut command) = interpreter(language) else {

@@ -68,7 +68,7 @@ pub(crate) trait Driver: Send + Sync {
         time: Duration,
     ) -> StoreFuture<'_, Lease>;
 
-    /// Releases the lease with this fence, so that another owner can take one at once.
+    /// Releases the lease with this fence, so that another owner can take a lease immediately.
     fn release(&self, tenant: &Tenant, log: &LogId, fence: Fence) -> StoreFuture<'_, ()>;
 
     /// Sets the key for row MACs. Migrates a store of schema version 1 to version 2 and computes
@@ -112,7 +112,7 @@ pub(crate) trait Driver: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Reserves disk space for erasures on a full disk, as far as space is available.
+    /// Reserves disk space for erasures on a full disk, as long as space is available.
     fn keep_reserve(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }

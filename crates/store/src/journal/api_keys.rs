@@ -1,4 +1,5 @@
-//! API keys of tenants. A key is shown once, at creation; the store keeps only a keyed hash.
+//! API keys of tenants. A key is shown only once, when it is created. The store keeps only a keyed
+//! hash.
 //!
 //! Each row has a MAC, which is checked whenever the key is used. Creations and revocations are
 //! also recorded in a log of the tenant. The store refuses a key whose row was modified or moved to

@@ -113,7 +113,7 @@ impl RunEvents {
         Self { run: Arc::new(run), flushes: Mutex::default() }
     }
 
-    /// Queues an event for writing; waits only while more than 1 MB is unwritten. `about` names the
+    /// Queues an event for writing. Waits only while more than 1 MB is unwritten. `about` names the
     /// Item that the event belongs to. Events about different Items go into different packs, so
     /// that each Item can be forgotten separately.
     pub async fn push(&self, event: &[u8], about: Option<&Name>) {

@@ -72,8 +72,8 @@ struct ImportedLog {
     status: Option<Name>,
     rewinds: Vec<(u64, u64)>,
     gone: Option<ErasureReason>,
-    /// Number of the last record that belongs to a parent that is not imported. The erasure records
-    /// for these records are in that parent, too.
+    /// Number of the last record that belongs to a parent that is not imported. The parent also
+    /// contains the erasure records for these records.
     orphaned: u64,
     /// Erasures among the orphaned records; `at` is the time of the last orphaned record.
     unrecorded: Vec<(u64, ErasureReason)>,
@@ -111,8 +111,8 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)>
 
 impl Journal {
     /// Imports an export's Threads into the tenant under their original names. Existing data is not
-    /// changed. The export is read twice, because it is verified completely before anything is
-    /// written; `open` opens it for each pass.
+    /// changed. The export is verified completely before anything is written, so it is read twice.
+    /// `open` opens it for each pass.
     ///
     /// Each part is imported exactly once. Importing the same export again therefore resumes an
     /// interrupted import, and concurrent imports of one export do not conflict.

@@ -131,7 +131,7 @@ struct Ledger {
 
 impl Journal {
     /// Verifies everything written before the call, while other processes may continue to write.
-    /// `witness` is a manifest that was exported earlier; with it, truncation is detected too.
+    /// `witness` is a manifest that was exported earlier. With it, truncation is detected too.
     pub async fn verify(
         &self,
         witness: Option<&Manifest>,

@@ -303,7 +303,7 @@ fn is_plain(batch: &SealedBatch) -> bool {
 
 pub(super) struct CommitResult {
     pub(super) receipt: Receipt,
-    /// Ids of the written logs, in the order of the receipt.
+    /// Ids of the written logs, in the same order as in the receipt.
     pub(super) logs: Vec<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! The store on PostgreSQL, for several nodes.
+//! The PostgreSQL backend, which several nodes can share.
 //!
 //! Each node has one connection for writing, one for notifications, and a pool for reading. Writers
 //! put batches into a queue. All batches that were queued during the last round trip are sent as

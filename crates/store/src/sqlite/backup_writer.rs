@@ -20,7 +20,7 @@ use crate::sql::{SqlRow, decode};
 use crate::sqlite::backup::mark_as_backup;
 use crate::sqlite::schema::{self, failure};
 
-/// Writes both files in one pass; an interrupted backup must start over. The files get their final
+/// Writes both files in one pass. An interrupted backup must start over. The files get their final
 /// names when both are complete.
 pub(super) struct BackupWriter {
     plan: NewBackup,

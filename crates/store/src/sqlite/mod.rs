@@ -1,4 +1,4 @@
-//! The store in an SQLite file: one writer thread and concurrent readers.
+//! The SQLite backend, with one writer thread and concurrent readers.
 //!
 //! The file uses WAL mode with `synchronous=FULL`, so acknowledged writes survive a power loss.
 //! Several processes may open the same file. Each process has its own writer and its own chain

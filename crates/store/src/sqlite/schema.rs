@@ -91,7 +91,7 @@ fn check(path: &Path, access: Access) -> Result<()> {
 }
 
 /// Returns whether a process may have the file open for writing. The WAL of an idle writer can be
-/// empty, so the `-shm` file counts too.
+/// empty, so the `-shm` file is checked too.
 pub(super) fn has_writer(path: &Path) -> bool {
     has_wal(path) || beside(path, "-shm").exists()
 }
@@ -104,11 +104,11 @@ pub(super) fn has_wal(path: &Path) -> bool {
 /// How a connection accesses the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reads and writes; used by the writer.
+    /// For the writer, which reads and writes.
     Write,
-    /// Reads, while other processes may write.
+    /// For reads while other processes may write.
     Read,
-    /// Reads a file that has no writer, without locks.
+    /// For reads without locks, if the file has no writer.
     Immutable,
 }
 

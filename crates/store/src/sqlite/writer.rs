@@ -32,8 +32,7 @@ const GROUP: usize = 256;
 const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
-/// Time after a batch did not fit on the disk, during which batches of at least its size are
-/// rejected.
+/// How long batches are rejected after a batch of the same or smaller size did not fit on the disk.
 const FULL: Duration = Duration::from_millis(100);
 /// Maximum time until a manifest covers a commit.
 const MAX_UNSIGNED: Duration = Duration::from_secs(1);
@@ -79,7 +78,7 @@ impl Queue {
         Self { jobs, next: None, no_room: None }
     }
 
-    /// Waits for the next job, at most for `patience` if it is set.
+    /// Waits for the next job. If `patience` is set, waits for at most that time.
     fn job(&mut self, patience: Option<Duration>) -> Result<SqliteJob, RecvTimeoutError> {
         match (self.next.take(), patience) {
             (Some(job), _) => Ok(job),

@@ -1,5 +1,5 @@
-//! Tests that repeated requests take effect once. Four processes concurrently send each request one
-//! to five times.
+//! Tests that repeated requests take effect once. Each request is sent one to five times,
+//! concurrently from four processes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Reads Messages API requests, as strictly as Anthropic.
+//! Reads Messages API requests as strictly as Anthropic does.
 
 use std::sync::Arc;
 

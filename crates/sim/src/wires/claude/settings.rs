@@ -153,7 +153,7 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Returns whether `effort` is higher than `limit`, in the order of the profile.
+/// Returns whether `effort` is higher than `limit`, in the order that the profile lists them.
 fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
     let place = |word: &str| profile.efforts.iter().position(|known| known == word);
     matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)

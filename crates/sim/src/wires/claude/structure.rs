@@ -56,8 +56,8 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that each call has a result in the next message, and each result a call in the previous
-/// message.
+/// Checks that each call has a result in the next message, and that each result has a call in the
+/// previous message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
         let number = unpaired.number;

@@ -1,4 +1,4 @@
-//! Reads Converse requests, as strictly as Bedrock and its models.
+//! Reads Converse requests as strictly as Bedrock and its models do.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that each call has a result in the next message, and each result a call in the previous
-/// message.
+/// Checks that each call has a result in the next message, and that each result has a call in the
+/// previous message.
 fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
     for unpaired in dialogue.unpaired_tools() {
         let number = unpaired.number;

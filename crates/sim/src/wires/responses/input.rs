@@ -286,7 +286,7 @@ fn check_summary(item: &InputItem) -> Result<(), Refusal> {
     }
 }
 
-/// Shortens a value for an error message, like OpenAI does.
+/// Shortens a value for an error message, as OpenAI does.
 fn shortened(text: &str) -> String {
     let tail: String = text.chars().rev().take(4).collect();
     let head: String = text.chars().take(4).collect();

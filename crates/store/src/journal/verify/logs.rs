@@ -82,7 +82,7 @@ impl LogSummary {
         }
     }
 
-    /// Applies the content of a rewind or erasure record; other kinds have no effect.
+    /// Applies the content of a rewind or erasure record. Other kinds of records have no effect.
     pub(super) fn apply_content(&mut self, row: &Row, content: &Bytes) {
         if *row.kind == *kind::REWIND {
             let entry = Tree::parse(content.clone()).ok();
