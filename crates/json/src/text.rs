@@ -102,7 +102,7 @@ fn specials_in(word: [u8; WORD]) -> u64 {
 }
 
 /// A string that contains escapes: the enclosing text, the byte range between the quotes, and the
-/// offsets of all backslashes from that range on.
+/// offsets of all backslashes from the start of that range.
 pub(super) struct Escaped<'t> {
     pub(super) text: &'t [u8],
     pub(super) inner: Range<usize>,
@@ -152,7 +152,8 @@ impl Escaped<'_> {
         }
     }
 
-    /// Decodes the escape whose code is at `at` and returns the offset after it.
+    /// Decodes an escape, given the offset `at` of the character after the backslash. Returns the
+    /// offset after the escape.
     #[inline]
     fn unescape(&self, at: usize, value: &mut Vec<u8>) -> usize {
         let plain = match self.text.get(at) {

@@ -133,7 +133,7 @@ impl Claims {
         id.starts_with(RESPONSE)
     }
 
-    /// Returns the response id inside the id of an output item that the gateway minted, as in
+    /// Returns the response id contained in an output item id that the gateway assigned, as in
     /// `msg_resp_tl1…_0`.
     pub fn response_in_item(id: &str) -> Option<&str> {
         let (_, rest) = id.split_once('_').filter(|(_, rest)| Self::has_response_format(rest))?;

@@ -80,7 +80,7 @@ impl Replay {
         Self { pending: Some(PendingWrites::default()), ..self }
     }
 
-    /// Returns the issuer of the Claims in replies.
+    /// Returns the issuer of Claims, which also verifies them.
     pub fn claims(&self) -> &Claims {
         &self.claims
     }
@@ -166,7 +166,7 @@ impl Replay {
     }
 
     /// Restores the content that the client dropped or altered. `call` must be decoded from the
-    /// client's request, with the target that it will be sent to.
+    /// client's request, and its target must be the one that will receive it.
     pub async fn restore(
         &self,
         tenant: &Tenant,
@@ -247,14 +247,14 @@ pub struct Conversation {
     pub chain: Chain,
     /// The captured turn that the request continues; `None` if no turn was found.
     pub parent: Option<ParentTurn>,
-    /// The last model turn, if the request ends with it and the reply therefore continues it.
+    /// The last model turn, if the request ends with that turn. The reply then continues the turn.
     pub open: Vec<Item>,
     /// The epoch of the Vault lookup, or the first epoch if there was no lookup.
     pub era: ErasureEpoch,
 }
 
 impl Conversation {
-    /// Returns the conversation of a Call without a Vault lookup: the parent is unknown.
+    /// Returns the conversation of a Call without a Vault lookup, so the parent is unknown.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
         Self::with_chain(Chain::of(call, tenant, end_user), call, end_user)
     }

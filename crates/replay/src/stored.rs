@@ -1,9 +1,9 @@
 //! Stored responses for the Responses API (`store`, `previous_response_id` and later retrieval),
 //! with any provider.
 //!
-//! A stored response is a Run of its conversation's Thread with one record. The record contains the
-//! response as sent to the caller, and the provider that may also store it. The request is part of
-//! the call record, so earlier messages are not stored twice.
+//! A stored response is a Run with one record, in the Thread of its conversation. The record
+//! contains the response as sent to the caller, and the provider that may also store it. The
+//! request is part of the call record, so earlier messages are not stored twice.
 //!
 //! A request with `previous_response_id` is expanded to the whole conversation and then handled
 //! like any other request. If the target itself stores the previous response, the request is

@@ -68,7 +68,7 @@ impl Digest {
         values.get(self.below(values.len()))
     }
 
-    /// Derives an id in the format of the providers: a prefix, followed by letters and digits.
+    /// Derives an id in the providers' format: a prefix, followed by letters and digits.
     pub(crate) fn id(self, prefix: &str, length: usize) -> String {
         const LETTERS: &[u8; 62] =
             b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";

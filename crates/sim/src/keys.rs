@@ -1,10 +1,10 @@
 //! Creates and verifies the Seals of simulated providers.
 //!
 //! A Seal is an encrypted and authenticated set of claims, and only the simulator has the key. The
-//! claims contain everything to which the real provider binds its Seals. A wire can therefore
-//! report *why* a returned Seal is invalid: another account, another model, an edited text or a
-//! changed system prompt. The key is derived from the seed and the signer, so a simulator restarted
-//! with the same seed accepts its earlier Seals.
+//! claims contain everything that the real provider binds its Seals to. A wire can therefore report
+//! *why* a returned Seal is invalid: another account, another model, an edited text or a changed
+//! system prompt. The key is derived from the seed and the signer, so a simulator restarted with
+//! the same seed accepts its earlier Seals.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};

@@ -286,8 +286,8 @@ impl SharedLedger {
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
     }
 
-    /// Counts the Seals that were issued with these keys but are not in `returned`. Replies that
-    /// the requested model could not read are skipped.
+    /// Counts the Seals that were issued with these keys but are not in `returned`. Replies whose
+    /// Seals the requested model cannot read are skipped.
     pub(crate) fn lost(
         &self,
         landmarks: &[ReplyKey],

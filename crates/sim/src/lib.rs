@@ -1,8 +1,8 @@
 //! Simulates the providers of reasoning models. The simulators issue and verify Seals, and reject
 //! requests, as the real providers do.
 //!
-//! One process serves all five wires at their real paths, so tests can check whether reasoning is
-//! replayed without an API key or a network:
+//! One process serves all five wires at their real paths. Tests can therefore check the replay of
+//! reasoning without an API key or network access:
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {

@@ -16,7 +16,7 @@ use crate::ledger::ReplyKey;
 /// A request as the server passes it to its wire. The wire parses the body strictly, without a
 /// codec.
 pub(crate) struct SimRequest {
-    /// The provider, an entry of `providers.toml`.
+    /// The provider's entry in `providers.toml`.
     pub(crate) row: Arc<Provider>,
     /// Model named in the path or the body; empty if neither names a model.
     pub(crate) model: String,

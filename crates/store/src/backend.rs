@@ -370,8 +370,8 @@ pub(crate) trait Backend: Driver {
         decoded(self.query(&sql, &values![tenant]), api_key)
     }
 
-    /// Returns the salts of records after `after` and up to `up_to`, in order, that are wrapped
-    /// under a master key epoch other than `epoch`.
+    /// Returns the salts of the records after `after` and up to `up_to`, in order. Includes only
+    /// salts that are wrapped under a master key epoch other than `epoch`.
     fn salts_not_of(
         &self,
         epoch: u32,
@@ -408,7 +408,8 @@ pub(crate) trait Backend: Driver {
         Box::pin(async move { value.await?.ok_or(StoreError::Closed) })
     }
 
-    /// Returns the tenants that have a log or an API key.
+    /// Returns the tenants that have a log or an API key. A tenant whose first batch was rejected
+    /// has only a row in `tenants`, and is omitted.
     fn tenants(&self) -> StoreFuture<'_, Vec<Tenant>> {
         let sql = format!("SELECT name FROM {USED_TENANTS} ORDER BY name");
         decoded(self.query(&sql, &[]), |row| row.get(0))

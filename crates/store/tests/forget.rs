@@ -1,5 +1,5 @@
-//! Invariant 6: forgetting destroys. Afterwards no file contains the forgotten content, its salts
-//! or its keys: not the database, the files beside it, or a backup. The Journal stays valid and
+//! Invariant 6: forgetting destroys content. Afterwards, neither the database, the files beside it
+//! nor a backup contains the forgotten content, its salts or its keys. The Journal stays valid and
 //! records the erasure, and all other content stays.
 
 #![allow(

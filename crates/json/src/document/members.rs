@@ -32,7 +32,7 @@ pub trait RecordMember: Sized {
     /// Returns the JSON Schema for the value.
     fn schema(definitions: &mut Definitions) -> Json;
 
-    /// Reads the member; `None` if it is absent, an error if it is invalid.
+    /// Reads the member. Returns `None` if it is absent, and fails if it is invalid.
     fn read(fields: &Fields<'_>, key: &str) -> Result<Option<Self>, InvalidDocument>;
 
     /// Writes the member with the name `key`.

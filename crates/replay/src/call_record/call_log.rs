@@ -31,7 +31,7 @@ pub struct StoredCall {
     pub at: String,
     /// The record as JSON, without the bodies.
     pub account: Json,
-    /// The bodies, or the reason why they were erased, if it is known.
+    /// The bodies, or the reason why they were erased, if the reason is known.
     pub texts: Result<Bodies, Option<ElisionReason>>,
 }
 
@@ -172,7 +172,7 @@ impl CallLog {
         Ok(Some(StoredCall { turn, at: record.at.to_string(), account, texts }))
     }
 
-    /// Reads the bodies whose record has the number `last`, or the reason why they were erased.
+    /// Reads the bodies in record `last`, or returns the reason why they were erased.
     async fn read_base(
         &self,
         tenant: &Tenant,

@@ -95,8 +95,8 @@ impl<'t> DeltaBuilder<'t> {
         }
     }
 
-    /// Appends `new` and references its pieces that occur in `old`. `start` is the offset of `old`
-    /// in the base.
+    /// Appends `new`. Pieces that occur in `old` are appended as references. `start` is the offset
+    /// of `old` in the base.
     fn find(&mut self, start: usize, old: &[u8], new: &'t [u8]) {
         let is_worth_it = |piece: &[u8]| piece.len() >= SHORTEST;
         let mut known: HashMap<&[u8], usize> = HashMap::new();

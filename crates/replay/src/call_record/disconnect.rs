@@ -37,7 +37,7 @@ impl DisconnectLimiter {
 }
 
 impl Guard<'_> {
-    /// Pauses for `MOMENT`, then ends the wait. Call this after the record was stored.
+    /// Pauses for `MOMENT`, then ends the wait. Call this after the record has been stored.
     pub async fn done(self) {
         sleep(MOMENT).await;
     }

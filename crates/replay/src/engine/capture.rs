@@ -272,8 +272,8 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
     ids
 }
 
-/// Whether an id can be globally unique. `call_0` and `functions.weather:0` restart with every
-/// reply.
+/// Whether an id can be globally unique. Ids such as `call_0` and `functions.weather:0` are
+/// counters that restart with every reply.
 fn is_globally_unique_id(id: &str, tool: &str) -> bool {
     let rest = if tool.is_empty() { id.to_owned() } else { id.replace(tool, "/") };
     rest.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| {

@@ -3,7 +3,7 @@
 //! A digest covers only content that is the same in every dialect:
 //!
 //! - Consecutive messages from one speaker form one group. Empty texts and white space are ignored.
-//! - Arguments are digested as JSON with sorted members, media by their own digest.
+//! - Arguments are digested as JSON with sorted members, and media by their own digest.
 //! - Tool results are digested in the order of their calls.
 //! - Thoughts, ids, provider-run steps and cache markers are omitted.
 //! - Dialects order a model's texts and calls differently, so a turn's texts are digested before
@@ -67,7 +67,7 @@ pub struct ChainTurn {
 pub struct VisibleDigests {
     /// The digest of all text without white space; `None` if there is no text.
     pub text: Option<Digest>,
-    /// The digest of all calls, with their arguments, and media; `None` if there are none.
+    /// The digest of all media and of all calls with their arguments; `None` if there are none.
     pub acts: Option<Digest>,
 }
 
@@ -245,7 +245,7 @@ impl std::fmt::Debug for Chain {
     }
 }
 
-/// Whether the Items do not end with a model turn, so that their chain can be extended.
+/// Whether the chain of these Items can be extended, because they do not end with a model turn.
 pub(super) fn is_settled(items: &[Item]) -> bool {
     items.last().is_none_or(|item| speaks(item) != Speaker::Model)
 }

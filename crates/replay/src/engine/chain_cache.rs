@@ -17,7 +17,7 @@ use crate::engine::chain::{self, Chain};
 /// Maximum number of Items in a cached conversation. A cache entry takes as much memory as the
 /// decoded conversation.
 const MAX_ITEMS: usize = 8_192;
-/// Number of bytes at each end of a text that its fingerprint covers.
+/// Number of bytes that a fingerprint covers at each end of a text.
 const FINGERPRINT_END_BYTES: usize = 32;
 
 /// The chains of recent requests, by fingerprint.

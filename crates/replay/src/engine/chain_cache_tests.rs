@@ -141,7 +141,7 @@ fn cache_does_not_retain_request_buffers() {
     assert!(bodies.iter().all(Bytes::is_unique));
 }
 
-/// Returns the number of cached Items of each request; `None` if it is not cached.
+/// Returns, for each request, the number of its cached Items; `None` if the request is not cached.
 fn remembered(chains: &ChainCache, calls: &[&Call]) -> Vec<Option<usize>> {
     let recent = chains.0.lock().unwrap();
     let items = calls.iter().map(|call| {

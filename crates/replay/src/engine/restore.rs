@@ -115,7 +115,7 @@ async fn find_turns(
     Ok(TurnMatches { conversation, patches, owners, findings, candidates })
 }
 
-/// Findings and Fates for Thoughts that the client sent as text and that were removed.
+/// Findings and Fates for removed Thoughts that the client had sent as text.
 #[derive(Default)]
 struct RemovedThoughts {
     findings: Vec<Finding>,
@@ -237,8 +237,8 @@ impl TurnSearch<'_> {
         }
     }
 
-    /// Finds the captured turn for a turn in the request: as the parent of the next turn, or by the
-    /// turn's own evidence.
+    /// Finds the captured turn for a turn in the request. It is the parent of the next turn, or is
+    /// identified by the turn's own evidence.
     async fn find_turn(
         &mut self,
         at: usize,

@@ -46,7 +46,7 @@ struct Splicer {
     messages: u32,
     taken: HashSet<ItemId>,
     calls: HashSet<CallId>,
-    /// For each call that the client sent under another id: its Throughline id and its wire id.
+    /// For each call that the client sent with another id: its Throughline id and its wire id.
     renamed: HashMap<CallId, (CallId, Option<Name>)>,
 }
 
@@ -163,7 +163,7 @@ fn mark(item: &Item, lost: &[Item], evidence: &Evidence) -> LostParts {
     LostParts { evidence: evidence.clone(), visible, seals }
 }
 
-/// Sets the origin and the Seal owner of Items that the client sent and that stay unchanged.
+/// Sets the origin and the Seal owner of the client's Items that stay unchanged.
 pub(super) fn set_owner(items: &mut [Item], captured: &[Item]) {
     let issued = || captured.iter().flat_map(|item| &item.seals);
     let maker = captured.iter().find_map(|item| item.origin.as_ref());

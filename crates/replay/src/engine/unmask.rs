@@ -83,7 +83,7 @@ fn text_of(item: &Item) -> Option<&str> {
     if let Body::Text(text) = &item.body { Some(text) } else { None }
 }
 
-/// Returns the Item with another text; `None` if the new text is blank.
+/// Returns the Item with a new text; `None` if the new text is blank.
 fn rewritten(item: &Item, text: &str) -> Option<Item> {
     if text.trim().is_empty() {
         return None;

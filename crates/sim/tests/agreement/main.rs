@@ -10,8 +10,8 @@
 //! A loss in the ledger is one of these:
 //!
 //! - A Seal was dropped because it was unreadable, edited, moved or repeated (`Dropped`).
-//! - A Seal is missing although its call was returned, or for Gemini any content that it signed
-//!   (`lost`).
+//! - A Seal is missing although its call was returned (`lost`). For Gemini, this applies to any
+//!   signed content.
 //! - The model refused, because the request contained its thoughts as text.
 //! - A tool loop continued with another thinking configuration (`reconfigured`).
 //! - Cached content was sent with reordered members (`missed`).

@@ -215,7 +215,7 @@ impl<'s> Conversation<'s> {
         Bytes::from(serde_json::to_vec(&self.next).unwrap())
     }
 
-    /// Returns the part of the earlier conversation that is given to the audit.
+    /// Returns the part of the earlier conversation that the audit receives.
     pub(crate) fn prior(&self, told: PriorScope) -> PriorExchanges {
         let mut prior = PriorExchanges::new();
         let codec = codec_of(&self.earlier);

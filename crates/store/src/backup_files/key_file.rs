@@ -181,8 +181,8 @@ fn entry(line: &str) -> Option<KeyFileEntry> {
 /// about destroyed content. A key file that already has all notes stays unchanged.
 ///
 /// The new file is synced to disk before it replaces the old one. Then the old bytes are
-/// overwritten, which is effective on file systems that write in place. A file lock serialises
-/// processes.
+/// overwritten, which is effective on file systems that write in place. A file lock ensures that
+/// only one process rewrites the file at a time.
 pub(crate) fn rewrite(
     path: &Path,
     owner: &BackupOwner,

@@ -117,8 +117,8 @@ impl Journal {
         Ok(destroyed)
     }
 
-    /// Destroys the content of a run. Cleaning up files and key files can take long, so it happens
-    /// later in the background and the caller does not wait for it.
+    /// Destroys the content of a run. Cleaning up files and key files can take a long time, so it
+    /// happens later in the background and the caller does not wait for it.
     pub(super) async fn forget_run(&self, tenant: &Tenant, run: &LogId) -> Result<()> {
         let head = self.log(tenant, run).await?;
         if head.is_none_or(|head| head.kind != LogKind::Run) {
@@ -401,7 +401,7 @@ impl Journal {
     }
 }
 
-/// Returns whether the erasure destroys a record's content. Erasure records themselves keep theirs.
+/// Returns whether the erasure destroys a record's content. Erasure records keep their content.
 fn is_erased_by(erase: &Erasure, row: &Row) -> bool {
     let is_meant = erase.seqs.as_ref().is_none_or(|seqs| seqs.contains(&row.seq))
         || (erase.checkpoints && *row.kind == *kind::CHECKPOINT);

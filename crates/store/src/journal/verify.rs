@@ -28,7 +28,7 @@ use crate::row_mac::{RowState, STORE_TABLES, TENANT_TABLES};
 pub struct VerifyReport {
     /// Number of records whose link is valid.
     pub records: u64,
-    /// How many of `records` have content that was destroyed with a matching erasure record.
+    /// How many of the `records` had their content destroyed, with a matching erasure record.
     pub gone: u64,
     /// Number of verified chain segments.
     pub segments: u64,

@@ -345,7 +345,7 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Com
     }
 }
 
-/// Returns the stored form of a receipt, without its first line: one line per log.
+/// Returns the lines of a stored receipt after its first line, one line per log.
 fn print(receipt: &Receipt) -> String {
     let line = |WrittenRange { log, first, last, events }: &WrittenRange| {
         format!("{log}\t{first}\t{last}\t{events}\n")

@@ -63,7 +63,7 @@ impl BatchNumber {
     }
 
     /// Returns the Item's content. Some Items are large enough to be stored as blobs, and some of
-    /// these are equal.
+    /// the large Items are equal.
     pub(crate) fn item(self) -> Vec<u8> {
         let mut dice = TestRng::new(u64::from(self.round << 16 | self.caller << 12 | self.count));
         let length = match dice.below(20) {

@@ -1,5 +1,5 @@
-//! Workers share runs by leases. Their processes are paused for longer than a lease and then
-//! resumed.
+//! Tests workers that share runs through leases. Their processes are paused for longer than a lease
+//! and then resumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ const WORK: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_millis(150);
 const TENANT: &str = "crowd";
 
-/// Asserts that no fence has two writers, and that no older fence writes after a newer one.
+/// Asserts that no fence has two writers, and that no record with an older fence follows one with a
+/// newer fence.
 pub(crate) fn hold(url: &str) {
     // The full run uses 50 workers and 200 runs.
     let whole = cases(500) >= 10_000;

@@ -1,4 +1,4 @@
-//! Searches files for secrets that must not be in them, in windows of 16 bytes.
+//! Searches files for secrets that they must not contain, in windows of 16 bytes.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -107,8 +107,8 @@ impl Secrets {
         }
     }
 
-    /// Asserts that the search works: the files contain the current values, and not those never
-    /// written.
+    /// Asserts that the search works: the files contain the current values, but no values that were
+    /// never written.
     pub(crate) fn assert_search_works(&self) {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)
@@ -125,8 +125,8 @@ impl Secrets {
     }
 
     /// Asserts that no file contains any of the windows. Sealed bytes may remain in the backup and
-    /// its copies, because no key decrypts them any more. Returns the number of windows and of
-    /// searched bytes.
+    /// its copies, because no remaining key decrypts them. Returns the number of windows and the
+    /// number of searched bytes.
     pub(crate) fn assert_in_no_file(&self, folder: &Path) -> (usize, usize) {
         let mut searched = 0;
         // Look up the first three bytes first, which rules out most windows quickly.

@@ -99,7 +99,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     Ok(())
 }
 
-/// Returns whether the model thinks, according to the setting that the provider uses for it.
+/// Returns whether the model thinks, according to the provider's setting for thinking.
 fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str>) -> bool {
     let switched = match switch {
         Switch::Effort if member_is(root, "prompt_mode", "reasoning") => return true,

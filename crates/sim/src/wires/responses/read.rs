@@ -192,7 +192,7 @@ fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that no message separates a call from its output, as DeepSeek does.
+/// Checks, like DeepSeek, that no message separates a call from its output.
 fn check_uninterrupted(items: &[InputItem]) -> Result<(), Refusal> {
     let mut waiting: Vec<String> = Vec::new();
     for item in items {
