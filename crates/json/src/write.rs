@@ -212,7 +212,7 @@ impl Object<'_> {
         self.put(key, value)
     }
 
-    /// Adds a boolean member, also if it is `false`; see [`Object::flag`].
+    /// Adds a boolean member even if it is `false`; see [`Object::flag`].
     pub fn bool(&mut self, key: &str, value: bool) -> &mut Self {
         self.put(key, value)
     }

@@ -89,7 +89,7 @@ pub struct CallRecord {
     pub received: u64,
     /// The token usage that the provider has reported so far.
     pub usage: Option<Usage>,
-    /// Whether the reply is complete, which makes `usage` final.
+    /// Whether the reply is complete and `usage` is therefore final.
     pub is_whole: bool,
     /// The cost of the call; `None` if the model has no price.
     pub cost: Option<Json>,

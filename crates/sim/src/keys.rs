@@ -85,7 +85,7 @@ pub(crate) struct SealKeys {
     seed: u64,
 }
 
-/// Leaves out the seed, so that logs contain no key material.
+/// Omits the seed, so that logs contain no key material.
 impl std::fmt::Debug for SealKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").finish_non_exhaustive()

@@ -25,7 +25,7 @@ pub(crate) struct StoredItem {
     pub(crate) json: Json,
     /// For a reasoning item, the id of the output item that followed it.
     pub(crate) follows: Option<String>,
-    /// For other items, the id of the reasoning item that preceded it.
+    /// For any other item, the id of the reasoning item that preceded it.
     pub(crate) requires: Option<String>,
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct Turn {
     pub(crate) user_text: String,
     /// JSON Schema for a structured reply; `true` allows any object, `None` means plain text.
     pub(crate) schema: Option<Value>,
-    /// Whether the request contains thoughts of the model as plain text.
+    /// Whether the request contains the model's thoughts as plain text.
     pub(crate) demoted: bool,
     pub(crate) max_tokens: Option<u64>,
     /// Digests of the conversation so far, for families that bind Seals to it.
@@ -137,7 +137,7 @@ pub(crate) struct OfferedTool {
     pub(crate) custom: bool,
 }
 
-/// Whether and which tools the model must call.
+/// Which tools the model may or must call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ToolChoice {
     /// The model decides.

@@ -58,17 +58,17 @@ impl Order {
 pub struct Stats {
     /// Number of tenants that have a log or an API key.
     pub tenants: u64,
-    /// Number of Threads, over all tenants.
+    /// Number of Threads, across all tenants.
     pub threads: u64,
-    /// Number of runs that have a status, over all tenants.
+    /// Number of runs that have a status, across all tenants.
     pub runs: u64,
-    /// Number of records, over all logs.
+    /// Number of records, across all logs.
     pub records: u64,
     /// Total size of record content in bytes, before sealing.
     pub content_bytes: u64,
     /// Number of blobs: large content, stored once per tenant.
     pub blobs: u64,
-    /// Total size of all blobs in bytes, sealed.
+    /// Total size of all sealed blobs, in bytes.
     pub blob_bytes: u64,
     /// Number of captured turns in the Vault.
     pub turns: u64,

@@ -39,7 +39,7 @@ pub(crate) struct SealedAppend {
     /// The lease condition for this write.
     pub(crate) guard: Guard,
     pub(crate) records: Vec<SealedRecord>,
-    /// The sequence number to which the first record rewinds.
+    /// The sequence number that the first record rewinds to.
     pub(crate) rewind_to: Option<u64>,
     pub(crate) status: Option<Name>,
 }

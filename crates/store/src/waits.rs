@@ -93,7 +93,7 @@ impl WaitRegistry {
     }
 }
 
-/// Registers a waiting task until it is dropped.
+/// A guard that registers a waiting task until the guard is dropped.
 struct WaitGuard<'w> {
     waits: &'w WaitRegistry,
     key: LogKey,

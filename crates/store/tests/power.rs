@@ -32,7 +32,7 @@ enum Ack {
     Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
 }
 
-/// The recorder, and the acknowledgements in the order of the recorder's marks.
+/// The recorder, and the acknowledgements in the same order as the recorder's marks.
 struct Notes<'r> {
     recorder: &'r Recorder,
     acks: Mutex<Vec<Ack>>,

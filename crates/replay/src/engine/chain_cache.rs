@@ -222,7 +222,7 @@ fn fingerprints(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Vec<u64
     marks.collect::<Vec<_>>().split_off(call.system.len())
 }
 
-/// Returns the text of an Item that its fingerprint covers.
+/// Returns the text that represents an Item in its fingerprint.
 fn text(item: &Item) -> &str {
     match &item.body {
         Body::Text(text) | Body::Summary { text, .. } => text,

@@ -185,7 +185,7 @@ fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) 
         && captured.items.iter().filter(is_unsealed).any(|thought| !has_thought(items, thought))
 }
 
-/// Whether the client sent this Thought, without a Claim.
+/// Whether the client sent a Thought with the same content and without a Claim.
 pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     let is_same = |item: &Item| match (&item.body, &thought.body) {
         (Body::Thought(now), Body::Thought(then)) => now.content == then.content,

@@ -59,7 +59,7 @@ pub(crate) struct Exchange {
     pub(crate) is_streamed: bool,
 }
 
-/// Part of the earlier conversation that is given to the audit.
+/// The part of the earlier conversation that the audit receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PriorScope {
     Everything,

@@ -34,7 +34,7 @@ struct ExpiredThread {
     bytes: u64,
     /// Time of the last write to the Thread, its runs or its forks.
     used: Timestamp,
-    /// Number of Threads from the root Thread to this one, both included.
+    /// Number of Threads from the root Thread to this one, including both.
     depth: usize,
 }
 

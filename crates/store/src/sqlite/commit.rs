@@ -353,7 +353,7 @@ fn print(receipt: &Receipt) -> String {
     receipt.written.iter().map(line).collect()
 }
 
-/// Converts to SQLite's integer type. Larger numbers become its maximum.
+/// Converts to SQLite's integer type. Numbers that are too large become the type's maximum.
 pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -62,7 +62,7 @@ struct QueuedBatch {
 /// The jobs to run, in order of arrival.
 struct Queue {
     jobs: mpsc::Receiver<SqliteJob>,
-    /// A job that was received but not run yet.
+    /// A job that has been received but has not run yet.
     next: Option<SqliteJob>,
     no_room: Option<RecentDiskFull>,
 }

@@ -1,4 +1,5 @@
-//! Tests of appends: sequence numbers without gaps, atomic batches and valid names.
+//! Tests that appends leave no gaps in sequence numbers, write batches atomically and validate
+//! names.
 
 use bytes::Bytes;
 use throughline_core::{

@@ -1,4 +1,4 @@
-//! Tests of run events: numbered from 1, and readable from any position.
+//! Tests that run events are numbered from 1 and can be read from any position.
 
 use bytes::Bytes;
 use throughline_core::{Append, LogOpening, Record, Store, StoreError};

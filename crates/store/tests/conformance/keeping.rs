@@ -1,4 +1,4 @@
-//! Tests of tenants and API keys, and of opening, limits and closing.
+//! Tests of API keys and tenant isolation, and of opening, limiting and closing a store.
 
 use std::time::Duration;
 

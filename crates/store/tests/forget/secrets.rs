@@ -107,8 +107,8 @@ impl Secrets {
         }
     }
 
-    /// Asserts that the search works: the files contain the current values, but no values that were
-    /// never written.
+    /// Asserts that the search works: it finds the salts and sealed bytes that the files contain
+    /// now.
     pub(crate) fn assert_search_works(&self) {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)
