@@ -63,7 +63,7 @@ impl Keys {
         for (name, check) in backend.values(EPOCH).await? {
             let Some(number) = name.strip_prefix(EPOCH).and_then(|number| number.parse().ok())
             else {
-                return Err(corrupt!("a stored master key epoch has no number"));
+                return Err(corrupt!("the name of a stored master key epoch has no number"));
             };
             latest = latest.max(number);
             // Keys of past epochs may be missing from the options.
@@ -82,12 +82,12 @@ impl Keys {
         };
         if latest == 0 && kept.is_some() && master.is_some() {
             return Err(StoreError::invalid(
-                "this store has no master key yet: open it without one, or give it this one with \
+                "this store has no master key; open it without a key, or add this key with \
                  `throughline rotate`",
             ));
         }
         if options.read_only {
-            let problem = "the database contains no store: check its name";
+            let problem = "the database contains no store; check the database name";
             let opened = opened.ok_or_else(|| StoreError::invalid(problem))?;
             let latest = epochs.keys().copied().max().unwrap_or(0);
             return Ok(Self::with(opened.secret, epochs, latest));

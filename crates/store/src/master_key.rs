@@ -16,7 +16,7 @@ impl MasterKey {
         let text = text.trim().to_ascii_lowercase();
         let key = parse_digest(&text).ok_or_else(|| {
             StoreError::invalid(
-                "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`",
+                "a master key is 64 hexadecimal digits; create one with `openssl rand -hex 32`",
             )
         })?;
         Ok(Self(Zeroizing::new(key)))

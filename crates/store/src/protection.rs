@@ -45,7 +45,7 @@ impl Protection {
     ) -> Result<Upgrade<'_>, StoreError> {
         match (has_macs, is_counted, &self.marked) {
             (false, ..) if self.is_marked => {
-                Err(corrupt!("the MACs of the store's rows were removed: restore a backup"))
+                Err(corrupt!("the MACs of the store's rows were removed; restore a backup"))
             }
             // Another process created the store after this process read the secret.
             (true, true, Some(marked)) if !self.is_marked => Ok(Upgrade::Mark(marked)),

@@ -28,7 +28,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(invalid!(
-        "{:?} is not a valid name: use 1 to 200 bytes without control characters",
+        "{:?} is not a valid name; use 1 to 200 bytes without control characters",
         name.chars().take(40).collect::<String>()
     ))
 }
@@ -122,19 +122,19 @@ pub(crate) fn log_erased(log: &LogId) -> StoreError {
 }
 
 pub(crate) fn parent_erased(log: &LogId) -> StoreError {
-    invalid!("{log} was forgotten: it accepts no new runs or forks")
+    invalid!("{log} was forgotten and accepts no new runs or forks")
 }
 
 pub(crate) fn fork_beyond(parent: &LogId, last: u64) -> StoreError {
-    invalid!("{parent} ends at {last}: fork it there or before")
+    invalid!("{parent} ends at record {last}; fork at that record or an earlier one")
 }
 
 pub(crate) fn rewind_beyond(log: &LogId, last: u64) -> StoreError {
-    invalid!("{log} ends at {last}: rewind it to there or before")
+    invalid!("{log} ends at record {last}; rewind to that record or an earlier one")
 }
 
 pub(crate) fn pending_exists(id: &Name) -> StoreError {
-    invalid!("{id} is already the id of another pending request: choose a new one")
+    invalid!("pending request id {id} is already in use; choose another id")
 }
 
 pub(crate) fn turn_exists(id: &TurnId) -> StoreError {
@@ -142,7 +142,7 @@ pub(crate) fn turn_exists(id: &TurnId) -> StoreError {
 }
 
 pub(crate) fn key_exists(id: &Name) -> StoreError {
-    invalid!("an API key {id} already exists")
+    invalid!("API key {id} already exists")
 }
 
 pub(crate) fn no_key(id: &Name) -> StoreError {
@@ -150,10 +150,10 @@ pub(crate) fn no_key(id: &Name) -> StoreError {
 }
 
 pub(crate) fn no_keys() -> StoreError {
-    StoreError::invalid("the keys of the store are not loaded yet")
+    StoreError::invalid("the store's keys are not loaded yet")
 }
 
 pub(crate) fn backup_exists(path: &std::path::Path) -> StoreError {
     let path = path.display();
-    invalid!("{path} exists: choose another name for the backup")
+    invalid!("{path} already exists; choose another name for the backup")
 }

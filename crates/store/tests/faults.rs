@@ -108,7 +108,7 @@ fn a_full_disk_loses_nothing_and_recovers() {
                 };
                 assert_eq!(
                     problem.to_string(),
-                    "the store is full: free some space; no restart is needed"
+                    "the store is full; free some disk space (no restart is needed)"
                 );
                 figure(
                     &format!("items acknowledged when the disk is full, round {round}"),
@@ -244,7 +244,7 @@ fn read_only_disk_is_reported() {
                 assert_eq!(
                     refusal(&path, &Options::default()).await,
                     format!(
-                        "{} is read-only: change its permissions, or choose another store",
+                        "{} is read-only; change its permissions or choose another store",
                         path.display()
                     )
                 );
@@ -262,7 +262,7 @@ async fn locked_file_is_reported_and_recovers() {
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let sentence =
-        format!("{} is locked by another program: close it there, or try again", path.display());
+        format!("{} is locked by another program; close that program or try again", path.display());
     assert_eq!(add(&journal, "thread", content(2)).await.unwrap_err().to_string(), sentence);
     let time = Duration::from_secs(1);
     let lease = journal.lease(&"us".into(), &"thread".into(), "we", time).await;
@@ -380,8 +380,9 @@ async fn wrong_or_missing_key_is_rejected_unchanged() {
     begin(&journal, "thread").await;
     add(&journal, "thread", content(1)).await.unwrap();
     journal.close().await.unwrap();
-    let wrong = "the master key does not open this store: give the key that it was written with";
-    let missing = "this store was written with a master key: give it by file or environment";
+    let wrong = "the master key does not match this store; use the key that encrypted the store";
+    let missing =
+        "this store is encrypted; provide its master key in a file or an environment variable";
     for _ in 0..2 {
         assert_eq!(refusal(&path, &with_key("b")).await, wrong);
         assert_eq!(refusal(&path, &Options::default()).await, missing);
@@ -391,7 +392,7 @@ async fn wrong_or_missing_key_is_rejected_unchanged() {
     let short = MasterKey::parse("abc").map(|_| ()).unwrap_err().to_string();
     assert_eq!(
         short,
-        "a master key is 64 hexadecimal digits: make one with `openssl rand -hex 32`"
+        "a master key is 64 hexadecimal digits; create one with `openssl rand -hex 32`"
     );
 }
 
@@ -402,7 +403,8 @@ async fn newer_schema_is_rejected() {
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
     assert_eq!(
         refusal(&path, &Options::default()).await,
-        "the store has schema 7, and this program supports up to 2: use a newer version"
+        "the store has schema version 7, but this program supports versions up to 2; upgrade \
+         Throughline"
     );
 }
 
@@ -413,14 +415,14 @@ async fn open_rejects_non_store_files_untouched() {
         b"This is a letter, and it is long enough to be taken for a page of something. ".repeat(99);
     std::fs::write(&path, &text).unwrap();
     let sentence =
-        format!("{} is not a database: choose another file for the store", path.display());
+        format!("{} is not a database; choose a different file for the store", path.display());
     assert_eq!(refusal(&path, &Options::default()).await, sentence);
     assert_eq!(std::fs::read(&path).unwrap(), text);
     std::fs::remove_file(&path).unwrap();
 
     // A database of another application, with any version number.
     let sentence = format!(
-        "{} is a database of another program: choose another file for the store",
+        "{} is another program's database; choose a different file for the store",
         path.display()
     );
     for version in [0, 1, 2] {
@@ -473,17 +475,18 @@ async fn missing_folder_is_created_or_reported() {
     let path = path.join("store.db");
     assert_eq!(
         refusal(&path, &Options::default()).await,
-        format!("{} cannot be reached: Not a directory (os error 20)", path.display())
+        format!("cannot reach {}: Not a directory (os error 20)", path.display())
     );
     let outcome = open("sqlite://", &Options::default()).await.map(|_| ());
     assert_eq!(
         outcome.unwrap_err().to_string(),
-        "the store URL has no file name: use sqlite://file.db"
+        "the store URL has no file name; use sqlite://file.db"
     );
     let outcome = open("mysql://host/name", &Options::default()).await.map(|_| ());
     assert_eq!(
         outcome.unwrap_err().to_string(),
-        "\"mysql\" is not a supported kind of store: use sqlite://file.db or postgres://user@host/database"
+        "\"mysql\" is not a supported store type; use sqlite://file.db or \
+         postgres://user@host/database"
     );
 }
 
@@ -512,7 +515,8 @@ async fn damaged_page_affects_only_its_own_records() {
         std::fs::write(&copy, &bytes).unwrap();
         let Ok(journal) = store(&copy, &Options::default()).await else { continue };
         let sentence = format!(
-            "the store is damaged: a page of {} cannot be read: open a backup, or export what can be read",
+            "the store is damaged: cannot read a page of {}; restore a backup, or export the \
+             readable data",
             copy.display()
         );
         let (mut intact, mut lost) = (0, 0);

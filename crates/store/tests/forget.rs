@@ -325,8 +325,8 @@ async fn damaged_or_foreign_key_file_is_refused() {
         assert!(!to.exists());
         problem
     };
-    assert!(refusal(Some(&apart)).await.contains("belongs to a different backup, not to"));
-    assert!(refusal(Some(&one)).await.contains("is not the key file of a backup"));
+    assert!(refusal(Some(&apart)).await.contains("is the key file of a different backup, not of"));
+    assert!(refusal(Some(&one)).await.contains("is not a backup key file"));
     let keys = throughline_store::key_file_of(&one);
     let whole = std::fs::read(&keys).unwrap();
     for length in [whole.len() - 1, whole.len() / 2, 40] {
@@ -448,6 +448,7 @@ async fn item_is_forgotten_despite_a_damaged_record() {
     assert_eq!((outcome.records, outcome.damaged), (1, 1));
     // A missing Item may be in a record that cannot be decrypted.
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("two")).await;
-    let wanted = "the store is damaged: two was not found, and 1 records cannot be opened";
+    let wanted = "the store is damaged: item two was not found; \
+                  damaged records that could not be searched: 1";
     assert_eq!(outcome.unwrap_err().to_string(), wanted);
 }

@@ -365,10 +365,10 @@ fn backup_and_key_file_restore_a_store() {
     assert_eq!(kept.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
     let ran = kept.run(&["threads", "--store", "sqlite://copy.db"]);
     assert_eq!(ran.code, 65, "{}", ran.err);
-    assert!(ran.err.contains("apart.keys: restore a store from both"), "{}", ran.err);
+    assert!(ran.err.contains("apart.keys; restore it with"), "{}", ran.err);
     let ran = kept.run(&["restore", "copy.db", "--to", "new.db"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("copy.db.keys does not exist: pass the key file"), "{}", ran.err);
+    assert!(ran.err.contains("copy.db.keys does not exist; pass the path"), "{}", ran.err);
     let restored = ["restore", "copy.db", "--keys", "apart.keys", "--to", "new.db"];
     let members = ["store", "records", "gone", "without_key"];
     let told = kept.json(&restored);
@@ -429,11 +429,11 @@ fn open_errors_state_the_remedy() {
     };
     std::fs::write(kept.file("a.db"), "these are only words, and many of them".repeat(100))
         .unwrap();
-    told(&kept, &["threads"], 65, "is not a database: choose another file for the store");
-    told(&kept, &["verify"], 65, "is not a database: choose another file for the store");
+    told(&kept, &["threads"], 65, "is not a database; choose a different file for the store");
+    told(&kept, &["verify"], 65, "is not a database; choose a different file for the store");
     std::fs::remove_file(kept.file("a.db")).unwrap();
     kept.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
-    told(&kept, &["threads"], 65, "is a database of another program");
+    told(&kept, &["threads"], 65, "is another program's database");
     told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "has an unknown scheme");
     told(&kept, &["threads", "--store", "sqlite://"], 65, "no file name");
     // Not even root can write to this path.

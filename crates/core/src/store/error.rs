@@ -11,7 +11,7 @@ use crate::store::{LogId, PendingStatus};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another writer appended to the log first.
-    #[error("{log} is at record {found}, expected {expected}: read the new records and retry")]
+    #[error("{log} is at record {found}, not {expected}; read the new records and retry")]
     Conflict {
         /// The log that was accessed.
         log: LogId,
@@ -21,13 +21,13 @@ pub enum StoreError {
         found: u64,
     },
     /// The writer's lease has expired, or another owner holds the log.
-    #[error("this writer does not hold the lease of {log}: take a lease and read the log again")]
+    #[error("this writer does not hold the lease on {log}; acquire a lease and read the log again")]
     Fenced {
         /// The log that was accessed.
         log: LogId,
     },
     /// Another owner holds the log.
-    #[error("{log} is held by {owner}: retry when its lease expires, in {left_ms} ms")]
+    #[error("{log} is leased to {owner}; retry when the lease expires, in {left_ms} ms")]
     Held {
         /// The log that was accessed.
         log: LogId,
@@ -37,7 +37,7 @@ pub enum StoreError {
         left_ms: u64,
     },
     /// The request to a person was already decided, or has expired.
-    #[error("{id} is already {status}")]
+    #[error("request {id} is not open; its status is {status}")]
     Taken {
         /// The id of the request.
         id: Name,
@@ -45,7 +45,7 @@ pub enum StoreError {
         status: PendingStatus,
     },
     /// The idempotency keys in a batch belong to different earlier batches.
-    #[error("{name} was used in another request: use a new name for each message of a new request")]
+    #[error("idempotency key {name} was used in another request; use new keys in each new request")]
     MixedOnce {
         /// A key that another batch has used.
         name: Name,
@@ -62,23 +62,24 @@ pub enum StoreError {
     #[error("{0}")]
     Invalid(Name),
     /// The disk or the database is full.
-    #[error("the store is full: free some space; no restart is needed")]
+    #[error("the store is full; free some disk space (no restart is needed)")]
     Full,
     /// The store with this name is read-only.
-    #[error("{0} is read-only: change its permissions, or choose another store")]
+    #[error("{0} is read-only; change its permissions or choose another store")]
     ReadOnly(Name),
     /// Another program has locked the database.
-    #[error("{0} is locked by another program: close it there, or try again")]
+    #[error("{0} is locked by another program; close that program or try again")]
     Locked(Name),
-    /// The store was encrypted with a different master key.
-    #[error("the master key does not open this store: give the key that it was written with")]
+    /// The master key is not the one that encrypted the store.
+    #[error("the master key does not match this store; use the key that encrypted the store")]
     WrongKey,
     /// The store is encrypted, and no master key was given.
-    #[error("this store was written with a master key: give it by file or environment")]
+    #[error("this store is encrypted; provide its master key in a file or an environment variable")]
     KeyMissing,
     /// A newer version created the store.
     #[error(
-        "the store has schema {found}, and this program supports up to {known}: use a newer version"
+        "the store has schema version {found}, but this program supports versions up to {known}; \
+         upgrade Throughline"
     )]
     NewerSchema {
         /// The schema version of the store.
@@ -90,13 +91,13 @@ pub enum StoreError {
     #[error("the store is damaged: {0}")]
     Corrupt(Name),
     /// The database does not respond.
-    #[error("{0} cannot be reached: {1}")]
+    #[error("cannot reach {0}: {1}")]
     Unreachable(Name, Name),
     /// The store was closed.
     #[error("the store was closed")]
     Closed,
     /// The database reported another error.
-    #[error("the database failed: {0}")]
+    #[error("the database reported an error: {0}")]
     Database(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 

@@ -119,7 +119,7 @@ impl KeyReader {
         let (input, hash) = (BufReader::new(file), blake3::Hasher::new());
         let mut reader = Self { input, path: path.to_owned(), owner, hash, lines: 0 };
         if reader.line()?.as_deref() != Some(MAGIC) {
-            return Err(invalid!("{} is not the key file of a backup", path.display()));
+            return Err(invalid!("{} is not a backup key file", path.display()));
         }
         let line = reader.line()?.unwrap_or_default();
         let mut words = line.split(' ');

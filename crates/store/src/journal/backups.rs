@@ -216,7 +216,7 @@ impl Journal {
         let found = self.registrations().await?.into_iter().find(is_its);
         let Some(registration) = found.filter(|_| *owner.store == *self.signer.store()) else {
             return Err(invalid!(
-                "{} is not the key file of a backup of this store",
+                "{} is not the key file of any backup of this store",
                 keys.display()
             ));
         };
@@ -233,7 +233,7 @@ impl Journal {
         let mut registered = self.registrations().await?;
         registered.retain(|registration| registration.holder() == path);
         if registered.is_empty() {
-            return Err(invalid!("{} is not the key file of a registered backup", path.display()));
+            return Err(invalid!("no registered backup has the key file {}", path.display()));
         }
         // A later backup may have its key file at the same path.
         let owner = if path.exists() { Some(key_file::owner_of(&path)?) } else { None };
@@ -244,7 +244,8 @@ impl Journal {
         });
         if registered.is_empty() {
             return Err(invalid!(
-                "{} still exists, and forgetting still updates it: delete it before you unregister it",
+                "{} still exists and is still updated when content is forgotten; delete the file \
+                 before you unregister it",
                 path.display()
             ));
         }

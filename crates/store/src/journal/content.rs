@@ -108,7 +108,7 @@ impl Journal {
         // Otherwise a blob under the wrong name would later be reused as the content with that
         // name.
         if self.keys.blob(tenant, &content).0 != name {
-            return Err(corrupt!("a large content is stored under the name of another"));
+            return Err(corrupt!("the name of a stored blob does not match its content"));
         }
         Ok((content, salt))
     }

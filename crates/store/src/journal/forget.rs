@@ -154,7 +154,7 @@ impl Journal {
     async fn thread_erasures(&self, tenant: &Tenant, thread: &LogId) -> Result<Vec<Erasure>> {
         let head = self.log(tenant, thread).await?.ok_or_else(|| no_thread(thread))?;
         if head.kind != LogKind::Thread {
-            return Err(invalid!("{thread} is a run: forget its thread, or one item of it"));
+            return Err(invalid!("{thread} is a run; forget its thread or a single item instead"));
         }
         let family = self.family(tenant, thread).await?;
         Ok(family_erases(&head, &family, ErasureReason::Forgotten))
@@ -194,9 +194,9 @@ impl Journal {
         match (erases.is_empty(), damaged) {
             (false, _) => Ok((erases, damaged)),
             (true, 0) => Err(StoreError::NotFound { what: "item", name: Name::from(item) }),
-            (true, _) => {
-                Err(corrupt!("{item} was not found, and {damaged} records cannot be opened"))
-            }
+            (true, _) => Err(corrupt!(
+                "item {item} was not found; damaged records that could not be searched: {damaged}"
+            )),
         }
     }
 

@@ -52,7 +52,7 @@ impl ImportSummary {
             return Ok(());
         }
         Err(StoreError::invalid(
-            "line 1 begins a redacted export, which cannot be imported: write a full one with \
+            "this export is redacted and cannot be imported; create a full export with \
              `throughline export --full`",
         ))
     }
@@ -360,7 +360,7 @@ impl<'r> ExportReader<'r> {
             return Ok(None);
         };
         if self.covers.is_some() {
-            return Err(self.wrong("follows the signature"));
+            return Err(self.wrong("comes after the signature, which must be on the last line"));
         }
         let root = tree.root();
         if let Some(manifest) = root.get("manifest") {
@@ -387,7 +387,7 @@ impl<'r> ExportReader<'r> {
     fn prove(&mut self, record: &ImportedRecord) -> Result<()> {
         let row = &record.row;
         let Some((log, nature, shared)) = self.log.clone() else {
-            return Err(self.wrong("is a record before any log"));
+            return Err(self.wrong("is a record, but no log header precedes it"));
         };
         self.seen.records += 1;
         match (&record.content, &record.salt) {
@@ -402,7 +402,11 @@ impl<'r> ExportReader<'r> {
                 self.seen.without_content += 1;
             }
             (None, _) if record.gone.is_some() => self.seen.without_content += 1,
-            (_, _) => return Err(self.wrong("has no content and no reason for its absence")),
+            (_, _) => {
+                return Err(
+                    self.wrong("has neither content nor a reason why its content is missing")
+                );
+            }
         }
         // An export omits some logs of a chain, so only consecutive records of one chain are
         // checked. Shared records of a fork were linked under the parent's name.
@@ -414,7 +418,7 @@ impl<'r> ExportReader<'r> {
             let tenant = Tenant::from(&*self.seen.tenant);
             let header = row.header(&tenant, &log, &nature);
             if header.link(&last.link, &row.commitment) != row.link {
-                return Err(self.wrong("breaks the chain"));
+                return Err(self.wrong("breaks the hash chain"));
             }
         }
         Ok(())
@@ -423,14 +427,14 @@ impl<'r> ExportReader<'r> {
     fn manifest(&mut self, node: Node<'_>, text: &[u8]) -> Result<()> {
         let manifest = read_manifest(node).ok_or_else(|| self.wrong("is not a manifest"))?;
         if text.strip_suffix(b"\n") != Some(manifest.json().bytes()) {
-            return Err(self.wrong("is not formatted as a manifest"));
+            return Err(self.wrong("is a manifest, but its formatting was changed"));
         }
         if !manifest.is_signed_by(&self.seen.store) {
             return Err(self.wrong("has an invalid signature"));
         }
         let covers: Digest = self.hash.clone().finalize().into();
         if manifest.statement().and_then(|statement| statement.covers) != Some(covers) {
-            return Err(self.wrong("does not cover these lines: a line before it was changed"));
+            return Err(self.wrong("has a signature that does not match the lines before it"));
         }
         self.covers = Some(covers);
         Ok(())

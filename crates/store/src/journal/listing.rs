@@ -69,7 +69,7 @@ impl Journal {
     ) -> Result<Receipt> {
         let head = self.log(tenant, of).await?.ok_or_else(|| no_thread(of))?;
         if head.kind != LogKind::Thread {
-            return Err(invalid!("{of} is a run: only threads can be forked"));
+            return Err(invalid!("{of} is a run; only threads can be forked"));
         }
         let opening = LogOpening::fork(of.clone(), at.unwrap_or(head.last));
         self.commit(Batch::new(tenant.clone()).append(Append::new(new.clone()).opening(opening)))

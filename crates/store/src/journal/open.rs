@@ -38,7 +38,7 @@ pub(super) async fn open_without_cleanup(
     let writer = Name::from(hex(&cipher::random::<8>()?));
     let (backend, shown): (Arc<dyn Backend>, Name) = if let Some(path) = sqlite_path(url) {
         if path.is_empty() {
-            return Err(invalid!("the store URL has no file name: use sqlite://file.db"));
+            return Err(invalid!("the store URL has no file name; use sqlite://file.db"));
         }
         (Arc::new(Sqlite::open(Path::new(path), options, writer, reserve).await?), url.into())
     } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
@@ -46,7 +46,8 @@ pub(super) async fn open_without_cleanup(
     } else {
         let shown = url.split(':').next().unwrap_or_default();
         return Err(invalid!(
-            "{shown:?} is not a supported kind of store: use sqlite://file.db or postgres://user@host/database"
+            "{shown:?} is not a supported store type; use sqlite://file.db or \
+             postgres://user@host/database"
         ));
     };
     let keys = Keys::open(&*backend, options).await?;

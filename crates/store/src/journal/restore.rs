@@ -31,7 +31,7 @@ pub async fn restore(
 ) -> Result<RestoreSummary, StoreError> {
     let (backup, to) = (backup.to_owned(), to.to_owned());
     let keys = keys.map_or_else(|| key_file_of(&backup), Path::to_owned);
-    let exists = || invalid!("{} exists: choose another name for the store", to.display());
+    let exists = || invalid!("{} already exists; choose another name for the store", to.display());
     if to.exists() {
         return Err(exists());
     }

@@ -40,18 +40,18 @@ impl Server {
     /// Parses the URL, without connecting yet.
     pub(super) fn at(url: &str, readers: usize) -> Result<Self> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            return Err(invalid!("the URL of a PostgreSQL database must start with postgres://"));
+            return Err(invalid!("a PostgreSQL URL must start with postgres://"));
         }
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             let why = std::error::Error::source(&error).map(ToString::to_string);
             let why = why.unwrap_or_else(|| error.to_string());
-            invalid!("the URL of the database is invalid: {why}")
+            invalid!("the database URL is invalid: {why}")
         })?;
         let name = Name::from(address(&config));
         if config.get_ssl_mode() == SslMode::Require {
             return Err(invalid!(
-                "{name} requires TLS (sslmode=require), which this build does not support: connect to \
-                 it through a tunnel or a local proxy, and leave sslmode out"
+                "{name} requires TLS (sslmode=require), which this build does not support; connect \
+                 through a tunnel or a local proxy, and omit sslmode"
             ));
         }
         // Otherwise a plan made while a table is small would still scan the table once it is large.
@@ -92,7 +92,7 @@ impl Server {
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(StoreError::Unreachable(
                 self.name.clone(),
-                "the server does not respond".into(),
+                "the server did not respond in time".into(),
             )),
         }
     }
@@ -110,7 +110,7 @@ impl Server {
             PoolError::Closed => StoreError::Closed,
             PoolError::Timeout(_) => StoreError::Unreachable(
                 self.name.clone(),
-                "no connection was available in time".into(),
+                "timed out while waiting for a free connection".into(),
             ),
             error @ (PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_)) => {
                 StoreError::Database(Arc::new(error))

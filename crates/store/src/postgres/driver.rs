@@ -256,7 +256,7 @@ fn milliseconds(time: Duration) -> i64 {
 const IF_NOT_SUMMED: &str = "WHERE NOT EXISTS (SELECT FROM kept WHERE name = 'tally')";
 
 fn created_concurrently() -> StoreError {
-    StoreError::invalid("another process created the store at the same time: open it again")
+    StoreError::invalid("another process created the store at the same time; open the store again")
 }
 
 /// Returns the highest id in a table up to which all rows are committed. Ids are assigned before

@@ -31,7 +31,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     }
     if !create {
         return Err(invalid!(
-            "{} contains no store: create one, or check the name of the database",
+            "{} contains no store; create one or check the database name",
             server.name()
         ));
     }
@@ -40,7 +40,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     let encoding: String = field(&encoding.map_err(error)?, 0)?;
     if encoding != "UTF8" {
         return Err(invalid!(
-            "{} has the encoding {encoding}: create the database with ENCODING 'UTF8'",
+            "{} uses the encoding {encoding}; create the database with ENCODING 'UTF8'",
             server.name()
         ));
     }
@@ -55,7 +55,7 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
         let there = transaction.query_one(there, &[]).await.map_err(error)?;
         if field::<bool>(&there, 0)? {
             return Err(corrupt!(
-                "{} contains the tables of a store but no schema version: restore a backup",
+                "{} contains store tables but no schema version; restore a backup",
                 server.name()
             ));
         }
@@ -85,7 +85,7 @@ async fn check_tables(server: &Server, client: &Client) -> Result<()> {
         None => Ok(()),
         Some(row) => {
             let table: String = field(&row, 0)?;
-            Err(corrupt!("{} has no table {table}: restore a backup", server.name()))
+            Err(corrupt!("{} has no table {table}; restore a backup", server.name()))
         }
     }
 }

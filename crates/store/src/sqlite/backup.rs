@@ -109,7 +109,7 @@ fn id_of_backup(path: &Path) -> Result<Name> {
     let problem = match application {
         BACKUP => return stored_text(&db, ID).map_err(failed),
         STORE_APPLICATION_ID => {
-            "is a store, or a backup of an earlier version: open it with --store sqlite://FILE"
+            "is a store, or a backup of an earlier version; open it with --store sqlite://FILE"
         }
         _ => "is not a backup of a store",
     };
@@ -145,7 +145,8 @@ pub(crate) fn assemble(backup: &Path, keys: &Path, file: &PathBuf) -> Result<Vec
     let id = id_of_backup(backup)?;
     let opened = File::open(keys).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => invalid!(
-            "{} opens only with its key file, and {} does not exist: pass the key file with --keys",
+            "{} opens only with its key file, but {} does not exist; pass the path of the key file \
+             with --keys",
             backup.display(),
             keys.display()
         ),
@@ -154,7 +155,7 @@ pub(crate) fn assemble(backup: &Path, keys: &Path, file: &PathBuf) -> Result<Vec
     let mut reader = KeyReader::new(opened?, keys)?;
     if reader.owner.backup != id {
         return Err(invalid!(
-            "{} belongs to a different backup, not to {}",
+            "{} is the key file of a different backup, not of {}",
             keys.display(),
             backup.display()
         ));

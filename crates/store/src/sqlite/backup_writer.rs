@@ -41,7 +41,7 @@ impl BackupWriter {
         if is_being_written(&key_file) {
             let file = plan.file.display();
             return Err(invalid!(
-                "another process is writing the backup {file}: choose another name"
+                "another process is writing the backup {file}; choose another name"
             ));
         }
         let file = TemporaryFile::new(part_of(&plan.file));

@@ -223,13 +223,13 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     if application == BACKUP {
         let (file, keys) = (path.display(), stored_text(db, KEYS).map_err(sqlite)?);
         return Err(invalid!(
-            "{file} is a backup, which opens only with its key file {keys}: restore a store from both \
-             with `throughline restore {file} --to NEW.db`"
+            "{file} is a backup, which opens only with its key file {keys}; restore it with \
+             `throughline restore {file} --to NEW.db`"
         ));
     }
     if tables > 0 && application != STORE_APPLICATION_ID {
         return Err(invalid!(
-            "{} is a database of another program: choose another file for the store",
+            "{} is another program's database; choose a different file for the store",
             path.display()
         ));
     }
@@ -269,14 +269,14 @@ fn check_tables(db: &Connection, path: &Path) -> Result<()> {
     }
     if found < 1 {
         return Err(corrupt!(
-            "{place} contains the tables of a store and schema version {found}, which no version of \
-             Throughline writes: restore a backup"
+            "{place} contains store tables but has schema version {found}, which no version of \
+             Throughline writes; restore a backup"
         ));
     }
     for (table, _) in TABLES {
         let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if !db.prepare(find).and_then(|mut find| find.exists([table])).map_err(sqlite)? {
-            return Err(corrupt!("{place} has no table {table}: restore a backup"));
+            return Err(corrupt!("{place} has no table {table}; restore a backup"));
         }
     }
     Ok(())
@@ -287,7 +287,7 @@ fn is_empty(db: &Connection) -> rusqlite::Result<bool> {
 }
 
 fn empty_file(path: &Path) -> StoreError {
-    invalid!("{} is empty and contains no store: check its name", path.display())
+    invalid!("{} is empty and contains no store; check the file name", path.display())
 }
 
 pub(super) fn version(db: &Connection) -> rusqlite::Result<i64> {
@@ -316,10 +316,10 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
             StoreError::Locked(display_name(path))
         }
         Some(ErrorCode::NotADatabase) => {
-            invalid!("{place} is not a database: choose another file for the store")
+            invalid!("{place} is not a database; choose a different file for the store")
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            corrupt!("a page of {place} cannot be read: open a backup, or export what can be read")
+            corrupt!("cannot read a page of {place}; restore a backup, or export the readable data")
         }
         Some(ErrorCode::CannotOpen) => {
             StoreError::Unreachable(display_name(path), error.to_string().into())
@@ -332,7 +332,7 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
 /// means that its header is damaged.
 pub(super) fn runtime_failure(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-        let problem = format!("the header of {} is damaged: open a backup", path.display());
+        let problem = format!("the header of {} is damaged; restore a backup", path.display());
         return StoreError::Corrupt(problem.into());
     }
     failure(error, path)

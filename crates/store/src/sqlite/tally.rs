@@ -60,7 +60,7 @@ pub(super) fn set_value(
         if stored(db)?.is_none() {
             return Ok(());
         }
-        let problem = "another process created the store at the same time: open it again";
+        let problem = "another process created the store at the same time; open the store again";
         return Err(own_error(StoreError::invalid(problem)));
     };
     let mac = |value: &[u8]| key.row(&KEPT, &fields![name, value]);

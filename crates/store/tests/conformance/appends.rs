@@ -77,10 +77,7 @@ pub(crate) async fn unexpected_sequence_is_a_conflict(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b"]).await;
     let outcome = journal.commit(batch(items("thread", &["late"]).expect_last(1))).await;
-    assert_eq!(
-        sentence(outcome),
-        "thread is at record 2, expected 1: read the new records and retry"
-    );
+    assert_eq!(sentence(outcome), "thread is at record 2, not 1; read the new records and retry");
     let outcome = journal.commit(batch(items("thread", &["c"]).expect_last(2))).await;
     assert_eq!(outcome.unwrap(), receipt(&[("thread", 3, 3, 0)]));
     // If many writers expect the same sequence number, only one succeeds.
@@ -136,7 +133,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     );
     let forked =
         LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
-    assert_eq!(said(open("a", forked).await), "a is a run: only threads can be forked");
+    assert_eq!(said(open("a", forked).await), "a is a run; only threads can be forked");
     // A run that is opened in the same batch is not a Thread either.
     let both = Batch::new(us())
         .append(Append::new("b").opening(LogOpening::run("thread")))
@@ -166,10 +163,7 @@ pub(crate) async fn log_cannot_be_opened_twice(on: Database) {
     assert_eq!(journal.log(&us(), &log("thread")).await.unwrap(), None);
     thread(&journal, "thread", &["a"]).await;
     let again = journal.commit(batch(Append::new("thread").opening(LogOpening::thread()))).await;
-    assert_eq!(
-        sentence(again),
-        "thread is at record 1, expected 0: read the new records and retry"
-    );
+    assert_eq!(sentence(again), "thread is at record 1, not 0; read the new records and retry");
     let orphan = journal.commit(batch(Append::new("run").opening(LogOpening::run("none")))).await;
     assert_eq!(sentence(orphan), "there is no thread none");
 }
@@ -258,7 +252,7 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let tail = "is not a valid name: use 1 to 200 bytes without control characters";
+    let tail = "is not a valid name; use 1 to 200 bytes without control characters";
     let asked = |id: &str, kind: &str| {
         let mut asking = batch(items("thread", &["a"]));
         let (id, kind) = (id.into(), kind.into());

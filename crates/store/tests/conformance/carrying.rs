@@ -214,7 +214,7 @@ pub(crate) async fn interrupted_import_continues(on: Database) {
     proven(&other).await;
     // Repeating a completed import conflicts with the existing logs.
     let again = sentence(other.import(&us(), || Ok(&file[..])).await);
-    assert!(again.ends_with("expected 0: read the new records and retry"), "{again}");
+    assert!(again.ends_with("not 0; read the new records and retry"), "{again}");
 }
 
 pub(crate) async fn two_nodes_can_import_concurrently(on: Database) {
@@ -245,10 +245,7 @@ pub(crate) async fn import_stops_at_logs_that_others_write(on: Database) {
     interrupt_import(&other, &file, file.len() / 2).await;
     add(&other, "long", &["another writer's"]).await;
     let outcome = other.import(&us(), || Ok(&file[..])).await;
-    assert_eq!(
-        sentence(outcome),
-        "long is at record 257, expected 256: read the new records and retry"
-    );
+    assert_eq!(sentence(outcome), "long is at record 257, not 256; read the new records and retry");
 }
 
 pub(crate) async fn redacted_export_verifies_and_contains_no_secret(on: Database) {
@@ -296,24 +293,27 @@ pub(crate) async fn a_changed_export_is_refused(on: Database) {
         let kept = lines.iter().enumerate().filter(|(at, _)| *at != number);
         kept.flat_map(|(_, line)| [*line, "\n"]).collect::<String>()
     };
-    let over = "does not cover these lines: a line before it was changed";
+    let over = "has a signature that does not match the lines before it";
     let changed = [
         (text.replace("second", "Second"), "line 4 has content that does not match its commitment"),
         (without(3), &*format!("line 5 {over}")),
-        (without(1), "line 2 is a record before any log"),
+        (without(1), "line 2 is a record, but no log header precedes it"),
         (without(5), "line 6 is missing: the export was truncated before its signature"),
-        (text.replace(r#""log":"thread""#, r#""log":"other""#), "line 4 breaks the chain"),
-        (text.replace(r#""tenant":"us""#, r#""tenant":"uS""#), "line 4 breaks the chain"),
+        (text.replace(r#""log":"thread""#, r#""log":"other""#), "line 4 breaks the hash chain"),
+        (text.replace(r#""tenant":"us""#, r#""tenant":"uS""#), "line 4 breaks the hash chain"),
         // The signature covers records without content.
         (
             text.replace(&second, r#""redacted":true,"#).replace("second", "forged"),
-            "line 4 has no content and no reason for its absence",
+            "line 4 has neither content nor a reason why its content is missing",
         ),
         (
             text.replace(&second, r#""gone":"forgotten","#).replace(r#","text":"second""#, ""),
             &*format!("line 6 {over}"),
         ),
-        (format!("{text}{{}}\n"), "line 7 follows the signature"),
+        (
+            format!("{text}{{}}\n"),
+            "line 7 comes after the signature, which must be on the last line",
+        ),
         (String::new(), "line 1 is missing: the file is empty"),
         ("{}\n".to_owned(), "line 1 is not the header of a Throughline export"),
     ];
@@ -333,10 +333,7 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     add(&journal, "run", &["step"]).await;
     let (_, file) = export(&journal, None).await;
     let outcome = journal.import(&us(), || Ok(&file[..])).await;
-    assert_eq!(
-        sentence(outcome),
-        "thread is at record 1, expected 0: read the new records and retry"
-    );
+    assert_eq!(sentence(outcome), "thread is at record 1, not 0; read the new records and retry");
     // A run's name may also be taken already.
     let append = items("other", &["theirs"]).opening(LogOpening::thread());
     let mut theirs = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
@@ -344,7 +341,7 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     journal.commit(theirs).await.unwrap();
     let before = everything(&journal, &them()).await;
     let outcome = journal.import(&them(), || Ok(&file[..])).await;
-    assert_eq!(sentence(outcome), "run is at record 1, expected 0: read the new records and retry");
+    assert_eq!(sentence(outcome), "run is at record 1, not 0; read the new records and retry");
     assert_eq!(everything(&journal, &them()).await, before);
 }
 
@@ -377,7 +374,7 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     let again = journal.backup(&file, &|_| {}).await;
     assert_eq!(
         sentence(again),
-        format!("{} exists: choose another name for the backup", file.display())
+        format!("{} already exists; choose another name for the backup", file.display())
     );
     journal.close().await.unwrap();
     let restored = harness.folder().file("restored.db");
@@ -423,10 +420,13 @@ pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
     let with =
         |key: Option<char>| Options { master_key: key.map(master_key), ..Options::default() };
     for (key, problem) in [
-        (None, "this store was written with a master key: give it by file or environment"),
+        (
+            None,
+            "this store is encrypted; provide its master key in a file or an environment variable",
+        ),
         (
             Some('b'),
-            "the master key does not open this store: give the key that it was written with",
+            "the master key does not match this store; use the key that encrypted the store",
         ),
     ] {
         let outcome = open(&harness.url(), &with(key)).await.map(|_| ());

@@ -57,7 +57,7 @@ pub(crate) async fn forgetting_a_thread_includes_its_runs(on: Database) {
     let nowhere = journal.forget(&us(), &log("none"), None).await;
     assert_eq!(sentence(nowhere), "there is no thread none");
     let a_run = journal.forget(&us(), &log("run"), None).await;
-    assert_eq!(sentence(a_run), "run is a run: forget its thread, or one item of it");
+    assert_eq!(sentence(a_run), "run is a run; forget its thread or a single item instead");
 }
 
 pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
@@ -362,7 +362,7 @@ pub(crate) async fn forgotten_thread_accepts_no_runs(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     journal.forget(&us(), &log("thread"), None).await.unwrap();
-    let wanted = "thread was forgotten: it accepts no new runs or forks";
+    let wanted = "thread was forgotten and accepts no new runs or forks";
     let begun = batch(Append::new("run").opening(LogOpening::run("thread")));
     assert_eq!(sentence(journal.commit(begun).await), wanted);
     let forked = journal.fork(&us(), &log("thread"), Some(1), &log("fork")).await;

@@ -89,13 +89,13 @@ pub(crate) async fn invalid_forks_are_refused(on: Database) {
     thread(&journal, "thread", &["a"]).await;
     run(&journal, "run", "thread").await;
     let far = journal.fork(&us(), &log("thread"), Some(2), &log("fork")).await;
-    assert_eq!(sentence(far), "thread ends at 1: fork it there or before");
+    assert_eq!(sentence(far), "thread ends at record 1; fork at that record or an earlier one");
     let nowhere = journal.fork(&us(), &log("none"), None, &log("fork")).await;
     assert_eq!(sentence(nowhere), "there is no thread none");
     let of_run = journal.fork(&us(), &log("run"), None, &log("fork")).await;
-    assert_eq!(sentence(of_run), "run is a run: only threads can be forked");
+    assert_eq!(sentence(of_run), "run is a run; only threads can be forked");
     let same = journal.fork(&us(), &log("thread"), None, &log("thread")).await;
-    assert_eq!(sentence(same), "thread is at record 1, expected 0: read the new records and retry");
+    assert_eq!(sentence(same), "thread is at record 1, not 0; read the new records and retry");
 }
 
 pub(crate) async fn reading_crosses_fork_boundaries(on: Database) {
@@ -149,7 +149,10 @@ pub(crate) async fn a_rewind_ends_a_span(on: Database) {
     let mut far = Append::new("thread");
     far.rewind_to = Some(7);
     let outcome = journal.commit(batch(far)).await;
-    assert_eq!(sentence(outcome), "thread ends at 6: rewind it to there or before");
+    assert_eq!(
+        sentence(outcome),
+        "thread ends at record 6; rewind to that record or an earlier one"
+    );
     proven(&journal).await;
 }
 

@@ -67,7 +67,7 @@ pub(crate) async fn leased_log_accepts_only_its_holder(on: Database) {
     let refused = write(&journal, "c", Some(higher)).await;
     assert_eq!(
         sentence(refused),
-        "this writer does not hold the lease of thread: take a lease and read the log again"
+        "this writer does not hold the lease on thread; acquire a lease and read the log again"
     );
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
 }

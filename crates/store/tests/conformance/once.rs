@@ -38,12 +38,16 @@ pub(crate) async fn mixed_idempotency_keys_are_refused(on: Database) {
     thread(&journal, "thread", &[]).await;
     journal.commit(batch(items("thread", &["a"])).with_idempotency_key("one")).await.unwrap();
     journal.commit(batch(items("thread", &["b"])).with_idempotency_key("two")).await.unwrap();
-    let tail = "was used in another request: use a new name for each message of a new request";
+    let tail = "was used in another request; use new keys in each new request";
     for names in [["one", "two"], ["one", "new"], ["new", "one"]] {
         let mixed = names
             .iter()
             .fold(batch(items("thread", &["c"])), |batch, name| batch.with_idempotency_key(*name));
-        assert_eq!(sentence(journal.commit(mixed).await), format!("one {tail}"), "{names:?}");
+        assert_eq!(
+            sentence(journal.commit(mixed).await),
+            format!("idempotency key one {tail}"),
+            "{names:?}"
+        );
     }
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
     // The rejected batch did not use up the new name.
@@ -78,7 +82,7 @@ pub(crate) async fn decisions_with_different_keys_are_distinct(on: Database) {
         .commit(Batch::new(us()).with_idempotency_key("one").with_idempotency_key("two"))
         .await;
     let wanted =
-        "one was used in another request: use a new name for each message of a new request";
+        "idempotency key one was used in another request; use new keys in each new request";
     assert_eq!(sentence(both), wanted);
 }
 

@@ -57,10 +57,7 @@ pub(crate) async fn pending_requests_are_listed(on: Database) {
     assert_eq!(journal.pending(&us(), Some(&log("thread"))).await.unwrap(), both);
     assert_eq!(journal.pending(&us(), Some(&log("other"))).await.unwrap(), []);
     let again = journal.commit(asking("one", "may I?", None)).await;
-    assert_eq!(
-        sentence(again),
-        "one is already the id of another pending request: choose a new one"
-    );
+    assert_eq!(sentence(again), "pending request id one is already in use; choose another id");
     let mut nowhere = asking("three", "where?", None);
     nowhere.asks[0].log = log("other");
     assert_eq!(sentence(journal.commit(nowhere).await), "the batch contains no append to other");
@@ -84,7 +81,7 @@ pub(crate) async fn one_of_two_deciders_wins(on: Database) {
         let (won, lost): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
         assert_eq!((won.len(), lost.len()), (1, 1));
         for outcome in lost {
-            assert_eq!(sentence(outcome), format!("{id} is already taken"));
+            assert_eq!(sentence(outcome), format!("request {id} is not open; its status is taken"));
         }
     }
     assert_eq!(pending(&nodes[0]).await, [], "a resolved request is not pending");
@@ -98,7 +95,7 @@ pub(crate) async fn request_is_decided_once(on: Database) {
     journal.commit(asking("one", "may I?", None)).await.unwrap();
     journal.commit(deciding("one")).await.unwrap();
     let again = journal.commit(deciding("one")).await;
-    assert_eq!(sentence(again), "one is already taken");
+    assert_eq!(sentence(again), "request one is not open; its status is taken");
     let nothing = journal.commit(deciding("none")).await;
     assert_eq!(sentence(nothing), "there is no pending entry none");
     assert_eq!(

@@ -43,7 +43,7 @@ async fn moved_key_file_is_reported_until_registered() {
     secrets.gather_all("doomed");
     assert_eq!(forget(&journal).await, [key_file_of(&latest)]);
     let unknown = journal.register_keys(&folder.join("store.db")).await.unwrap_err().to_string();
-    assert!(unknown.contains("is not the key file of a backup"), "{unknown}");
+    assert!(unknown.contains("is not a backup key file"), "{unknown}");
     assert!(journal.register_keys(&key_file_of(&earlier)).await.unwrap().is_empty());
     secrets.assert_in_no_file(&folder);
     for (number, backup) in [latest, earlier].into_iter().enumerate() {
@@ -117,7 +117,10 @@ async fn deleted_backup_does_not_make_each_start_rewrite_the_others() {
     let journal = opened(&store, None).await;
     assert!(is_same(&held, &key_file_of(&one)), "the key file was rewritten");
     let refused = journal.unregister_keys(&key_file_of(&one)).await.unwrap_err().to_string();
-    assert!(refused.contains("still exists, and forgetting still updates it"), "{refused}");
+    assert!(
+        refused.contains("still exists and is still updated when content is forgotten"),
+        "{refused}"
+    );
     assert!(journal.unregister_keys(&folder.join("unknown.keys")).await.is_err());
     assert!(journal.unregister_keys(&key_file_of(&deleted)).await.unwrap().is_empty());
     assert_eq!(kept(&store, "unreached "), Vec::<String>::new());

@@ -63,7 +63,7 @@ async fn batch_with_idempotency_key_is_written_once() {
     // Some of the names are unknown, or the names belong to different batches.
     assert_eq!(
         said(commit(&node, once("two", send("three"))).await),
-        "two was used in another request: use a new name for each message of a new request"
+        "idempotency key two was used in another request; use new keys in each new request"
     );
     commit(&node, send("four")).await.unwrap();
     assert!(matches!(
@@ -99,12 +99,15 @@ async fn invalid_batch_is_rejected_and_writes_nothing() {
     );
     assert_eq!(said(try_with(append("b", [record("x")])).await), "there is no log b");
     assert_eq!(said(try_with(fork("missing", 1)).await), "there is no thread missing");
-    assert_eq!(said(try_with(fork("a", 4)).await), "a ends at 2: fork it there or before");
+    assert_eq!(
+        said(try_with(fork("a", 4)).await),
+        "a ends at record 2; fork at that record or an earlier one"
+    );
     assert_eq!(said(try_with(run).await), "there is no thread missing");
     let rewind = SealedAppend { rewind_to: Some(3), ..append("a", [record("x")]) };
     assert_eq!(
         said(commit(&node, adding([rewind])).await),
-        "a ends at 2: rewind it to there or before"
+        "a ends at record 2; rewind to that record or an earlier one"
     );
 
     assert_eq!(contents(&node, "a").await.len(), 2);
@@ -168,8 +171,8 @@ async fn leased_log_accepts_only_its_fence() {
     };
     let long = Duration::from_mins(1);
     let first = node.lease(&tenant, &a, "one", long).await.unwrap();
-    assert!(said(with(Guard::Free).await).starts_with("a is held by one"));
-    assert!(said(node.lease(&tenant, &a, "two", long).await).starts_with("a is held by one"));
+    assert!(said(with(Guard::Free).await).starts_with("a is leased to one"));
+    assert!(said(node.lease(&tenant, &a, "two", long).await).starts_with("a is leased to one"));
     with(Guard::Behind(first.fence)).await.unwrap();
     with(Guard::Operator).await.unwrap();
     let other = Fence(NonZeroU64::new(99).unwrap());
@@ -195,7 +198,7 @@ async fn leased_log_accepts_only_its_fence() {
     let third = node.lease(&tenant, &a, "two", long).await.unwrap();
     assert!(third.fence > second.fence);
     node.release(&tenant, &a, second.fence).await.unwrap();
-    assert!(said(with(Guard::Free).await).starts_with("a is held by two"));
+    assert!(said(with(Guard::Free).await).starts_with("a is leased to two"));
     node.release(&tenant, &a, third.fence).await.unwrap();
     with(Guard::Free).await.unwrap();
     assert!(node.lease(&tenant, &a, "one", long).await.unwrap().fence > third.fence);
@@ -220,7 +223,7 @@ async fn pending_request_is_resolved_once() {
     commit(&node, batch_of(asks)).await.unwrap();
     assert_eq!(
         said(commit(&node, batch_of(vec![ask("p", None)])).await),
-        "p is already the id of another pending request: choose a new one"
+        "pending request id p is already in use; choose another id"
     );
     until(async || {
         let waiting = node.pending(&tenant(), Some(&log("a"))).await.unwrap();
@@ -241,8 +244,11 @@ async fn pending_request_is_resolved_once() {
     let take =
         |id: &str| SealedBatch { takes: vec![id.into()], ..adding([append("a", [record("!")])]) };
     commit(&node, take("p")).await.unwrap();
-    assert_eq!(said(commit(&node, take("p")).await), "p is already taken");
-    assert_eq!(said(commit(&node, take("q")).await), "q is already expired");
+    assert_eq!(said(commit(&node, take("p")).await), "request p is not open; its status is taken");
+    assert_eq!(
+        said(commit(&node, take("q")).await),
+        "request q is not open; its status is expired"
+    );
     assert_eq!(said(commit(&node, take("missing")).await), "there is no pending entry missing");
     assert_eq!(node.pending(&tenant(), None).await.unwrap().len(), 2);
     assert_eq!(contents(&node, "a").await.len(), 2);

@@ -185,24 +185,21 @@ async fn open_error_states_reason_without_password() {
     for (url, why) in [
         (
             "postgres://me:hunter2@127.0.0.1:1/db".to_owned(),
-            "postgres://127.0.0.1:1/db cannot be reached: ",
+            "cannot reach postgres://127.0.0.1:1/db: ",
         ),
         (
             "postgres://me:hunter2@nowhere.invalid/db".to_owned(),
-            "postgres://nowhere.invalid:5432/db cannot be reached: ",
+            "cannot reach postgres://nowhere.invalid:5432/db: ",
         ),
         (
             "postgres://me:hunter2@127.0.0.1/db?sslmode=require".to_owned(),
             "postgres://127.0.0.1:5432/db requires TLS",
         ),
-        ("postgres://me:hunter2@127.0.0.1:x/db".to_owned(), "the URL of the database is invalid: "),
-        (
-            "host=localhost password=hunter2".to_owned(),
-            "the URL of a PostgreSQL database must start with",
-        ),
+        ("postgres://me:hunter2@127.0.0.1:x/db".to_owned(), "the database URL is invalid: "),
+        ("host=localhost password=hunter2".to_owned(), "a PostgreSQL URL must start with"),
         (
             base.replace("/postgres", "/no_such_database").replace('@', ":hunter2@"),
-            "postgres://127.0.0.1:",
+            "cannot reach postgres://127.0.0.1:",
         ),
     ] {
         let began = tokio::time::Instant::now();
