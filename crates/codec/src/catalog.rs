@@ -30,7 +30,7 @@ pub struct Catalog {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// The text is not valid TOML, or an entry has an unknown key or an invalid value.
-    #[error("line {line} of the {rows} is invalid: {message}")]
+    #[error("line {line} of the {rows} catalog is invalid: {message}")]
     Syntax {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
@@ -40,7 +40,7 @@ pub enum CatalogError {
         message: String,
     },
     /// Two entries of one file have the same name.
-    #[error("the {rows} have two rows named `{name}`")]
+    #[error("the {rows} catalog has two entries named `{name}`")]
     Twice {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,
@@ -48,7 +48,7 @@ pub enum CatalogError {
         name: String,
     },
     /// An entry has no name.
-    #[error("row {row} of the {rows} has no name")]
+    #[error("entry {row} of the {rows} catalog has no name")]
     Nameless {
         /// The affected file: `providers` or `profiles`.
         rows: &'static str,

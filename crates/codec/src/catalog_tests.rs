@@ -346,13 +346,13 @@ fn vendor_comes_from_the_row_not_from_its_name() {
 fn unknown_key_is_rejected_with_name_and_line() {
     let text = "[[profile]]\nname = \"mine\"\nmodels = [\"*\"]\nefort = [\"low\"]\n";
     let error = Catalog::builtin().with_profiles(text).unwrap_err().to_string();
-    assert!(error.starts_with("line 4 of the profiles is invalid: "), "{error}");
+    assert!(error.starts_with("line 4 of the profiles catalog is invalid: "), "{error}");
     assert!(error.contains("`efort`"), "{error}");
 
     let text = "[[provider]]\nname = \"mine\"\nwire = \"gemini\"\nbase-url = \"https://a\"\n\
                 dialect = { chanel = \"tags\" }\n";
     let error = Catalog::builtin().with_providers(text).unwrap_err().to_string();
-    assert!(error.starts_with("line 5 of the providers is invalid: "), "{error}");
+    assert!(error.starts_with("line 5 of the providers catalog is invalid: "), "{error}");
     assert!(error.contains("`chanel`"), "{error}");
 
     let error = Catalog::builtin().with_profiles("[[profil]]\n").unwrap_err().to_string();
@@ -364,9 +364,9 @@ fn rows_require_a_unique_name() {
     let twice = "[[profile]]\nname = \"a\"\n[[profile]]\nname = \"a\"\n";
     let error = Catalog::builtin().with_profiles(twice).unwrap_err();
     assert_eq!(error, CatalogError::Twice { rows: "profiles", name: "a".to_owned() });
-    assert_eq!(error.to_string(), "the profiles have two rows named `a`");
+    assert_eq!(error.to_string(), "the profiles catalog has two entries named `a`");
     let error = Catalog::builtin().with_profiles("[[profile]]\nmodels = [\"*\"]\n").unwrap_err();
-    assert_eq!(error.to_string(), "row 1 of the profiles has no name");
+    assert_eq!(error.to_string(), "entry 1 of the profiles catalog has no name");
 }
 
 #[test]

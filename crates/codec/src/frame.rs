@@ -268,7 +268,7 @@ pub enum FrameError {
     #[error("the stream ended before it was complete")]
     Cut,
     /// The bytes are not valid in this framing.
-    #[error("{what}, at byte {at} of the stream")]
+    #[error("{what} (at byte {at} of the stream)")]
     Malformed {
         /// Describes the violation. The error message starts with this text.
         what: &'static str,

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A host or address that Throughline refuses to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is link-local or a metadata service")]
+#[error("{0} is a link-local or cloud metadata address")]
 pub struct BlockedAddress(pub String);
 
 /// Metadata services that are not link-local: AWS over IPv6, and Alibaba Cloud.

@@ -54,14 +54,15 @@ impl Identity {
             problem: problem.into(),
         };
         if let Some(name) = node.text() {
-            let problem = "must not be empty: leave it out for `assistant`";
+            let problem = "must not be empty; omit it to use `assistant`";
             return match &*name {
                 "" => Err(error(path, problem)),
                 name => Ok(Self::named(name.to_owned())),
             };
         }
-        let fields = Fields::from_node(node, path)
-            .map_err(|_| error(path, "must be a string or {identifier, representation}"))?;
+        let fields = Fields::from_node(node, path).map_err(|_| {
+            error(path, "must be a string or an object with `identifier` and `representation`")
+        })?;
         let identifier = match fields.present("identifier").map(|node| (node, node.shape())) {
             Some((node, JsonKind::Number)) => Identifier::Number(node.json()),
             Some((node, JsonKind::String)) if !node.is("") => {
@@ -70,7 +71,9 @@ impl Identity {
             Some(_) => {
                 return Err(fields.error("identifier", "must be a non-empty string or a number"));
             }
-            None => return Err(fields.error("identifier", "is missing: give a string or a number")),
+            None => {
+                return Err(fields.error("identifier", "is missing; expected a string or a number"));
+            }
         };
         let representation = fields.required_text("representation")?;
         if representation.is_empty() {

@@ -69,7 +69,7 @@ impl<'t> Fields<'t> {
 
     /// Reads a string that must be present.
     pub fn required_text(&self, key: &str) -> Result<Name, InvalidDocument> {
-        self.text(key)?.ok_or_else(|| self.error(key, "is missing: it must be a string"))
+        self.text(key)?.ok_or_else(|| self.error(key, "is missing; expected a string"))
     }
 
     /// Reads an optional boolean; fails if the member has another type.
@@ -133,7 +133,7 @@ impl<'t> Fields<'t> {
         match self.extras(known).first() {
             None => Ok(()),
             Some((key, _)) => {
-                Err(self.error(key, format!("is not a setting: use {}", known.join(", "))))
+                Err(self.error(key, format!("is not a known setting; use {}", known.join(", "))))
             }
         }
     }

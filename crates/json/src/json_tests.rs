@@ -41,16 +41,16 @@ fn syntax_errors_report_line_and_column() {
         ("{\n \"a\": tru}", "expected a value at line 2 column 7"),
         ("[1,]", "expected a value at line 1 column 4"),
         ("[,1]", "expected a value at line 1 column 2"),
-        ("{\"a\":1,}", "expected a member's name in quotes at line 1 column 8"),
+        ("{\"a\":1,}", "expected a member name in double quotes at line 1 column 8"),
         ("{\"a\" 1}", "expected `:` at line 1 column 6"),
         ("[1 2]", "expected `,` or `]` at line 1 column 4"),
-        ("{\"a\":1", "the text ends inside a value at line 1 column 7"),
+        ("{\"a\":1", "the text ends inside an object or array at line 1 column 7"),
         ("{\"a\":\"x", "the text ends inside a string at line 1 column 8"),
-        ("01", "expected the end of the text at line 1 column 2"),
+        ("01", "unexpected text after the JSON value at line 1 column 2"),
         ("-", "expected a digit at line 1 column 2"),
         ("\"\\x\"", "invalid escape in a string at line 1 column 3"),
-        ("\"a\nb\"", "a control character must be escaped in a string at line 1 column 3"),
-        ("1 1", "expected the end of the text at line 1 column 3"),
+        ("\"a\nb\"", "unescaped control character in a string at line 1 column 3"),
+        ("1 1", "unexpected text after the JSON value at line 1 column 3"),
     ];
     for (text, message) in cases {
         assert_eq!(Tree::parse(text).err().unwrap().to_string(), message, "{text:?}");

@@ -98,7 +98,7 @@ impl Scanner<'_> {
                 (Some(_), _) if is_first => {}
                 (Some(_), true) => return Err(self.error("expected `,` or `}`")),
                 (Some(_), false) => return Err(self.error("expected `,` or `]`")),
-                (None, _) => return Err(self.error("the text ends inside a value")),
+                (None, _) => return Err(self.error("the text ends inside an object or array")),
             }
             if is_object {
                 self.member_name()?;
@@ -108,7 +108,7 @@ impl Scanner<'_> {
         self.skip_space();
         match self.peek() {
             None => Ok(self.index),
-            Some(_) => Err(self.error("expected the end of the text")),
+            Some(_) => Err(self.error("unexpected text after the JSON value")),
         }
     }
 
@@ -152,7 +152,7 @@ impl Scanner<'_> {
 
     fn member_name(&mut self) -> Result<(), SyntaxError> {
         if self.peek() != Some(b'"') {
-            return Err(self.error("expected a member's name in quotes"));
+            return Err(self.error("expected a member name in double quotes"));
         }
         self.string()?;
         if let Some(entry) = self.index.entries.last_mut() {
@@ -171,7 +171,7 @@ impl Scanner<'_> {
         let start = self.at;
         match self.peek() {
             None if start == 0 => Err(self.error("the text is empty")),
-            None => Err(self.error("the text ends where a value is expected")),
+            None => Err(self.error("expected a value, but the text ends")),
             Some(b'"') => self.string(),
             Some(b'{') => self.open(JsonKind::Object),
             Some(b'[') => self.open(JsonKind::Array),
@@ -242,7 +242,7 @@ impl Scanner<'_> {
                 Some(b'\\') => self.index.escapes.push(narrow(at)),
                 Some(_) | None => {
                     self.at = at;
-                    return Err(self.error("a control character must be escaped in a string"));
+                    return Err(self.error("unescaped control character in a string"));
                 }
             }
             escape_end = match text.get(at + 1) {

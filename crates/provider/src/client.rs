@@ -68,7 +68,7 @@ impl Client {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the connection was not opened in time")]
+#[error("timed out while connecting")]
 pub(crate) struct ConnectTimeout;
 
 /// Returns whether the server reports that it did not process the request, through a graceful

@@ -78,7 +78,7 @@ impl Default for EndpointOptions {
 /// Reason why an endpoint cannot be used. The address is omitted, because it may contain a
 /// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the endpoint {name} cannot be used: {problem}")]
+#[error("endpoint {name} is invalid: {problem}")]
 pub struct InvalidEndpoint {
     /// Name of the invalid endpoint.
     pub name: Name,
@@ -130,7 +130,7 @@ impl Endpoint {
             url.origin() == self.base.origin() && rest.is_some_and(|rest| rest.starts_with('/'))
         };
         let url = Url::parse(&text).ok().filter(|url| path.starts_with('/') && inside(url));
-        url.ok_or_else(|| self.invalid_request("its path leads outside the endpoint"))
+        url.ok_or_else(|| self.invalid_request("the path leads outside the endpoint's base URL"))
     }
 
     /// Returns whether a client's key is forwarded to the endpoint.
@@ -164,20 +164,24 @@ impl Endpoint {
 /// Parses and checks a base URL; the error describes the problem.
 pub(crate) fn parse_base_url(address: &str) -> Result<Url, &'static str> {
     if address.is_empty() {
-        return Err("its address is empty");
+        return Err("the base URL is empty");
     }
     if address.contains(['{', '}']) {
-        return Err("its address contains an unfilled placeholder");
+        return Err("the base URL contains a placeholder in braces; replace it with a value");
     }
-    let url = Url::parse(address).map_err(|_| "its address is not a URL")?;
+    let url = Url::parse(address).map_err(|_| "the base URL is malformed")?;
     if !["http", "https"].contains(&url.scheme()) || !url.has_host() {
-        return Err("its address must start with http:// or https:// and a host");
+        return Err("the base URL must start with http:// or https://, followed by a host");
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("its address contains a user or a password; configure the key separately");
+        return Err(
+            "the base URL contains a user name or a password; configure the API key separately",
+        );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("its address has a query or a fragment; remove it, because paths are appended");
+        return Err(
+            "the base URL has a query or a fragment; remove it, because request paths are appended",
+        );
     }
     Ok(url)
 }

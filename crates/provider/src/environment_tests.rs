@@ -113,10 +113,10 @@ fn address_with_placeholder_needs_its_variable() {
         said("https://org-me.snowflakecomputing.com/api/v2/cortex/v1", "SNOWFLAKE_ACCOUNT")
     );
     for (endpoint, problem) in [
-        ("nonsense", "its address is not a URL"),
+        ("nonsense", "the base URL is malformed"),
         (
             "https://me:canary@host",
-            "its address contains a user or a password; configure the key separately",
+            "the base URL contains a user name or a password; configure the API key separately",
         ),
     ] {
         let said = unheard("azure", &[("AZURE_OPENAI_ENDPOINT", endpoint)]);
@@ -156,7 +156,7 @@ fn ollama_host_is_parsed_like_ollama() {
     }
     assert_eq!(
         unheard("ollama", &[("OLLAMA_HOST", "box:many")]),
-        "OLLAMA_HOST is ignored: its address is not a URL"
+        "OLLAMA_HOST is ignored: the base URL is malformed"
     );
 }
 

@@ -139,7 +139,7 @@ impl EndpointConn {
     fn prepare(&self, outgoing: UpstreamRequest) -> Result<PreparedRequest, UpstreamError> {
         let endpoint = &self.endpoint;
         let method = Method::from_bytes(outgoing.method.as_bytes());
-        let method = method.map_err(|_| endpoint.invalid_request("its method is invalid"))?;
+        let method = method.map_err(|_| endpoint.invalid_request("the HTTP method is invalid"))?;
         let place = self.resolve_path(&outgoing.path)?;
         let is_callers = outgoing.credential.is_some() && endpoint.accepts_client_key();
         let proof = endpoint.credentials(outgoing.credential)?;
@@ -148,7 +148,7 @@ impl EndpointConn {
             let header = HeaderName::from_bytes(name.as_bytes());
             let (Ok(header), Ok(value)) = (header, HeaderValue::from_bytes(value.as_bytes()))
             else {
-                return Err(endpoint.invalid_request(&format!("its header {name:?} is malformed")));
+                return Err(endpoint.invalid_request(&format!("the header {name:?} is malformed")));
             };
             let is_ours = header == CONTENT_LENGTH || is_hop_by_hop(&header);
             let is_foreign = is_credential(&header) || (!is_callers && is_account_header(&header));
@@ -180,7 +180,7 @@ impl EndpointConn {
         let url = self.endpoint.url(path)?;
         address::check(&url).map_err(|refused| self.refused(&refused))?;
         let uri = url.as_str().parse();
-        let uri = uri.map_err(|_| self.endpoint.invalid_request("its path is invalid"))?;
+        let uri = uri.map_err(|_| self.endpoint.invalid_request("the path is invalid"))?;
         let place = EndpointUrl { url, uri };
         *last = Some((Name::clone(path), place.clone()));
         Ok(place)

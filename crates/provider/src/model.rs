@@ -79,7 +79,7 @@ impl EndpointModel {
             && !coding.eq_ignore_ascii_case("identity")
         {
             let problem = format!("content-encoding {coding}, which was not requested");
-            return Err(other_error(format!("{} answered with {problem}", self.endpoint)));
+            return Err(other_error(format!("{} responded with {problem}", self.endpoint)));
         }
         let context = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
         let events = if call.stream && !is_whole(&answer, self.codec.framing()) {
@@ -161,7 +161,7 @@ async fn body(answer: UpstreamResponse) -> Result<Bytes, ModelError> {
     while let Some(chunk) = chunks.next().await {
         body.extend_from_slice(&chunk.map_err(|error| from_upstream(&error))?);
         if body.len() > LARGEST_ANSWER {
-            return Err(other_error("the answer is larger than 256 MiB"));
+            return Err(other_error("the response exceeds the limit of 256 MiB"));
         }
     }
     Ok(body.freeze())

@@ -15,20 +15,21 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreIssue {
     /// A Seal or sealed Thought differs from what the provider issued.
-    #[error("this differs from what was issued in this turn")]
+    #[error("this differs from what the provider issued in this turn")]
     Altered,
     /// A Claim is forged, truncated, or belongs to another caller.
-    #[error("this claim was not issued to this caller")]
+    #[error("this Claim was not issued to this caller")]
     ForeignClaim,
     /// The client edited text that Seals cover, so no content of the turn was restored.
-    #[error("the text was edited although seals cover it; nothing was restored")]
+    #[error("the client edited text that Seals cover; nothing in this turn was restored")]
     Edited,
     /// The captured turn was forgotten or has expired.
     #[error("the turn cannot be restored: {0}")]
     Gone(ElisionReason),
     /// A text equals a Thought captured in this turn and was removed from the request.
     #[error(
-        "this text is a thought of this conversation; it was removed, because thoughts are never sent as text"
+        "this text repeats a Thought of this conversation; it was removed because Thoughts are \
+         never sent as text"
     )]
     ThoughtAsText,
 }

@@ -130,7 +130,9 @@ pub async fn read(replay: &Replay, tenant: &Tenant, turn: VaultTurn) -> Result<L
     let Some(Content::Here(content)) = records.first().map(|record| &record.content) else {
         return Ok(Lookup::Gone);
     };
-    let damaged = |_| StoreError::Corrupt(Name::from("a stored response cannot be read"));
+    let damaged = |_| {
+        StoreError::Corrupt(format!("the stored response of turn {} is invalid", turn.id).into())
+    };
     let record = Tree::parse(content.clone()).map_err(damaged)?;
     let parent = ParentTurn { node: turn.id.clone(), log: turn.log, last: turn.last };
     let stored = StoredResponse { tenant: tenant.clone(), node: turn.id, parent, record };

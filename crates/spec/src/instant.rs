@@ -74,7 +74,8 @@ impl From<f64> for RawInstant {
 /// A text or number is not a valid timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{given:?} is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
+    "{given:?} is not a timestamp; use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix \
+     milliseconds"
 )]
 pub struct InvalidInstant {
     /// The text or number that was rejected.

@@ -73,7 +73,8 @@ fn other_values_are_rejected_with_advice() {
     }
     assert_eq!(
         read("soon").unwrap_err().to_string(),
-        "\"soon\" is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds"
+        "\"soon\" is not a timestamp; use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix \
+         milliseconds"
     );
     assert!(read("2026-01-31T12:00:00[America/New_York]").is_err());
     assert!(read(f64::NAN).is_err());

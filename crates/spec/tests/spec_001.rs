@@ -132,13 +132,13 @@ fn errors_name_the_invalid_member() {
         ("[]", "LLMMessage must be an object"),
         (
             r#"{"content":""}"#,
-            "LLMMessage.role is missing: it must be one of system, user, assistant, tool",
+            "LLMMessage.role is missing; expected one of system, user, assistant, tool",
         ),
         (
             r#"{"role":"model","content":""}"#,
             "LLMMessage.role must be one of system, user, assistant, tool",
         ),
-        (r#"{"role":"user"}"#, "LLMMessage.content is missing: it must be a string"),
+        (r#"{"role":"user"}"#, "LLMMessage.content is missing; expected a string"),
         (r#"{"role":"user","content":[]}"#, "LLMMessage.content must be a string"),
         (
             r#"{"role":"user","content":"","ephemeral":1}"#,
@@ -158,11 +158,11 @@ fn errors_name_the_invalid_member() {
         ),
         (
             r#"{"role":"assistant","content":"","toolCalls":[{"id":"c","args":{}}]}"#,
-            "LLMMessage.toolCalls[0].name is missing: it must be a string",
+            "LLMMessage.toolCalls[0].name is missing; expected a string",
         ),
         (
             r#"{"role":"assistant","content":"","toolCalls":[{"id":"c","name":"n"}]}"#,
-            "LLMMessage.toolCalls[0].args is missing: use {} if there are no arguments",
+            "LLMMessage.toolCalls[0].args is missing; use {} if there are no arguments",
         ),
         (
             r#"{"role":"assistant","content":"","thinkingBlocks":[{"type":"mood"}]}"#,
@@ -170,7 +170,7 @@ fn errors_name_the_invalid_member() {
         ),
         (
             r#"{"role":"assistant","content":"","thinkingBlocks":[{"type":"thinking"}]}"#,
-            "LLMMessage.thinkingBlocks[0].content is missing: it must be a string",
+            "LLMMessage.thinkingBlocks[0].content is missing; expected a string",
         ),
     ] {
         assert_eq!(refusal(text), message);

@@ -124,17 +124,18 @@ fn errors_name_missing_and_invalid_members() {
         format!("{{{}}}", members.join(","))
     };
     for (key, value, message) in [
-        ("id", "", "ReasoningMessage.id is missing: it must be a string"),
-        ("id", "null", "ReasoningMessage.id is missing: it must be a string"),
+        ("id", "", "ReasoningMessage.id is missing; expected a string"),
+        ("id", "null", "ReasoningMessage.id is missing; expected a string"),
         ("id", "7", "ReasoningMessage.id must be a string"),
-        ("date", "", "ReasoningMessage.date is missing: it must be an ISO 8601 date-time"),
+        ("date", "", "ReasoningMessage.date is missing; expected an ISO 8601 date-time"),
         ("date", "1769860800", "ReasoningMessage.date must be a string"),
         (
             "date",
             r#""soon""#,
-            "ReasoningMessage.date is invalid: \"soon\" is not a timestamp: use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds",
+            "ReasoningMessage.date is invalid: \"soon\" is not a timestamp; use ISO 8601 \
+             (2026-01-31T12:00:00Z), Unix seconds or Unix milliseconds",
         ),
-        ("reasoning", "", "ReasoningMessage.reasoning is missing: it must be a string"),
+        ("reasoning", "", "ReasoningMessage.reasoning is missing; expected a string"),
         ("reasoning", "[]", "ReasoningMessage.reasoning must be a string"),
         ("name", "1", "ReasoningMessage.name must be a string"),
         ("otid", "1", "ReasoningMessage.otid must be a string"),
@@ -231,7 +232,7 @@ fn hidden_message_round_trips() {
     let refusal = |text| HiddenReasoningMessage::parse(&json(text)).unwrap_err().to_string();
     assert_eq!(
         refusal(r#"{"id":"m","date":"2026-01-31"}"#),
-        "HiddenReasoningMessage.state is missing: it must be one of redacted, omitted"
+        "HiddenReasoningMessage.state is missing; expected one of redacted, omitted"
     );
     assert_eq!(
         refusal(r#"{"id":"m","date":"2026-01-31","state":"lost"}"#),

@@ -221,11 +221,12 @@ fn errors_name_the_invalid_member() {
         ),
         (
             r#"{"levle":"low"}"#,
-            "reasoning.levle is not a setting: use enabled, level, native, reflection",
+            "reasoning.levle is not a known setting; use enabled, level, native, reflection",
         ),
         (
             r#"{"native":{"budget":1}}"#,
-            "reasoning.native.budget is not a setting: use effort, budgetTokens, includeThoughts, providerExtras",
+            "reasoning.native.budget is not a known setting; use effort, budgetTokens, \
+             includeThoughts, providerExtras",
         ),
     ] {
         assert_eq!(ReasoningConfig::parse(&json(text)).unwrap_err().to_string(), message);

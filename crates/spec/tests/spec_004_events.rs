@@ -154,11 +154,11 @@ fn an_event_of_an_unknown_type_is_kept_raw() {
 fn errors_name_the_path_of_the_invalid_member() {
     let refused = [
         ("1", "RunEvent must be an object"),
-        ("{}", "RunEvent.type is missing: it must be a string"),
+        ("{}", "RunEvent.type is missing; expected a string"),
         (r#"{"type":1}"#, "RunEvent.type must be a string"),
         (
             r#"{"type":"plan"}"#,
-            "PlanEvent.source is missing: it must be one of manage_todo_list, system",
+            "PlanEvent.source is missing; expected one of manage_todo_list, system",
         ),
         (
             r#"{"type":"plan","source":"system","operation":"delete"}"#,
@@ -166,7 +166,7 @@ fn errors_name_the_path_of_the_invalid_member() {
         ),
         (
             r#"{"type":"plan","source":"system","todoList":[{"id":1}]}"#,
-            "PlanEvent.todoList[0].step is missing: it must be a string",
+            "PlanEvent.todoList[0].step is missing; expected a string",
         ),
         (
             r#"{"type":"tool_call","name":"t","phase":"began"}"#,

@@ -221,7 +221,8 @@ fn errors_name_the_path_of_the_invalid_member() {
     );
     assert_eq!(
         question(r#""status":"answered","#, ""),
-        "SmartState.pendingUserQuestions[0].status is missing: it must be one of pending, answered, cancelled, executed"
+        "SmartState.pendingUserQuestions[0].status is missing; expected one of pending, answered, \
+         cancelled, executed"
     );
     assert_eq!(
         question(r#""ask_user_question""#, r#""ask""#),
@@ -237,11 +238,11 @@ fn errors_name_the_path_of_the_invalid_member() {
     );
     let refused = [
         ("[]", "SmartState must be an object"),
-        ("{}", "SmartState.messages is missing: it must be an array of objects"),
+        ("{}", "SmartState.messages is missing; expected an array of objects"),
         (r#"{"messages":{}}"#, "SmartState.messages must be an array"),
         (
             r#"{"messages":[{"role":"user"}]}"#,
-            "SmartState.messages[0].content is missing: it must be a string",
+            "SmartState.messages[0].content is missing; expected a string",
         ),
         (
             r#"{"messages":[],"plan":{"version":-1,"steps":[]}}"#,
@@ -249,7 +250,7 @@ fn errors_name_the_path_of_the_invalid_member() {
         ),
         (
             r#"{"messages":[],"plan":{"version":1}}"#,
-            "SmartState.plan.steps is missing: it must be an array of objects",
+            "SmartState.plan.steps is missing; expected an array of objects",
         ),
         (r#"{"messages":[],"plan":false}"#, "SmartState.plan must be an object"),
         (
@@ -263,7 +264,7 @@ fn errors_name_the_path_of_the_invalid_member() {
         ),
         (
             r#"{"messages":[],"toolHistory":[{"executionId":"e","toolName":"t"}]}"#,
-            "SmartState.toolHistory[0].args is missing: it must be any JSON value",
+            "SmartState.toolHistory[0].args is missing; expected any JSON value",
         ),
         (
             r#"{"messages":[],"reflections":[{"id":"r","turn":1,"text":"","createdAt":"","usage":{"inputTokens":0.5}}]}"#,

@@ -151,7 +151,8 @@ fn invalid_variables_are_reported_once_without_their_value() {
     assert_eq!(errors, []);
     let told: Vec<String> = env_warnings.iter().map(ToString::to_string).collect();
     let (ollama, region) = (
-        "OLLAMA_HOST is ignored: its address contains a user or a password; configure the key separately",
+        "OLLAMA_HOST is ignored: the base URL contains a user name or a password; configure the \
+         API key separately",
         "AWS_REGION is ignored: it is not a region such as eu-west-1",
     );
     assert_eq!(told, [region, ollama]);

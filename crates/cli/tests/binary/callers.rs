@@ -160,7 +160,7 @@ fn missing_gateway_key_is_reported_and_caller_key_is_not_used() {
     for key in [ADA, NO_KEY] {
         let said = house.ask("missing/claude-sonnet-4-5", key, &[user("Hello")]);
         assert!(said.starts_with("HTTP/1.1 502"), "{said}");
-        let reason = "the request to missing cannot be sent: no API key: $NO_SUCH_KEY is not set";
+        let reason = "cannot send the request to missing: no API key: $NO_SUCH_KEY is not set";
         assert!(said.contains(reason), "{said}");
     }
     assert_eq!(house.simulator.ledger().entries, []);

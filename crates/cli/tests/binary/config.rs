@@ -319,7 +319,7 @@ fn usual_variables_are_shown_by_name() {
     assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
     let ran = folder.run_with(&environment, &["config", "check"]);
     assert_eq!(ran.code, 0);
-    let said = "warning: $AZURE_OPENAI_ENDPOINT is ignored: its address is not a URL\n✓ ";
+    let said = "warning: $AZURE_OPENAI_ENDPOINT is ignored: the base URL is malformed\n✓ ";
     assert!(ran.out.starts_with(said), "{}", ran.out);
     let ran = folder.run_with(&environment, &["config", "check", "--format", "json"]);
     let told: Value = serde_json::from_str(&ran.out).unwrap();

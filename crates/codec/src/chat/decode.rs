@@ -106,7 +106,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     let choice = choices.and_then(first_choice);
     let message = choice.unwrap_or(root).get("message");
     let message = message.filter(|message| message.is_object()).ok_or_else(|| {
-        CodecError::shape(WIRE, "response", "choices[0].message", "must be a message")
+        CodecError::shape(WIRE, "response", "choices[0].message", "must be an object")
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), root.name_of("provider"));
     let id = root.name_of("id").filter(|id| !id.is_empty());

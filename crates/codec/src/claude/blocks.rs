@@ -129,7 +129,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         let finding = self.rejection(
             "prefill-refused",
             message.node.get("role").unwrap_or(message.node),
-            format!("{} does not continue a trailing assistant message", self.case.profile().name),
+            format!("{} does not support a trailing assistant message", self.case.profile().name),
             "This model does not support assistant message prefill. The conversation must end with a user \
              message.",
         )?;

@@ -74,7 +74,7 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
         let message =
             format!("this result answers `{id}`, but the previous message has no such call");
         let error = (self.book.unasked)(first, &id);
-        let fix = self.removal_fix(&unasked, "removes the result without a call");
+        let fix = self.removal_fix(&unasked, "removes the tool result, which has no matching call");
         let finding = self.finding(RULE, first.node.range(), message);
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }

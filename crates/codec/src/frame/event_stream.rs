@@ -83,17 +83,17 @@ impl EventStreamFramer {
         self.verify("prelude", PRELUDE - CHECKSUM)?;
         let length = |at| number(&self.message, at).and_then(|number| number.try_into().ok());
         let (Some(total), Some(headers)) = (length(0), length(4)) else {
-            return Err(self.malformed("prelude without lengths"));
+            return Err(self.malformed("the message prelude is incomplete"));
         };
         let lengths = Lengths { total, headers };
         if total < PRELUDE + CHECKSUM {
-            return Err(self.malformed("message is shorter than the minimum of 16 bytes"));
+            return Err(self.malformed("the message is shorter than the minimum of 16 bytes"));
         }
         if headers > total - PRELUDE - CHECKSUM {
-            return Err(self.malformed("headers are longer than the message"));
+            return Err(self.malformed("the headers are longer than the message"));
         }
         if headers > MAX_HEADERS {
-            return Err(self.malformed("headers exceed 128 KiB"));
+            return Err(self.malformed("the headers exceed 128 KiB"));
         }
         if total > self.limit {
             return Err(FrameError::TooLarge { limit: self.limit });
@@ -129,7 +129,7 @@ impl EventStreamFramer {
     fn verify(&self, part: &'static str, end: usize) -> Result<(), FrameError> {
         let covered = self.message.get(..end);
         let (Some(covered), Some(expected)) = (covered, number(&self.message, end)) else {
-            return Err(self.malformed("message without checksum"));
+            return Err(self.malformed("the message has no checksum"));
         };
         let found = crc32fast::hash(covered);
         if found != expected {
@@ -178,7 +178,7 @@ impl<'message> Headers<'message> {
                     rest = tail;
                     usize::from(u16::from_be_bytes(length))
                 }
-                _ => return Err("unknown header type"),
+                _ => return Err("a header has an unknown type"),
             };
             let value = rest.split_off(..length).ok_or(CUT)?;
             if kind != STRING {

@@ -430,9 +430,9 @@ fn event_stream_rejects_bad_checksums() {
 fn event_stream_rejects_implausible_lengths_at_the_prelude() {
     let prelude = |total, headers| message(total, headers, b"", b"")[..12].to_vec();
     for (prelude, result) in [
-        (prelude(15, 0), malformed("message is shorter than the minimum of 16 bytes", 18)),
-        (prelude(20, 5), malformed("headers are longer than the message", 18)),
-        (prelude(0x3f_ffff, 0x2_0001), malformed("headers exceed 128 KiB", 18)),
+        (prelude(15, 0), malformed("the message is shorter than the minimum of 16 bytes", 18)),
+        (prelude(20, 5), malformed("the headers are longer than the message", 18)),
+        (prelude(0x3f_ffff, 0x2_0001), malformed("the headers exceed 128 KiB", 18)),
         (prelude(u32::MAX, 0), Err(FrameError::TooLarge { limit: 64 * 1024 * 1024 })),
     ] {
         let stream = [message_with(b"", b"{}"), prelude].concat();
@@ -449,7 +449,7 @@ fn event_stream_rejects_unreadable_headers() {
         (b"\x01a\x07\0", cut),
         (b"\x01a\x07\0\x02x", cut),
         (b"\x01a\x09uuid", cut),
-        (b"\x01a\x0a", "unknown header type"),
+        (b"\x01a\x0a", "a header has an unknown type"),
     ] {
         assert_eq!(
             read(Framing::EventStream, &message_with(headers, b"{}")),

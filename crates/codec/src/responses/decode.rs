@@ -67,7 +67,7 @@ pub(super) fn decode_reply(body: &Bytes, context: &DecodeContext) -> Result<Repl
     }
     let output = root.get("output").filter(|output| output.is_array());
     let output = output.ok_or_else(|| {
-        CodecError::shape(WIRE, "response", "output", "must be a list of elements")
+        CodecError::shape(WIRE, "response", "output", "must be a list of output items")
     })?;
     let origin = context.origin(root.text_of("model").as_deref(), None);
     let id = root.name_of("id");

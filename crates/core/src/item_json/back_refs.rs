@@ -286,7 +286,7 @@ impl<'t> ReferenceResolver<'t> {
             Some(_) | None => return Err(SHAPE),
         };
         if from > to || to > bytes.len() {
-            return Err("points beyond the end of its string");
+            return Err("points beyond the end of the referenced string");
         }
         Ok(bytes.slice(from..to))
     }
@@ -297,7 +297,7 @@ impl<'t> ReferenceResolver<'t> {
             match piece.text() {
                 Some(text) => joined.extend_from_slice(text.as_bytes()),
                 None if piece.is_array() => joined.extend_from_slice(&self.slice(piece)?),
-                None => return Err("must be joined from strings and [pointer, from, to]"),
+                None => return Err("must contain only strings and [pointer, from, to] references"),
             }
         }
         Ok(Bytes::from(joined))

@@ -208,7 +208,7 @@ pub(super) fn read(
     item: &Item,
 ) -> Result<Option<MessagePiece>, InvalidDocument> {
     if fields.present(KEY).is_some() && item.native.is_none() {
-        return Err(fields.error(KEY, "requires the native part, but `json` is missing"));
+        return Err(fields.error(KEY, "requires a native part, but `to` and `by` are missing"));
     }
     let Some(fields) = fields.object(KEY)? else { return Ok(None) };
     let count = |key: &str| -> Result<Option<usize>, InvalidDocument> {

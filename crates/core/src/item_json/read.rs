@@ -33,10 +33,10 @@ impl StoredItemReader {
         match fields.count("v")? {
             Some(VERSION) => {}
             Some(other) => {
-                let problem = format!("is {other}: only version {VERSION} can be read here");
+                let problem = format!("is {other}, but only version {VERSION} is supported");
                 return Err(fields.error("v", problem));
             }
-            None => return Err(fields.error("v", "is missing: it must be the format version")),
+            None => return Err(fields.error("v", "is missing; set it to the format version")),
         }
         let [message, part] = numbers(fields, "at")?;
         let narrow = |number| u32::try_from(number).map_err(|_| fields.error("at", "is too large"));
@@ -76,14 +76,16 @@ impl StoredItemReader {
             Some(name) => name.name().map(Some).ok_or_else(invalid),
             None => Ok(None),
         };
-        let missing = || fields.error(key, "must name provider, endpoint, account, model, family");
+        let missing =
+            || fields.error(key, "must list the provider, endpoint, account, model and family");
         let mut demand = || next()?.ok_or_else(missing);
         let (provider, endpoint, account) = (demand()?, demand()?, demand()?);
         let (asked, family) = (demand()?, demand()?);
         let answered = next()?.unwrap_or_else(|| Name::clone(&asked));
         let wire = next()?.map(|wire| Wire::new(wire.to_string())).or_else(|| native.cloned());
-        let wire =
-            wire.ok_or_else(|| fields.error(key, "names no wire, and there is no native part"))?;
+        let wire = wire.ok_or_else(|| {
+            fields.error(key, "contains no wire, and the Item has no native part")
+        })?;
         let routed = next()?;
         let origin = Origin { provider, endpoint, account, wire, asked, answered, family, routed };
         Ok(share_with_last(&mut self.last, origin))
@@ -189,7 +191,7 @@ impl<'t> ReadContext<'_, 't> {
             let mut pair = pair.elements();
             let (key, value) = (pair.next().and_then(Node::name), pair.next());
             let Some((key, value)) = key.zip(value) else {
-                return Err(fields.error("extras", "must be a list of [name, value]"));
+                return Err(fields.error("extras", "must be a list of [name, value] pairs"));
             };
             extras.push((key, self.value(fields, "extras", value)?));
         }

@@ -183,9 +183,9 @@ fn many_and_deep_parts_round_trip() {
 #[test]
 fn other_versions_are_rejected() {
     let error = restore_items([Some(Bytes::from_static(br#"{"v":2,"at":[0,0]}"#))]).unwrap_err();
-    assert_eq!(error.to_string(), "stored[0].v is 2: only version 1 can be read here");
+    assert_eq!(error.to_string(), "stored[0].v is 2, but only version 1 is supported");
     let error = restore_items([None, Some(Bytes::from_static(b"{}"))]).unwrap_err();
-    assert_eq!(error.to_string(), "stored[1].v is missing: it must be the format version");
+    assert_eq!(error.to_string(), "stored[1].v is missing; set it to the format version");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn errors_name_the_invalid_member() {
         ),
         (
             r#"{"v":1,"at":[0,0],"role":"user","text":["",9],"to":"w","json":"x"}"#,
-            "stored[0].text points beyond the end of its string",
+            "stored[0].text points beyond the end of the referenced string",
         ),
         (
             r#"{"v":1,"at":[0,0],"role":"user","text":["",1],"to":"w","json":"é"}"#,
@@ -214,7 +214,7 @@ fn errors_name_the_invalid_member() {
         ),
         (
             r#"{"v":1,"at":[0,0],"role":"user","text":"a","cut":{}}"#,
-            "stored[0].cut requires the native part, but `json` is missing",
+            "stored[0].cut requires a native part, but `to` and `by` are missing",
         ),
         (
             r#"{"v":1,"at":[0,0],"role":"user","text":"a","to":"w","json":1,"cut":{"before":"["}}"#,
@@ -224,7 +224,7 @@ fn errors_name_the_invalid_member() {
             r#"{"v":1,"at":[0,0],"role":"user","text":"a","seals":[{"at":"/s","format":"f","bytes":"secret"}]}"#,
             "stored[0].seals[0].owner is missing",
         ),
-        ("{", "stored[0] is not JSON: the text ends inside a value at line 1 column 2"),
+        ("{", "stored[0] is not JSON: the text ends inside an object or array at line 1 column 2"),
         ("[]", "stored[0] must be an object"),
     ];
     for (text, problem) in cases {

@@ -8,13 +8,13 @@ use throughline_json::{Name, words};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// No endpoint with that name is configured.
-    #[error("endpoint `{endpoint}` is not configured: add it, or set its API key")]
+    #[error("endpoint `{endpoint}` is not configured; add it or set its API key")]
     UnknownEndpoint {
         /// The name that the request specified.
         endpoint: Name,
     },
     /// Neither the endpoint nor the caller has an API key.
-    #[error("no API key for {endpoint}: {}", advice(.variable.as_deref()))]
+    #[error("no API key for {endpoint}; {}", advice(.variable.as_deref()))]
     NoCredential {
         /// The endpoint's name in the configuration.
         endpoint: Name,
@@ -23,7 +23,7 @@ pub enum UpstreamError {
     },
     /// The address is link-local or a cloud metadata service.
     #[error(
-        "{endpoint} is at {address}, a link-local or cloud metadata address: such requests are refused"
+        "refused to connect to {endpoint}: {address} is a link-local or cloud metadata address"
     )]
     Refused {
         /// The endpoint's name in the configuration.
@@ -32,7 +32,7 @@ pub enum UpstreamError {
         address: Name,
     },
     /// The request is malformed and was not sent.
-    #[error("the request to {endpoint} cannot be sent: {problem}")]
+    #[error("cannot send the request to {endpoint}: {problem}")]
     Invalid {
         /// The endpoint's name in the configuration.
         endpoint: Name,
@@ -40,7 +40,7 @@ pub enum UpstreamError {
         problem: Name,
     },
     /// The connection failed. Nothing was sent.
-    #[error("{endpoint} cannot be reached: {cause}")]
+    #[error("cannot reach {endpoint}: {cause}")]
     Unreachable {
         /// The endpoint's name in the configuration.
         endpoint: Name,
@@ -66,7 +66,7 @@ pub enum UpstreamError {
         cause: Name,
     },
     /// The circuit breaker is open after repeated failures. Nothing was sent.
-    #[error("{endpoint} failed repeatedly; the next attempt is allowed in {}", format_duration(*.left))]
+    #[error("{endpoint} failed repeatedly; the next request is allowed in {}", format_duration(*.left))]
     Resting {
         /// The endpoint's name in the configuration.
         endpoint: Name,
@@ -74,7 +74,7 @@ pub enum UpstreamError {
         left: Duration,
     },
     /// The response exceeds the size limit.
-    #[error("the response of {endpoint} has more than {limit} bytes")]
+    #[error("the response from {endpoint} exceeds the limit of {limit} bytes")]
     TooLarge {
         /// The endpoint's name in the configuration.
         endpoint: Name,
@@ -97,8 +97,8 @@ words! {
 
 fn advice(variable: Option<&str>) -> String {
     match variable {
-        Some(variable) => format!("set {variable}, or send one with the request"),
-        None => "configure one, or send one with the request".to_owned(),
+        Some(variable) => format!("set {variable} or send a key with the request"),
+        None => "configure a key or send one with the request".to_owned(),
     }
 }
 

@@ -31,11 +31,11 @@ fn errors_explain_how_to_fix_them() {
     };
     assert_eq!(
         missing(Some("OPENAI_API_KEY")).to_string(),
-        "no API key for openai: set OPENAI_API_KEY, or send one with the request"
+        "no API key for openai; set OPENAI_API_KEY or send a key with the request"
     );
     assert_eq!(
         missing(None).to_string(),
-        "no API key for openai: configure one, or send one with the request"
+        "no API key for openai; configure a key or send one with the request"
     );
     let slow = UpstreamError::TimedOut {
         endpoint: "openai".into(),
@@ -45,5 +45,5 @@ fn errors_explain_how_to_fix_them() {
     assert_eq!(slow.to_string(), "openai took more than 90 s to continue its response");
     let resting =
         UpstreamError::Resting { endpoint: "xai".into(), left: Duration::from_millis(250) };
-    assert_eq!(resting.to_string(), "xai failed repeatedly; the next attempt is allowed in 250 ms");
+    assert_eq!(resting.to_string(), "xai failed repeatedly; the next request is allowed in 250 ms");
 }

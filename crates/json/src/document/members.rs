@@ -25,8 +25,7 @@ pub trait DocumentRecord: Sized {
 
 /// The value type of a record member.
 pub trait RecordMember: Sized {
-    /// Returns a description of the expected value, such as `a string`, which error messages append
-    /// to `it must be`.
+    /// Returns a description of the expected value, such as `a string`, that follows `expected`.
     fn expected() -> String;
 
     /// Returns the JSON Schema for the value.
@@ -40,9 +39,8 @@ pub trait RecordMember: Sized {
 
     /// Reads the member and fails if it is absent.
     fn required(fields: &Fields<'_>, key: &str) -> Result<Self, InvalidDocument> {
-        Self::read(fields, key)?.ok_or_else(|| {
-            fields.error(key, format!("is missing: it must be {}", Self::expected()))
-        })
+        Self::read(fields, key)?
+            .ok_or_else(|| fields.error(key, format!("is missing; expected {}", Self::expected())))
     }
 }
 

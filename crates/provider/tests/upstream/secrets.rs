@@ -99,6 +99,6 @@ async fn malformed_key_is_hidden() {
     let mut request = outgoing("/responses");
     request.headers.push(("x-note".into(), "canary\n".into()));
     let error = http.send(request).await.unwrap_err();
-    let problem = "its header \"x-note\" is malformed".into();
+    let problem = "the header \"x-note\" is malformed".into();
     assert_eq!(error, UpstreamError::Invalid { endpoint: "here".into(), problem });
 }

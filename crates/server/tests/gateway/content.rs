@@ -251,7 +251,7 @@ async fn thoughts_sent_as_text_are_removed_or_restored() {
                         assert!(target == issuer || !asked.sent().contains(escaped), "{what}");
                     }
                     let findings = asked.record["restore_findings"].to_string();
-                    let is_told = findings.contains("is a thought of this conversation");
+                    let is_told = findings.contains("repeats a Thought of this conversation");
                     assert_eq!(is_told, !thoughts.is_empty(), "{what}");
                     removed += thoughts.len();
                 }

@@ -17,7 +17,9 @@ impl Pattern {
         let invalid = |problem: String| InvalidPattern { pattern: Name::from(text), problem };
         let compiled = Regex::new(text).map_err(|error| invalid(reason(&error)))?;
         if compiled.is_match("") {
-            return Err(invalid("it matches the empty text, so it would match everywhere".into()));
+            return Err(invalid(
+                "it matches the empty string, so it would match everywhere".into(),
+            ));
         }
         Ok(Self(compiled))
     }
@@ -60,7 +62,7 @@ impl std::str::FromStr for Pattern {
 
 /// A pattern is not a valid expression, or it matches an empty text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the pattern {pattern:?} cannot be used: {problem}")]
+#[error("cannot use the pattern {pattern:?}: {problem}")]
 pub struct InvalidPattern {
     /// The rejected expression.
     pub pattern: Name,

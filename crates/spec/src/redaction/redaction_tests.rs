@@ -47,11 +47,11 @@ fn policy_round_trips() {
 fn error_names_an_invalid_pattern() {
     assert_eq!(
         refusal(r#"{"thinkingPatterns":["fine","(oops"]}"#),
-        r#"RedactionPolicy.thinkingPatterns[1] is invalid: the pattern "(oops" cannot be used: unclosed group"#
+        r#"RedactionPolicy.thinkingPatterns[1] is invalid: cannot use the pattern "(oops": unclosed group"#
     );
     assert_eq!(
         refusal(r#"{"secretPatterns":["x*"]}"#),
-        r#"RedactionPolicy.secretPatterns[0] is invalid: the pattern "x*" cannot be used: it matches the empty text, so it would match everywhere"#
+        r#"RedactionPolicy.secretPatterns[0] is invalid: cannot use the pattern "x*": it matches the empty string, so it would match everywhere"#
     );
     let error = InvalidPattern { pattern: "(".into(), problem: "unclosed group".into() };
     assert_eq!("(".parse::<Pattern>(), Err(error));
@@ -63,7 +63,7 @@ fn unknown_settings_are_rejected() {
         "keys, patterns, fields, emitPatterns, thinkingPatterns, secretPatterns, builtInSecrets";
     assert_eq!(
         refusal(r#"{"thinkingPattern":[]}"#),
-        format!("RedactionPolicy.thinkingPattern is not a setting: use {settings}")
+        format!("RedactionPolicy.thinkingPattern is not a known setting; use {settings}")
     );
     assert_eq!(refusal(r#"{"keys":[1]}"#), "RedactionPolicy.keys[0] must be a string");
     assert_eq!(

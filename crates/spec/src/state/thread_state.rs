@@ -171,7 +171,7 @@ impl Fold for ThreadState {
     }
 
     fn load(saved: &Bytes) -> Result<Self, StoreError> {
-        let damaged = || StoreError::Corrupt("a checkpoint cannot be read".into());
+        let damaged = || StoreError::Corrupt("a checkpoint of the thread state is invalid".into());
         let tree = Tree::parse(saved.clone()).map_err(|_| damaged())?;
         let items = tree.root().get("items").and_then(Node::u64).ok_or_else(damaged)?;
         let members = tree.root().get("state").ok_or_else(damaged)?.members();

@@ -245,7 +245,7 @@ impl LettaHeader {
             return Err(fields.error("message_type", format!("must be {message_type}")));
         }
         let id = fields.required_text("id")?;
-        let missing = || fields.error("date", "is missing: it must be an ISO 8601 date-time");
+        let missing = || fields.error("date", "is missing; expected an ISO 8601 date-time");
         let date = RawInstant::Text(fields.text("date")?.ok_or_else(missing)?).timestamp();
         let mut extras = fields.extras(&HEADER_MEMBERS);
         extras.retain(|(key, _)| !own.contains(&&**key));

@@ -243,7 +243,7 @@ impl MessageCall {
     }
 
     fn read(fields: &Fields<'_>) -> Result<Self, InvalidDocument> {
-        let no_args = || fields.error("args", "is missing: use {} if there are no arguments");
+        let no_args = || fields.error("args", "is missing; use {} if there are no arguments");
         Ok(Self {
             id: fields.required_text("id")?,
             name: fields.required_text("name")?,

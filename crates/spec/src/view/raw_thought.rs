@@ -104,7 +104,7 @@ impl RawThought {
 
     /// Validates the Thought and converts it to an Item.
     pub fn into_item(self) -> Result<Item, InvalidThought> {
-        let id = self.id.ok_or_else(|| missing("id", "give a stable, unique string"))?;
+        let id = self.id.ok_or_else(|| missing("id", "set it to a stable, unique string"))?;
         if id.is_empty() {
             return Err(InvalidThought::new("id", "must not be empty"));
         }
@@ -114,7 +114,7 @@ impl RawThought {
             return Err(InvalidThought::new("replayCompatibility", "must not be empty"));
         }
         if payload.is_some() && tag.is_none() {
-            let advice = "a payload needs the tag of its wire format";
+            let advice = "a payload requires the tag of its wire format";
             return Err(missing("replayCompatibility", advice));
         }
         let content = self.content.unwrap_or_default();
@@ -244,11 +244,11 @@ impl From<InvalidDocument> for InvalidThought {
 }
 
 fn missing(field: &str, advice: &str) -> InvalidThought {
-    InvalidThought::new(field, format!("is missing: {advice}"))
+    InvalidThought::new(field, format!("is missing; {advice}"))
 }
 
 fn instant(field: &str, given: Option<RawInstant>) -> Result<Timestamp, InvalidThought> {
-    let advice = "give an ISO 8601 string, Unix seconds or Unix milliseconds";
+    let advice = "use an ISO 8601 string, Unix seconds or Unix milliseconds";
     let given = given.ok_or_else(|| missing(field, advice))?;
     given.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
 }

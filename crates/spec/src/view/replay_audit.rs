@@ -292,7 +292,7 @@ impl ReplayAudit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayViolation {
     /// The provider requires its reasoning back, and no element in the turn is signed.
-    #[error("the contract is {contract}, but no element of this turn is signed")]
+    #[error("the replay contract is {contract}, but no element of this turn is signed")]
     MissingSignaturesForStrictProvider {
         /// The replay contract that the turn violates.
         contract: ReplayContract,
@@ -314,7 +314,7 @@ pub enum ReplayViolation {
         call: Name,
     },
     /// Reasoning that the provider requires back is missing.
-    #[error("required reasoning is missing")]
+    #[error("reasoning that the provider requires is missing")]
     Missing,
     /// A sealed element was altered: its text, its Seal, or the content before it.
     #[error("element {item} of format {format} has a Seal that does not match its content")]

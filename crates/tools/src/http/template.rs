@@ -167,9 +167,9 @@ mod template_tests {
             ("http://example.com/a}", "without a matching `{`"),
             ("http://example.com/{a b}", "not a valid argument name"),
             ("http://example.com/#{a}", "fragment (`#`)"),
-            ("http://169.254.169.254/latest", "link-local or a metadata service"),
-            ("http://2852039166/", "link-local or a metadata service"),
-            ("http://[fe80::1]/", "link-local or a metadata service"),
+            ("http://169.254.169.254/latest", "link-local or cloud metadata address"),
+            ("http://2852039166/", "link-local or cloud metadata address"),
+            ("http://[fe80::1]/", "link-local or cloud metadata address"),
         ] {
             let refused = Template::parse(url).unwrap_err();
             assert!(refused.contains(reason), "{url}: {refused}");

@@ -181,7 +181,7 @@ async fn metadata_services_are_blocked() {
         "http://[fd00:ec2::254]/",
     ] {
         let refused = HttpTool::new(HttpConfig::get("a", url)).unwrap_err().to_string();
-        assert!(refused.contains("is link-local or a metadata service"), "{refused}");
+        assert!(refused.contains("is a link-local or cloud metadata address"), "{refused}");
     }
 }
 

@@ -28,8 +28,9 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]
     if max_tokens != settings.max_tokens || draft.differs(|s| &s.max_tokens) {
         draft.set("max_tokens", max_tokens.map(Json::from));
     }
-    let refusal = claude::rejects_sampling(&call.target.profile, asking)
-        .then_some("this model does not accept it while thinking; it was omitted");
+    let refusal = claude::rejects_sampling(&call.target.profile, asking).then_some(
+        "this model does not accept this setting while thinking; the setting was omitted",
+    );
     let names = ["temperature", "top_p", "top_k"];
     for (key, value) in
         cross_wire::sampling_changes(draft, call, &names, is_reconsidered, |_| refusal)

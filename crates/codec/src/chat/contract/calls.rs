@@ -115,7 +115,10 @@ impl<'v> PairedCalls<'v> {
                 Finding::at(&TOOL_CALL_UNANSWERED, msg.node, message)
                     .with_severity(pairing_severity(self.view))
                     .with_provider_error(orphan_error(self.view, &id))
-                    .fixed_by_removing(msg.node, "removes the tool message without a call"),
+                    .fixed_by_removing(
+                        msg.node,
+                        "removes the tool message, which has no matching call",
+                    ),
             );
         }
     }

@@ -178,7 +178,10 @@ fn put_sampling(
     let is_refused = claude::rejects_sampling(profile, asking);
     let allowed = |draft: &mut Draft<'_>, key: &'static str, value: &Option<Json>| {
         if is_refused && value.is_some() {
-            draft.warn(key, "this model does not accept it while thinking; it was omitted");
+            draft.warn(
+                key,
+                "this model does not accept this setting while thinking; the setting was omitted",
+            );
         }
         value.clone().filter(|_| !is_refused)
     };

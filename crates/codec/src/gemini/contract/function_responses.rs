@@ -145,5 +145,8 @@ fn stray_finding(run: &[GeminiContent<'_>], part: &GeminiPart<'_>) -> Finding {
     Finding::at(&ANSWERS_DO_NOT_MATCH, part.node, message)
         .with_provider_error(APART)
         .with_fix("Send the call back before its response, or omit the response too.")
-        .fixed_by("removes the response without a call", removal_edits(run, &[part]))
+        .fixed_by(
+            "removes the function response, which has no matching call",
+            removal_edits(run, &[part]),
+        )
 }

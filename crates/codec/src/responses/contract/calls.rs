@@ -71,7 +71,7 @@ impl ResponsesRequest<'_> {
     /// removes the output.
     fn restore_call(&self, output: &ResponsesElement<'_>, id: &str) -> Fix {
         let Some(call) = self.past.call(id).filter(|call| call.is_own) else {
-            return Fix::removal(output.node, "removes the output without a call");
+            return Fix::removal(output.node, "removes the output, which has no matching call");
         };
         let ids = if self.is_paired && call.is_kept { IdPolicy::Kept } else { IdPolicy::Dropped };
         let here = self.ids();

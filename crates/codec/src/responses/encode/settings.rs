@@ -178,7 +178,9 @@ fn put_member(draft: &mut Draft<'_>, key: &'static str, changes: &[(&'static str
 
 fn put_sampling(draft: &mut Draft<'_>, call: &Call, is_reconsidered: bool) {
     let refusal = contract::rejects_sampling(&call.target.profile, effort(draft).as_deref())
-        .then_some("this model does not support it while it reasons; it was left out");
+        .then_some(
+            "this model does not support this setting while reasoning; the setting was omitted",
+        );
     let names = ["temperature", "top_p"];
     for (key, value) in
         cross_wire::sampling_changes(draft, call, &names, is_reconsidered, |_| refusal)
