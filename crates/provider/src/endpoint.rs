@@ -78,7 +78,7 @@ impl Default for EndpointOptions {
 /// Reason why an endpoint cannot be used. The address is omitted, because it may contain a
 /// password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("endpoint {name} is invalid: {problem}")]
+#[error("cannot use endpoint {name}: {problem}")]
 pub struct InvalidEndpoint {
     /// Name of the invalid endpoint.
     pub name: Name,

@@ -157,7 +157,7 @@ impl EndpointConn {
             }
         }
         if let CredentialSource::Key(key) = &proof {
-            let problem = "its key contains characters that are not allowed in a header";
+            let problem = "the API key contains characters that are not allowed in a header";
             let added = endpoint.scheme.add(&mut headers, key);
             added.map_err(|_| endpoint.invalid_request(problem))?;
         }
@@ -252,7 +252,7 @@ impl EndpointConn {
         request.uri_mut().clone_from(&prepared.place.uri);
         request.headers_mut().clone_from(&prepared.headers);
         if let CredentialSource::Aws(keys) = &prepared.proof {
-            let problem = "its keys contain characters that are not allowed in a header";
+            let problem = "the AWS keys contain characters that are not allowed in a header";
             let signed = sign(request.headers_mut(), keys, prepared, now);
             signed.map_err(|_| self.endpoint.invalid_request(problem))?;
         }

@@ -146,5 +146,5 @@ async fn name_resolving_to_metadata_service_is_blocked() {
 async fn duplicate_endpoint_names_are_rejected() {
     let twice = [endpoint("http://localhost:1"), endpoint("http://localhost:2")];
     let error = Http::new(twice, clock()).unwrap_err();
-    assert_eq!(error.to_string(), "endpoint here is invalid: another endpoint has the same name");
+    assert_eq!(error.to_string(), "cannot use endpoint here: another endpoint has the same name");
 }

@@ -139,7 +139,10 @@ pub(crate) fn limited_tree(
         let is_short = matches!(error, SizeLimitExceeded::Items(limit) if limit < most);
         let hint = is_short
             .then(|| format!("; up to {most} are accepted if they have {ITEM} bytes on average"));
-        GatewayError::new(413, format!("{error}{}: send less at once", hint.unwrap_or_default()))
+        GatewayError::new(
+            413,
+            format!("{error}{}; send a smaller request", hint.unwrap_or_default()),
+        )
     };
     let measured = (body.len() >= LARGE).then(|| Measure::count(body, sizes));
     let measured = measured.transpose().map_err(too_many)?;

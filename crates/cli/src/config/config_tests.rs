@@ -245,8 +245,8 @@ fn invalid_values_are_reported_with_an_example() {
         ("[gateway]\nbody_limit = 0", format!("2:14: `body_limit` {bytes}")),
         (
             "[gateway]\npassthrough = [\"FETCH /v1/videos\"]",
-            "2:16: `passthrough` has an invalid pattern: `FETCH` is not one of GET, HEAD, \
-             POST, PUT, PATCH, DELETE"
+            "2:16: `passthrough` has an invalid pattern: `FETCH` is not a supported method; use \
+             GET, HEAD, POST, PUT, PATCH, DELETE"
                 .to_owned(),
         ),
         (

@@ -94,10 +94,13 @@ fn parse_input(request: &ApiRequest<'_>) -> ApiResult<DoctorInput> {
 fn detect_wire(bytes: &Bytes) -> ApiResult<Wire> {
     let wrong = |message: &str| ApiError::new(422, message);
     let guess = detect(bytes).ok_or_else(|| {
-        wrong("this is not a request of a known provider: check that it is complete and JSON")
+        wrong("this is not a known provider's request; check that it is complete and valid JSON")
     })?;
     if guess.document != Document::Request {
-        return Err(wrong("this is an answer, not a request: paste what is sent to the provider"));
+        return Err(wrong(
+            "this is a provider's response, not a request; paste the request that is sent to the \
+             provider",
+        ));
     }
     Ok(guess.wire)
 }
@@ -108,7 +111,7 @@ fn translation(request: &ApiRequest<'_>, patient: &DoctorInput) -> ApiResult<Opt
     let Some(name) = body.name_of("to_provider").filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
-    let unknown = || ApiError::new(422, format!("to_provider: there is no {name}"));
+    let unknown = || ApiError::new(422, format!("to_provider: there is no provider {name}"));
     let row = catalog.provider(&name).ok_or_else(unknown)?;
     let to = codec(&row.wire).ok_or_else(unknown)?;
     let model = body.name_of("to_model").filter(|model| !model.is_empty());

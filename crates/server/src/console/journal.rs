@@ -36,7 +36,10 @@ pub(crate) async fn verify(request: &ApiRequest<'_>) -> ApiResult {
         Admission::Open | Admission::Key { .. } | Admission::Refused => Some(tenant),
     };
     let Some(_turn) = request.api.proofs.acquire(tenant).await else {
-        return Err(ApiError::new(409, "your journal is already being verified: wait for it"));
+        return Err(ApiError::new(
+            409,
+            "your journal is already being verified; wait until the verification ends",
+        ));
     };
     let proven = archive.verify(scope).await?;
     let fault = proven.broken.as_ref();
@@ -74,7 +77,9 @@ impl ExportSink for ExportChunks {
     fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let sent = self.0.send(Ok(chunk)).await;
-            sent.map_err(|_| StoreError::invalid("the reader of the export closed the connection"))
+            sent.map_err(|_| {
+                StoreError::invalid("the client closed the connection during the export")
+            })
         })
     }
 }

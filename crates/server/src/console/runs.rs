@@ -137,7 +137,7 @@ fn limits(agent: Option<&AgentConfig>, progress: &Progress) -> Vec<Json> {
 pub(crate) async fn trace(request: &ApiRequest<'_>) -> ApiResult {
     let head = request.run_head().await?;
     let traces = request.api.traces.as_deref();
-    let traces = traces.ok_or_else(|| ApiError::new(501, "this server creates no traces"))?;
+    let traces = traces.ok_or_else(|| ApiError::new(501, "this server has no trace exporter"))?;
     let trace = traces.trace(&request.caller.tenant, &head.log, request.policy()).await?;
     Ok(GatewayResponse::json(200, &trace))
 }

@@ -77,7 +77,7 @@ impl Inflater {
             Self::Brotli(decoder) => {
                 write_and_flush(decoder, bytes).map(|()| decoder.get_mut().take())
             }
-            Self::Unreadable => Err(io::Error::other("the content-encoding cannot be decoded")),
+            Self::Unreadable => Err(io::Error::other("cannot decompress the response body")),
         };
         if read.is_err() {
             *self = Self::Unreadable;
@@ -106,7 +106,9 @@ impl InflateBuffer {
 impl Write for InflateBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + bytes.len() > MAX_INFLATED {
-            return Err(io::Error::other("the answer inflates to more than 64 MiB at once"));
+            return Err(io::Error::other(
+                "a chunk of the response decompresses to more than 64 MiB",
+            ));
         }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

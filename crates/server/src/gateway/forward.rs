@@ -60,10 +60,10 @@ impl Exchange<'_> {
         if Claims::contains_handles(request.path.as_bytes())
             || Claims::contains_handles(&request.body)
         {
-            let message = "the request contains ids or Claims of the gateway: remove them";
+            let message = "the request contains ids or Claims that the gateway issued; remove them";
             return Err(GatewayError::new(400, message));
         }
-        let unknown = || GatewayError::new(404, format!("no provider answers {method} {path}"));
+        let unknown = || GatewayError::new(404, format!("no provider serves {method} {path}"));
         if has_path_traversal(path) {
             return Err(unknown());
         }
@@ -343,7 +343,8 @@ impl Exchange<'_> {
         list: ObjectList,
     ) -> GatewayResult {
         let Some(family) = Family::of(&self.wire) else {
-            return Err(GatewayError::new(404, "this dialect has no list endpoint"));
+            let message = format!("the {} API has no list endpoint", self.wire);
+            return Err(GatewayError::new(404, message));
         };
         let mut request = without_encodings(&request);
         for _ in 0..PAGES {
@@ -354,7 +355,8 @@ impl Exchange<'_> {
             let (status, mut headers) = (answer.status, forwarded_headers(&answer));
             let encoding = answer.header("content-encoding").map(Name::from);
             let body = whole(answer).await?;
-            let unread = || GatewayError::new(502, "the provider's list cannot be read");
+            let unread =
+                || GatewayError::new(502, "cannot decode the list that the provider returned");
             let body = compression::inflate(encoding.as_deref(), &body).map_err(|_| unread())?;
             let tree = Tree::parse(body).map_err(|_| unread())?;
             let all = list_entries(family, &list, tree.root());
@@ -439,14 +441,14 @@ fn ownership_not_recorded(error: &StoreError) -> GatewayError {
 fn refuse_ambiguous(request: &Request) -> GatewayResult<()> {
     let encoding = request.header("content-encoding").unwrap_or("identity");
     if !encoding.trim().eq_ignore_ascii_case("identity") {
-        let message = format!("the body is compressed ({encoding}): send it uncompressed");
+        let message = format!("the body is compressed ({encoding}); send it uncompressed");
         return Err(GatewayError::new(415, message));
     }
     let (_, query) = request.path.split_once('?').unwrap_or_default();
     let names =
         query.split('&').map(|pair| decode_query(pair.split('=').next().unwrap_or_default()));
     if names.into_iter().any(|name| name.to_ascii_lowercase().contains("httpmethod")) {
-        return Err(GatewayError::new(400, "a query may not choose another method"));
+        return Err(GatewayError::new(400, "the query must not override the HTTP method"));
     }
     Ok(())
 }

@@ -38,9 +38,9 @@ impl PrefixPolicy {
             PrefixPolicy::FreezeOrError | PrefixPolicy::Error => Err(GatewayError::new(
                 400,
                 format!(
-                    "`{changed}` changed after this reasoning was signed: send it unchanged, or \
-                     start a new conversation (`prefix` in the gateway's configuration sets \
-                     how such changes are handled)"
+                    "`{changed}` changed after this reasoning was signed; send it unchanged, or \
+                     start a new conversation (the `prefix` setting of the gateway controls how \
+                     such changes are handled)"
                 ),
             )),
         }

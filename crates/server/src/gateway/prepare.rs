@@ -73,7 +73,7 @@ impl Exchange<'_> {
     pub(crate) fn requested_model(&self, request: &Request) -> GatewayResult<&Name> {
         self.model.as_ref().ok_or_else(|| match Tree::parse(request.body.clone()) {
             Err(error) => GatewayError::new(400, format!("the body is not JSON: {error}")),
-            Ok(_) => GatewayError::new(400, "the request names no model: specify one"),
+            Ok(_) => GatewayError::new(400, "the request does not specify a model"),
         })
     }
 
@@ -228,7 +228,13 @@ impl Exchange<'_> {
             target.clone()
         } else {
             let row = catalog.default_provider(&self.wire);
-            let row = row.ok_or_else(|| GatewayError::new(404, "no provider uses this dialect"))?;
+            let row = row.ok_or_else(|| {
+                let message = format!(
+                    "no known provider uses the {} API; add one in throughline.toml",
+                    self.wire
+                );
+                GatewayError::new(404, message)
+            })?;
             catalog.target(&row, &reached.model, "caller")
         };
         let (codec, context) = (codec_for(&self.wire)?, DecodeContext::of(source));

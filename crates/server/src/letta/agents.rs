@@ -36,7 +36,7 @@ async fn validate(request: &ApiRequest<'_>, id: &Name, members: &Members) -> Api
     let agent = AgentRecord::draft(id.clone(), members.clone(), now);
     let config = agent_config::to_agent_config(&agent, None, &Overrides::default())?;
     if config.model.is_empty() {
-        return Err(ApiError::new(422, "model: is missing: use a name from GET /v1/models/"));
+        return Err(ApiError::new(422, "model: is missing; use a name from GET /v1/models/"));
     }
     check_models(request, &config).await?;
     agent_config::runner_with_tools(&request.api.runner, members)?;

@@ -138,7 +138,7 @@ pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
     }
     let newest = request.newest_run(&place.thread).await?.filter(runs::is_open);
     let newest = newest.ok_or_else(|| {
-        ApiError::new(404, format!("no run is active in {}: name one in run_id", place.thread))
+        ApiError::new(404, format!("no run is active in {}; specify a run in run_id", place.thread))
     })?;
     runs::follow(request, newest.log).await
 }

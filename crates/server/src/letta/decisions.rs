@@ -55,7 +55,7 @@ async fn wait_until_done(request: &ApiRequest<'_>, run: &LogId, calls: &[&Name])
         // On timeout, the next iteration checks again.
         drop(timeout(api.runner.lease, api.store().wait(tenant, run, last)).await);
     }
-    Err(ApiError::new(503, format!("run {run} has not processed the decision yet: try again")))
+    Err(ApiError::new(503, format!("run {run} has not processed the decision yet; try again")))
 }
 
 /// Converts decisions to commands for the run.
@@ -99,7 +99,7 @@ fn to_commands(
                         commands.push(RunCommand::Answer(parse_answer(id, &answer.to_text())?));
                     }
                     _ => {
-                        let message = "does not wait for a result from the client";
+                        let message = "is not waiting for a result from the client";
                         return Err(ApiError::new(409, format!("call {call} {message}")));
                     }
                 }
@@ -121,7 +121,10 @@ fn find_pending_call<'p>(
     seen: &mut HashSet<Name>,
 ) -> ApiResult<&'p OpenCall> {
     if !seen.insert(call.clone()) {
-        return Err(ApiError::new(422, format!("call {call} is decided twice")));
+        return Err(ApiError::new(
+            422,
+            format!("the request contains two decisions for call {call}"),
+        ));
     }
     let found = progress.calls.iter().find(|open| open.id == *call);
     let found = found.filter(|open| open.stage.pending().is_some());

@@ -366,8 +366,9 @@ struct RewindRange {
 /// is recorded.
 pub(crate) async fn rewind(request: &ApiRequest<'_>) -> ApiResult {
     let thread = request.thread_head(&request.id(0)).await?.log;
-    let to = record_number(request, "to")
-        .ok_or_else(|| ApiError::new(422, "to: is missing: name a record of the thread"))?;
+    let to = record_number(request, "to").ok_or_else(|| {
+        ApiError::new(422, "to: is missing; specify a record number of the thread")
+    })?;
     // Fails for a Thread that belongs to no agent.
     request.resolve_conversation(&thread.0).await?;
     let at = rewind_thread(request, &thread, to).await?;

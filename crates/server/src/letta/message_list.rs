@@ -34,7 +34,7 @@ impl Paging {
     pub(crate) fn parse(query: &Query, limit: usize) -> ApiResult<Self> {
         let wanted = query.get("limit").map(|text| {
             let number = text.parse::<usize>().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| ApiError::new(422, "limit: must be a number above 0"))
+            number.ok_or_else(|| ApiError::new(422, "limit: must be a whole number greater than 0"))
         });
         let order = query.get("order").map(|order| &**order);
         if order.is_some_and(|order| !matches!(order, "asc" | "desc")) {

@@ -84,7 +84,7 @@ impl MessageRequest {
             }
         }
         if request.parts.is_empty() && request.decisions.is_empty() {
-            return Err(invalid("messages: is empty: send a message or a decision"));
+            return Err(invalid("messages: is empty; send a message or a decision"));
         }
         if !request.parts.is_empty() && !request.decisions.is_empty() {
             return Err(invalid("messages: send either user messages or decisions, not both"));
@@ -126,7 +126,7 @@ impl MessageRequest {
             return Ok(());
         }
         for (place, part) in content.elements().enumerate() {
-            let problem = "must be a text or an image with its data or its url";
+            let problem = "must be text, or an image with data or a url";
             let body = body(part).ok_or_else(|| invalid(format!("{at}.{place}: {problem}")))?;
             self.parts.push(body);
             self.otids.push(otid.clone().filter(|_| place == 0));
@@ -170,7 +170,8 @@ impl MessageRequest {
         let repeated = self.otids.iter().flatten().find(|otid| !seen.insert(*otid));
         repeated.map_or(Ok(()), |otid| {
             Err(invalid(format!(
-                "messages: the otid {otid} is repeated: give each message of a request a different otid"
+                "messages: the otid {otid} is repeated; use a different otid for each message of a \
+                 request"
             )))
         })
     }
@@ -309,7 +310,7 @@ fn tool_return(entry: Node<'_>, at: &str) -> ApiResult<Decision> {
     let parts = match value.name() {
         Some(text) => vec![Part::Text(text)],
         None => returned(value).ok_or_else(|| {
-            let problem = "must be a text, or a list of texts and images";
+            let problem = "must be a string, or a list of text and image parts";
             invalid(format!("{at}: the tool_return of {call} {problem}"))
         })?,
     };

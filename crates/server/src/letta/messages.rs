@@ -154,7 +154,7 @@ async fn send_decisions(
     }
     let newest = request.newest_run(&place.thread).await?;
     let head = newest.ok_or_else(|| {
-        ApiError::new(409, format!("no run in {} waits for a decision", place.thread))
+        ApiError::new(409, format!("no run in {} is waiting for a decision", place.thread))
     })?;
     let event = decisions::send(request, &head, &input.decisions).await?;
     if !names.is_empty() {
@@ -246,11 +246,13 @@ async fn busy_error(
     if status == "waiting" {
         let pending = decisions::request_id(&request.state(run).await?);
         let message = format!(
-            "run {run} waits for a decision on {pending}: approve or deny it, return its tool result, or cancel the run"
+            "run {run} is waiting for a decision on {pending}; approve or deny it, return its tool \
+             result, or cancel the run"
         );
         return Ok(ApiError::pending_approval(&run.0, &pending, &message));
     }
-    let message = format!("run {run} is active in this conversation: wait for it, or cancel it");
+    let message =
+        format!("run {run} is active in this conversation; wait until it ends, or cancel it");
     Ok(ApiError::busy(&place.thread.0, &run.0, &message))
 }
 
@@ -373,7 +375,7 @@ pub(crate) async fn reset(request: &ApiRequest<'_>) -> ApiResult {
 /// Rewinds a Thread to an earlier record. Fails if a run is active.
 pub(crate) async fn rewind(request: &ApiRequest<'_>, thread: &LogId, to: u64) -> ApiResult<u64> {
     if let Some(head) = request.newest_run(thread).await?.filter(runs::is_open) {
-        let message = format!("run {} is active in this conversation: cancel it first", head.log);
+        let message = format!("run {} is active in this conversation; cancel it first", head.log);
         return Err(ApiError::busy(&thread.0, &head.log.0, &message));
     }
     let last = request.thread_head(&thread.0).await?.last;

@@ -81,8 +81,8 @@ impl Meter {
             Err(GatewayError::new(
                 403,
                 format!(
-                    "the key {id} has a budget in dollars, and {}/{} has no price: \
-                     add its price to throughline.toml as [prices.\"{}\"]",
+                    "the key {id} has a budget in dollars, but {}/{} has no price; add its price \
+                     to throughline.toml as [prices.\"{}\"]",
                     one.account, one.model, one.model
                 ),
             ))

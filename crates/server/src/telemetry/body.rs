@@ -33,7 +33,7 @@ pub(crate) async fn read_body(
 ) -> GatewayResult<Bytes> {
     let too_large = || {
         let limit = limit >> 20;
-        GatewayError::new(413, format!("the body is larger than {limit} MiB: send less"))
+        GatewayError::new(413, format!("the body exceeds the limit of {limit} MiB"))
     };
     let started = Instant::now();
     // The announced length sizes the buffer, up to a maximum that makes false announcements
@@ -50,11 +50,14 @@ pub(crate) async fn read_body(
         let piece = match timeout_at(deadline, pieces.next()).await {
             Ok(Some(Ok(piece))) => piece,
             Ok(Some(Err(_))) => {
-                return Err(GatewayError::new(400, "the body was truncated: resend it"));
+                return Err(GatewayError::new(
+                    400,
+                    "the body was truncated; send the request again",
+                ));
             }
             Ok(None) => break,
             Err(_) => {
-                let message = "the body arrived too slowly: send at least 16 KiB per second";
+                let message = "the body arrived too slowly; send at least 16 KiB per second";
                 return Err(GatewayError::new(408, message));
             }
         };

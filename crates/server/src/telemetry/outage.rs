@@ -251,7 +251,7 @@ impl Telemetry {
 }
 
 pub(crate) fn store_timeout() -> StoreError {
-    StoreError::Unreachable("the store".into(), "it took too long".into())
+    StoreError::Unreachable("the store".into(), "the operation timed out".into())
 }
 
 /// Returns whether an error means that the store failed, rather than that the operation was

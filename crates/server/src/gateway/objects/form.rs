@@ -27,7 +27,7 @@ pub(crate) fn ids_in_form(
     body: &Bytes,
 ) -> Result<Vec<ObjectRef>, String> {
     let parts = parts(content_type, body)
-        .map_err(|reason| format!("the multipart body cannot be read: {reason}"))?;
+        .map_err(|reason| format!("cannot read the multipart body: {reason}"))?;
     let is_batch = parts.iter().any(|part| {
         !part.is_file && &*part.name == "purpose" && part.content.trim_ascii() == b"batch"
     });
@@ -71,8 +71,8 @@ pub(crate) fn ids_in_lines(
             }
             None if names_object(family, &line) => {
                 return Err(format!(
-                    "line {number} of the file names an object of the provider and is not valid \
-                     JSON, so its owner cannot be checked"
+                    "line {number} of the file refers to a provider object but is not valid JSON, \
+                     so the owner of the object cannot be checked"
                 ));
             }
             None => {}
@@ -96,14 +96,15 @@ fn names_object(family: Family, line: &[u8]) -> bool {
 
 /// Splits a `multipart/…` body into its parts.
 fn parts(content_type: &str, body: &Bytes) -> Result<Vec<FormPart>, &'static str> {
-    let (kind, parameters) = content_type.split_once(';').ok_or("it has no boundary")?;
+    let (kind, parameters) =
+        content_type.split_once(';').ok_or("the Content-Type header has no boundary")?;
     let is_form = kind.trim().eq_ignore_ascii_case("multipart/form-data");
     let mut boundaries = parse_parameters(parameters)?.into_iter();
     let mut boundaries = boundaries.by_ref().filter(|(name, _)| name == "boundary");
     let boundary = boundaries.next().map(|(_, value)| value).filter(|value| !value.is_empty());
-    let boundary = boundary.ok_or("it has no boundary")?;
+    let boundary = boundary.ok_or("the Content-Type header has no boundary")?;
     if boundaries.next().is_some() {
-        return Err("it has two boundaries");
+        return Err("the Content-Type header has two boundaries");
     }
     let first = format!("--{boundary}");
     let between = format!("\r\n--{boundary}");
@@ -112,7 +113,7 @@ fn parts(content_type: &str, body: &Bytes) -> Result<Vec<FormPart>, &'static str
     } else if body.starts_with(between.as_bytes()) {
         between.len()
     } else {
-        return Err("it does not begin with its boundary");
+        return Err("the body does not begin with the boundary");
     };
     let mut parts = Vec::new();
     loop {
@@ -121,11 +122,12 @@ fn parts(content_type: &str, body: &Bytes) -> Result<Vec<FormPart>, &'static str
             return Ok(parts);
         }
         if !rest.starts_with(b"\r\n") {
-            return Err("a boundary is not followed by a line end");
+            return Err("a boundary is not followed by a line break");
         }
         at += 2;
         let rest = body.get(at..).unwrap_or_default();
-        let end = memchr::memmem::find(rest, between.as_bytes()).ok_or("a part does not end")?;
+        let end = memchr::memmem::find(rest, between.as_bytes())
+            .ok_or("a part has no closing boundary")?;
         parts.push(part(&body.slice(at..at + end), is_form)?);
         at += end + between.len();
     }
@@ -145,7 +147,7 @@ fn part(text: &Bytes, is_form: bool) -> Result<FormPart, &'static str> {
             "content-transfer-encoding"
                 if !["binary", "8bit", "7bit"].contains(&&*value.trim().to_ascii_lowercase()) =>
             {
-                return Err("a part has a transfer encoding");
+                return Err("a part has an unsupported Content-Transfer-Encoding");
             }
             _ => {}
         }
@@ -154,16 +156,16 @@ fn part(text: &Bytes, is_form: bool) -> Result<FormPart, &'static str> {
         return Ok(FormPart { name: Name::from(""), is_file: true, content });
     }
     let [disposition] = *dispositions else {
-        return Err("a part of the form must have exactly one name");
+        return Err("each part of the form must have exactly one name");
     };
     let (_, parameters) = disposition.split_once(';').ok_or("a part has no name")?;
     let parameters = parse_parameters(parameters)?;
     if parameters.iter().any(|(name, _)| name == "name*") {
-        return Err("a part has an encoded name");
+        return Err("a part has an encoded name (`name*`), which is not supported");
     }
     let mut names = parameters.iter().filter(|(name, _)| name == "name");
     let (Some((_, name)), None) = (names.next(), names.next()) else {
-        return Err("a part of the form must have exactly one name");
+        return Err("each part of the form must have exactly one name");
     };
     let is_file = parameters.iter().any(|(name, _)| name.starts_with("filename"));
     Ok(FormPart { name: Name::from(&**name), is_file, content })
@@ -185,7 +187,7 @@ fn parse_parameters(text: &str) -> Result<Vec<(String, String)>, &'static str> {
                     Some((at, '"')) => break at,
                     Some((_, '\\')) => value.extend(letters.next().map(|(_, letter)| letter)),
                     Some((_, letter)) => value.push(letter),
-                    None => return Err("a quoted parameter does not end"),
+                    None => return Err("a quoted header parameter has no closing quote"),
                 }
             };
             (value, quoted.get(end + 1..).unwrap_or_default())

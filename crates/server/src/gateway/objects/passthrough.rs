@@ -45,10 +45,12 @@ impl Pattern {
         };
         if let Some(method) = method.filter(|method| !METHODS.contains(method)) {
             let known = METHODS.join(", ");
-            return Err(InvalidPattern(format!("`{method}` is not one of {known}")));
+            return Err(InvalidPattern(format!(
+                "`{method}` is not a supported method; use {known}"
+            )));
         }
         if !path.starts_with('/') || path.contains([' ', '?', '#']) {
-            let message = format!("`{path}` is not a path: write \"/v1/videos*\"");
+            let message = format!("`{path}` is not a path; use a form such as \"/v1/videos*\"");
             return Err(InvalidPattern(message));
         }
         Ok(Self { method: method.map(Name::from), path: Name::from(path) })

@@ -156,7 +156,7 @@ async fn client_tool_results_are_stored_whole_or_refused() {
     for said in [json!({"time": "noon"}), json!(12), json!([{"type": "smell", "text": "noon"}])] {
         let (status, refused) = scene.try_request("POST", &path, &returned(&said)).await;
         assert_eq!(status, 422, "{said}: {refused}");
-        assert!(refused["detail"].as_str().unwrap().contains("list of texts and images"));
+        assert!(refused["detail"].as_str().unwrap().contains("list of text and image parts"));
     }
     let picture = json!({"type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}});

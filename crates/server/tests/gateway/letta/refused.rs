@@ -114,13 +114,13 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
         (422, of(json!([])), "approvals: is empty"),
         (422, of(json!([{"type": "approval", "approve": true}])), "a tool_call_id is missing"),
         (422, of(json!([{"tool_call_id": approval.call}])), "approve is missing"),
-        (422, of(json!([one, one])), "is decided twice"),
+        (422, of(json!([one, one])), "contains two decisions for call"),
         (409, of(json!([{"tool_call_id": "unknown", "approve": true}])), "no call unknown waits"),
         (
             409,
             message(json!({"type": "tool_return", "tool_returns": [
                 {"tool_call_id": approval.call, "tool_return": "x", "status": "success"}]})),
-            "does not wait for a result from the client",
+            "is not waiting for a result from the client",
         ),
     ] {
         let said = approval.refused(status, &body).await;
