@@ -150,7 +150,7 @@ pub(crate) fn limited_tree(
     let tree = match tree {
         Err(error) if error.is_too_deep() => {
             let message =
-                format!("the body is nested deeper than {deepest} levels: send less nesting");
+                format!("the body is nested deeper than {deepest} levels; reduce the nesting");
             return Err(GatewayError::new(400, message));
         }
         parsed => parsed.ok(),

@@ -71,9 +71,9 @@ fn check_openings(batch: &Batch) -> Result<()> {
         let Some(opening) = &append.opening else { continue };
         let problem = match opening.kind {
             LogKind::Thread if opening.of.is_some() => {
-                "is a thread: only a run can belong to a thread"
+                "is a thread; only a run can belong to a thread"
             }
-            LogKind::Run if opening.fork.is_some() => "is a run: only threads can be forked",
+            LogKind::Run if opening.fork.is_some() => "is a run; only threads can be forked",
             LogKind::Thread | LogKind::Run => continue,
         };
         return Err(invalid!("{} {problem}", append.log));
@@ -90,7 +90,7 @@ fn check_unique(batch: &Batch) -> Result<()> {
     }
     let duplicates = [
         (twice(batch.appends.iter().map(|append| &append.log)), "append to each log"),
-        (twice(batch.once.iter()), "list each idempotency name"),
+        (twice(batch.once.iter()), "list each idempotency key"),
         (twice(batch.asks.iter().map(|request| &request.id)), "add each pending request"),
         (twice(batch.takes.iter()), "resolve each pending request"),
         (twice(batch.vault.iter().map(|node| &node.id)), "capture each turn"),

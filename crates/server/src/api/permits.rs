@@ -75,12 +75,13 @@ impl RunPermit {
                 return Ok(());
             }
             let message =
-                format!("the key {key} was revoked: send the message again with a valid key");
+                format!("the key {key} was revoked; send the message again with a valid key");
             return Err(deny("keyRevoked", 0.0, 1.0, message));
         };
         if !admission.allows(model) {
             let message = format!(
-                "the key {key} may not use the model {model}: choose an allowed model, or another key"
+                "the key {key} may not use the model {model}; choose an allowed model or use \
+                 another key"
             );
             return Err(deny("keyModels", 0.0, 1.0, message));
         }

@@ -79,7 +79,7 @@ fn parse_input(request: &ApiRequest<'_>) -> ApiResult<DoctorInput> {
     let mut request = Request { path: Name::from(""), headers: Vec::new(), body: bytes };
     let model = body.name_of("model").filter(|model| !model.is_empty());
     let model = model.or_else(|| codec.model_of(&request)).ok_or_else(|| {
-        wrong("the request does not name its model: specify one in `model`".to_owned())
+        wrong("the request does not contain its model; specify it in `model`".to_owned())
     })?;
     let row = match body.name_of("provider").filter(|name| !name.is_empty()) {
         Some(name) => catalog.provider_on_wire(&name, &wire),

@@ -23,11 +23,12 @@ pub(crate) async fn authenticate(
     let tenant = match &admission {
         Admission::Key { tenant, .. } => tenant.clone(),
         Admission::Refused if key.is_some() => {
-            let message = "this key is unknown or was revoked: see `throughline keys list`";
+            let message = "this key is unknown or was revoked; see `throughline keys list`";
             return Err(GatewayError::new(401, message));
         }
         Admission::Refused => {
-            let message = "this gateway requires a key: create one with `throughline keys create`";
+            let message =
+                "this gateway requires an API key; create one with `throughline keys create`";
             return Err(GatewayError::new(401, message));
         }
         Admission::Open => {

@@ -402,7 +402,7 @@ impl Exchange<'_> {
 /// Returns 405 with the methods that the path supports.
 pub(crate) fn method_not_allowed(wire: &Wire, method: &str, methods: &[&str]) -> GatewayResponse {
     let allowed = methods.join(", ");
-    let message = format!("{method} is not allowed here: use {allowed}");
+    let message = format!("{method} is not allowed for this path; use {allowed}");
     GatewayError::new(405, message).to_response(wire).with_header("allow", allowed)
 }
 

@@ -160,9 +160,8 @@ fn parse_answer(id: &Name, text: &str) -> ApiResult<UserQuestionResolution> {
     let tree = Json::parse(text.to_owned()).ok().map(|json| json.tree());
     let members = tree.as_ref().filter(|tree| tree.root().is_object());
     let Some(members) = members else {
-        let message = format!(
-            "question {id}: send an object with the member answers (see docs/agent-api.md)"
-        );
+        let message =
+            format!("question {id}: send an object with the field answers (see docs/agent-api.md)");
         return Err(ApiError::new(422, message));
     };
     let resolution = json::object(|o| {

@@ -87,7 +87,7 @@ impl Paging {
         }
         let unknown = |name: &str, id: &str| {
             let message =
-                format!("{name}: {id} is not in this list: use the id of a listed object");
+                format!("{name}: {id} is not in this list; use the id of a listed object");
             ApiError::new(404, message)
         };
         let end = self.before.as_ref().map(|id| {

@@ -62,7 +62,7 @@ impl ApiRequest<'_> {
         let id = match (id, named) {
             ("default", Some(agent)) => agent,
             ("default", None) => {
-                let message = "agent_id: is missing: name the agent of the default conversation";
+                let message = "agent_id: is missing; specify the agent of the default conversation";
                 return Err(ApiError::new(422, message));
             }
             (id, _) => Name::from(id),
@@ -187,7 +187,7 @@ async fn start_run(
     let most = request.api.caps.max_steps;
     if let Some(steps) = input.overrides.steps.filter(|steps| *steps > most) {
         let message =
-            format!("max_steps: {steps} is more than this server allows: send at most {most}");
+            format!("max_steps: {steps} is more than this server allows; use at most {most}");
         return Err(ApiError::new(422, message));
     }
     let (runner, config) = configure_run(request, place, &input.overrides).await?;
@@ -230,7 +230,7 @@ fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId
     }
     let otids: Vec<&str> = input.otids.iter().flatten().map(|otid| &**otid).collect();
     let message = format!(
-        "otid {} was used before with other content, for run {run}: send new content under a new otid",
+        "otid {} was used before with other content in run {run}; use a new otid for new content",
         otids.join(", ")
     );
     Err(ApiError::new(409, message))

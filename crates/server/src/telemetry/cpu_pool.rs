@@ -44,7 +44,7 @@ impl CpuPool {
         let is_shared = caller.admission.is_key();
         let turn = self.processors.acquire(&caller.tenant, is_shared, 1, self.patience).await;
         let _turn = turn.map_err(|_| {
-            let message = "other large requests are being read: retry in a moment";
+            let message = "the server is busy reading other large requests; retry in a moment";
             GatewayError::new(503, message).after(RETRY_DELAY)
         })?;
         match Handle::current().runtime_flavor() {

@@ -181,7 +181,7 @@ impl Telemetry {
             return Ok(());
         }
         self.test_writes().await.map_err(|reason| {
-            let message = format!("answers cannot be stored because {reason}: try again later");
+            let message = format!("cannot store responses because {reason}; try again later");
             GatewayError::new(503, message).after(RETRY_STORE)
         })
     }

@@ -129,7 +129,7 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     let of_a_thread = LogOpening { of: Some(log("thread")), ..LogOpening::thread() };
     assert_eq!(
         said(open("a", of_a_thread).await),
-        "a is a thread: only a run can belong to a thread"
+        "a is a thread; only a run can belong to a thread"
     );
     let forked =
         LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
@@ -226,7 +226,7 @@ pub(crate) async fn batch_with_duplicate_names_is_rejected(on: Database) {
         batch(items("thread", &["a"])).with_idempotency_key("name").with_idempotency_key("name");
     assert_eq!(
         sentence(journal.commit(twice).await),
-        "a batch may list each idempotency name only once"
+        "a batch may list each idempotency key only once"
     );
     let mut twice = batch(items("thread", &["a"]));
     let asked = PendingRequest {
