@@ -65,7 +65,7 @@ pub(crate) async fn private_endpoint(
 async fn usage(gateway: &Gateway, caller: &Caller) -> GatewayResponse {
     let meter = &gateway.operations.meter;
     if let Err(error) = meter.settle().await {
-        let problem = object! { "error": format!("the usage cannot be read: {error}") };
+        let problem = object! { "error": format!("cannot read the usage: {error}") };
         return GatewayResponse::json(503, &problem);
     }
     let (key, allowance) = match &caller.admission {

@@ -178,11 +178,11 @@ async fn respond(
                 .unwrap_or_else(|problem| reject(gateway, &wire, &problem));
         }
         GatewayRoute::Nowhere => {
-            let message = format!("no endpoint at {path}: see docs/gateway.md");
+            let message = format!("no endpoint at {path}; see docs/gateway.md");
             return reject(gateway, &wire, &GatewayError::new(404, message));
         }
         GatewayRoute::NoAgentPath => {
-            let message = format!("the agent API has no {method} {path}: see docs/agent-api.md");
+            let message = format!("the agent API has no {method} {path}; see docs/agent-api.md");
             return reject_agent_request(gateway, &wire, GatewayError::new(404, message));
         }
         GatewayRoute::Call

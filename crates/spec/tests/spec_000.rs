@@ -155,7 +155,7 @@ fn payload_requires_replay_compatibility() {
     assert_eq!(blamed(&with("replayCompatibility", "1")), "replayCompatibility");
     assert_eq!(
         parse(&with("payload", "{}")).unwrap_err().to_string(),
-        "E_INVALID_INITIAL_THOUGHT_VALUE: replayCompatibility is missing: a payload requires the \
+        "E_INVALID_INITIAL_THOUGHT_VALUE: replayCompatibility is missing; a payload requires the \
          tag of its wire format"
     );
 }

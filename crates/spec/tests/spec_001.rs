@@ -178,7 +178,7 @@ fn errors_name_the_invalid_member() {
     let orphan = parse(r#"{"role":"tool","content":"x"}"#).items(0, None).unwrap_err();
     assert_eq!(
         orphan.to_string(),
-        "LLMMessage.toolCallId is missing: a tool message must name its tool call"
+        "LLMMessage.toolCallId is missing; a tool message must name its tool call"
     );
 }
 

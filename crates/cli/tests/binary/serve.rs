@@ -154,7 +154,7 @@ fn gigabyte_body_is_refused_without_buffering() {
     let length = stream.read(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said[..length]).into_owned();
     assert!(said.starts_with("HTTP/1.1 413"), "{said}");
-    assert!(said.contains("larger than 64 MiB"), "{said}");
+    assert!(said.contains("exceeds the limit of 64 MiB"), "{said}");
     let (_, most) = serving.memory();
     println!("FIGURE peak memory during a one-gigabyte request: {} MiB", most >> 10);
     assert!(most < 300 << 10, "{most} KiB");

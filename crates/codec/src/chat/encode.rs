@@ -49,7 +49,7 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
         let is_taken = extra.wire.as_ref() != Some(&WIRE)
             || contract::accepts_extra(&source.target, &call.target, &extra.key);
         if !is_taken {
-            let message = "this endpoint is not known to accept it; it was left out";
+            let message = "this endpoint is not known to accept this setting; it was omitted";
             warnings.push(Warning::new(Name::clone(&extra.key), message));
         }
         is_taken
@@ -225,7 +225,7 @@ impl<'c> ChatWriter<'c> {
             if &*key == "name" {
                 message.add("name", value.json(), "");
             } else if !slot::is_known_member(&key) {
-                let message = "only its original endpoint supports it; it was left out";
+                let message = "only the original endpoint supports this field; it was omitted";
                 draft.warn(format!("messages.{key}"), message);
             }
         }

@@ -218,7 +218,7 @@ pub(crate) async fn whole(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     while let Some(chunk) = chunks.next().await {
         body.extend_from_slice(&chunk.map_err(|error| GatewayError::from(&error))?);
         if body.len() > LARGEST_ANSWER {
-            let message = "the answer is larger than 64 MiB, the largest size accepted";
+            let message = "the response exceeds the limit of 64 MiB";
             return Err(GatewayError::new(502, message));
         }
     }

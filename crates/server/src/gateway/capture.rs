@@ -130,7 +130,7 @@ impl CaptureHandle {
             Err(_) => "the store took too long".to_owned(),
         };
         self.replay.cache_unrecorded(&owner.tenant, account, &ids);
-        let lost = format!("the owner of the answer's ids was not recorded: {failed}");
+        let lost = format!("cannot record the owner of the ids in the response: {failed}");
         self.scope.record_lost_capture(&lost);
     }
 

@@ -137,7 +137,7 @@ impl<'g> Exchange<'g> {
                     return Ok((ready, reached, answer));
                 }
                 Ok(answer) => {
-                    let message = format!("{} could not answer", reached.endpoint);
+                    let message = format!("{} could not serve the request", reached.endpoint);
                     add_failed_attempt(&reached, &format!("status {}", answer.status));
                     last = GatewayError::new(answer.status, message);
                 }

@@ -73,7 +73,7 @@ fn to_commands(
                 let waiting = progress.calls.iter().filter(|call| is_approval(call));
                 let all: Vec<Name> = waiting.map(|call| call.id.clone()).collect();
                 if all.is_empty() {
-                    let message = format!("no call of run {run} waits for an approval");
+                    let message = format!("no call of run {run} is waiting for approval");
                     return Err(ApiError::new(409, message));
                 }
                 let command = |call| approval_command(call, *approve, reason.clone());
@@ -83,7 +83,7 @@ fn to_commands(
                 let open = find_pending_call(progress, run, call, &mut seen)?;
                 if !is_approval(open) {
                     let wait = describe_wait(open);
-                    let message = format!("call {call} does not wait for approval: {wait}");
+                    let message = format!("call {call} is not waiting for approval: {wait}");
                     return Err(ApiError::new(409, message));
                 }
                 commands.push(approval_command(call.clone(), *approve, reason.clone()));
@@ -132,7 +132,7 @@ fn find_pending_call<'p>(
         let waiting = progress.calls.iter().filter(|open| open.stage.pending().is_some());
         let waiting: Vec<&str> = waiting.map(|open| &*open.id).collect();
         let waiting = if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") };
-        let message = format!("no call {call} waits in run {run}; waiting calls: {waiting}");
+        let message = format!("call {call} is not waiting in run {run}; waiting calls: {waiting}");
         ApiError::new(409, message)
     })
 }
@@ -143,8 +143,8 @@ fn is_approval(call: &OpenCall) -> bool {
 
 fn describe_wait(call: &OpenCall) -> &'static str {
     match call.stage {
-        Stage::Client { .. } => "it waits for the result of the client's tool",
-        Stage::Question { .. } => "it waits for the answer to a question",
+        Stage::Client { .. } => "it is waiting for the result of the client's tool",
+        Stage::Question { .. } => "it is waiting for the answer to a question",
         _ => "it is not waiting",
     }
 }

@@ -288,7 +288,7 @@ async fn question_error(request: &ApiRequest<'_>, id: &Name) -> ApiResult<ApiErr
     }
     let Some(question) = find_question(request, &run, id).await? else { return Ok(missing) };
     let status = question.status.as_str();
-    let message = format!("question {id} no longer waits for an answer: its status is {status}");
+    let message = format!("question {id} can no longer be answered; its status is {status}");
     Ok(ApiError::new(409, message))
 }
 
@@ -338,7 +338,8 @@ pub(crate) async fn fork(request: &ApiRequest<'_>) -> ApiResult {
     let place = request.resolve_conversation(&thread.0).await?;
     let at = record_number(request, "at").unwrap_or(last);
     if at > last {
-        let message = format!("{thread} ends at record {last}: fork at that record or earlier");
+        let message =
+            format!("{thread} ends at record {last}; fork at that record or an earlier one");
         return Err(ApiError::new(422, message));
     }
     let members = place.conversation.map(|record| record.members).unwrap_or_default();

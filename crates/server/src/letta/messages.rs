@@ -380,7 +380,8 @@ pub(crate) async fn rewind(request: &ApiRequest<'_>, thread: &LogId, to: u64) ->
     }
     let last = request.thread_head(&thread.0).await?.last;
     if to > last {
-        let message = format!("{thread} ends at record {last}: rewind to that record or earlier");
+        let message =
+            format!("{thread} ends at record {last}; rewind to that record or an earlier one");
         return Err(ApiError::new(422, message));
     }
     let mut append = Append::new(thread.clone()).expect_last(last);

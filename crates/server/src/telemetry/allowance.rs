@@ -69,7 +69,7 @@ impl Meter {
             return Ok(());
         }
         self.read_once().await.map_err(|error| {
-            let message = format!("the usage cannot be read: {error}");
+            let message = format!("cannot read the usage: {error}");
             GatewayError::new(503, message).after(RETRY_STORE)
         })?;
         self.check_budget(tenant, id, allowance)?;

@@ -138,7 +138,7 @@ impl Telemetry {
                 Ok(admission)
             }
             Err(error) => remembered().ok_or_else(|| {
-                let message = format!("the keys cannot be read: {error}");
+                let message = format!("cannot read the API keys: {error}");
                 GatewayError::new(503, message).after(RETRY_STORE)
             }),
         }
@@ -171,7 +171,8 @@ impl Telemetry {
         if !admission.has_budget() || !is_failing() {
             return Ok(());
         }
-        let message = "this key has a budget, and the store that counts it does not answer";
+        let message =
+            "this key has a budget, but the store that records its usage does not respond";
         Err(GatewayError::new(503, message).after(RETRY_STORE))
     }
 
@@ -285,7 +286,7 @@ fn reason(error: &StoreError) -> &'static str {
         StoreError::ReadOnly(_) => "the store is read-only",
         StoreError::Locked(_) => "the store is locked by another program",
         StoreError::Corrupt(_) => "the store is damaged",
-        _ => "the store does not answer",
+        _ => "the store does not respond",
     }
 }
 

@@ -160,7 +160,7 @@ async fn store_outage_passes_requests_without_stored_state() {
     assert!(refused.starts_with("warn ") && refused.contains("connection refused"), "{refused}");
     let (status, reason) = stage.ready().await;
     assert_eq!(status, 503, "{reason}");
-    assert!(reason.contains("the store does not answer"), "{reason}");
+    assert!(reason.contains("the store does not respond"), "{reason}");
     assert_eq!(stage.house.said("/healthz", "", "").await.status, 200);
 
     stage.outage.set(false, false);

@@ -86,7 +86,7 @@ impl Message {
     fn result(&self) -> Result<Body, InvalidDocument> {
         let call = self.tool_call_id.clone().ok_or_else(|| InvalidDocument {
             field: "LLMMessage.toolCallId".into(),
-            problem: "is missing: a tool message must name its tool call".into(),
+            problem: "is missing; a tool message must name its tool call".into(),
         })?;
         Ok(Body::Result(ToolResult {
             call: CallId(call.clone()),

@@ -119,7 +119,7 @@ impl RawThought {
         }
         let content = self.content.unwrap_or_default();
         if content.is_empty() && payload.is_none() {
-            let problem = "is missing or empty: only a thought with a payload may leave it out";
+            let problem = "is missing or empty; only a Thought with a payload may omit it";
             return Err(InvalidThought::new("content", problem));
         }
         let mut extras = self.extras;

@@ -115,7 +115,11 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
         (422, of(json!([{"type": "approval", "approve": true}])), "a tool_call_id is missing"),
         (422, of(json!([{"tool_call_id": approval.call}])), "approve is missing"),
         (422, of(json!([one, one])), "contains two decisions for call"),
-        (409, of(json!([{"tool_call_id": "unknown", "approve": true}])), "no call unknown waits"),
+        (
+            409,
+            of(json!([{"tool_call_id": "unknown", "approve": true}])),
+            "call unknown is not waiting",
+        ),
         (
             409,
             message(json!({"type": "tool_return", "tool_returns": [
