@@ -116,7 +116,7 @@ async fn endless_body_is_refused() {
     // A caller that sends all of a slightly too large body gets the same error.
     let said = house.said("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
     assert_eq!(said.status, 413, "{said:?}");
-    assert!(said.body.contains("larger than 1 MiB"), "{}", said.body);
+    assert!(said.body.contains("exceeds the limit of 1 MiB"), "{}", said.body);
     let open = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
     let closed = format!("{open}{}}}", "]".repeat(10_000));
     for body in [open, closed] {
