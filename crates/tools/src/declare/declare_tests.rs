@@ -131,7 +131,7 @@ fn errors_contain_position_and_remedy() {
         ),
         (
             "[mcp.a]\nurl = \"http://169.254.169.254/\"",
-            "2:7: `url` leads to a blocked address: 169.254.169.254 is a link-local or cloud \
+            "2:7: `url` points to a blocked address: 169.254.169.254 is a link-local or cloud \
              metadata address",
         ),
         (
@@ -205,7 +205,7 @@ fn invalid_line_is_rejected_with_advice() {
         ("mcp:npx 'a", "the quote ' is not closed"),
         ("mcp:http://[fe80::1]/mcp", "is a link-local or cloud metadata address"),
         ("http:https://example.com/", "write http:NAME=URL"),
-        ("http:weather=example.com", "the url of the tool must begin with http://"),
+        ("http:weather=example.com", "the tool's url must begin with http://"),
         ("http:weather=GET http://169.254.169.254/", "is a link-local or cloud metadata address"),
     ] {
         let told = ToolDeclarations::line(text, &variable).unwrap_err().to_string();
