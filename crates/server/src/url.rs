@@ -22,8 +22,8 @@ impl Query {
         found.map(|(_, value)| value)
     }
 
-    /// Returns all values of a parameter, which may be repeated, written with brackets, or
-    /// separated by commas.
+    /// Returns all values of a parameter. The parameter may be repeated, written with brackets, or
+    /// contain values separated by commas.
     pub(crate) fn all(&self, name: &str) -> Vec<Name> {
         let is_it = |known: &str| known.strip_suffix("[]").unwrap_or(known) == name;
         let found = self.0.iter().filter(|(known, _)| is_it(known));
@@ -36,12 +36,12 @@ impl Query {
     }
 }
 
-/// Decodes a path segment, in which a plus sign is literal.
+/// Decodes a path segment. A plus sign stays a plus sign.
 pub(crate) fn decode_segment(text: &str) -> Name {
     percent_decode_str(text).decode_utf8_lossy().into()
 }
 
-/// Decodes a name or value of a query, in which a plus sign is a space.
+/// Decodes a name or value in a query string. A plus sign becomes a space.
 pub(crate) fn decode_query(text: &str) -> Name {
     decode_segment(&text.replace('+', " "))
 }

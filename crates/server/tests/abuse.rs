@@ -1,5 +1,5 @@
-//! Tests callers and providers that misbehave, on purpose or by accident. Each gets a clear error,
-//! and other callers are not affected.
+//! Tests callers and providers that misbehave, on purpose or by accident. Callers get a clear
+//! error, and other callers are not affected.
 
 #![allow(
     clippy::unwrap_used,
@@ -166,14 +166,13 @@ async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     house.close().await;
 }
 
-/// Returns the peak memory usage of this process in kilobytes.
 fn most_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A caller that disconnects during a stream cancels its provider request.
+/// When a caller disconnects during a stream, the gateway cancels its request to the provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnect_cancels_the_upstream_request() {
     let (folder, provider) = (Folder::new("vanish"), torrent().await);
@@ -217,7 +216,8 @@ async fn stalled_provider_times_out() {
     house.close().await;
 }
 
-/// Wherever a stream breaks, the caller sees that it is incomplete, and none of it is stored.
+/// Wherever a stream breaks, the caller can detect that the stream is incomplete, and the gateway
+/// stores none of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
     let cut = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
@@ -278,8 +278,8 @@ async fn unparsable_replies_are_reported() {
     }
 }
 
-/// A stream with an invalid frame may end normally, but it is not stored, because the captured
-/// reply would be incomplete.
+/// A stream with an invalid frame may end normally. The gateway does not store the reply, because
+/// the captured reply would be incomplete.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_with_an_invalid_frame_is_not_captured() {
     let place = STREAM.find("event: content_block_stop").unwrap();
@@ -318,8 +318,8 @@ async fn redirects_are_not_followed() {
     house.close().await;
 }
 
-/// A page on this machine may change data only with the token, which pages of other sites cannot
-/// read.
+/// A page on this machine may change data only with the token. Pages of other sites cannot read the
+/// token.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_requests_require_the_token() {
     let (folder, provider) = (
@@ -419,8 +419,8 @@ impl Archive for CountedExports {
     }
 }
 
-/// An export uses far less memory than the size of its store, and stops reading when its reader
-/// disconnects.
+/// An export uses far less memory than the size of the exported store, and stops reading when its
+/// reader disconnects.
 #[tokio::test(flavor = "multi_thread")]
 async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     const RECORDS: usize = 512;
@@ -491,7 +491,8 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     house.close().await;
 }
 
-/// If the disk fills up during a stream, the stream continues and the loss is reported.
+/// If the disk fills up during a stream, the stream continues, and the gateway reports that the
+/// reply was not captured.
 #[test]
 fn full_disk_loses_only_the_capture() {
     on_small_disk("full_disk_loses_only_the_capture", 2048, |disk| {
@@ -527,7 +528,7 @@ fn full_disk_loses_only_the_capture() {
     });
 }
 
-/// Writes until the disk is full.
+/// Writes to the file until the disk is full.
 fn fill(file: &std::path::Path) {
     use std::io::Write as _;
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
@@ -536,7 +537,8 @@ fn fill(file: &std::path::Path) {
     }
 }
 
-/// Returns an admission for any key. A key of the form `tl_of_TENANT` selects its own tenant.
+/// Returns the admission that is used for any key. A key of the form `tl_of_TENANT` is admitted for
+/// that tenant instead.
 fn any_key() -> Admission {
     let (tenant, id) = ("default".into(), "key".into());
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
@@ -605,7 +607,8 @@ async fn requests_beyond_the_memory_limit_wait_and_are_refused() {
     house.close().await;
 }
 
-/// Oversized requests are refused in the format of their dialect, on every path that reads them.
+/// Oversized requests are refused with an error in the caller's dialect, on every path that accepts
+/// a body.
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_requests_are_refused_with_the_limit() {
     let (folder, provider) = (Folder::new("sizes"), silent().await);
@@ -638,8 +641,8 @@ async fn oversized_requests_are_refused_with_the_limit() {
     house.close().await;
 }
 
-/// While every runtime worker is blocked, probes still get a response. Other callers get theirs
-/// once the workers continue.
+/// While every runtime worker is blocked, health probes still get a response. Other requests get a
+/// response once the workers continue.
 #[test]
 fn healthz_answers_while_every_worker_is_blocked() {
     const WORKERS: usize = 2;
@@ -682,7 +685,8 @@ fn healthz_answers_while_every_worker_is_blocked() {
     runtime.block_on(house.close());
 }
 
-/// Sends a request on a plain socket and returns the status.
+/// Measures memory and work for large requests, and checks that health probes get a response
+/// meanwhile.
 fn plainly(request: &str, address: &str) -> u16 {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).unwrap();

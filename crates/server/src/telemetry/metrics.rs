@@ -15,9 +15,9 @@ use crate::telemetry::usage::UsageAmount;
 /// Maximum number of models with their own label. Clients choose model names, so the number must be
 /// bounded; all further models share [`OTHER`].
 const MOST_MODELS: usize = 500;
-/// The label that further models share.
+/// The label shared by all models beyond the limit on model labels.
 const OTHER: &str = "other";
-/// The label for calls that reached no provider.
+/// The provider or model label of calls that reached no provider.
 const NONE: &str = "none";
 
 /// Upper bounds of the histogram buckets, in milliseconds.
@@ -67,12 +67,12 @@ impl DurationHistogram {
 }
 
 impl Metrics {
-    /// Counts a stream as open until its call is counted.
+    /// Adds an open stream, until [`Self::count`] counts the stream's call.
     pub(crate) fn stream_opened(&self) {
         self.open_streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a request that was not admitted.
+    /// Counts a request that was refused before it became a call.
     pub(crate) fn count_refusal(&self, dialect: &Wire, status: u16) {
         let none = Name::from(NONE);
         let label = (Name::from(dialect.as_str()), none.clone(), none, status);
@@ -117,7 +117,7 @@ impl Metrics {
         counted.took.entry(place).or_default().add(took);
     }
 
-    /// Renders all metrics. `retries` is the upstream client's own count.
+    /// Renders all metrics. `retries` is the number of retries that the upstream client counted.
     pub(crate) fn render(&self, retries: u64) -> String {
         let counted = lock(&self.counted);
         let mut page = PrometheusPage::default();

@@ -20,10 +20,10 @@ use crate::telemetry::{Level, Telemetry, usage_log};
 const MAX_CACHED_KEYS: usize = 10_000;
 /// Timeout for looking up a key in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long requests avoid reading from the store after a read failed, where possible.
+/// How long after a failed read requests skip the store, if they can be handled without it.
 const REST: Duration = Duration::from_secs(1);
-/// Time limit for the one request that tests whether the store has recovered. Meanwhile, other
-/// requests do not wait for the store.
+/// Time limit for the one request that tests whether the store has recovered. During this time,
+/// other requests do not wait for the store.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How requests are handled while the store fails.
@@ -63,13 +63,13 @@ type KeyHash = Option<[u8; 32]>;
 
 #[derive(Default)]
 struct HealthState {
-    /// The last failed read; `None` if a read succeeded since.
+    /// The last failed read; `None` if a later read succeeded.
     read: Option<StoreFailure>,
-    /// When a request began to test whether reads succeed again.
+    /// When the latest request started to test whether reads succeed again.
     tried: Option<Instant>,
-    /// The last failed write; `None` if a write succeeded since.
+    /// The last failed write; `None` if a later write succeeded.
     write: Option<StoreFailure>,
-    /// When writes were last tested.
+    /// When a write was last tested.
     probed: Option<Instant>,
 }
 
@@ -89,7 +89,7 @@ impl StoreHealth {
         lock(&self.keys)
     }
 
-    /// Returns the cached admission of a key, if the store confirmed it within `grace` before
+    /// Returns the cached admission of a key, if the store confirmed the key within `grace` before
     /// `now`.
     fn cached_admission(&self, key: KeyHash, grace: Duration, now: Instant) -> Option<Admission> {
         let keys = self.keys();
@@ -97,7 +97,8 @@ impl StoreHealth {
         (now.duration_since(known.confirmed) <= grace).then(|| known.admission.clone())
     }
 
-    /// Caches the admission of a key. A key that the store refuses is removed from the cache.
+    /// Caches the admission of a key, or removes the key from the cache if the store refused the
+    /// key.
     fn cache_admission(&self, key: KeyHash, admission: &Admission, now: Instant) {
         let mut keys = self.keys();
         if *admission == Admission::Refused {
@@ -113,8 +114,8 @@ impl StoreHealth {
 }
 
 impl Telemetry {
-    /// Authenticates a key with the store. While the store does not respond, its last result is
-    /// used for a limited time.
+    /// Authenticates a key with the store. While the store does not respond, the key's cached
+    /// admission is used for a limited time.
     pub(crate) async fn admit(
         &self,
         keyring: &dyn Keyring,
@@ -144,8 +145,8 @@ impl Telemetry {
         }
     }
 
-    /// Returns whether reads from the store fail. Now and then, one request gets `false` and tests
-    /// the store, so that a hanging store delays no other request.
+    /// Returns whether reads from the store fail. After each pause, one request gets `false` and
+    /// tests the store. A hanging store thus delays only that request.
     pub(crate) fn is_read_failing(&self) -> bool {
         let mut state = lock(&self.health.state);
         let Some(failed) = state.read else { return false };
@@ -157,12 +158,12 @@ impl Telemetry {
         false
     }
 
-    /// Returns whether a request may continue without stored state that could not be read.
+    /// Returns whether a request may continue if its stored state could not be read.
     pub(crate) fn passes_without_store(&self) -> bool {
         self.policy.on_failure == OnStoreFailure::Pass
     }
 
-    /// Refuses a key with a budget while the store cannot count its usage.
+    /// Refuses a key with a budget while the store cannot record the key's usage.
     pub(super) fn check_budget(&self, admission: &Admission) -> GatewayResult<()> {
         let is_failing = || {
             let state = lock(&self.health.state);
@@ -255,7 +256,7 @@ pub(crate) fn store_timeout() -> StoreError {
     StoreError::Unreachable("the store".into(), "the operation timed out".into())
 }
 
-/// Returns whether an error means that the store failed, rather than that the operation was
+/// Returns whether an error means that the store failed. Other errors mean that the operation was
 /// invalid.
 fn is_outage(error: &StoreError) -> bool {
     match error {

@@ -25,13 +25,13 @@ use crate::telemetry::{Telemetry, log};
 const BYTES_OF_A_TOKEN: u64 = 4;
 
 /// Collects the facts of one request. Every task of the request holds a reference and
-/// [ends](Self::end) it. The last task to end reports the request; if the tasks are cancelled, the
-/// telemetry task reports it.
+/// [ends](Self::end) that reference. The last task to end reports the request; if the tasks are
+/// cancelled, the telemetry task reports it.
 pub(crate) struct RequestScope {
     telemetry: Arc<Telemetry>,
     reports: UnboundedSender<CallReport>,
     record: Arc<Mutex<CallRecord>>,
-    /// The span of the call in a trace, and its parent.
+    /// The span of the call in its trace, and the parent span.
     trace: OnceLock<TraceContext>,
     /// The concurrency slot of the request; `None` once the request is reported.
     slot: Option<PoolPermit>,
@@ -64,7 +64,7 @@ impl RequestScope {
         Arc::new(Self { telemetry, reports, record, trace, slot, room })
     }
 
-    /// Ends one task of the call. The last task to end reports the call.
+    /// Ends the reference of one task. The last task to end reports the call.
     pub(crate) fn end(self: Arc<Self>) {
         let report = Arc::into_inner(self).and_then(|mut scope| scope.take_report());
         if let Some(report) = report {
@@ -72,7 +72,7 @@ impl RequestScope {
         }
     }
 
-    /// Wraps a stream so that the relaying task ends when the stream ends.
+    /// Wraps a stream so that this reference ends when the stream ends.
     pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
         let mut scope = Some(self);
         stream.chain(stream::poll_fn(move |_| {
@@ -93,7 +93,7 @@ impl RequestScope {
         })
     }
 
-    /// Keeps the memory reservation until the call ends.
+    /// Holds the memory reservation until the call ends.
     pub(crate) fn hold_memory(&self, room: MemoryReservation) {
         *lock(&self.room) = Some(room);
     }
@@ -111,7 +111,7 @@ impl RequestScope {
         lock(&self.record)
     }
 
-    /// Records a failed request's status, and the message if the status is 503.
+    /// Records the status of a failed request, and the error message if the status is 503.
     pub(crate) fn record_error(&self, problem: &GatewayError) {
         let mut record = self.record();
         record.status = Some(problem.status);
@@ -137,8 +137,8 @@ impl RequestScope {
         self.record().capture = CaptureOutcome::Lost(reason.to_owned());
     }
 
-    /// Starts a span in the caller's trace, or in a new trace, if tracing is enabled. The request
-    /// headers for the provider then name this span.
+    /// Starts a span if tracing is enabled, in the caller's trace or in a new trace. The span is
+    /// then named in the request headers for the provider.
     pub(crate) fn start_span(&self, headers: &mut Vec<(Name, Name)>) {
         if self.telemetry.traces.is_some()
             && let Some(trace) = TraceContext::new(headers)
@@ -152,8 +152,8 @@ impl RequestScope {
         self.record().first_byte = Some(Instant::now());
     }
 
-    /// Returns the cost of this usage as stored in a call record: millionths of a dollar and the
-    /// version of the price table. Returns `None` if the price is unknown.
+    /// Returns the cost of this usage in millionths of a dollar, and the version of the price
+    /// table. Returns `None` if the price is unknown.
     pub(crate) fn cost(&self, usage: &Usage) -> Option<Json> {
         let record = self.record();
         let meter = &self.telemetry.meter;
@@ -162,7 +162,7 @@ impl RequestScope {
         Some(object! { "micro_usd": used.micro_usd(), "prices": meter.prices() })
     }
 
-    /// Records that the response is a stream, which is open from now on.
+    /// Records that the response is a stream, and counts the stream as open.
     pub(crate) fn record_stream(&self) {
         self.record().is_stream = true;
         self.telemetry.metrics.stream_opened();
@@ -190,7 +190,7 @@ fn used_tokens(record: &CallRecord) -> Option<Usage> {
 }
 
 impl CallReport {
-    /// Charges the usage, counts the call, ends its span, logs it, and then frees its slot.
+    /// Charges the usage, counts the call, ends the call's span, logs the call, and frees its slot.
     pub(super) fn write(self) {
         let Self { telemetry, record, trace, end, slot } = self;
         let mut record = lock(&record);

@@ -1,5 +1,5 @@
-//! Adds calls to distributed traces. Clients send their span in the `traceparent` header, and the
-//! provider receives the gateway's span.
+//! Adds calls to distributed traces. The gateway reads the client's span from the `traceparent`
+//! header and sends its own span to the provider.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub trait CallTraces: Send + Sync {
     fn call_ended(&self, call: CompletedCall);
 }
 
-/// The span of a call, and its parent.
+/// The span of a call, and the parent span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TraceContext {
     own: TraceParent,
@@ -22,8 +22,8 @@ pub(crate) struct TraceContext {
 }
 
 impl TraceContext {
-    /// Creates a child of the span in the `traceparent` header and replaces that header. Returns
-    /// `None` if no randomness is available.
+    /// Creates a child of the span in the `traceparent` header and replaces the header with the
+    /// child. Returns `None` if the random number generator fails.
     pub(super) fn new(headers: &mut Vec<(Name, Name)>) -> Option<Self> {
         let is_it = |(name, _): &(Name, Name)| name.eq_ignore_ascii_case(TraceParent::HEADER);
         let received = headers.iter().find(|header| is_it(header));

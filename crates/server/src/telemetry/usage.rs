@@ -1,8 +1,8 @@
-//! Defines usage and prices, and how usage is stored.
+//! Defines usage and prices, and encodes usage for the store.
 //!
 //! All nodes append to one log of an internal tenant. The records therefore outlive the
-//! conversations that caused the usage, and one commit covers all tenants. A record contains a
-//! node's usage since its previous record.
+//! conversations that caused the usage, and one commit covers all tenants. Each record contains the
+//! usage of one node since that node's previous record.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub trait Prices: Send + Sync {
     /// result, so the price of a model must never change.
     fn price(&self, provider: &str, model: &str) -> Option<Price>;
 
-    /// Returns the version of the price table, which is stored with the usage.
+    /// Returns the version of the price table. The version is stored with the usage.
     fn version(&self) -> &str;
 }
 
@@ -43,7 +43,8 @@ pub struct Price {
     pub cached: u64,
     /// Input tokens that were written to a cache.
     pub written: u64,
-    /// Output tokens.
+    /// Returns the cost of this usage in trillionths of a dollar. In this unit, even the cost of a
+    /// single token is exact.
     pub output: u64,
 }
 
@@ -101,7 +102,7 @@ impl UsageAmount {
         self.pico_usd / 1_000_000
     }
 
-    /// Adds the calls, tokens and cost of another amount.
+    /// Adds the replies, tokens and cost of `other` to this amount.
     pub fn add(&mut self, other: &Self) {
         let mine = self.amounts_mut();
         for (mine, theirs) in mine.into_iter().zip(other.amounts()) {
@@ -109,7 +110,7 @@ impl UsageAmount {
         }
     }
 
-    /// Returns all amounts, with their field names in stored records.
+    /// Returns all amounts, each with its field name in stored records.
     fn amounts(&self) -> [(&'static str, u64); 8] {
         let mut copy = *self;
         copy.amounts_mut().map(|(name, number)| (name, *number))
@@ -132,8 +133,8 @@ impl UsageAmount {
 /// Usage by tenant, key, provider and model.
 pub(crate) type UsageRows = BTreeMap<UsageKey, UsageAmount>;
 
-/// An entry of the usage ledger: an amount, and the tenant, key, provider and model it is charged
-/// to.
+/// An entry of the usage ledger: an amount, and the tenant, key, provider and model that the amount
+/// is charged to.
 pub type UsageRow = (UsageKey, UsageAmount);
 
 pub(crate) const KIND: &str = "usage";
@@ -143,7 +144,7 @@ pub fn usage_log() -> (Tenant, LogId) {
     (Tenant::from("throughline-usage"), LogId::from("usage"))
 }
 
-/// Encodes ledger entries as a usage record, with the version of the price table.
+/// Encodes ledger entries and the version of the price table as a usage record.
 pub(crate) fn record(rows: &UsageRows, prices: &str) -> Json {
     json::object(|o| {
         o.number("v", 1).string("prices", prices).array("rows", |a| {
@@ -161,7 +162,7 @@ pub(crate) fn record(rows: &UsageRows, prices: &str) -> Json {
 }
 
 impl UsageKey {
-    /// Decodes the ledger entries in a record; empty if the record contains something else.
+    /// Decodes the ledger entries of a usage record; empty for any other record.
     pub fn lines(record: &Bytes) -> Vec<UsageRow> {
         let Ok(tree) = Tree::parse(record.clone()) else { return Vec::new() };
         let Some(rows) = tree.root().get("rows") else { return Vec::new() };

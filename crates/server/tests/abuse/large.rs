@@ -1,7 +1,7 @@
 //! Measures memory and work for large requests, and checks that probes get a response meanwhile.
 //!
-//! The gateway runs in a separate process, so that its memory can be measured. The caller and the
-//! provider use plain sockets in this process.
+//! Maximum memory above idle, per byte of a request of at least 1 MiB. The limit applies to
+//! accepted and refused requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -16,8 +16,7 @@ use crate::house::{ANSWER, RawGateway, RawGatewayOptions, RawProvider, store};
 
 const MIB: usize = 1 << 20;
 
-/// Maximum memory above idle per byte of a request of at least 1 MiB, for accepted and refused
-/// requests.
+/// Runs the gateway for the large-request test, which starts this function in a child process.
 const MAX_FACTOR_ACCEPTED: f64 = 24.0;
 const MAX_FACTOR_REJECTED: f64 = 4.0;
 
@@ -98,8 +97,8 @@ impl ProbedGateway {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio of two sizes below 2^50")]
-    /// Sends a request, and a probe before it reads the response. Returns the status, the error,
-    /// the peak memory above idle per request byte, and the number of work steps.
+    /// Sends a request, and a health probe before reading the response. Returns the status, the
+    /// error, the peak memory above idle per request byte, and the number of work steps.
     fn send(&self, path: &str, body: &str) -> (u16, String, f64, u64) {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
@@ -153,8 +152,8 @@ fn read(mut stream: TcpStream) -> (u16, String) {
     (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
 
-/// Starts a provider that reads each request to its end and responds on the wire of the request
-/// path.
+/// Starts a provider that reads each whole request and responds in the format of the wire that the
+/// request path selects.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -267,7 +266,7 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The most expensive request shapes, with the maximum number of accepted items.
+/// The most expensive request shapes, each with its number of items and size in bytes.
 const WORST_CASES: [(&str, usize, usize); 9] = [
     ("responses: lone function_call_output", 4_900, MIB),
     ("chat: lone tool messages", 4_900, MIB),

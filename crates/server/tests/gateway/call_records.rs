@@ -1,4 +1,4 @@
-//! Tests of call records, as their tenant reads them.
+//! Tests of call records, as read by their tenant.
 
 use std::sync::Arc;
 
@@ -107,7 +107,8 @@ async fn call_record_contains_received_and_sent_requests() {
     }
 }
 
-/// The stored size of a turn is proportional to its new content, with and without translation.
+/// The stored size of a turn is proportional to the turn's new content, with and without
+/// translation.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_size_grows_with_new_content() {
     for (say, model) in [
@@ -168,7 +169,7 @@ async fn failed_call_has_a_record() {
     }
 }
 
-/// A refused call is stored with its conversation as a delta, and is erased with the conversation.
+/// A refused call is stored as a delta of its conversation, and is erased with the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_call_is_stored_with_its_conversation() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -221,7 +222,7 @@ async fn truncated_stream_has_a_record() {
     }
 }
 
-/// Three branches continue one turn, and each call has its own bodies.
+/// Three branches continue one turn, and each branch's call record contains its own bodies.
 #[tokio::test(flavor = "multi_thread")]
 async fn branches_have_their_own_records() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

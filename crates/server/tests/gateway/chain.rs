@@ -1,5 +1,5 @@
-//! Tests that a conversation's digest chain is equal in every dialect and changes with any visible
-//! content.
+//! Tests that a conversation has the same digest chain in every dialect, and that any visible
+//! change alters the chain.
 
 use crate::common::{call_of, codec_of, target, targets};
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ fn of(call: &Call, tenant: &str, end_user: Option<&str>) -> Vec<Option<Digest>> 
 
 type Change = fn(&mut Value);
 
-/// Returns a conversation with every kind of content that the chain covers, and with content that
-/// it ignores.
+/// Returns a conversation with every kind of content that the digest chain covers, and with content
+/// that the chain ignores.
 fn conversation() -> Value {
     json!({"model": "claude-sonnet-4-5", "max_tokens": 9000,
       "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}},
@@ -52,7 +52,7 @@ fn claude(body: &Value) -> Call {
     )
 }
 
-/// Translates the conversation from every dialect to every other.
+/// Translates the conversation from every dialect to every other dialect and compares the digests.
 #[test]
 fn equal_conversations_have_equal_chains_in_every_dialect() {
     let first = claude(&conversation());
@@ -127,7 +127,7 @@ fn visible_changes_affect_the_chain_from_their_position_on() {
     }
 }
 
-/// The fast path for ASCII text must treat the same characters as white space as the general path.
+/// The fast path for ASCII text and the general path must ignore the same white space.
 #[test]
 fn all_white_space_is_ignored() {
     let said = |text: &str| {

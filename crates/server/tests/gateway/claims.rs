@@ -70,7 +70,7 @@ proptest! {
     }
 }
 
-/// Claims are found in the fields of every dialect and removed completely.
+/// Claims are found in every dialect's fields that can contain one, and removed completely.
 #[test]
 fn no_claim_reaches_a_provider() {
     let claims = Claims::new(KEY);

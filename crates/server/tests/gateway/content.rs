@@ -1,5 +1,5 @@
-//! Tests that the gateway never silently drops or alters content: model names, arguments with added
-//! fields, Thoughts sent back as text, and values that only their issuer can read.
+//! Tests that the gateway never silently drops or alters content. Covers model names, arguments
+//! with added fields, Thoughts sent back as text, and values that only their issuer can read.
 
 use std::sync::{Arc, Mutex};
 
@@ -83,7 +83,8 @@ async fn responses_name_the_model_as_requested() {
     figure("model names", format!("{checked} names in answers, each as the client wrote it"));
 }
 
-/// Returns the tool calls of a message without reasoning, each with one more argument.
+/// Returns the tool calls of a message without their reasoning, with one argument added to each
+/// call.
 fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     let text = |value: &Value| {
         let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
@@ -121,8 +122,8 @@ fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
     said
 }
 
-/// Clients add default values to tool arguments. The call id identifies the turn, so its reasoning
-/// is restored.
+/// Some clients add default values to tool arguments. The call id still identifies the turn, so the
+/// turn's reasoning is restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -159,7 +160,8 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
     figure("added arguments", format!("{restored} thoughts restored in 12 conversations"));
 }
 
-/// Other changes to a tool call restore nothing, and the audit header reports the degradation.
+/// If a client replaces the arguments of a tool call, nothing is restored, and the audit header
+/// reports the degradation.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_arguments_restore_nothing_and_degrade() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -182,7 +184,7 @@ async fn changed_arguments_restore_nothing_and_degrade() {
     assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
 }
 
-/// Formats another model's Thoughts as clients send them: as plain text, or as tagged text.
+/// Converts Thoughts to text, as clients do when they switch models: plain text, or text in tags.
 fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
     let mut thoughts = Vec::new();
     let messages = said.iter().map(|message| {
@@ -284,7 +286,7 @@ async fn text_that_only_resembles_a_thought_is_kept() {
     }
 }
 
-/// Content that a target cannot express is left out, and the audit header is `degrade`.
+/// Content that a target cannot represent is left out, and the audit header is `degrade`.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_cannot_be_sent_degrades() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -359,7 +361,7 @@ impl ModelRouter for OddProvider {
     }
 }
 
-/// A provider gets back the values that it issued unchanged, whatever characters they contain.
+/// A provider gets back exactly the values that it issued, whatever characters the values contain.
 #[tokio::test(flavor = "multi_thread")]
 async fn captured_seals_are_accepted_in_any_format() {
     let catalog = Catalog::builtin().clone();
@@ -393,8 +395,8 @@ async fn captured_seals_are_accepted_in_any_format() {
     }
 }
 
-/// A client that resumes a session sends each result and its media twice, and the last text without
-/// its signature.
+/// When a Gemini client resumes a session, it sends each tool result with its media twice, and the
+/// last text without a signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -443,7 +445,8 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     }
 }
 
-/// Other providers' Thoughts are not sent to Gemini, whether or not their turn contains tool calls.
+/// Other providers' Thoughts are not sent to Gemini, whether or not the Thoughts belong to a turn
+/// with tool calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

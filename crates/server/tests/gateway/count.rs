@@ -1,4 +1,5 @@
-//! Tests that every dialect with a token-count endpoint can count tokens at every provider.
+//! Tests token counting in every dialect that has a token-count endpoint, with the models of every
+//! provider.
 
 use crate::harness::{ClientDialect, MODELS, SimGateway};
 use serde_json::{Value, json};
@@ -45,8 +46,8 @@ async fn count(
     (said[name].as_u64().unwrap_or_else(|| panic!("{say:?} → {model}: {said}")), how)
 }
 
-/// Providers with a count endpoint count the tokens. For other providers, the response is marked as
-/// an estimate. A longer request has more tokens.
+/// If the provider has a count endpoint, the provider counts the tokens. Otherwise the response is
+/// marked as an estimate. A longer request has more tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_for_every_provider() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -64,7 +65,7 @@ async fn tokens_are_counted_for_every_provider() {
     gate.assert_nothing_refused();
 }
 
-/// Another model's Thoughts and Claims are not sent to the counting provider.
+/// Other models' Thoughts and Claims are not sent to the provider that counts the tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

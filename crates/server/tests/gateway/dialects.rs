@@ -22,8 +22,8 @@ async fn every_dialect_reaches_every_family() {
     gate.assert_nothing_refused();
 }
 
-/// The gateway restores the reasoning that a client drops. Without restoring, the provider refuses
-/// the request.
+/// The gateway restores the reasoning that a client drops. Without this reasoning, the provider
+/// refuses the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_reasoning_is_restored() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -41,8 +41,8 @@ async fn dropped_reasoning_is_restored() {
     assert!(refused.unwrap_err().contains("thinking"), "the simulator refuses what was dropped");
 }
 
-/// A caller of another dialect sees gateway ids for tool calls, which identify their turn. A caller
-/// of the same dialect sees the provider's ids.
+/// A caller in another dialect than the provider's receives gateway ids for tool calls. These ids
+/// identify the turn. A caller in the provider's dialect receives the provider's ids.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_ids_identify_their_turn_in_other_dialects() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -65,7 +65,7 @@ async fn call_ids_identify_their_turn_in_other_dialects() {
     }
 }
 
-/// A conversation switches models within tool loops and returns to the first model. Nothing is
+/// A conversation switches models within tool loops and returns to the first model. No request is
 /// refused, and the first model receives its own Seals again.
 #[tokio::test(flavor = "multi_thread")]
 async fn model_change_and_back_returns_the_first_models_seals() {

@@ -77,8 +77,8 @@ async fn open_gateway_answers_only_this_machine() {
     assert_eq!(gate.raw("/v1/responses", hello(), &[]).await.0, 200);
 }
 
-/// With `enforce`, a request that the provider would refuse is not sent; the error names the rule
-/// and the fix.
+/// With `enforce`, a request that the provider would refuse is not sent. The error names the
+/// violated rule and the fix.
 #[tokio::test(flavor = "multi_thread")]
 async fn enforce_refuses_before_sending() {
     let gate = SimGateway::open(ReplayMode::Enforce).await;

@@ -1,6 +1,6 @@
 //! Tests that a reply reaches a caller of the same dialect byte for byte, with any chunking and
 //! compression. Official clients parse the reply exactly like the provider's own response, and the
-//! gateway captures it.
+//! gateway captures the reply.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl FixedReplyGateway {
         }
     }
 
-    /// Sends a request and compares the response bytes. Then continues the conversation without
-    /// reasoning, which must be restored.
+    /// Sends a request and compares the response bytes. Then continues the conversation without the
+    /// reasoning and checks that the gateway restores it.
     async fn compare(&self, say: ClientDialect, stream: bool, manner: ReplyStyle, user: &str) {
         let what = format!("{say:?}, streamed {stream}, {manner:?}");
         let said = self.scripted.said(say, stream);
@@ -115,7 +115,7 @@ impl FixedReplyGateway {
     }
 }
 
-/// Returns the Seals and the unsealed reasoning in these values, in order.
+/// Returns the Seals in these values, and the reasoning without Seals, in order.
 fn opaque(values: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest: Vec<&Value> = values.iter().rev().collect();
@@ -157,7 +157,7 @@ async fn replies_are_forwarded_byte_for_byte_and_captured() {
     figure("replies forwarded byte for byte and stored", compared);
 }
 
-/// Repeats the comparison with chunkings that proptest generates.
+/// Repeats the byte comparison with random chunkings from proptest.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunking_does_not_change_a_stream() {
     let stage = FixedReplyGateway::open().await;

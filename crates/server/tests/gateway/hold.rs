@@ -1,5 +1,5 @@
-//! Tests that the last frame of a reply is sent only after the reply is stored, and that earlier
-//! frames do not wait.
+//! Tests that the gateway sends the last frame of a reply only after the reply is stored, and
+//! forwards earlier frames immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,7 +189,7 @@ impl Store for GatedStore {
     }
 }
 
-/// Reads until the text arrives, and returns all bytes read as text.
+/// Reads from the stream until this text arrives, and returns everything read as text.
 async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
     let mut heard = Vec::new();
     loop {

@@ -35,7 +35,7 @@ pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     catalog.target(&row, model, "test")
 }
 
-/// Returns one target per wire, each with its own provider and model.
+/// Returns one target per wire. Each target has its own provider and model.
 pub(crate) fn targets() -> Vec<(&'static dyn Codec, Target)> {
     let rows = [
         ("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
@@ -62,12 +62,12 @@ pub(crate) fn reply_of(codec: &dyn Codec, target: &Target, body: &Value) -> Repl
     codec.decode_reply(&Bytes::from(body.to_string()), &DecodeContext::of(target.clone())).unwrap()
 }
 
-/// A replay engine with its own store.
+/// A replay engine and the store that it uses.
 pub(crate) struct ReplayFixture {
     pub(crate) replay: Replay,
     pub(crate) journal: Journal,
     url: String,
-    /// Deletes the store on drop.
+    /// Deletes the store's folder on drop.
     _folder: Folder,
 }
 
@@ -124,7 +124,7 @@ impl ReplayFixture {
     }
 }
 
-/// Returns the opaque values of these Items, each with a description of its Item.
+/// Returns the opaque values of these Items. Each value comes with a description of its Item.
 pub(crate) fn sealed(items: &[Item]) -> Vec<(Bytes, String)> {
     let seals = items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     seals.map(|(item, seal)| (seal.reveal_to_tenant().clone(), kind_of(item))).collect()

@@ -1,5 +1,5 @@
-//! Recorded conversations for the replay tests: as sent, without reasoning, and the values to
-//! restore.
+//! Recorded conversations for the replay tests. Provides the requests as sent and without
+//! reasoning, and the values that must be restored.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use throughline_testkit::{Exchange, Recording, figure};
 
 use super::{codec_of, request, sealed, target};
 
-/// Returns the decoding context for an exchange, with its target.
+/// Returns the decoding context for the target of an exchange.
 pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
@@ -22,8 +22,8 @@ pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
 }
 
-/// Returns the opaque values that the recorded client sent back, exactly as they were issued. Each
-/// value comes with a description of its Item.
+/// Returns the opaque values that the recorded client sent back exactly as the provider issued
+/// them. Each value comes with a description of its Item.
 pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
     let owed = sent.filter_map(|(bytes, on)| {
@@ -33,13 +33,14 @@ pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)
     owed.collect()
 }
 
-/// Normalizes Base64 to one alphabet without padding, because Google's clients change both.
+/// Normalizes Base64 to one alphabet without padding, because Google's clients change the alphabet
+/// and the padding.
 fn plain(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
     text.trim_end_matches('=').as_bytes().to_vec()
 }
 
-/// Counts successes per wire, and collects failures by recording.
+/// Counts successes per wire, and collects the failures of each recording.
 #[derive(Default)]
 pub(crate) struct Tally {
     counts: BTreeMap<String, Count>,
@@ -63,7 +64,8 @@ impl Tally {
         }
     }
 
-    /// Checks that the expected values are present, equal, on the same part and in the same order.
+    /// Checks that the values found equal the expected values, on the same parts and in the same
+    /// order.
     pub(crate) fn count_values(
         &mut self,
         wire: &str,
@@ -89,7 +91,8 @@ impl Tally {
         }
     }
 
-    /// Fails on unexpected failures, and on expected failures that did not occur.
+    /// Fails on each failure that is not in `expected`, and on each entry of `expected` that did
+    /// not fail.
     pub(crate) fn check(&self, expected: &[&str]) {
         let wrong = self.wrong.iter();
         let unforeseen: Vec<_> = wrong.filter(|(at, _)| !expected.contains(&at.as_str())).collect();
@@ -116,8 +119,8 @@ pub(crate) fn recorded_reply(exchange: &Exchange, asked: &DecodeContext) -> Repl
     });
     ended.expect("a stream ends in a reply")
 }
-/// Returns a request body without any reasoning, as a client without reasoning support would send
-/// it.
+/// Returns a request body without any reasoning, as sent by a client that does not support
+/// reasoning.
 pub(crate) fn stripped(wire: &str, body: &str) -> String {
     let mut body: Value = serde_json::from_str(body).unwrap();
     for list in ["messages", "input", "contents"] {
@@ -171,7 +174,7 @@ fn keep_part(part: &mut Value) -> bool {
     !(part.is_empty() || part.len() == 1 && part.get("text").is_some_and(|text| text == ""))
 }
 
-/// Returns whether a message is empty, so that a client would not send it.
+/// Returns whether a message is empty. Clients do not send empty messages.
 fn says_nothing(message: &Value) -> bool {
     let is_empty =
         |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
@@ -179,7 +182,7 @@ fn says_nothing(message: &Value) -> bool {
 }
 
 /// Makes the requests and responses of a recording comparable. If the recorder replaced typographic
-/// characters in some of them, replaces these characters in all of them.
+/// characters in any of them, this function replaces the characters in all of them.
 pub(crate) fn comparable(recording: &Recording) -> Recording {
     let mut recording = recording.clone();
     if recording.exchanges.iter().all(|e| e.request_exact && e.response_exact) {

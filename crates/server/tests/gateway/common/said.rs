@@ -27,7 +27,7 @@ pub(crate) struct ModelTurn {
     pub(crate) mind: u64,
 }
 
-/// Returns the Seal for the Thoughts with this number.
+/// Returns the Seal for the Thoughts identified by this number.
 pub(crate) fn seal(mind: u64) -> String {
     format!("bWluZC{mind:010}AA==")
 }
@@ -51,7 +51,8 @@ impl WireTarget {
         call_of(self.codec, &self.target, &self.request(system, said, |_| None))
     }
 
-    /// Returns the request of a client that sends back the Seal that `seal` returns for each reply.
+    /// Returns the request of a client that sends back reasoning. `seal` returns the Seal to send
+    /// back for each reply.
     pub(crate) fn sealed(
         &self,
         system: &str,
@@ -98,7 +99,7 @@ impl WireTarget {
         self.reply_after(answer, None)
     }
 
-    /// Like `reply`, with Seals bound to this prefix.
+    /// Like `reply`, but binds the Seals to this prefix.
     pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
         let own = |answer: &ModelTurn| Some(seal(answer.mind));
         let said = Message::Model(answer.clone());

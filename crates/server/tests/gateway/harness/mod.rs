@@ -1,4 +1,5 @@
-//! A gateway in front of the simulators, and a plain client for each dialect.
+//! Checks that an official client parses a response through the gateway like a response from the
+//! provider.
 
 pub(crate) mod official;
 pub(crate) mod scripted;
@@ -27,7 +28,7 @@ pub(crate) const MODELS: [&str; 4] =
     ["sim/claude-sonnet-4-5", "sim/gpt-5.2", "sim/gemini-3-pro-preview", "sim/deepseek-v4-pro"];
 /// A route whose first target is an unreachable Claude and whose second target is a GPT.
 pub(crate) const FALLBACK: &str = "fallback";
-/// An endpoint on which no server listens.
+/// A route with two targets: an unreachable Claude first, then a GPT.
 pub(crate) const DOWN: &str = "down";
 pub(crate) const QUESTION: &str = "What is the weather in Paris, and what time is it there?";
 
@@ -137,15 +138,15 @@ pub(crate) struct GatewayOptions {
     pub(crate) prefix: PrefixPolicy,
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) directory: Arc<dyn ModelRouter>,
-    /// Unrecognised paths to forward.
+    /// Paths to forward although the gateway does not recognise them.
     pub(crate) passthrough: Passthrough,
     pub(crate) allow_open: bool,
     pub(crate) prices: Arc<dyn Prices>,
-    /// Creates the agent API, if the test needs it.
+    /// Creates the agent API; `None` for tests that do not need it.
     pub(crate) agents: Option<MakeAgents>,
 }
 
-/// Creates the agent API over a store.
+/// Creates the agent API for a given store.
 pub(crate) type MakeAgents = Box<dyn FnOnce(Arc<dyn Store>) -> AgentApi + Send>;
 
 impl GatewayOptions {
@@ -165,8 +166,8 @@ impl GatewayOptions {
     }
 }
 
-/// Starts a gateway in front of this upstream. Returns its address, its store, and the store's
-/// folder.
+/// Starts a gateway in front of this upstream. Returns the gateway's address, its store, and the
+/// store's folder.
 pub(crate) async fn serve(
     upstream: Arc<dyn Upstream>,
     opening: GatewayOptions,
@@ -179,7 +180,8 @@ pub(crate) async fn serve(
     (url, store, folder)
 }
 
-/// Starts a gateway on this store that shuts down immediately when requested. Returns its address.
+/// Starts a gateway on this store. On shutdown, the gateway stops immediately. Returns the
+/// gateway's address.
 pub(crate) async fn serve_on(
     store: Journal,
     upstream: Arc<dyn Upstream>,
@@ -222,7 +224,7 @@ pub(crate) async fn serve_on(
     url
 }
 
-/// Sends a request and returns the response as soon as it starts.
+/// Sends a request and returns the response without waiting for its body.
 pub(crate) async fn begin(
     url: &str,
     method: &str,
@@ -288,7 +290,7 @@ impl SimGateway {
         &self.url
     }
 
-    /// Returns the requests that the simulator received, and its verdicts.
+    /// Returns the simulator's ledger: the requests that it received, and its verdicts.
     pub(crate) fn ledger(&self) -> throughline_sim::Ledger {
         self.simulator.ledger()
     }
@@ -301,7 +303,7 @@ impl SimGateway {
         }
     }
 
-    /// Runs a conversation of two questions with tools and reasoning. Returns the number of model
+    /// Runs a conversation of two questions, with tools and reasoning. Returns the number of model
     /// replies.
     pub(crate) async fn converse(
         &self,
@@ -385,7 +387,7 @@ impl SimGateway {
         (status, headers, response.into_body().collect().await.unwrap().to_bytes())
     }
 
-    /// Sends any request; returns the response as soon as it starts.
+    /// Sends any request; returns the response without waiting for its body.
     pub(crate) async fn begin(
         &self,
         method: &str,
@@ -396,7 +398,8 @@ impl SimGateway {
         begin(&self.url, method, path, body, headers).await
     }
 
-    /// Runs a conversation in which the next model generates each reply, even within a tool loop.
+    /// Runs a conversation in which each reply comes from the next model in `models`, even within a
+    /// tool loop.
     pub(crate) async fn switch(
         &self,
         say: ClientDialect,

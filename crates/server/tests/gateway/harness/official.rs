@@ -5,7 +5,7 @@ use std::process::{Output, Stdio};
 
 use throughline_testkit::{skip, workspace_root};
 
-/// Runs a script against a gateway. Skips the script if its clients are not installed.
+/// Runs a script against a gateway. Skips the script if the official clients are not installed.
 pub(crate) async fn run(
     language: &str,
     script: &str,

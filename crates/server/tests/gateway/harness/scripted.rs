@@ -18,7 +18,7 @@ use throughline_testkit::{TestRng, split};
 
 use super::{ClientDialect, MODELS, QUESTION, upstream};
 
-/// How the bytes of a reply are split.
+/// How the bytes of a reply are split into chunks.
 #[derive(Clone, Debug)]
 pub(crate) enum Chunking {
     OneByte,
@@ -150,8 +150,8 @@ impl FixedProvider {
     }
 }
 
-/// Returns the provider's own name for a model on this wire, so that replies are forwarded byte for
-/// byte.
+/// Returns the provider's own name for a model on this wire. With this name, replies are forwarded
+/// byte for byte.
 pub(crate) fn model(say: ClientDialect) -> &'static str {
     let name = match say {
         ClientDialect::Messages => MODELS[0],

@@ -43,7 +43,7 @@ pub(crate) const STREAM_HEAD: &str =
 /// A whole response: 100 input tokens, 20 output tokens.
 pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
 
-/// Formats a complete HTTP response.
+/// A complete response with 100 input tokens and 20 output tokens.
 pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
