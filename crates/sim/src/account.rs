@@ -1,4 +1,5 @@
-//! Identifies the account of a request by a digest of its API key, and reads its creation date.
+//! Identifies the account of a request by a digest of the API key, and reads the account's creation
+//! date.
 
 use axum::http::HeaderMap;
 use jiff::civil::Date;

@@ -1,9 +1,10 @@
-//! Simulates a prompt cache, which detects the prefix that a request shares with earlier requests.
+//! Simulates a prompt cache: detects the longest prefix that a request shares with earlier
+//! requests.
 //!
 //! Requests from one account to one model share a cache. The cache compares prefixes as written:
-//! the tools, then the system prompt, then the messages. A moved member or a reordered tool
-//! therefore invalidates everything after it. Every request writes to the cache, with or without
-//! `cache_control`.
+//! the tools, then the system prompt, then the messages. A moved JSON member or a reordered tool
+//! therefore invalidates the cached prefix from that point on. Every request writes to the cache,
+//! with or without `cache_control`.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -21,7 +22,7 @@ mod cache_tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PromptElement {
     written: Digest,
-    /// Digest of the content, independent of member order; `None` for a setting.
+    /// Digest of the content, independent of JSON member order; `None` for a setting.
     content: Option<Digest>,
     tokens: u64,
 }
@@ -40,14 +41,14 @@ impl PromptElement {
         }
     }
 
-    /// Creates an element from a setting that is rendered into the prompt at this position. A
-    /// changed setting invalidates everything after it.
+    /// Creates an element from a setting that is rendered into the prompt at this position. If the
+    /// setting changes, all later elements miss the cache.
     pub(crate) fn from_setting(setting: &str) -> Self {
         Self { written: Digest::new("throughline-sim setting", setting), content: None, tokens: 0 }
     }
 }
 
-/// Digests of a prompt prefix without its settings, in canonical form and as written.
+/// Digests of the elements of a prompt prefix, without settings: in canonical form and as written.
 struct PrefixDigests {
     content: Digest,
     written: Digest,
@@ -74,15 +75,15 @@ pub(crate) fn tokens(bytes: usize) -> u64 {
 /// Number of tokens at the end of a request that are not written to the cache.
 const UNCACHED_TAIL_TOKENS: u64 = 3;
 
-/// Set of all prefixes seen so far, as digests.
+/// The digests of all prefixes seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCache {
     known: Mutex<HashSet<Digest>>,
 }
 
 impl PromptCache {
-    /// Looks up the longest cached prefix and caches all longer prefixes. `owner` separates
-    /// accounts and models.
+    /// Looks up the longest cached prefix and caches all longer prefixes. `owner` identifies the
+    /// account, provider and model.
     pub(crate) fn read_and_write(&self, owner: Digest, elements: &[PromptElement]) -> Usage {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
@@ -105,8 +106,8 @@ impl PromptCache {
         usage
     }
 
-    /// Counts the tokens that repeat earlier content but miss the cache, because they or the
-    /// elements before them are written differently. Changed content and changed settings are not
+    /// Counts the tokens that repeat earlier content but miss the cache, because their element or
+    /// an earlier element is written differently. Changed content and changed settings are not
     /// counted.
     pub(crate) fn missed(&self, owner: Digest, elements: &[PromptElement]) -> u64 {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
 //! Computes short digests, and serializes JSON values in two forms: canonical and as written.
 //!
-//! Providers bind a Seal to the meaning of a request, so Seals use the canonical form, which
-//! ignores white space, escapes and member order. A prompt cache compares the written form, so
-//! member order matters there. Both forms ignore the cache markers `cache_control` and
+//! Providers bind a Seal to the meaning of a request. Seals therefore use the canonical form, which
+//! ignores white space, escapes and member order. A prompt cache compares the written form, in
+//! which member order matters. Both forms ignore the cache markers `cache_control` and
 //! `cachePoint`.
 
 use std::fmt;
@@ -20,8 +20,8 @@ mod digest_tests;
 pub(crate) struct Digest(u128);
 
 impl Digest {
-    /// Computes the digest of `bytes`. Different purposes give different digests for the same
-    /// bytes.
+    /// Computes the digest of `bytes`. Different values of `purpose` give different digests for the
+    /// same bytes.
     pub(crate) fn new(purpose: &str, bytes: impl AsRef<[u8]>) -> Self {
         Self::from_pieces(purpose, [bytes.as_ref()])
     }
@@ -39,7 +39,7 @@ impl Digest {
         Self::first_of(hasher.finalize().as_bytes())
     }
 
-    /// Creates a digest from the first 16 bytes, padded with zeros.
+    /// Creates a digest from the first 16 of these bytes, padded with zeros.
     pub(crate) fn first_of(bytes: &[u8]) -> Self {
         let mut first = [0; 16];
         for (to, from) in first.iter_mut().zip(bytes) {
@@ -57,7 +57,7 @@ impl Digest {
         self.0.to_be_bytes()
     }
 
-    /// Derives a number below `limit` from this digest alone. Returns 0 if `limit` is 0 or 1.
+    /// Derives a number below `limit` from this digest. Returns 0 if `limit` is 0 or 1.
     pub(crate) fn below(self, limit: usize) -> usize {
         let limit = u128::try_from(limit).unwrap_or(1).max(1);
         usize::try_from(self.0 % limit).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Tests for digests and for both serializations of JSON values.
+//! Tests for digests, and for the canonical and written forms of JSON values.
 
 use throughline_json::Tree;
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[path = "faults_tests.rs"]
 mod faults_tests;
 
-/// A fault to inject, and the request to inject it into.
+/// A fault to inject, and the number of the request that it affects.
 ///
 /// Parsed from `cut@200`, `429`, `429:30`, `500`, `503`, `529`, `stall`, `drip`, `garbage@100` or
 /// `duplicate`. A suffix such as `#3` limits the fault to the third request.
@@ -14,7 +14,7 @@ mod faults_tests;
 pub struct Fault {
     /// Kind of failure to inject.
     pub kind: FaultKind,
-    /// Number of the only affected request, starting at 1; `None` affects every request.
+    /// Number of the only affected request, starting at 1; `None` if every request is affected.
     pub only: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub enum FaultKind {
     Duplicate,
 }
 
-/// Error for a text that is not a valid fault. Contains the text.
+/// Error for a string that cannot be parsed as a fault. Contains the string.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: try cut@200, 429, 429:30, 500, 503, 529, stall, drip, garbage@100 or \
@@ -86,7 +86,7 @@ impl FaultKind {
     }
 }
 
-/// One action while a response body is sent.
+/// One step in sending a response body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BodyStep {
     Bytes(Vec<u8>),
@@ -96,7 +96,7 @@ pub(crate) enum BodyStep {
     Silence,
 }
 
-/// Applies a fault to a response body. Without a fault, the chunks stay unchanged.
+/// Converts the chunks of a response body to steps and applies the fault, if any.
 pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<BodyStep> {
     match fault {
         None | Some(FaultKind::Status(..)) => chunks.into_iter().map(BodyStep::Bytes).collect(),
@@ -124,7 +124,7 @@ pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<Bo
     }
 }
 
-/// Keeps the first `left` bytes, then appends `then`.
+/// Keeps the first `left` bytes of the chunks, then appends the step `then`.
 fn first(chunks: Vec<Vec<u8>>, mut left: usize, then: BodyStep) -> Vec<BodyStep> {
     let mut pieces = Vec::new();
     for mut chunk in chunks {

@@ -3,8 +3,8 @@
 //! A Seal is an encrypted and authenticated set of claims, and only the simulator has the key. The
 //! claims contain everything that the real provider binds its Seals to. A wire can therefore report
 //! *why* a returned Seal is invalid: another account, another model, an edited text or a changed
-//! system prompt. The key is derived from the seed and the signer, so a simulator restarted with
-//! the same seed accepts its earlier Seals.
+//! system prompt. The key is derived from the seed and the signer. A simulator that restarts with
+//! the same seed therefore accepts its earlier Seals.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
@@ -40,21 +40,23 @@ pub(crate) struct SealClaims {
     pub(crate) family: String,
     /// Account that received the Seal.
     pub(crate) account: Digest,
-    /// Digest that identifies the reply with the Seal.
+    /// Digest that identifies the reply that contained the Seal.
     pub(crate) reply: Digest,
     /// Position of the Seal among all Seals of its reply, starting at 0.
     pub(crate) ordinal: u32,
     /// Number of Seals in the reply.
     pub(crate) count: u32,
-    /// Digest of the signed thought text, or of the empty string if the thought was hidden.
+    /// Digest of the signed thought text, or of an empty string if the reply hid the text.
     pub(crate) text: Digest,
-    /// Whether the reply omitted the text, so that an empty text is correct.
+    /// Whether the reply hid the thought's text. A client then returns an empty text.
     pub(crate) hidden: bool,
-    /// Digest of the block next to the thought: the first call, or the first text.
+    /// Digest of the block that the thought is bound to: the first call in the reply, or the first
+    /// text.
     pub(crate) beside: Option<Digest>,
-    /// Whether the Seal came after the block in `beside`.
+    /// Whether the Seal came after the block identified by `beside`.
     pub(crate) is_behind: bool,
-    /// Digests of the preceding conversation, for families that bind Seals to it.
+    /// Digests of the preceding conversation, for model families that bind Seals to the
+    /// conversation.
     pub(crate) prefix: Option<PrefixBinding>,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct PrefixBinding {
     pub(crate) tools: Digest,
     /// Digest of all preceding messages, without thoughts.
     pub(crate) messages: Digest,
-    /// Digest of the previous thought's Seal. Each Seal is chained to the previous one.
+    /// Digest of the previous thought's Seal. Each Seal is chained to the Seal before it.
     pub(crate) previous: Option<Digest>,
 }
 
@@ -129,7 +131,7 @@ impl SealKeys {
         }
     }
 
-    /// Opens a Seal and returns its claims, provided that this signer issued it.
+    /// Opens a Seal and returns the claims, if this signer issued the Seal.
     pub(crate) fn open(
         &self,
         signer: &str,
@@ -159,8 +161,8 @@ impl SealKeys {
     }
 }
 
-/// Encrypts or decrypts the body in place. The code depends on the body, so no two bodies share a
-/// key stream.
+/// Encrypts or decrypts the body in place. `code` depends on the body, so no two bodies share a key
+/// stream.
 fn apply_key_stream(key: &[u8; 32], code: Digest, body: &mut [u8]) {
     let mut stream = vec![0; body.len()];
     blake3::Hasher::new_keyed(key).update(&code.bytes()).finalize_xof().fill(&mut stream);
@@ -170,8 +172,8 @@ fn apply_key_stream(key: &[u8; 32], code: Digest, body: &mut [u8]) {
 }
 
 impl SealFormat {
-    /// Returns the first bytes of a Seal, so that it starts with the same letters as the provider's
-    /// Seals.
+    /// Returns the first bytes of a Seal. They make the encoded Seal start with the same letters as
+    /// the provider's Seals.
     fn header(self, length: usize) -> Vec<u8> {
         // The length is a two-byte protobuf varint, which is enough for every Seal.
         let low = u8::try_from(length & 0x7f).unwrap_or_default() | 0x80;
@@ -184,7 +186,7 @@ impl SealFormat {
         }
     }
 
-    /// Decodes a Seal; `None` if it does not use this provider's encoding.
+    /// Decodes a Seal; `None` if the Seal does not use this encoding.
     pub(crate) fn decode(self, text: &str) -> Option<Vec<u8>> {
         match self {
             Self::Claude => STANDARD.decode(text).ok(),

@@ -1,5 +1,5 @@
-//! The ledger records for each request which Seals were issued and returned, and the verdict on
-//! each.
+//! The ledger records which Seals each response issued, which Seals each request returned, and the
+//! verdict on each returned Seal.
 //!
 //! Tests read the ledger to prove that a client returned every Seal. The ledger contains only
 //! digests of Seals.
@@ -59,17 +59,17 @@ pub struct LedgerEntry {
     pub issued: Vec<IssuedSeal>,
     /// Seals that the request contained, each with its verdict.
     pub returned: Vec<ReturnedSeal>,
-    /// Number of Seals that are missing although the content they belong to was returned. Most
-    /// providers count only the calls of the current turn; Gemini counts everything it signed.
+    /// Number of Seals missing from the request although it contains the sealed content. For most
+    /// providers, only calls of the current turn count; for Gemini, all signed content counts.
     pub lost: usize,
-    /// Whether the thinking settings changed within a tool loop, after the model made its calls.
+    /// Whether the request changed the thinking settings within a tool loop.
     pub reconfigured: bool,
-    /// Number of input tokens, including cached ones.
+    /// Number of input tokens, including cached tokens.
     pub input: u64,
     /// Number of input tokens read from the cache.
     pub cached: u64,
     /// Number of tokens that repeat earlier content but missed the cache, because JSON members in
-    /// or before them were reordered.
+    /// this or earlier content were reordered.
     pub missed: u64,
 }
 
@@ -129,9 +129,9 @@ impl Verdict {
 pub(crate) struct EntryBuilder {
     pub(crate) entry: LedgerEntry,
     pub(crate) source: ReplySource,
-    /// Digests of the reply's readable thoughts, to detect thoughts that come back as text.
+    /// Digests of the reply's readable thoughts, to detect thoughts that a client returns as text.
     thoughts: Vec<Digest>,
-    /// Digests of the other keys that match a later request to the reply.
+    /// Digests of the other keys by which a later request is matched to this reply.
     landmarks: Vec<Digest>,
 }
 
@@ -144,11 +144,11 @@ pub(crate) struct ReplySource {
     pub(crate) config: Option<Digest>,
 }
 
-/// A value that matches a later request to an earlier reply.
+/// A value by which a later request is matched to an earlier reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyKey {
     Call(String),
-    /// Text sent to this account, or to any account if `None`.
+    /// A visible text in a reply to this account; `None` matches any account.
     Text(Option<Digest>, String),
     Thought(String),
     Seal(String),
@@ -179,7 +179,8 @@ impl EntryBuilder {
         self.entry.returned.push(ReturnedSeal { seal: name_of(seal), path: path.into(), verdict });
     }
 
-    /// Records a readable thought, so that it is recognised if it comes back as text.
+    /// Records a readable thought, so that the thought is recognised if a client returns it as
+    /// text.
     pub(crate) fn think(&mut self, text: &str) {
         self.thoughts.extend(thought(text));
     }
@@ -236,7 +237,7 @@ pub(crate) struct SentReply {
 }
 
 impl SentReply {
-    /// Returns whether the request returned at least one Seal of this reply.
+    /// Returns whether `returned` contains at least one Seal of this reply.
     fn has_returned_seal(&self, returned: &[ReturnedSeal]) -> bool {
         returned.iter().any(|back| self.seals.contains(&back.seal))
     }
@@ -272,13 +273,13 @@ impl SharedLedger {
         thought(text).is_some_and(|mark| self.state().thoughts.contains(&mark))
     }
 
-    /// Returns the earlier replies that match this key.
+    /// Returns the earlier replies that have this key.
     pub(crate) fn answers(&self, landmark: &ReplyKey) -> Vec<Arc<SentReply>> {
         let mark = landmark.mark();
         mark.and_then(|mark| self.state().answers.get(&mark).cloned()).unwrap_or_default()
     }
 
-    /// Returns whether both keys match earlier replies, but never the same reply.
+    /// Returns whether both keys belong to earlier replies, but no reply has both keys.
     pub(crate) fn are_apart(&self, one: &ReplyKey, other: &ReplyKey) -> bool {
         let (one, other) = (self.answers(one), self.answers(other));
         let is_one =
@@ -286,8 +287,8 @@ impl SharedLedger {
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
     }
 
-    /// Counts the Seals that were issued with these keys but are not in `returned`. Replies whose
-    /// Seals the requested model cannot read are skipped.
+    /// Counts the Seals of the replies with these keys that are not in `returned`. Skips replies
+    /// whose Seals the requested model cannot read.
     pub(crate) fn lost(
         &self,
         landmarks: &[ReplyKey],

@@ -1,7 +1,7 @@
-//! Tests that a client that drops all reasoning gets every opaque value back, equal and in its
-//! original position.
+//! Tests that the gateway restores every opaque value that a client drops, with equal bytes and in
+//! the original position.
 //!
-//! Each recording is a separate tenant. Its recorded replies are captured unchanged. Each recorded
+//! Each recording is a separate tenant. The recorded replies are captured unchanged. Each recorded
 //! request is sent once unchanged and once without any reasoning.
 
 use crate::common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
@@ -11,8 +11,8 @@ use throughline_core::{Disposition, EncodedRequest, Reply, StopReason, Tenant};
 use throughline_replay::RestoredCall;
 use throughline_testkit::{Exchange, Recording, recordings, skip};
 
-/// Recordings whose opaque values are not all restored, with reasons. The test fails if an entry is
-/// not needed.
+/// Recordings whose opaque values are not all restored, each with a reason. The test fails if a
+/// listed recording has no such failure.
 const NOT_RESTORED: &[&str] = &[
     // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request",
@@ -27,8 +27,8 @@ const NOT_RESTORED: &[&str] = &[
     "pydantic-ai--test_tool_search--test_cross_provider_capability_replay-google-gemini-3-flash-preview-openai-responses-gpt-5.4",
 ];
 
-/// Recordings with requests that are not sent unchanged, with reasons. The test fails if an entry
-/// is not needed.
+/// Recordings with requests that are changed before they are sent, each with a reason. The test
+/// fails if a listed recording has no such request.
 const NOT_AS_IT_CAME: &[&str] = &[
     // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming",
@@ -105,7 +105,7 @@ async fn intact_requests_are_sent_unchanged() {
     tally.check(NOT_AS_IT_CAME);
 }
 
-/// Returns the Fates of the Items that were not sent unchanged.
+/// Returns the Fates of the Items that were changed or left out.
 fn changes(encoded: &EncodedRequest) -> String {
     let is_kept = |did: &Disposition| *did == Disposition::Kept;
     let fates = encoded.fates.iter();

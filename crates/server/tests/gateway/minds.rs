@@ -5,11 +5,11 @@
 //! Each generated world contains callers with almost equal conversations: two tenants, end users
 //! and anonymous callers, equal visible prefixes, repeated replies, and branches. Tool-call ids
 //! restart at 0, prompts and texts are edited, captures are lost, and Claims are forged or foreign.
-//! Whole conversations are copied from another caller of the same or another tenant, with their
-//! call ids, Seals and Claims.
+//! Whole conversations are copied from another caller of the same or another tenant, with the
+//! original call ids, Seals and Claims.
 //!
-//! Each request arrives without any of its own reasoning, is restored, and is sent. Every Seal sent
-//! is looked up in the world's own records, and the parent turn of every reply must belong to the
+//! Each request arrives without reasoning and is sent with the restored reasoning. The test looks
+//! up every Seal sent in the world's own records. The parent turn of every reply must belong to the
 //! caller.
 
 use std::collections::{HashMap, HashSet};
@@ -33,24 +33,25 @@ struct Conversation {
     line: usize,
     system: &'static str,
     said: Vec<Message>,
-    /// The Seals sent so far for each reply. A reply is always sent back with the same Seals.
+    /// The Seals sent so far for each reply, by mind. Later requests may send these Seals again.
     sent: HashMap<u64, HashSet<String>>,
-    /// Whether every reply was captured after exactly this prefix and nothing was edited since.
+    /// Whether the conversation is unedited and every reply was captured after exactly the visible
+    /// prefix.
     is_plain: bool,
-    /// The minds of replies copied from another caller, each with the original mind.
+    /// Maps the mind of each reply copied from another caller to the original mind.
     taken: HashMap<u64, u64>,
 }
 
-/// Handles of other callers that a caller sends back with its own replies, by mind.
+/// Foreign handles that a caller sends back with its own replies, by the mind of the reply.
 #[derive(Default)]
 struct ForeignHandles {
-    /// Values sent instead of the Thoughts' Seals.
+    /// Values that are sent in place of a reply's Seals.
     seals: HashMap<u64, String>,
-    /// Values sent as call ids.
+    /// Values that are sent in place of a reply's call ids.
     ids: HashMap<u64, String>,
 }
 
-/// Counts of replies that were sent back with another tenant's handles.
+/// Number of replies sent back with another tenant's handles, by kind of handle.
 #[derive(Clone, Copy, Debug, Default)]
 struct ForeignCounts {
     ids: usize,
@@ -67,11 +68,11 @@ struct World<'w> {
     dice: TestRng,
     callers: Vec<Caller>,
     conversations: Vec<Conversation>,
-    /// The minds of the replies after each visible prefix.
+    /// The minds of the replies issued for each visible prefix.
     book: HashMap<VisiblePrefix, HashSet<u64>>,
-    /// The number of replies after each visible prefix, counted over all wires.
+    /// The number of replies issued for each visible prefix, on any wire.
     alike: HashMap<VisiblePrefix, usize>,
-    /// The captured turns with their owners and minds.
+    /// The captured turns, each with its owner and mind.
     nodes: Vec<CapturedTurn>,
     minds: u64,
     restored: usize,
@@ -178,7 +179,7 @@ impl<'w> World<'w> {
         self.conversations.push(copy);
     }
 
-    /// Removes the last reply and everything after it.
+    /// Removes the last reply and all later messages.
     fn regenerate(&mut self, number: usize) {
         let said = &mut self.conversations[number].said;
         if let Some(last) = said.iter().rposition(|said| matches!(said, Message::Model(_))) {
@@ -186,7 +187,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Copies a conversation, with its call ids, to another caller.
+    /// Copies a conversation, including its call ids, to another caller.
     fn take(&mut self, number: usize) {
         let mut copy = self.conversations[number].clone();
         let mut others = self.callers.clone();
@@ -221,7 +222,8 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Sends the next message without reasoning, checks the request sent, and adds the reply.
+    /// Sends the next message without reasoning, checks the request that reaches the provider, and
+    /// adds the reply.
     async fn ask(&mut self, number: usize) {
         let text = self.pick(&TEXTS).to_owned();
         let mut conversation = self.conversations[number].clone();
@@ -270,7 +272,7 @@ impl<'w> World<'w> {
         self.house.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
     }
 
-    /// Chooses the foreign handles that a request sends.
+    /// Chooses the foreign handles to send with a request.
     fn strange(&mut self, conversation: &Conversation) -> ForeignHandles {
         let mut strange = ForeignHandles::default();
         let caller = &conversation.caller;
@@ -341,7 +343,8 @@ impl<'w> World<'w> {
         ModelTurn { text, call, mind: self.minds }
     }
 
-    /// Returns whether every reply of this conversation is unique after its visible prefix.
+    /// Returns whether no other turn has the same visible content as any reply of this
+    /// conversation.
     fn is_alone(&self, conversation: &Conversation) -> bool {
         (0..conversation.said.len()).all(|at| match &conversation.said[at] {
             Message::Model(answer) => {
@@ -352,7 +355,7 @@ impl<'w> World<'w> {
         })
     }
 
-    /// Checks that the parent of a reply is a turn that this caller received.
+    /// Checks that the parent turn of a reply was issued to this caller.
     fn check_parent(&self, conversation: &Conversation, restored: &RestoredCall) {
         let Some(parent) = &restored.conversation.parent else { return };
         let known = self.nodes.iter().find(|known| known.node == parent.node);
@@ -360,9 +363,9 @@ impl<'w> World<'w> {
         assert!(is_own, "{parent:?} belongs to another caller: {conversation:#?}");
     }
 
-    /// Checks each Seal sent. The Seal must have been issued to this caller for this turn or for a
-    /// turn with the same visible prefix. Seals that this conversation sent before, or that the
-    /// caller itself sends, are also allowed.
+    /// Checks each Seal sent to the provider. The Seal must have been issued to this caller for
+    /// this turn or for a turn with the same visible prefix. Seals that this conversation sent
+    /// earlier, and Seals in the caller's own request, are also allowed.
     fn check(&mut self, conversation: &mut Conversation, strange: &ForeignHandles, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
@@ -403,7 +406,7 @@ fn answers(said: &[Message]) -> impl Iterator<Item = &ModelTurn> {
     })
 }
 
-/// Replaces the call ids in the replies of these minds, and the same ids in tool results.
+/// Replaces the call ids in the replies with these minds, and in the results of those calls.
 fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     let (mut said, mut open) = (said.to_vec(), None);
     for said in &mut said {
@@ -425,7 +428,7 @@ fn renamed(said: &[Message], ids: &HashMap<u64, String>) -> Vec<Message> {
     said
 }
 
-/// Returns everything visible before this position. Minds and ids are left out.
+/// Returns everything visible before this message index, without minds and ids.
 fn visible(conversation: &Conversation, at: usize) -> VisiblePrefix {
     let said = conversation.said[..at].iter().map(seen).collect();
     (conversation.caller.clone(), conversation.line, conversation.system, said)

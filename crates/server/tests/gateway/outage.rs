@@ -103,7 +103,8 @@ impl OutageGateway {
     }
 }
 
-/// Returns a conversation without its reasoning, so that the gateway must look it up.
+/// Returns a conversation without its reasoning, so that the gateway must look up the reasoning in
+/// the store.
 fn conversation(said: &str) -> String {
     format!(
         r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#

@@ -1,4 +1,4 @@
-//! Tests callers that change the prefix to which a model bound its Thoughts.
+//! Tests callers that change the prefix that a model's Thoughts are bound to.
 
 use crate::harness::{GatewayOptions, SimGateway};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use throughline_server::{PrefixPolicy, ReplayMode};
 const MODEL: &str = "sim/claude-fable-5-1";
 const SYSTEM: &str = "You are a weather service.";
 
-/// The same tool, with its JSON keys in two different orders.
+/// The definition of one tool, with its JSON keys in two different orders.
 const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]"#;
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
@@ -16,7 +16,7 @@ async fn gate(prefix: PrefixPolicy) -> SimGateway {
     SimGateway::open_with(opening, throughline_sim::Options::default()).await
 }
 
-/// Returns the status, the Fates header, the prefix header and the response.
+/// Sends a request. Returns the status, the Fates header, the prefix header and the response.
 async fn ask(
     gate: &SimGateway,
     system: &str,
@@ -95,7 +95,8 @@ async fn strict_policies_refuse_a_changed_prefix() {
     }
 }
 
-/// Without repair, the request is forwarded unchanged and the provider refuses it.
+/// Without repair, the gateway forwards the request unchanged, and the provider refuses the
+/// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_prefix_is_refused_by_the_provider_without_repair() {
     let gate = SimGateway::open(ReplayMode::Observe).await;

@@ -1,8 +1,8 @@
-//! Sends recorded conversations through the gateway over HTTP: requests arrive unchanged, and lost
-//! values are restored.
+//! Sends recorded conversations through the gateway over HTTP. Checks that requests arrive
+//! unchanged and that lost values are restored.
 //!
-//! A scripted provider records each request and returns the recorded response. Each recording is a
-//! separate tenant, once with unchanged requests and once without any reasoning in them.
+//! A scripted provider records each request and returns the recorded response. Each recording is
+//! sent twice, as separate tenants: once unchanged and once without any reasoning.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,8 @@ use throughline_server::{
 use throughline_store::Journal;
 use throughline_testkit::{Exchange, Folder, figure, recordings, skip};
 
-/// Requests that do not arrive unchanged, with reasons. The test fails if an entry is not needed.
+/// Requests that do not arrive unchanged, each with a reason. The test fails if a listed request
+/// arrives unchanged.
 const NOT_AS_SENT: &[&str] = &[
     // These clients had dropped issued values, which are restored.
     "fantasy--TestOpenRouterCommon--grok--tool_streaming 1",
@@ -43,8 +44,8 @@ const NOT_AS_SENT: &[&str] = &[
     "rig--deepseek--wire_shape_matrix--forced_tool_choice_under_thinking_is_rejected_upstream 1",
 ];
 
-/// Requests in which an opaque value does not arrive, with reasons. The test fails if an entry is
-/// not needed.
+/// Requests in which an opaque value does not arrive, each with a reason. The test fails if all
+/// values of a listed request arrive.
 const NOT_IN_PLACE: &[&str] = &[
     // The last request has no system prompt, and the stripped client sends no ids.
     "pydantic-ai--models--test_bedrock_mantle--test_reused_tool_call_ids-request 3",
@@ -181,7 +182,7 @@ impl RecordingGateway {
     }
 }
 
-/// Returns the exchange's path without its provider's base URL.
+/// Returns the path of an exchange without the provider's base URL.
 fn provider_path(exchange: &Exchange) -> String {
     let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
     let own = begins.iter().find_map(|begin| exchange.path.find(begin));
@@ -203,14 +204,13 @@ fn gateway_path(exchange: &Exchange) -> String {
     }
 }
 
-/// Returns whether the gateway accepts this wire as a dialect. Other wires are tested in
-/// Anthropic's dialect.
+/// Returns whether the gateway accepts this wire as a dialect. Recordings of other wires are sent
+/// in Anthropic's dialect.
 fn is_dialect(wire: &str) -> bool {
     wire != Wire::BEDROCK_CONVERSE.as_str()
 }
 
-/// Returns the exchange's request as a client that drops all reasoning sends it, in a gateway
-/// dialect.
+/// Returns the exchange's path and request without reasoning, in a gateway dialect.
 fn without_reasoning(exchange: &Exchange) -> (String, String) {
     if is_dialect(&exchange.wire) {
         return (gateway_path(exchange), stripped(&exchange.wire, &exchange.request));
@@ -224,7 +224,8 @@ fn without_reasoning(exchange: &Exchange) -> (String, String) {
     ("/v1/messages".to_owned(), said)
 }
 
-/// Checks that the request and its response arrived unchanged.
+/// Checks that the request reached the provider unchanged, and that the response reached the caller
+/// unchanged.
 fn is_as_it_was(exchange: &Exchange, played: &PlayedExchange) -> Result<(), String> {
     let said = || String::from_utf8_lossy(&played.body).into_owned();
     let arrived = played.arrived.as_ref();

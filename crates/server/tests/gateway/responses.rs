@@ -25,7 +25,7 @@ async fn delete(gate: &SimGateway, id: &str) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap())
 }
 
-/// Sends a request, and returns its call record and the response.
+/// Sends a request; returns the call record and the response.
 async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     let (status, told, answer) =
         gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
@@ -36,8 +36,8 @@ async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
     (story, answer)
 }
 
-/// A conversation continues from a stored response, whichever provider returned that response or
-/// generates the next one.
+/// A conversation can continue from a stored response with any provider, whichever provider
+/// returned the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn previous_response_id_works_across_providers() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -157,7 +157,8 @@ async fn invalid_list_parameters_are_refused() {
     );
 }
 
-/// Sends a request without `store`, whole or streamed. Returns its call record and output.
+/// Sends a request without `store`, complete or streamed. Returns the call record and the output
+/// items.
 async fn output(
     gate: &SimGateway,
     model: &str,
@@ -191,7 +192,8 @@ fn text_of(output: &[Value]) -> String {
     message["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// An item reference reaches the item's own provider unchanged; other providers receive the item.
+/// The provider that issued an item receives the item reference unchanged. Other providers receive
+/// the item itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn item_references_are_resolved_for_every_target() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -233,7 +235,8 @@ async fn item_references_are_resolved_for_every_target() {
     );
 }
 
-/// `previous_response_id` works after references, even if the referenced response was deleted.
+/// `previous_response_id` still works if the previous response contained references to a response
+/// that was deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn references_work_after_their_response_was_deleted() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -250,7 +253,7 @@ async fn references_work_after_their_response_was_deleted() {
     gate.assert_nothing_refused();
 }
 
-/// A reference that neither the store nor the target can resolve is refused.
+/// A reference is refused if neither the gateway's store nor the target provider can resolve it.
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_item_references_are_rejected() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

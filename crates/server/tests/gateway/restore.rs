@@ -1,4 +1,4 @@
-//! Tests captures and restores on every wire: which evidence restores what, which content stays
+//! Tests captures and restores on every wire: which evidence restores which values, what stays
 //! unchanged, what is reported, and which matches restore nothing.
 
 use crate::common::said::{Message, ModelTurn, WireTarget, seal};
@@ -41,7 +41,7 @@ fn result(answer: &ModelTurn, text: &str) -> Message {
     Message::Tool { id, name, text: text.to_owned() }
 }
 
-/// Restores and sends a request, and captures the given reply to it.
+/// Restores and sends a request, and captures `answer` as the reply.
 async fn exchange(
     house: &ReplayFixture,
     line: &WireTarget,
@@ -65,8 +65,8 @@ async fn send(
     (restored, encoded)
 }
 
-/// Runs a tool loop in which each request drops all reasoning. Returns the two captured replies and
-/// the next message.
+/// Runs a tool loop whose requests contain no reasoning. Returns the messages: two captured
+/// replies, the tool result and the next question.
 async fn conversed(house: &ReplayFixture, line: &WireTarget) -> Vec<Message> {
     let mut said = vec![user("Look.")];
     let first = calls("I look.", 1);
@@ -105,8 +105,8 @@ async fn lossy_client_gets_all_seals_restored_on_every_wire() {
     }
 }
 
-/// A client may rename its tool calls. The issued ids are restored, both in the calls and in their
-/// results.
+/// A client may change the ids of tool calls. The gateway restores the issued ids in the calls and
+/// in their results.
 #[tokio::test]
 async fn results_follow_renamed_calls_to_the_issued_id() {
     for line in WireTarget::all() {
@@ -137,8 +137,8 @@ async fn results_follow_renamed_calls_to_the_issued_id() {
     }
 }
 
-/// Tests invariant 9: each request extends the previous request, although the client drops content
-/// each time.
+/// Tests invariant 9: each request to the provider extends the previous request, although the
+/// client always drops the reasoning.
 #[tokio::test]
 async fn the_next_request_extends_the_last() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -272,7 +272,7 @@ async fn newest_of_equal_turns_wins_and_siblings_are_counted() {
     assert_eq!(restored.findings, []);
 }
 
-/// Two branches are equal up to their last turn; each is restored from its own history.
+/// Two branches are equal up to their last turn. Each branch is restored from its own history.
 #[tokio::test]
 async fn branches_never_mix() {
     for line in WireTarget::all() {
@@ -361,8 +361,8 @@ async fn forgotten_turn_is_not_restored_and_reported() {
     assert_ne!(found[0].as_ref().unwrap().turn.log, log);
 }
 
-/// The last turn still exists and its parent is cached, so only the store can report that the
-/// parent was erased.
+/// The last turn still exists, and its parent turn is cached. Only a read from the store can show
+/// that the parent was erased.
 #[tokio::test]
 async fn turn_forgotten_by_another_process_is_not_restored() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -382,7 +382,8 @@ async fn turn_forgotten_by_another_process_is_not_restored() {
     assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten)]);
 }
 
-/// A chat client in front of Claude sends back both the Claim and the gateway ids of the reply.
+/// A client in the chat dialect talks to Claude and sends back both the Claim and the gateway ids
+/// of the reply.
 #[tokio::test]
 async fn claim_restores_exactly_across_dialects() {
     let claude = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -429,8 +430,8 @@ async fn claim_restores_exactly_across_dialects() {
     assert!(!has_mind(&encoded));
 }
 
-/// In every dialect in front of every provider, Claims and ids come back, the turn matches exactly,
-/// and no handle is sent to the provider.
+/// For every dialect and every provider, a returned Claim and call id match the turn exactly, and
+/// no handle is sent to the provider.
 #[tokio::test]
 async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     let claims = Claims::new(KEY);
@@ -462,7 +463,8 @@ async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     }
 }
 
-/// A chat client that keeps no reasoning uses Claude, GPT, Gemini, then Claude again.
+/// A chat client that keeps no reasoning switches from Claude to GPT, to Gemini, and back to
+/// Claude.
 #[tokio::test]
 async fn switching_back_replays_the_first_model() {
     let chat = WireTarget::of("anthropic", "openai-chat", "claude-sonnet-4-5");
@@ -493,7 +495,8 @@ async fn switching_back_replays_the_first_model() {
     }
 }
 
-/// A reply that continues the model's own unfinished turn is captured as one turn with it.
+/// A reply that continues the model's unfinished turn is captured together with the unfinished part
+/// as one turn.
 #[tokio::test]
 async fn continued_answer_is_captured_as_one_turn() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
@@ -511,7 +514,7 @@ async fn continued_answer_is_captured_as_one_turn() {
     assert_eq!(restored.findings, []);
 }
 
-/// With replay switched off, replies are still captured for later use.
+/// With replay switched off, the gateway still captures replies for later use.
 #[tokio::test]
 async fn conversation_without_lookup_can_be_captured() {
     let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");

@@ -1,7 +1,8 @@
 //! Runs the unmodified official clients through the gateway against the simulators.
 //!
-//! Covers every dialect with every model family, whole and streamed: two questions with tools and
-//! reasoning, once with an honest client and once with a client that sends no reasoning back.
+//! Covers every dialect with every model family, complete and streamed. Each conversation has two
+//! questions with tools and reasoning. It runs once with a client that sends reasoning back and
+//! once with a client that drops it.
 //!
 //! `scripts/sdks` creates the environments for the scripts; `scripts/test` calls it.
 
@@ -12,7 +13,8 @@ use throughline_server::ReplayMode;
 use throughline_sim::{Ledger, ReturnedSeal, Verdict};
 use throughline_testkit::figure;
 
-/// Runs a script with an honest and with a lossy client, and checks the simulators' ledger.
+/// Runs a script with a client that sends reasoning back and with a client that drops it, and
+/// checks the simulators' ledger.
 async fn run(language: &str, script: &str) {
     for keeping in ["honest", "lossy"] {
         let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -76,8 +78,8 @@ async fn sdk_node_openai_stored() {
     run_stored_script("node", "openai_stored.mjs").await;
 }
 
-/// The AI SDK sends earlier model output as references. Every part of its message list reaches the
-/// provider, in every sequence of models, and no request is refused.
+/// The AI SDK sends earlier model output as references. For every sequence of models, every part of
+/// the SDK's message list reaches the provider, and no request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_ai_sdk_responses() {
     let gate = SimGateway::open(ReplayMode::Repair).await;
@@ -104,10 +106,10 @@ async fn sdk_node_ai_sdk_responses() {
 }
 
 /// Checks that every reply contains reasoning, and that every request sends back exactly the Seals
-/// that its conversation received.
+/// that its conversation has received.
 ///
-/// DeepSeek requires its reasoning only for replies with tool calls, so the gateway restores it
-/// only there.
+/// DeepSeek requires its reasoning only for replies with tool calls. The gateway therefore restores
+/// DeepSeek's reasoning only for such replies.
 fn assert_all_returned(ledger: &Ledger, lossy: bool) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
@@ -128,8 +130,8 @@ fn assert_all_returned(ledger: &Ledger, lossy: bool) {
     assert_eq!(finals, 0, "the last conversation has no end");
 }
 
-/// Without restoring, the simulators refuse a lossy client's requests. This shows that the tests
-/// above can fail.
+/// Without restored reasoning, the simulators refuse the requests of a client that drops it. This
+/// shows that the tests above can fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn lossy_client_is_refused_without_replay() {
     for (script, model, words) in [

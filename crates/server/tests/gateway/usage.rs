@@ -12,7 +12,7 @@ use throughline_core::Tenant;
 use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
-/// Returns options for a gateway on which every caller has the same key.
+/// Returns options for a gateway whose callers all use the same key.
 fn plan(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
     let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
@@ -159,7 +159,8 @@ async fn rate_limit_returns_retry_after() {
     house.close().await;
 }
 
-/// A caller that disconnects before the provider reports usage is charged for the output so far.
+/// A caller that disconnects before the provider reports usage is charged for the output received
+/// so far.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_disconnect_is_still_billed() {
     let provider = RawProvider::doing(async |mut stream| {
@@ -246,7 +247,7 @@ async fn shutdown_lets_streams_finish() {
     house.close().await;
 }
 
-/// A shutdown that aborts a call still stores its usage.
+/// If a shutdown aborts a call, the call's usage is still stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_aborted_by_shutdown_is_billed() {
     let provider = RawProvider::doing(async |mut stream| {

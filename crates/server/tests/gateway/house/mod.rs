@@ -83,7 +83,7 @@ impl RawProvider {
         Self { url, open }
     }
 
-    /// Sends this text for each request and closes the connection.
+    /// Passes each connection to `act` after reading the request.
     pub(crate) async fn saying(text: impl Into<String>) -> Self {
         let text: Arc<str> = text.into().into();
         Self::doing(move |mut stream| {
@@ -101,7 +101,7 @@ impl RawProvider {
         Self { url: url.to_owned(), open: Arc::default() }
     }
 
-    /// Waits until no client is connected.
+    /// Returns a provider that points to this address, without starting a server.
     pub(crate) async fn is_alone(&self) {
         until(|| self.open.load(Ordering::SeqCst) == 0).await;
     }
@@ -114,7 +114,7 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// Reads a request with its body; `None` if the caller disconnects early.
+/// Waits until no client is connected to the provider.
 async fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut read = Vec::new();
     loop {
@@ -177,7 +177,8 @@ impl Prices for FlatPrices {
     }
 }
 
-/// A keyring that gives every key the same admission; with `None`, the gateway is open.
+/// A keyring that gives every key the same admission, except that `tl_of_` keys get their own
+/// tenant. With `None`, the gateway requires no key.
 pub(crate) struct OneAdmission(pub(crate) Option<Admission>);
 
 impl Keyring for OneAdmission {
@@ -198,7 +199,7 @@ impl Keyring for OneAdmission {
     }
 }
 
-/// Routes every model to the raw provider, on Anthropic's wire or on the wire of the model's
+/// Routes every model to the raw provider, on Anthropic's wire or on the wire of the model's own
 /// provider.
 struct RawRouter {
     catalog: Arc<Catalog>,
@@ -235,18 +236,19 @@ impl ModelRouter for RawRouter {
 pub(crate) struct RawGatewayOptions {
     pub(crate) limits: Limits,
     pub(crate) admission: Option<Admission>,
-    /// How long the provider may be silent.
+    /// How long the provider may be silent before the request times out.
     pub(crate) idle: Duration,
     pub(crate) body_limit: usize,
     /// Whether replies are stored by write-behind.
     pub(crate) relaxed: bool,
-    /// Whether models use their providers' own wires instead of Anthropic's.
+    /// Whether each model uses the wire of its own provider. Otherwise all models use Anthropic's
+    /// wire.
     pub(crate) own_wires: bool,
-    /// The agent API and the console, if the test needs them.
+    /// The agent API and the console; `None` for tests that do not need them.
     pub(crate) agents: Option<Arc<AgentApi>>,
     /// How the gateway handles requests while the store fails.
     pub(crate) policy: StorePolicy,
-    /// A keyring to use instead of `admission`.
+    /// A keyring that replaces the one built from `admission`.
     pub(crate) keyring: Option<Arc<dyn Keyring>>,
 }
 
@@ -285,7 +287,7 @@ impl RawGateway {
         Self::open_on(provider, Arc::new(store.clone()), plan)
     }
 
-    /// Starts a gateway with any store.
+    /// Starts a gateway with any store in front of the provider.
     pub(crate) fn open_on(
         provider: &RawProvider,
         store: Arc<dyn Store>,
@@ -341,7 +343,7 @@ impl RawGateway {
         Self { address, lines, stop: Some(stop), serving }
     }
 
-    /// Requests a shutdown and waits for it.
+    /// Shuts down the gateway and waits until it has stopped.
     pub(crate) async fn close(mut self) {
         drop(self.stop.take());
         self.serving.await.unwrap();

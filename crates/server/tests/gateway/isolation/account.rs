@@ -1,4 +1,4 @@
-//! A gateway in front of one account at each provider. The account stores everything it receives
+//! A gateway in front of one account at each provider. Each account stores everything it receives
 //! and cannot distinguish tenants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub(crate) struct SharedAccount {
     arrived: Mutex<Vec<String>>,
     /// Header names of the last request.
     headers: Mutex<Vec<Name>>,
-    /// All created objects, each as its collection and document.
+    /// All created objects, each as its collection and its JSON document.
     created: Mutex<Vec<(String, Value)>>,
     /// Whether callers send their own provider keys.
     is_callers: bool,
@@ -49,12 +49,12 @@ impl SharedAccount {
         }
     }
 
-    /// Returns an account that belongs to the caller's own key.
+    /// Returns an account for callers that send their own provider keys.
     pub(crate) fn callers() -> Self {
         Self { is_callers: true, ..Self::operators() }
     }
 
-    /// Removes and returns the requests that arrived since the last call.
+    /// Removes and returns the requests that arrived since the previous `take`.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.arrived.lock().unwrap())
     }
@@ -175,7 +175,7 @@ fn forged(path: &str, id: &str) -> Value {
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
 }
 
-/// Returns a response that contains one message with this item id.
+/// Returns a response with one message whose item id is this id.
 pub(crate) fn response(id: &str, item: &str) -> Value {
     json!({"id": id, "object": "response", "created_at": 1, "status": "completed", "model": "gpt-5.2",
         "output": [
@@ -243,7 +243,7 @@ impl SharedAccount {
     }
 }
 
-/// A keyring in which each key names its tenant. The key of `narrow` is restricted to some models.
+/// A keyring in which each key names its tenant. The tenant `narrow` may use only Claude models.
 struct TenantKeys;
 
 impl Keyring for TenantKeys {
@@ -274,13 +274,13 @@ impl AccountGateway {
         Self::open_with(account, GatewayOptions { keyring, ..GatewayOptions::of(mode) }).await
     }
 
-    /// Opens a gateway without keys.
+    /// Opens a gateway that requires no keys.
     pub(crate) async fn open_to_all(allow_open: bool) -> Self {
         let opening = GatewayOptions { allow_open, ..GatewayOptions::of(ReplayMode::Repair) };
         Self::open_with(SharedAccount::operators(), opening).await
     }
 
-    /// Opens a gateway that also forwards these paths.
+    /// Opens a gateway that also forwards paths that match these patterns.
     pub(crate) async fn open_with_passthrough(patterns: &[&str]) -> Self {
         let passthrough = Passthrough::new(patterns.iter().copied()).unwrap();
         let keyring: Arc<dyn Keyring> = Arc::new(TenantKeys);
@@ -297,7 +297,7 @@ impl AccountGateway {
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
-    /// Returns the same gateway, whose callers send another provider key.
+    /// Returns a client of the same gateway that sends this provider key.
     pub(crate) fn with_provider_key(&self, provider_key: &'static str) -> Self {
         Self { provider_key, ..self.clone() }
     }
@@ -328,7 +328,7 @@ impl AccountGateway {
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
 
-    /// Makes a call and returns its id.
+    /// Makes a model call and returns the call's id.
     pub(crate) async fn call(&self, dialect: &str, tenant: &str, path: &str, body: &str) -> String {
         let answer = self.begin(dialect, tenant, "POST", path, body).await;
         assert_eq!(answer.status().as_u16(), 200, "{path}");

@@ -1,9 +1,9 @@
-//! Requests that create objects, model calls, and requests whose body references an object by id.
+//! Requests that create objects, model calls, and requests whose body contains an object id.
 
 /// A dialect, a path, a body, and the kinds of ids in the response, each with its JSON pointer.
 type Creation = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// The requests that create an object of each kind.
+/// Requests that together create one object of each kind.
 pub(crate) const CREATIONS: &[Creation] = &[
     (
         "openai",
@@ -40,7 +40,7 @@ pub(crate) const CREATIONS: &[Creation] = &[
     ),
 ];
 
-/// A model call in each dialect.
+/// Model calls for each dialect.
 pub(crate) const CALLS: &[(&str, &str, &str)] = &[
     ("openai", "/v1/responses", r#"{"model":"gpt-5.2","input":"Hi"}"#),
     (
@@ -65,7 +65,7 @@ const CHAT: &str = "/v1/chat/completions";
 const MESSAGES: &str = "/v1/messages";
 const GENERATE: &str = "/v1beta/models/gemini-3-pro-preview:generateContent";
 
-/// A dialect, a body field in the gateway's notation, a path, and a body with the object ID in that
+/// A dialect, a body field in the gateway's notation, a path, and a body with an object id in that
 /// field.
 pub(crate) const MEMBERS: &[(&str, &str, &str, &str)] = &[
     (

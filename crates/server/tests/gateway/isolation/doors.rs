@@ -1,4 +1,5 @@
-//! Tests of paths, methods and headers that are never forwarded, and of models by name.
+//! Tests that some paths, methods and headers are never forwarded, and tests requests for models by
+//! name.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
@@ -53,8 +54,8 @@ async fn only_six_methods_are_forwarded() {
     assert!(gate.account.take().is_empty());
 }
 
-/// Headers of proxies, of the connection and of the caller's session are not forwarded; headers of
-/// the dialect are forwarded.
+/// Headers of proxies, of the connection and of the caller's session are not forwarded. Headers
+/// that belong to the provider's API are forwarded.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_and_connection_headers_are_not_forwarded() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -217,7 +218,7 @@ async fn embeddings_reach_the_provider_of_their_model() {
     }
 }
 
-/// Sends a request with these headers and no key, and returns the status.
+/// Sends a request with these headers and without a key; returns the status.
 async fn status(gate: &AccountGateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
 }

@@ -1,5 +1,5 @@
-//! Tests of requests that the gateway and a provider could parse differently, and of responses with
-//! ids that a caller can choose.
+//! Tests of requests that the gateway and a provider could parse differently. Also tests responses
+//! that contain ids chosen by a caller.
 
 use serde_json::json;
 use throughline_server::ReplayMode;
@@ -11,7 +11,7 @@ use crate::isolation::create;
 /// A path, a body, headers, and the expected status.
 type Case<'c> = (&'c str, String, &'c [(&'c str, &'c str)], u16);
 
-/// Sends a request with the key of the tenant `beta` and returns the status.
+/// Sends a request as tenant `beta` and returns the status.
 async fn status(gate: &AccountGateway, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
     let headers = [&[("x-api-key", "tl_beta")], headers].concat();
     begin(&gate.url, "POST", path, body.into(), &headers).await.status().as_u16()
@@ -132,7 +132,7 @@ async fn passthrough_bodies_may_name_only_own_objects() {
     }
 }
 
-/// A path that names one object of the caller and one object of another tenant is refused.
+/// A path that names one of the caller's objects and one of another tenant's objects is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_id_in_a_path_is_checked() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -150,7 +150,7 @@ async fn every_id_in_a_path_is_checked() {
     assert_eq!(gate.account.take(), [""; 0]);
 }
 
-/// Content that only another provider holds is never left out silently.
+/// If only another provider holds some content, the gateway never leaves that content out silently.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_stored_at_another_provider_is_rejected() {
     for mode in [ReplayMode::Repair, ReplayMode::Off] {

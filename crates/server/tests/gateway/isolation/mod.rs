@@ -20,7 +20,7 @@ use crate::common::{codec_of, target};
 use crate::isolation::account::{AccountGateway, SharedAccount};
 use crate::isolation::cases::{CALLS, CREATIONS, MEMBERS};
 
-/// The first object of each kind that a tenant created, by kind.
+/// The ids of the first objects that a tenant created, by kind.
 type Objects = BTreeMap<String, String>;
 
 /// Creates an object of every kind that the gateway can create.
@@ -38,8 +38,8 @@ async fn create(gate: &AccountGateway, tenant: &str) -> Objects {
     objects
 }
 
-/// Fills a tenant's ids into a path template. A placeholder remains if the tenant created no object
-/// of its kind.
+/// Fills a tenant's ids into a path template. A placeholder remains if the tenant has no object of
+/// that kind.
 fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     let path = template.replace("{**}", "gemini-3-pro-preview").replace("{*}", "any");
     objects.iter().fold(path, |path, (kind, id)| {
@@ -49,7 +49,8 @@ fn filled(dialect: &str, template: &str, objects: &Objects) -> String {
     })
 }
 
-/// Checks every forwarded path with a tenant's ids: only the owner gets a response.
+/// Requests every forwarded path with the ids of tenant `alpha`, and checks that only `alpha` gets
+/// a response.
 async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, method, template) in object_routes() {
@@ -86,7 +87,7 @@ async fn check_every_path(gate: &AccountGateway, alpha: &Objects) -> usize {
     cases
 }
 
-/// Checks every body field that names objects, at any depth.
+/// Checks every body field that can name an object, at any nesting depth.
 async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     let mut cases = 0;
     for (dialect, member, kind) in object_members() {
@@ -118,7 +119,8 @@ async fn check_every_member(gate: &AccountGateway, alpha: &Objects) -> usize {
     cases
 }
 
-/// Returns a field name with one letter escaped. Every JSON parser reads it as the same name.
+/// Returns a field name in quotes with its first letter escaped. JSON parsers decode it to the
+/// original name.
 fn escaped(member: &str) -> String {
     let (first, rest) = member.split_at(1);
     format!("\"\\u{:04x}{rest}\"", u32::from(first.chars().next().unwrap()))
@@ -138,7 +140,7 @@ async fn tenants_reach_only_their_own_objects() {
     figure("forwarded paths and id-carrying members that another tenant cannot use", cases);
 }
 
-/// Two tenants send the same provider key; the gateway key determines the conversation's owner.
+/// Two tenants send the same provider key; the tenant of the gateway key owns the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_provider_key_keeps_tenants_separate() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::callers()).await;
@@ -167,8 +169,8 @@ async fn shared_provider_key_keeps_tenants_separate() {
     assert_eq!(other.ask_in("openai", "alpha", "GET", &file, "").await.0, 404);
 }
 
-/// The provider's list pages contain all tenants' objects. A client that reads all pages finds its
-/// own objects among any number of others.
+/// The provider's list pages contain all tenants' objects. A client that reads all pages finds all
+/// of its own objects, however many objects other tenants have.
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_skip_other_tenants_objects_until_the_end() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -199,7 +201,7 @@ async fn lists_skip_other_tenants_objects_until_the_end() {
     assert_eq!(found.len(), 3, "{found:?}");
 }
 
-/// Every line of an uploaded file may be a batch request, so each line is checked.
+/// Every line of an uploaded file may be a batch request, so the ids in each line are checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_files_cannot_name_foreign_objects() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
@@ -216,7 +218,8 @@ async fn batch_files_cannot_name_foreign_objects() {
     assert_eq!(gate.ask("alpha", "POST", "/v1/files", &upload).await.0, 200);
 }
 
-/// Stores written by earlier versions contain captured turns without owner keys.
+/// Captured turns in stores of earlier versions have no owner keys, but still belong to their
+/// tenant.
 #[tokio::test(flavor = "multi_thread")]
 async fn captured_ids_of_older_stores_keep_their_tenant() {
     let gate = AccountGateway::open(ReplayMode::Off, SharedAccount::operators()).await;
@@ -259,7 +262,7 @@ async fn captured_ids_of_older_stores_keep_their_tenant() {
     assert_eq!(gate.ask("alpha", "POST", "/v1/responses", &body.to_string()).await.0, 404);
 }
 
-/// A background response can be used before its stream ends.
+/// A background response has an owner even before it contains items.
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_without_items_have_an_owner() {
     let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;

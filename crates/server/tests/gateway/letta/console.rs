@@ -13,7 +13,7 @@ async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
 }
 
 /// Returns one page of a run's events, and the event number after which the next page starts. The
-/// number is `None` at the end.
+/// number is `None` on the last page.
 async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
     let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;

@@ -11,14 +11,15 @@ use tokio::sync::oneshot;
 use crate::harness::begin;
 use crate::letta::scene::{AgentGateway, MODEL};
 
-/// Sends a request with a key and checks that it succeeds.
+/// Sends a request with a key, checks that the request succeeds, and returns the response.
 async fn ask(scene: &AgentGateway, key: &str, method: &str, path: &str, body: &Value) -> Value {
     let (status, said) = scene.send(key, method, path, body).await;
     assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
     serde_json::from_slice(&said).unwrap()
 }
 
-/// Creates an agent for a key. On the message `forever`, its model calls a tool without end.
+/// Creates an agent for a key. After the message `forever`, the agent's model calls a tool again
+/// and again.
 async fn agent(scene: &AgentGateway, key: &str) -> String {
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"]});
     ask(scene, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
@@ -28,7 +29,7 @@ fn words(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_steps": 900})
 }
 
-/// Waits until a run has ended and returns it.
+/// Waits until a run is no longer running, and returns the run.
 async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
     loop {
         let run = ask(scene, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;

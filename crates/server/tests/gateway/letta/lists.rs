@@ -1,5 +1,5 @@
-//! Tests that every list of the agent API ends: paging by `after` and `before` returns each object
-//! once.
+//! Tests that every list of the agent API can be paged to its end: paging by `after` and `before`
+//! returns each object once.
 
 use serde_json::{Value, json};
 use throughline_server::routes;

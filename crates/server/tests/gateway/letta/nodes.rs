@@ -1,4 +1,4 @@
-//! Tests several processes on one store: any of them can drive and follow a run.
+//! Tests several processes on one store: each process can drive and follow any run.
 
 use serde_json::json;
 use tokio::sync::oneshot;

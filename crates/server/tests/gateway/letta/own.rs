@@ -1,4 +1,4 @@
-//! Tests of the routes under `/v1/throughline/`, which Letta does not have.
+//! Tests of the routes under `/v1/throughline/`, which are not part of Letta's API.
 
 use serde_json::{Value, json};
 

@@ -1,18 +1,18 @@
 //! Tests that repeated, late, malformed, foreign and expired decisions are refused with a clear
-//! error, and that no tool runs. A retry gets the same response as the original.
+//! error, and that no tool runs. A retried decision gets the same response as the original.
 
 use serde_json::{Value, json};
 use throughline_core::{PendingStatus, Store as _, Tenant};
 
 use crate::letta::scene::{AgentGateway, kinds};
 
-/// A run that waits for an approval or for the answer to a question.
+/// A run that waits for an approval or for an answer to a question.
 struct WaitingRun {
     scene: AgentGateway,
     agent: String,
     run: String,
     call: Value,
-    /// The path to which an answer is sent, if a question is pending.
+    /// The path for answering the pending question; `None` if the run waits for an approval.
     question: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl WaitingRun {
         self.question.clone().unwrap_or_else(|| format!("/v1/agents/{}/messages", self.agent))
     }
 
-    /// Returns a valid decision about the pending call, or a valid answer to the question.
+    /// Returns a valid decision about the pending call, or a valid answer to the pending question.
     fn right(&self) -> Value {
         if self.question.is_some() {
             return json!({"answers": {"Which?": {"values": ["Two"]}}});
@@ -57,7 +57,7 @@ impl WaitingRun {
         json!({"messages": [{"type": "approval", "approvals": [approval]}]})
     }
 
-    /// Returns a valid decision with this otid, which allows retries.
+    /// Returns a valid decision with this `otid`, which lets the gateway recognise retries.
     fn named(&self, otid: &str) -> Value {
         let mut right = self.right();
         match &self.question {
@@ -76,7 +76,7 @@ impl WaitingRun {
         usize::from(self.question.is_none())
     }
 
-    /// Sends an invalid request and returns the error.
+    /// Sends an invalid decision, checks the status, and returns the error message.
     async fn refused(&self, status: u16, body: &Value) -> String {
         let (found, said) = self.scene.try_request("POST", &self.path(), body).await;
         assert_eq!(found, status, "{body}: {said}");

@@ -28,7 +28,7 @@ use crate::harness::{GatewayOptions, begin, serve_on, upstream};
 use crate::letta::promised;
 
 pub(crate) const MODEL: &str = "claude-sonnet-4-5";
-/// Another model, which never fails.
+/// A second model, which never fails.
 pub(crate) const OTHER: &str = "claude-opus-4-5";
 
 /// The next action of a scripted model.
@@ -39,12 +39,13 @@ enum ScriptedAction {
     Fails,
 }
 
-/// A model that emits two signed Thoughts and then acts as the last user message instructs.
+/// A model that emits two signed Thoughts and then follows the instruction in the last user
+/// message.
 struct ScriptedModel {
     target: Target,
     /// The number of model calls in this process.
     asked: Arc<AtomicU64>,
-    /// One permit per reply to a user message that contains `slow`.
+    /// One permit for each reply to a user message that contains `slow`.
     gate: Arc<Semaphore>,
 }
 
@@ -130,7 +131,7 @@ fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
     })
 }
 
-/// Returns the same events, with each text split into words.
+/// Returns the same events with each text split into words.
 fn pieces(events: Vec<Event>) -> Vec<Event> {
     let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
     let split = |event: Event| match event {
@@ -156,7 +157,8 @@ fn last_words(call: &Call) -> String {
     texts.last().unwrap_or_default()
 }
 
-/// Returns the action for the last user message. Tool results end the turn.
+/// Returns the action that the last user message requests. After tool results, the model ends the
+/// turn.
 fn script(call: &Call, words: &str) -> ScriptedAction {
     let has_result = call.items.last().is_some_and(|item| matches!(item.body, Body::Result(_)));
     let is_summary = call
@@ -368,7 +370,7 @@ impl AgentGateway {
         Self::on(journal, Arc::new(folder), RevocableKeys::default(), caps, pending()).await
     }
 
-    /// Opens a gateway with these caps per tenant.
+    /// Opens a gateway with these run caps per tenant.
     pub(crate) async fn capped(caps: RunCaps) -> Self {
         let scene = Self::open().await;
         let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
@@ -424,7 +426,7 @@ impl AgentGateway {
         (status, response.into_body().collect().await.unwrap().to_bytes())
     }
 
-    /// Sends a request as tenant `us` and checks that it succeeds.
+    /// Sends a request as tenant `us`, checks that the request succeeds, and returns the response.
     pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let (status, said) = self.try_request(method, path, body).await;
         assert_eq!(status, 200, "{method} {path}: {said}");
@@ -439,7 +441,7 @@ impl AgentGateway {
         (status, answer)
     }
 
-    /// Reads the frames of a stream up to `[DONE]`, without the pings.
+    /// Reads the frames of a stream up to `[DONE]` and leaves out the pings.
     pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
         let (status, said) = self.send("us", "POST", path, body).await;
         let text = String::from_utf8(said.to_vec()).unwrap();
@@ -453,7 +455,8 @@ impl AgentGateway {
             .collect()
     }
 
-    /// Creates an agent with the available tools and these fields.
+    /// Creates an agent with the test tools; `more` adds or replaces fields. Returns the agent's
+    /// id.
     pub(crate) async fn agent(&self, more: &Value) -> String {
         let mut body = json!({"name": "Ada", "model": MODEL, "system": "Be kind.", "tools": ["get_weather", "send_mail"]});
         for (key, value) in more.as_object().into_iter().flatten() {
@@ -469,7 +472,7 @@ impl AgentGateway {
     }
 }
 
-/// Returns a request with this user message.
+/// Returns a request body with this user message.
 pub(crate) fn said(words: &str) -> Value {
     json!({"messages": [{"role": "user", "content": words}]})
 }

@@ -1,5 +1,5 @@
 //! Runs Letta's own clients with simulated models. Every request sends back exactly the Seals that
-//! its Thread received.
+//! its Thread has received.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use throughline_testkit::figure;
 use crate::harness::{DOWN, GatewayOptions, MODELS, SimGateway, official, upstream};
 use crate::letta::scene::{SequentialIds, SystemClock, noting, with_text};
 
-/// A route to two models, the first of which is unavailable.
+/// A route to two models. The first model is unavailable.
 const ROUTE: &str = "in-turn";
 
 fn row_of(model: &str) -> Option<&'static str> {
@@ -92,7 +92,7 @@ async fn run(language: &str, script: &str) {
 }
 
 /// Checks that every reply has reasoning, and that every request of a Thread sends back exactly the
-/// Seals that the Thread received. A Thread has two questions.
+/// Seals that the Thread has received. Each Thread has two questions.
 fn assert_all_returned(ledger: &Ledger) {
     let (mut owed, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
@@ -145,8 +145,8 @@ async fn route_falls_back_to_the_next_model() {
     assert_all_returned(&ledger);
 }
 
-/// Gemini signs the end of a streamed reply in an empty text, which is kept for replay but not
-/// shown.
+/// In a stream, Gemini puts the final signature on an empty text part. The part is kept for replay
+/// but not shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn gemini_answers_end_without_an_empty_assistant_message() {
     let gate = open().await;

@@ -1,5 +1,5 @@
-//! Tests that no route shows one tenant's objects to another, and that the `OpenAPI` document
-//! covers every route.
+//! Tests that no route shows one tenant's objects to another tenant, and that the `OpenAPI`
+//! document covers every route.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use throughline_testkit::figure;
 
 use crate::letta::scene::{AgentGateway, said};
 
-/// Routes without object ids, each with the response that another tenant should get.
+/// Routes without object ids, each with the response text expected for a tenant without objects.
 const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
     ("GET", "/v1/health/", "ok"),
     ("GET", "/v1/models/", "["),
