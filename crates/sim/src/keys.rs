@@ -50,8 +50,7 @@ pub(crate) struct SealClaims {
     pub(crate) text: Digest,
     /// Whether the reply hid the thought's text. A client then returns an empty text.
     pub(crate) hidden: bool,
-    /// Digest of the block that the thought is bound to: the first call in the reply, or the first
-    /// text.
+    /// Digest of the block that the thought is bound to: the first call or text in the reply.
     pub(crate) beside: Option<Digest>,
     /// Whether the Seal came after the block identified by `beside`.
     pub(crate) is_behind: bool,

@@ -140,7 +140,8 @@ pub(crate) struct EntryBuilder {
 pub(crate) struct ReplySource {
     pub(crate) family: String,
     pub(crate) account: Digest,
-    /// Thinking configuration, for providers that require it to stay constant within a turn.
+    /// Digest of the thinking configuration, for providers that require the configuration to stay
+    /// constant within a turn.
     pub(crate) config: Option<Digest>,
 }
 

@@ -1,5 +1,5 @@
-//! Simulates the providers of reasoning models. The simulators issue and verify Seals, and reject
-//! requests, as the real providers do.
+//! Simulates the providers of reasoning models. Like the real providers, the simulators issue and
+//! verify Seals and reject invalid requests.
 //!
 //! One process serves all five wires at their real paths. Tests can therefore check the replay of
 //! reasoning without an API key or network access:
@@ -17,9 +17,10 @@
 //! # }
 //! ```
 //!
-//! Responses depend only on the seed and the request: equal requests get equal responses, byte for
-//! byte, regardless of concurrent requests. The path prefix `/at/{row}` selects the provider named
-//! `row` in the catalog. Without the prefix, the wire and the model name select the provider.
+//! Generated values such as texts, ids and Seals depend only on the seed, the request, and the
+//! number of identical earlier requests. Concurrent requests do not change them. The path prefix
+//! `/at/{row}` selects the provider named `row` in the catalog. Without the prefix, the wire and
+//! the model name select the provider.
 //!
 //! | header | effect on one request |
 //! |---|---|
@@ -27,7 +28,7 @@
 //! | `x-sim-fault: cut@200` | injects a failure: see [`Fault`] |
 //! | `x-sim-account-created: 2026-01-31` | sets the creation date of the account |
 //!
-//! `GET /sim/ledger` returns the ledger of issued and returned Seals: see [`Ledger`].
+//! `GET /sim/ledger` returns the ledger of issued and returned Seals; see [`Ledger`].
 
 mod account;
 mod cache;

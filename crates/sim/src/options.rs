@@ -8,18 +8,19 @@ use throughline_codec::Catalog;
 use crate::faults::Fault;
 use crate::script::Script;
 
-/// Options for a simulator. By default, it listens on a free loopback port.
+/// Options for a simulator. By default, the simulator listens on a free loopback port.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
     /// Seed for all keys, ids and random choices.
     pub seed: u64,
-    /// Scripted replies, used before generated replies.
+    /// Scripted replies. The simulator generates a reply only if no scripted reply matches.
     pub script: Script,
     /// Faults to inject into responses.
     pub faults: Vec<Fault>,
-    /// Whether models call all tools in parallel if the request does not specify this.
+    /// Whether models call all tools in parallel if the request does not set its own option for
+    /// parallel calls.
     pub parallel: bool,
     /// Creation date of all accounts. Claude checks prefix binding for accounts created on or after
     /// 2026-08-31.

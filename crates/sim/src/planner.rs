@@ -15,7 +15,7 @@ use crate::turn::{
     output,
 };
 
-/// Plans the reply to a request and estimates its token usage. A script takes precedence.
+/// Plans the reply to a request and estimates the token usage. Scripted replies take precedence.
 pub(crate) fn plan(
     request: &SimRequest,
     turn: &Turn,
@@ -41,7 +41,7 @@ pub(crate) fn owner(request: &SimRequest) -> Digest {
     request.account.and(request.row.name.as_bytes()).and(request.model.as_bytes())
 }
 
-/// Returns the name of a stop reason in the ledger.
+/// Returns the name that the ledger uses for a stop reason.
 pub(crate) fn stop_word(stop: &StopReason) -> &'static str {
     match stop {
         StopReason::Done => "done",

@@ -26,7 +26,8 @@ pub(crate) enum Route {
     },
     /// The list of models, or a single model.
     Models {
-        /// Wire whose list is requested; `None` for `/v1/models`, which two wires share.
+        /// Wire whose list is requested; `None` for `/v1/models`, because two wires share this
+        /// path.
         wire: Option<Wire>,
         /// Model named in the path, if any.
         model: Option<String>,
@@ -61,8 +62,8 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     }
 }
 
-/// Routes the path after `/at/{row}`. If a provider is named, any prefix before the wire's own path
-/// is accepted.
+/// Routes the path after `/at/{row}`. If the path names a provider, any prefix before the wire's
+/// own path is accepted.
 fn plain(path: &str, row: Option<&str>) -> Route {
     let routes = [
         ("/v1/messages", Wire::ANTHROPIC_MESSAGES, Operation::Answer),
@@ -92,7 +93,7 @@ fn plain(path: &str, row: Option<&str>) -> Route {
     models(path)
 }
 
-/// Routes a path that names its model. `verbs` are the path's names for the operations
+/// Routes a path that names its model. `verbs` are the names that the path uses for
 /// [`Operation::Answer`], [`Operation::Stream`] and [`Operation::Count`].
 fn model_action(wire: Wire, model: &str, verb: &str, verbs: [&str; 3]) -> Route {
     let operations = [Operation::Answer, Operation::Stream, Operation::Count];
@@ -136,7 +137,7 @@ pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Ar
     })
 }
 
-/// Decodes percent escapes; returns the input unchanged if the result is not UTF-8.
+/// Decodes percent escapes; returns the input unchanged if the decoded bytes are not UTF-8.
 fn unescaped(part: &str) -> Cow<'_, str> {
     if !part.contains('%') {
         return Cow::Borrowed(part);

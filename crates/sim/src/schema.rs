@@ -11,8 +11,8 @@ mod schema_tests;
 /// Maximum nesting depth of a generated value, because a schema may be recursive.
 const DEEPEST: usize = 12;
 
-/// Generates a value that is valid against `schema`. Equal nonces give equal values for the same
-/// schema.
+/// Generates a value that is valid against `schema`. The same schema and nonce always give the same
+/// value.
 pub(crate) fn fitting(schema: &Value, nonce: Digest) -> Value {
     SampleGenerator { root: schema, nonce }.value(schema, "", 0)
 }
@@ -58,9 +58,9 @@ impl SampleGenerator<'_> {
         }
     }
 
-    /// Determines the type that a schema describes. Gemini writes types in capitals. From a list of
-    /// types, the first type other than `null` is used. A schema without a type is classified by
-    /// its members.
+    /// Determines the type that a schema describes. Gemini writes type names in capitals. If the
+    /// schema lists several types, the first type other than `null` is used. A schema without a
+    /// type is classified by its members.
     fn kind(&self, schema: &Value) -> String {
         let named = match schema.get("type") {
             Some(Value::String(kind)) => Some(kind.as_str()),

@@ -1,6 +1,7 @@
 //! Scripted replies, which take precedence over generated replies.
 //!
-//! A script is a TOML or JSON list of turns. Each turn answers one request, in order:
+//! A script is a TOML or JSON list of turns. Each turn answers one request, in the order of the
+//! list:
 //!
 //! ```toml
 //! [[turn]]
@@ -67,9 +68,9 @@ struct ScriptFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct ScriptedTurn {
-    /// Pattern that the model name must match.
+    /// Pattern that the requested model name must match.
     model: Option<String>,
-    /// Number of earlier replies that the conversation must have.
+    /// Number of earlier model replies that the conversation must contain.
     step: Option<usize>,
     /// Number of requests that this turn answers; 1 by default.
     times: Option<u32>,
@@ -78,7 +79,7 @@ struct ScriptedTurn {
     telling: ThoughtDisplay,
     texts: Vec<String>,
     calls: Vec<ScriptedCall>,
-    /// All parts of the reply in order, as an alternative to `thoughts`, `texts` and `calls`.
+    /// All parts of the reply in order. Replaces `thoughts`, `texts` and `calls`.
     parts: Vec<ScriptedPart>,
     stop: Option<ScriptedStop>,
     usage: Option<ScriptedUsage>,
@@ -154,7 +155,8 @@ fn toml_error(text: &str, error: &toml::de::Error) -> ScriptError {
     ScriptError { line, message: with_suggestion(error.message()) }
 }
 
-/// Replaces the parser's list of expected names with the closest name, if a similar name exists.
+/// Shortens the parser's error: replaces the list of expected names with the most similar name, if
+/// there is one.
 fn with_suggestion(message: &str) -> String {
     let Some((unknown, expected)) = message.split_once(", expected ") else {
         return message.to_owned();
@@ -183,8 +185,8 @@ impl ScriptPlayer {
         Self { left: Mutex::new(turns.collect()) }
     }
 
-    /// Returns the next scripted reply that matches the request, if any. `cost` supplies the usage
-    /// values that the script does not set.
+    /// Returns the next scripted reply that matches the request, if any. `cost` supplies the token
+    /// counts that the script does not set.
     pub(crate) fn next(
         &self,
         turn: &Turn,

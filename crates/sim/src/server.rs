@@ -1,4 +1,4 @@
-//! The HTTP server, which receives requests and sends complete or streamed responses.
+//! The HTTP server: receives requests and sends complete or streamed responses.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -52,7 +52,7 @@ pub struct Simulator {
     serving: JoinSet<io::Result<()>>,
 }
 
-/// Starts a simulator, which accepts requests as soon as this function returns.
+/// Starts a simulator. The simulator accepts requests as soon as this function returns.
 pub async fn start(options: Options) -> io::Result<Simulator> {
     let listener = TcpListener::bind(options.listen).await?;
     let address = listener.local_addr()?;
@@ -81,7 +81,7 @@ impl Simulator {
         format!("http://{}", self.address)
     }
 
-    /// Returns a copy of the ledger with all requests so far.
+    /// Returns a copy of the ledger with all requests received so far.
     pub fn ledger(&self) -> Ledger {
         self.state.ledger.read()
     }
@@ -149,7 +149,7 @@ async fn answer(
     })
 }
 
-/// A request to a model whose body has not been read yet.
+/// A model request whose body has not been read yet.
 struct ModelCall<'r> {
     endpoint: &'static Endpoint,
     wire: Wire,
@@ -229,8 +229,8 @@ fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<Repl
     Ok((content_type((endpoint.framing)(request)), chunks))
 }
 
-/// Records how many Seals of earlier replies are missing from the request, and the family, account
-/// and thinking configuration that produced this reply.
+/// Records the number of Seals of earlier replies that are missing from the request. Also records
+/// the family, account and thinking configuration of this reply.
 fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
     let Exchange { request, state, record } = exchange;
     let profile = &turn.target.profile;
@@ -318,7 +318,8 @@ fn request_digest(
     Digest::from_pieces("throughline-sim request", pieces)
 }
 
-/// Returns the fault from the request header, or the first configured fault that applies.
+/// Returns the fault from the `x-sim-fault` header, or the first configured fault that applies to
+/// this request.
 fn fault(headers: &HeaderMap, number: u64, state: &SimState) -> Result<Option<FaultKind>, String> {
     if let Some(value) = headers.get("x-sim-fault") {
         let text = value.to_str().unwrap_or_default();
@@ -457,7 +458,7 @@ fn plain(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Respo
     (status, [(header::CONTENT_TYPE, content_type)], body).into_response()
 }
 
-/// Sets a header. Ignores values that are not valid in a header.
+/// Sets a response header. Ignores values that are not valid in a header.
 fn set_header(response: &mut Response, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(HeaderName::from_static(name), value);

@@ -50,9 +50,8 @@ impl SimState {
         self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Derives the seed for all generated values in a reply from the simulator's seed, the request,
-    /// and the number of identical requests before it. Replies therefore do not depend on other
-    /// requests.
+    /// Derives the seed for all generated values in a reply. The seed depends on the simulator's
+    /// seed, the request, and the number of identical earlier requests, but not on other requests.
     pub(crate) fn nonce(&self, request: Digest) -> Digest {
         let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
         let repeat = repeats.entry(request).or_default();

@@ -7,7 +7,8 @@ use throughline_json::Json;
 
 use crate::digest::Digest;
 
-/// Stored responses of all accounts. They never expire, and each account sees only its own.
+/// Stored responses of all accounts. Responses never expire, and each account can read only its own
+/// responses.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseStore {
     accounts: Mutex<HashMap<Digest, AccountResponses>>,
@@ -23,9 +24,9 @@ struct AccountResponses {
 #[derive(Debug)]
 pub(crate) struct StoredItem {
     pub(crate) json: Json,
-    /// For a reasoning item, the id of the output item that followed it.
+    /// For a reasoning item, the id of the output item directly after it.
     pub(crate) follows: Option<String>,
-    /// For any other item, the id of the reasoning item that preceded it.
+    /// For any other item, the id of the reasoning item directly before it.
     pub(crate) requires: Option<String>,
 }
 
@@ -39,7 +40,8 @@ impl ResponseStore {
         self.accounts().get(&owner)?.conversations.get(id).cloned()
     }
 
-    /// Stores a response: its output items, and the conversation that ends with them.
+    /// Stores the output items of a response, and the conversation up to and including the
+    /// response.
     pub(crate) fn insert(&self, owner: Digest, id: &str, before: Vec<Json>, output: &[Json]) {
         let mut accounts = self.accounts();
         let own = accounts.entry(owner).or_default();

@@ -1,7 +1,7 @@
 //! Converts a complete response into an equivalent stream.
 //!
-//! The wire's codec decodes the response into events. Their texts are split into small deltas,
-//! which are then encoded and framed.
+//! The wire's codec decodes the response into events. The texts in the events are split into small
+//! deltas, and the events are then encoded and framed.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::turn::{SimRequest, Turn};
 use crate::wires::Endpoint;
 
-/// Returns the stream in chunks, one per frame.
+/// Returns the chunks of the stream, one per frame.
 pub(crate) fn chunks(
     endpoint: &Endpoint,
     request: &SimRequest,
@@ -87,7 +87,7 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
     split
 }
 
-/// Splits a text into pieces of a few characters. The nonce determines their lengths.
+/// Splits a text into pieces of a few characters. The nonce determines the lengths of the pieces.
 fn pieces(text: &str, nonce: Digest) -> Vec<Name> {
     let mut letters = text.chars().peekable();
     let mut state = nonce;

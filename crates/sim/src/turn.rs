@@ -1,4 +1,4 @@
-//! Types shared by all wires: the decoded request and the planned reply.
+//! Types shared by all wires, such as the decoded request and the planned reply.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::keys::PrefixBinding;
 use crate::ledger::ReplyKey;
 
-/// A request as the server passes it to its wire. The wire parses the body strictly, without a
+/// A request as the server passes it to the wire. The wire parses the body strictly, without a
 /// codec.
 pub(crate) struct SimRequest {
     /// The provider's entry in `providers.toml`.
@@ -32,7 +32,7 @@ pub(crate) struct SimRequest {
 }
 
 impl SimRequest {
-    /// Returns the value of a header; `None` if it is missing or not valid text.
+    /// Returns the value of a header; `None` if the header is missing or not valid text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -45,11 +45,12 @@ impl SimRequest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// A complete reply, or a stream if the body requests one.
+    /// Request for a reply. The reply is complete, or streamed if the request body enables
+    /// streaming.
     Answer,
-    /// A streamed reply, selected by the path.
+    /// Request for a streamed reply, on wires whose path selects streaming.
     Stream,
-    /// The number of input tokens. The request is checked like a request for a reply.
+    /// Request for the number of input tokens. The request is checked like a request for a reply.
     Count,
 }
 
@@ -66,14 +67,16 @@ pub(crate) struct Turn {
     /// this.
     pub(crate) parallel: Option<bool>,
     pub(crate) thinks: bool,
-    /// Whether the reply contains the text of thoughts. If not, it contains only their Seals.
+    /// Whether the reply contains the text of thoughts. Otherwise the reply contains only the
+    /// thoughts' Seals.
     pub(crate) shows: bool,
     /// Names of the tools called since the last user message, in order.
     pub(crate) called: Vec<String>,
-    /// Keys of the replies whose Seals the request must contain. These are the replies with the
-    /// calls in `called`, and further replies for providers that require their Seals.
+    /// Keys of the replies whose Seals the request must contain: the replies with the calls in
+    /// `called`. Some providers also require the Seals of other replies.
     pub(crate) owed: Vec<ReplyKey>,
-    /// Thinking configuration, for providers that require it to stay constant within a turn.
+    /// Digest of the thinking configuration, for providers that require the configuration to stay
+    /// constant within a turn.
     pub(crate) config: Option<Digest>,
     /// Results of the tools in `called` as text, in order.
     pub(crate) results: Vec<String>,
@@ -85,7 +88,7 @@ pub(crate) struct Turn {
     /// Whether the request contains the model's thoughts as plain text.
     pub(crate) demoted: bool,
     pub(crate) max_tokens: Option<u64>,
-    /// Digests of the conversation so far, for families that bind Seals to it.
+    /// Digests of the conversation so far, for model families that bind Seals to the conversation.
     pub(crate) prefix: PrefixBinding,
     /// Notices about the request to include in the response.
     pub(crate) notices: Vec<Value>,
@@ -118,7 +121,8 @@ impl Turn {
         }
     }
 
-    /// Starts a new turn with a user message and discards the tool calls of the previous turn.
+    /// Starts a new turn with a user message. Discards the tool calls and results of the previous
+    /// turn.
     pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
         self.user_text = text.into();
         self.called.clear();
@@ -158,7 +162,7 @@ impl ToolChoice {
     }
 }
 
-/// A planned reply, before the wire seals and encodes it.
+/// A planned reply, before the wire adds Seals and encodes the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplyPlan {
     pub(crate) parts: Vec<ReplyPart>,
@@ -169,7 +173,7 @@ pub(crate) struct ReplyPlan {
 /// One part of a planned reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ReplyPart {
-    /// A thought, with its display mode.
+    /// A thought, and how the reply shows it.
     Thought { text: String, display: ThoughtDisplay },
     /// Visible text.
     Text(String),
@@ -191,7 +195,7 @@ impl ReplyPart {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ThoughtDisplay {
-    /// With or without text, as the request specifies.
+    /// With or without the text, depending on the request's settings.
     #[default]
     AsAsked,
     /// Only as a Seal, without text.
@@ -200,7 +204,7 @@ pub(crate) enum ThoughtDisplay {
     Redacted,
 }
 
-/// An error response in the provider's terminology.
+/// An error response, with the provider's names for its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Refusal {
@@ -210,9 +214,9 @@ pub(crate) struct Refusal {
     /// `INVALID_ARGUMENT`. If empty, the wire uses its default for the status.
     #[serde(default)]
     pub(crate) kind: String,
-    /// The provider's error code, for providers that use one in addition to the type.
+    /// The provider's error code, for providers that send a code in addition to the error type.
     pub(crate) code: Option<String>,
-    /// The invalid parameter, for providers that name it.
+    /// The name of the invalid parameter, for providers that report it.
     pub(crate) param: Option<String>,
     /// Value of the `retry-after` header in seconds.
     pub(crate) retry_after: Option<u64>,
@@ -246,7 +250,8 @@ impl Refusal {
     }
 }
 
-/// Returns an error with status 400 and the formatted message, unless the condition holds.
+/// Returns from the function with a status-400 error and the formatted message, unless the
+/// condition holds.
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -256,7 +261,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Estimates the output tokens of a reply, including those of thoughts.
+/// Estimates the number of output tokens in a reply, including thoughts.
 pub(crate) fn output(parts: &[ReplyPart]) -> Usage {
     let mut usage = Usage::default();
     for part in parts {

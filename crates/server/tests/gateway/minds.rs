@@ -42,7 +42,7 @@ struct Conversation {
     taken: HashMap<u64, u64>,
 }
 
-/// Foreign handles that a caller sends back with its own replies, by the mind of the reply.
+/// Foreign handles that a caller sends back with its replies, by the mind of the reply.
 #[derive(Default)]
 struct ForeignHandles {
     /// Values that are sent in place of a reply's Seals.

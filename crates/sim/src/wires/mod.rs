@@ -2,7 +2,8 @@
 //!
 //! A wire strictly parses the raw JSON of a request, verifies its Seals with the simulator's keys,
 //! and writes complete responses. `stream.rs` converts complete responses into streams. Request
-//! checks never use a codec, so simulator and codec verify each other independently.
+//! checks never use a codec, so tests of a codec against the simulator compare independent
+//! implementations.
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
@@ -61,10 +62,10 @@ impl Exchange<'_> {
 
 /// Simulates all providers of one wire.
 pub(crate) struct Endpoint {
-    /// Codec that encodes streams. Request checks do not use it.
+    /// Codec that encodes streams. Request checks do not use the codec.
     pub(crate) codec: &'static dyn Codec,
-    /// Reads or rejects a request, with the provider's checks in the provider's order. Records the
-    /// verdict on every Seal in the request.
+    /// Reads or rejects a request. Runs the provider's checks in the order in which the provider
+    /// runs them. Records the verdict on every Seal in the request.
     pub(crate) read: fn(&mut Exchange<'_>) -> Result<Turn, Refusal>,
     /// Writes the complete response. Records all issued Seals, readable thoughts and call ids.
     pub(crate) respond: fn(&mut Exchange<'_>, &Turn, &ReplyPlan) -> Value,
@@ -76,12 +77,12 @@ pub(crate) struct Endpoint {
     pub(crate) models: fn(&SimState, Option<&str>) -> Option<Value>,
     /// Returns the name of the request id header, and an id in the provider's format.
     pub(crate) request_id: fn(Digest) -> (&'static str, String),
-    /// Returns the stream framing that a request selects.
+    /// Returns the stream framing for the response to a request.
     pub(crate) framing: fn(&SimRequest) -> Framing,
     /// Returns an additional header for an error response, if the provider sends one.
     pub(crate) error_header: fn(&Refusal) -> Option<(&'static str, String)>,
-    /// Adds provider-specific members to stream events, because the codec does not write them. The
-    /// complete response supplies the values.
+    /// Adds provider-specific members that the codec does not write to stream events. The complete
+    /// response supplies the values.
     pub(crate) decorate: fn(Vec<Frame>, &Value) -> Vec<Frame>,
 }
 
@@ -106,7 +107,7 @@ fn string(node: Node<'_>, key: &str) -> Option<String> {
     node.text_of(key).map(Cow::into_owned)
 }
 
-/// Returns whether a member equals this string.
+/// Returns whether the member `key` equals the string `value`.
 fn member_is(node: Node<'_>, key: &str, value: &str) -> bool {
     node.get(key).is_some_and(|member| member.is(value))
 }
@@ -115,12 +116,12 @@ fn is_true(node: Node<'_>, key: &str) -> bool {
     node.get(key).and_then(Node::bool) == Some(true)
 }
 
-/// Converts a node to a JSON value; `None` if it is nested too deeply.
+/// Converts a node to a JSON value; `None` if the node is nested too deeply.
 fn parsed(node: Node<'_>) -> Option<Value> {
     serde_json::from_slice(node.raw()).ok()
 }
 
-/// Converts a node to a JSON value; `null` if it is nested too deeply.
+/// Converts a node to a JSON value; `null` if the node is nested too deeply.
 fn value(node: Node<'_>) -> Value {
     parsed(node).unwrap_or_default()
 }
@@ -136,8 +137,8 @@ fn set(object: &mut Value, key: &str, value: impl Into<Value>) {
     }
 }
 
-/// Edits the JSON of a frame. The frame keeps its exact bytes if it is not JSON or if `edit`
-/// returns `None`.
+/// Edits the JSON of a frame. The frame stays byte-identical if it is not JSON or if `edit` returns
+/// `None`.
 fn edit_frame(frame: Frame, edit: impl FnOnce(&mut Value) -> Option<()>) -> Frame {
     let Ok(mut event) = serde_json::from_slice::<Value>(&frame.data) else { return frame };
     if edit(&mut event).is_none() {

@@ -7,7 +7,7 @@ use throughline_json::{Json, Node};
 use crate::turn::{OfferedTool, Operation, Refusal, SimRequest, ToolChoice, Turn};
 use crate::wires::{empty_schema, is_true, list, string, value};
 
-/// Creation time of all objects. It is constant, because the simulator has no clock.
+/// Creation time of all objects; constant, because the simulator has no clock.
 pub(crate) const CREATED: u64 = 1_763_164_800;
 
 /// Writes an error body in the provider's format.
@@ -29,7 +29,7 @@ pub(crate) fn refuse(row: &Provider, refusal: &Refusal, _: &str) -> Value {
     }})
 }
 
-/// Returns the list of models, or the named model; `None` if it is unknown.
+/// Returns the list of models, or the named model; `None` if the named model is unknown.
 pub(crate) fn models(model: Option<&str>) -> Option<Value> {
     const MODELS: &[(&str, &str)] = &[
         ("gpt-4.1", "system"),
@@ -79,11 +79,11 @@ pub(crate) fn text(content: Option<Node<'_>>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Paths of the settings that the OpenAI APIs keep in different places.
+/// Locations of the settings that differ between the OpenAI APIs.
 pub(crate) struct SettingPaths {
     /// Whether a tool's fields are in a nested object, as in Chat Completions.
     pub(crate) nests_tools: bool,
-    /// JSON pointers to the type and the schema of a structured reply.
+    /// JSON pointers to the format type and the schema of a structured reply.
     pub(crate) format_type: &'static str,
     pub(crate) format_schema: &'static str,
 }
@@ -134,8 +134,8 @@ fn choice(root: Node<'_>) -> ToolChoice {
     }
 }
 
-/// Returns the first sampling parameter with a non-default value, for a model that does not allow
-/// other values.
+/// Returns the first sampling parameter that the request sets to a non-default value, if the model
+/// accepts only the defaults.
 pub(crate) fn fixed_sampling(turn: &Turn, root: Node<'_>) -> Option<&'static str> {
     let profile = &turn.target.profile;
     let is_fixed = profile.fixed_sampling || (profile.unsampled_while_reasoning && turn.thinks);
@@ -189,7 +189,7 @@ pub(crate) fn check_effort(
     Err(Refusal::invalid(message).param(param).code(code))
 }
 
-/// Returns the name and canonical arguments of a call, which identify equal calls.
+/// Returns the name and canonical arguments of a call. Equal calls have equal results.
 pub(crate) fn call_identity(name: &str, arguments: &str) -> Vec<u8> {
     let parsed = Json::parse(arguments.to_owned());
     let arguments = parsed.map_or_else(|_| arguments.to_owned(), |json| json.canonical());

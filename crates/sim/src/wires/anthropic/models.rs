@@ -23,7 +23,7 @@ const MODELS: [(&str, &str, &str); 14] = [
     ("claude-sonnet-4-5-20250929", "Claude Sonnet 4.5", "2025-09-29T00:00:00Z"),
 ];
 
-/// Returns the whole list, or the requested model; `None` if it is unknown.
+/// Returns the whole model list, or only the requested model; `None` if that model is unknown.
 pub(super) fn models(state: &SimState, model: Option<&str>) -> Option<Value> {
     let row = |(id, name, created): &(&str, &str, &str)| {
         json!({

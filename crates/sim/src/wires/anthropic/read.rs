@@ -38,7 +38,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Checks the members that every request requires.
+/// Checks that the members required in every request are present and valid.
 fn check_body(request: &SimRequest, body: Node<'_>) -> Result<(), Refusal> {
     ensure!(body.is_object(), "Input should be a valid dictionary");
     ensure!(!request.model.is_empty(), "model: Field required");
@@ -98,7 +98,8 @@ fn choice(choice: Node<'_>) -> ToolChoice {
     }
 }
 
-/// Returns a tool that the client runs. Tools without a schema are run by the provider.
+/// Returns a tool that the client runs; `None` for a tool without a schema, because the provider
+/// runs such tools.
 fn offered(tool: Node<'_>) -> Option<OfferedTool> {
     let schema = parsed(tool.present("input_schema")?)?;
     Some(OfferedTool { name: string(tool, "name")?, schema, custom: false })

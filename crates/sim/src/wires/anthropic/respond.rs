@@ -1,4 +1,4 @@
-//! Writes Messages API responses, and adds to streams the members that the codec does not write.
+//! Writes Messages API responses. Also adds the members that the codec does not write to streams.
 
 use serde_json::{Value, json};
 use throughline_codec::Frame;

@@ -1,5 +1,5 @@
-//! Verifies `reasoning_details` as a router does before it calls the upstream model. Returns the
-//! errors of the model's vendor.
+//! Verifies `reasoning_details` as a router does before it calls the upstream model. Failures
+//! return the error of the model's vendor.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::wires::gemini::read::{
 };
 use crate::wires::{Exchange, list, member_is, openai, string};
 
-/// The router's names for the upstream providers that have their own error format.
+/// The router's names for upstream providers whose errors have their own format.
 pub(super) const ANTHROPIC: &str = "Anthropic";
 pub(super) const GOOGLE: &str = "Google AI Studio";
 
@@ -46,7 +46,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the vendor that a detail's format identifies, if any.
+    /// Returns the vendor identified by the `format` value of a detail, if any.
     fn from_format(format: &str) -> Option<Self> {
         match format {
             "anthropic-claude-v1" => Some(Self::Claude),
@@ -57,7 +57,8 @@ impl Vendor {
         }
     }
 
-    /// Returns the router's name for the vendor, and the `format` value of the vendor's details.
+    /// Returns the router's name for the vendor, and the `format` value in the vendor's reasoning
+    /// details.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Claude => (ANTHROPIC, "anthropic-claude-v1"),
@@ -84,7 +85,8 @@ impl Vendor {
     }
 }
 
-/// Digests of a message's text and calls. Claude binds each thought to one of them.
+/// Returns the digests of a message's text and calls. Claude binds each thought to one of these
+/// digests.
 fn landmarks(message: Node<'_>) -> Vec<Digest> {
     let text = Block::Text(openai::text(message.get("content")));
     let calls = calls(message).map(|call| Block::Call {
@@ -95,7 +97,7 @@ fn landmarks(message: Node<'_>) -> Vec<Digest> {
     [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
 }
 
-/// Checks the `reasoning_details` of all messages as the model's vendor does.
+/// Checks the `reasoning_details` of all messages with the checks of the model's vendor.
 pub(super) fn check(
     exchange: &mut Exchange<'_>,
     turn: &Turn,
@@ -133,12 +135,12 @@ struct MessagePosition {
     is_current: bool,
 }
 
-/// A returned detail, with its message and position.
+/// A returned reasoning detail, with its message and its position.
 struct ReturnedDetail<'t> {
     place: MessagePosition,
     message: Node<'t>,
     detail: Node<'t>,
-    /// The opaque value; empty if the detail has none.
+    /// The opaque value; empty if the detail contains no opaque value.
     sealed: String,
     path: String,
     block: String,
@@ -190,8 +192,8 @@ impl DetailChecker<'_, '_> {
         self.check_first_call(place, message, &details)
     }
 
-    /// Returns whether the router passes details on unchanged. Other routers are not known to
-    /// reject missing or invalid details.
+    /// Returns whether the router forwards details to the vendor unchanged. No other router is
+    /// known to reject missing or invalid details.
     fn relays(&self) -> bool {
         self.exchange.request.row.dialect.relays
     }
@@ -200,8 +202,9 @@ impl DetailChecker<'_, '_> {
         self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
     }
 
-    /// Records the verdict on a detail. If the router relays the vendor's error, returns that
-    /// error. Otherwise the detail is recorded as dropped.
+    /// Records the verdict on a detail. If the router relays the vendor's error, the detail is
+    /// recorded as rejected and the error is returned. Otherwise an invalid detail is recorded as
+    /// dropped.
     fn record(
         &mut self,
         found: &ReturnedDetail<'_>,
@@ -224,7 +227,7 @@ impl DetailChecker<'_, '_> {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Returns the error if a Claude thinking block in the current turn has no signature.
+    /// Returns the vendor's error if a Claude thinking block in the current turn has no signature.
     fn missing_signature(&self, found: &ReturnedDetail<'_>) -> Option<Refusal> {
         let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
         if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
@@ -237,8 +240,8 @@ impl DetailChecker<'_, '_> {
         Some(self.vendor.refuse(message))
     }
 
-    /// Verifies the Seal of a detail. Returns the problem for the ledger and the vendor's error.
-    /// The vendor ignores a problem that has no error.
+    /// Verifies the Seal of a detail. Returns the problem for the ledger, and the vendor's error.
+    /// If there is a problem but no error, the vendor ignores the detail.
     fn judge(
         &self,
         found: &ReturnedDetail<'_>,
@@ -287,7 +290,7 @@ impl DetailChecker<'_, '_> {
         (None, None)
     }
 
-    /// Checks that the first call of each step in the current turn has Gemini's signature.
+    /// Checks that the first call of each step in the current turn has a Gemini signature.
     fn check_first_call(
         &self,
         place: MessagePosition,
@@ -319,7 +322,7 @@ fn is_text(detail: Node<'_>) -> bool {
     detail.get("type").is_some_and(|kind| kind.is("reasoning.text"))
 }
 
-/// Returns whether Claude's Seal was issued for the content of this detail.
+/// Returns whether the claims of a Claude Seal match the content of this detail.
 fn signs(claims: &SealClaims, detail: Node<'_>) -> bool {
     if !is_text(detail) {
         return claims.kind == "redacted_thinking";

@@ -1,16 +1,16 @@
-//! Simulates Chat Completions in all dialects. The provider's `channel` determines where messages
-//! contain reasoning and which checks apply.
+//! Simulates Chat Completions in all dialects. The provider's `channel` determines which part of a
+//! message contains reasoning, and which checks apply.
 //!
-//! Where each provider keeps reasoning in messages, and which requests it rejects:
+//! Part of a message that contains reasoning, and requests that are rejected, by provider:
 //!
-//! - `openai-chat`: no reasoning in messages. Rejects efforts, sampling and `max_tokens` that a
-//!   model does not support.
+//! - `openai-chat`: no reasoning in messages. Rejects reasoning efforts, sampling parameters and
+//!   `max_tokens` if the model does not support them.
 //! - `deepseek`, `moonshot`: `reasoning_content`. While the model thinks, they reject a message
 //!   that has calls but no `reasoning_content`.
-//! - `mistral`: `thinking` chunks. Rejects keys outside its schema, and call ids that are not nine
-//!   letters and digits.
-//! - `openrouter`, `vercel`: `reasoning_details`. They wrap the upstream's error in their own
-//!   error, where the router is known to relay it.
+//! - `mistral`: `thinking` chunks. Rejects message members outside Mistral's schema, and call ids
+//!   other than nine letters and digits.
+//! - `openrouter`, `vercel`: `reasoning_details`. If the router is known to relay upstream errors,
+//!   the upstream error is wrapped in the router's own error.
 //! - All others: text in a provider-specific message member, or in tags. They reject calls without
 //!   results.
 
@@ -48,7 +48,8 @@ fn refuse(row: &Provider, refusal: &Refusal, request_id: &str) -> Value {
     }
 }
 
-/// Returns the message member that contains reasoning as text; `None` if the channel has none.
+/// Returns the message member that contains reasoning as text; `None` if the channel has no such
+/// member.
 fn text_key(channel: Channel) -> Option<&'static str> {
     match channel {
         Channel::AsEmitted | Channel::ReasoningContent => Some("reasoning_content"),
@@ -58,8 +59,8 @@ fn text_key(channel: Channel) -> Option<&'static str> {
     }
 }
 
-/// Builds a router's error: its own, or a wrapped upstream error. The refusal's `kind` names the
-/// upstream.
+/// Builds a router's error response, which wraps the upstream error if `refusal.kind` names an
+/// upstream provider.
 fn routed(refusal: &Refusal, request_id: &str) -> Value {
     if refusal.kind.is_empty() {
         return json!({"error": {"message": refusal.message, "code": refusal.status}});

@@ -129,8 +129,8 @@ fn thinks(profile: &Profile, switch: Switch, root: Node<'_>, effort: Option<&str
     }
 }
 
-/// Rejects message members that Mistral's schema does not allow. Mistral accepts reasoning only as
-/// chunks.
+/// Rejects message members that Mistral's schema does not allow. Mistral accepts reasoning only in
+/// content chunks.
 fn check_keys(messages: &[Node<'_>]) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let forbidden = ["reasoning_content", "reasoning", "reasoning_details"];
@@ -203,7 +203,7 @@ fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refu
     Ok(())
 }
 
-/// Checks that messages with tool calls contain their reasoning, if the model thinks.
+/// Checks that messages with tool calls contain the reasoning for these calls, if the model thinks.
 fn check_reasoning(
     turn: &Turn,
     request: &SimRequest,
@@ -231,8 +231,8 @@ fn check_reasoning(
     }))
 }
 
-/// Records thoughts that were returned as text. Providers never reject them, so an edited thought
-/// is recorded as dropped.
+/// Records thoughts that a client returned as text. Providers never reject such thoughts, so an
+/// edited thought is recorded as dropped.
 fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
     let channel = exchange.request.row.dialect.channel;
     for (at, message) in messages.iter().enumerate() {
@@ -257,12 +257,13 @@ fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
     }
 }
 
-/// Returns whether a thought is attached to a reply that did not contain it.
+/// Returns whether a message contains a thought from a different reply.
 pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, state: &SimState) -> bool {
     landmark(message).is_some_and(|landmark| state.ledger.are_apart(thought, &landmark))
 }
 
-/// Returns the key of an assistant message: its first call, or its visible text if it has no calls.
+/// Returns the key of an assistant message: the id of its first call, or its visible text if it has
+/// no calls.
 fn landmark(message: Node<'_>) -> Option<ReplyKey> {
     if !member_is(message, "role", "assistant") {
         return None;

@@ -120,7 +120,8 @@ impl<'a> MessageWriter<'a, '_> {
         message
     }
 
-    /// Returns the visible text. Includes the thoughts if the dialect embeds them in the text.
+    /// Returns the visible text. If the dialect embeds thoughts in the text, the text includes the
+    /// thoughts.
     fn content(&mut self) -> Value {
         let texts = self.plan.parts.iter().filter_map(ReplyPart::text);
         let text = texts.collect::<Vec<_>>().join("\n");
@@ -143,8 +144,8 @@ impl<'a> MessageWriter<'a, '_> {
         json!(chunks)
     }
 
-    /// Iterates over the thoughts with their position, text and readable text. The readable text is
-    /// `None` if the request or the plan hides it.
+    /// Iterates over the thoughts. Yields the position, the text, and the text shown to the client,
+    /// which is `None` if the request or the plan hides the thought.
     fn thoughts(&self) -> impl Iterator<Item = (usize, &'a str, Option<&'a str>)> + use<'a> {
         let (plan, shows) = (self.plan, self.turn.shows);
         plan.parts.iter().enumerate().filter_map(move |(at, part)| {
@@ -154,8 +155,8 @@ impl<'a> MessageWriter<'a, '_> {
         })
     }
 
-    /// Returns all thoughts as one text. The ledger records this text as the Seal, because these
-    /// providers issue no opaque value.
+    /// Returns the text of all thoughts. The ledger records this text in place of a Seal, because
+    /// these providers issue no opaque values.
     fn thought(&mut self) -> Option<String> {
         let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
         if text.is_empty() {
@@ -199,7 +200,7 @@ impl<'a> MessageWriter<'a, '_> {
         }
     }
 
-    /// Builds the `reasoning_details` that a router uses to return the vendor's reasoning.
+    /// Builds the `reasoning_details` in which a router returns the vendor's reasoning.
     fn details(&mut self, calls: &[Value]) -> Vec<Value> {
         if !self.turn.shows {
             return Vec::new();
@@ -240,7 +241,7 @@ impl<'a> MessageWriter<'a, '_> {
         details.collect()
     }
 
-    /// Builds Gemini's details, which sign the first call of a step or its final text.
+    /// Builds Gemini's details. Gemini signs the first call of a step, or the final text.
     fn gemini_details(&mut self, calls: &[Value]) -> Vec<Value> {
         let mut details = self.readable_details();
         if self.turn.thinks {

@@ -1,8 +1,9 @@
 //! Checks for Claude requests, shared by all wires that serve Claude.
 //!
 //! Anthropic's wire and Bedrock's Converse encode the same conversation differently. Each wire
-//! converts it to a [`Dialogue`], and the same checks then run in the same order: settings, message
-//! structure, Seals. Paths use Anthropic's notation, because Bedrock passes on Anthropic's errors.
+//! converts the conversation to a [`Dialogue`]. The same checks then run in the same order:
+//! settings, message structure, Seals. Paths use Anthropic's notation, because Bedrock relays
+//! Anthropic's errors.
 
 pub(crate) mod seals;
 pub(crate) mod settings;
@@ -23,14 +24,14 @@ use crate::wires::Exchange;
 use crate::wires::claude::seals::SealedThought;
 use crate::wires::claude::settings::Settings;
 
-/// Returns whether a family signs its thoughts and requires clients to return them. Models behind
-/// Anthropic-compatible APIs do not sign.
+/// Returns whether a model family signs its thoughts and requires clients to return them. Other
+/// models with Anthropic-compatible APIs do not sign.
 pub(crate) fn is_claude(profile: &Profile) -> bool {
     profile.bound.model && profile.name.starts_with("claude")
 }
 
-/// Checks a Claude request in the same order as Anthropic, and stores the values that the reply's
-/// Seals are bound to in the turn. `forced_tools` is the provider's rule for forced tools.
+/// Checks a Claude request in the same order as Anthropic. Stores in `turn` the prefix that the
+/// reply's Seals are bound to. `forced_tools` is the provider's rule for forced tools.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     turn: &mut Turn,
@@ -60,14 +61,14 @@ pub(crate) fn elements<'t>(
     before.chain([settings]).chain(messages.map(PromptElement::new)).collect()
 }
 
-/// How a wire writes the blocks of a reply.
+/// Functions with which a wire writes the blocks of a reply.
 pub(crate) struct BlockFormat {
     pub(crate) call_prefix: &'static str,
     pub(crate) text: fn(&str) -> Value,
     /// Writes a call, given its id, name and arguments.
     pub(crate) call: fn(&str, &str, &Value) -> Value,
     pub(crate) thought: fn(SealedThought) -> Value,
-    /// Writes a thought for a model that does not sign.
+    /// Writes a thought of a model that issues no signatures.
     pub(crate) unsigned: fn(&SimRequest, &str, ThoughtDisplay) -> Value,
 }
 
@@ -125,7 +126,7 @@ pub(crate) struct Message {
 pub(crate) enum Role {
     User,
     Assistant,
-    /// Instructions in the middle of a conversation.
+    /// A mid-conversation system message.
     System,
 }
 
@@ -141,7 +142,7 @@ pub(crate) enum Block {
         data: Option<String>,
     },
     Text(String),
-    /// A tool call. The `content` of calls, results and other blocks is in canonical form.
+    /// A tool call. In calls, results and other blocks, `content` is the canonical JSON.
     Call {
         id: String,
         name: String,
@@ -186,7 +187,8 @@ impl Block {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// Returns the content that later Seals are bound to; `None` for thoughts and cache markers.
+    /// Returns the content of this block that later Seals are bound to; `None` for thoughts and
+    /// cache markers.
     fn bound_content(&self) -> Option<&[u8]> {
         match self {
             Self::Thinking { .. } | Self::Redacted { .. } => None,
@@ -198,7 +200,7 @@ impl Block {
         }
     }
 
-    /// Returns the digest that identifies this block in the claims of a neighbouring thought.
+    /// Returns the digest of this block that the Seal of a neighbouring thought is bound to.
     pub(crate) fn landmark(&self) -> Option<Digest> {
         if let Self::Call { id, .. } = self {
             return Some(Digest::new("throughline-sim beside call", id));
@@ -226,7 +228,7 @@ impl Message {
     }
 }
 
-/// Calls without results and results without calls in a message.
+/// The calls without results and the results without calls in one message.
 pub(crate) struct UnpairedTools<'d> {
     pub(crate) number: usize,
     /// Ids of calls that have no result in the next message.
@@ -236,7 +238,7 @@ pub(crate) struct UnpairedTools<'d> {
 }
 
 impl Dialogue {
-    /// Creates a conversation. `tools` is the array in the request.
+    /// Creates a conversation. `tools` is the tool array of the request.
     pub(crate) fn new(system: &str, tools: Option<Node<'_>>, messages: Vec<Message>) -> Self {
         let tools = tools.map(canonical_bytes).unwrap_or_default();
         Self {
@@ -258,7 +260,8 @@ impl Dialogue {
             .is_some_and(|message| message.role == Role::User && message.answers().next().is_some())
     }
 
-    /// Iterates over all blocks, each with the index of its message and its index in the message.
+    /// Iterates over all blocks. Yields the index of the message, the index of the block in the
+    /// message, and the block.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize, &Block)> {
         let numbered = self.messages.iter().enumerate();
         numbered.flat_map(|(number, message)| {
@@ -266,8 +269,8 @@ impl Dialogue {
         })
     }
 
-    /// Compares the calls of each message with the results in the next message. System messages are
-    /// skipped.
+    /// Finds calls without a result in the next message, and results without a call in the previous
+    /// message. System messages are skipped.
     pub(crate) fn unpaired_tools(&self) -> impl Iterator<Item = UnpairedTools<'_>> {
         let numbered = self.messages.iter().enumerate();
         let turns: Vec<_> = numbered.filter(|(_, message)| message.role != Role::System).collect();
@@ -287,8 +290,8 @@ impl Dialogue {
         })
     }
 
-    /// Returns whether the conversation contains thoughts as plain text: in tags in an assistant
-    /// message, or as text that a simulated model produced.
+    /// Returns whether the conversation contains thoughts as plain text. Detects tagged text in
+    /// assistant messages, and text that equals a thought of a simulated model.
     pub(crate) fn has_thoughts_as_text(&self, state: &SimState) -> bool {
         const TAGS: [&str; 4] = ["<think>", "</think>", "<thinking>", "</thinking>"];
         self.messages.iter().any(|message| {
@@ -300,7 +303,7 @@ impl Dialogue {
         })
     }
 
-    /// Sets the wire-independent fields of a turn from the conversation and its settings.
+    /// Sets the wire-independent fields of `turn` from the conversation and its settings.
     pub(crate) fn fill_turn(&self, turn: &mut Turn, settings: Settings<'_>) {
         turn.shows = settings.shows(&turn.target.profile);
         turn.max_tokens = settings.max_tokens;
@@ -323,13 +326,13 @@ impl Dialogue {
     }
 }
 
-/// Running digest of all content, without thoughts.
+/// Running digest of all message content except thoughts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ContentDigest(Digest);
 
 impl ContentDigest {
-    /// Adds a block. The role is added with the first block of a message, so messages with only
-    /// thoughts are ignored.
+    /// Adds a block to the digest. The role is added with the first block of a message, so messages
+    /// with only thoughts do not change the digest.
     pub(crate) fn add(&mut self, role: Role, is_first: bool, content: &[u8]) {
         if is_first {
             self.0 = self.0.and(match role {

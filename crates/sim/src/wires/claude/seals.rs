@@ -1,9 +1,9 @@
 //! Creates and verifies Claude's Seals.
 //!
-//! Verification first authenticates a signature, then checks its text and its position among the
-//! thoughts of its reply. A valid thought may still be unreadable, because it was issued to another
-//! account or by a model that the requested model cannot read. Unreadable thoughts are dropped
-//! without an error. The prefix binding is checked last.
+//! Verification first authenticates a signature, then checks the thought's text and its position
+//! among the thoughts of its reply. A valid thought may still be unreadable, because it was issued
+//! to another account or by a model family that the requested model cannot read. Unreadable
+//! thoughts are dropped without an error. The prefix binding is checked last.
 
 use std::collections::HashSet;
 
@@ -26,8 +26,8 @@ pub(crate) const SIGNER: &str = "claude";
 /// Prefix binding applies to accounts created on or after this date.
 const BINDING_SINCE: Date = date(2026, 8, 31);
 
-/// Checks every Seal in a conversation. Returns the prefix that the next reply is bound to, and
-/// notices about dropped or tolerated thoughts in the format of the beta.
+/// Checks every Seal in a conversation. Returns the prefix that the next reply is bound to. Also
+/// returns notices about dropped or tolerated thoughts, in the format of Anthropic's binding beta.
 pub(crate) fn check(
     exchange: &mut Exchange<'_>,
     dialogue: &Dialogue,
@@ -66,13 +66,13 @@ struct SealChecker<'c, 'e> {
     latest: Option<usize>,
     /// Whether the last assistant message must contain all thoughts of its reply.
     is_whole_demanded: bool,
-    /// Policy for thoughts that are bound to another conversation; `None` accepts them.
+    /// Policy for thoughts that are bound to another prefix; `None` accepts such thoughts.
     mismatch: Option<MismatchPolicy>,
-    /// Digest of the content so far.
+    /// Digest of the message content before the current block.
     content: ContentDigest,
     /// Digests of the accepted Seals.
     accepted: Vec<Digest>,
-    /// Reply and ordinal of each thought checked so far.
+    /// Reply and ordinal of each thought that was already checked.
     seen: HashSet<(Digest, u32)>,
     notices: Vec<Value>,
 }
@@ -103,7 +103,7 @@ impl SealChecker<'_, '_> {
         self.check_whole(number, message, last.as_ref())
     }
 
-    /// Checks one thought and returns its claims, even if the thought is dropped.
+    /// Checks one thought. Returns the claims of its Seal, even if the thought is dropped.
     fn block(
         &mut self,
         found: &ReturnedThought<'_>,
@@ -158,15 +158,14 @@ impl SealChecker<'_, '_> {
         Ok(claims)
     }
 
-    /// Records a rejected Seal and returns the error.
+    /// Records a Seal as rejected and returns the error.
     fn refuse(&mut self, found: &ReturnedThought<'_>, reason: &str, message: String) -> Refusal {
         let verdict = Verdict::refused(reason);
         self.exchange.record.record_returned(found.seal, &*found.path, verdict);
         Refusal::invalid(message)
     }
 
-    /// Returns whether the thought's neighbouring block from the original reply is now in a
-    /// different message.
+    /// Returns whether the block that the thought was issued next to is now in a different message.
     fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
@@ -176,7 +175,7 @@ impl SealChecker<'_, '_> {
         !is_here(message) && replies.any(is_here)
     }
 
-    /// Returns why the requested model cannot read a thought; `None` if it can.
+    /// Returns why the requested model cannot read a thought; `None` if the model can read it.
     fn unreadable(&self, claims: &SealClaims) -> Option<&'static str> {
         let mut families = self.exchange.state.catalog.profiles().iter();
         let issuer = families.find(|row| row.name == claims.family);
@@ -187,8 +186,8 @@ impl SealChecker<'_, '_> {
         (!self.profile.reads_seals_of(&claims.family)).then_some("model_binding_mismatch")
     }
 
-    /// Returns the difference between the thought's prefix and this conversation, as the end of
-    /// Anthropic's error message.
+    /// Returns how this conversation differs from the prefix that the thought is bound to, as the
+    /// last sentence of Anthropic's error message.
     fn difference(&self, claims: &SealClaims) -> Option<&'static str> {
         let prefix = claims.prefix.as_ref().filter(|_| self.profile.bound.prefix)?;
         if prefix.system != self.dialogue.system {
@@ -207,8 +206,8 @@ impl SealChecker<'_, '_> {
         }
     }
 
-    /// Checks that the last message of a tool loop contains either all thoughts of its reply or
-    /// none. This applies only if thinking has a budget.
+    /// Checks that the last assistant message in a tool loop contains either all thoughts of its
+    /// reply or none. This applies only if thinking has a token budget.
     fn check_whole(
         &self,
         number: usize,
@@ -228,15 +227,14 @@ impl SealChecker<'_, '_> {
     }
 }
 
-/// Returns whether a thought moved to the other side of its neighbouring block in the original
-/// reply.
+/// Returns whether a thought is on the other side of the block that it was issued next to.
 fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> bool {
     let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
     let beside = message.blocks.iter().position(is_beside);
     beside.is_some_and(|beside| (beside < place) != claims.is_behind)
 }
 
-/// A returned thought, with its position.
+/// A returned thought, with its position in the request.
 struct ReturnedThought<'f> {
     path: String,
     number: usize,

@@ -6,10 +6,10 @@ use throughline_json::Node;
 use crate::digest::{Digest, canonical_bytes};
 use crate::turn::{Refusal, ToolChoice, ensure};
 
-/// Beta that lets a request choose the policy for thoughts bound to another conversation.
+/// Beta that lets a request choose the policy for thoughts bound to another prefix.
 pub(crate) const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Beta that allows a budget above `max_tokens` for requests with tools.
+/// Beta that allows a thinking budget above `max_tokens` for requests with tools.
 const INTERLEAVED_BETA: &str = "interleaved-thinking-2025-05-14";
 
 /// Settings of a request, read from any wire that serves Claude.
@@ -24,22 +24,22 @@ pub(crate) struct Settings<'t> {
     pub(crate) choice: ToolChoice,
     pub(crate) has_tools: bool,
     pub(crate) betas: Vec<String>,
-    /// Efforts set by system messages in the middle of the conversation.
+    /// Efforts set by mid-conversation system messages.
     pub(crate) message_efforts: Vec<String>,
 }
 
-/// Policy for thoughts bound to another conversation.
+/// Policy for thoughts that are bound to another prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchPolicy {
     /// Reject the request with an error.
     Error,
-    /// Drop the thoughts and report them in a notice.
+    /// Drop such thoughts and report them in a notice.
     Drop,
 }
 
 impl Settings<'_> {
-    /// Returns the requested thinking mode; `None` if it is missing or unknown. [`check`] rejects
-    /// unknown modes.
+    /// Returns the requested thinking mode; `None` if the mode is missing or unknown. [`check`]
+    /// rejects unknown modes.
     pub(crate) fn mode(&self) -> Option<Mode> {
         match &*self.thinking?.text_of("type")? {
             "enabled" => Some(Mode::Enabled),
@@ -50,7 +50,7 @@ impl Settings<'_> {
         }
     }
 
-    /// Returns the requested policy for mismatched prefixes, if any.
+    /// Returns the requested policy for thoughts bound to another prefix, if any.
     pub(crate) fn mismatch(&self) -> Option<MismatchPolicy> {
         match &*self.thinking?.at("/block_binding/prefix_mismatch_behavior")?.text()? {
             "error" => Some(MismatchPolicy::Error),
@@ -95,7 +95,8 @@ impl Settings<'_> {
             .and(budget.unwrap_or_default())
     }
 
-    /// Returns the thinking and tool settings as a string that represents them in the prompt.
+    /// Returns a string that represents the thinking and tool settings in the prompt, for the
+    /// cache.
     pub(crate) fn rendered(&self) -> String {
         let thinking = self.thinking.map(canonical_bytes).unwrap_or_default();
         format!("{} {:?}", String::from_utf8_lossy(&thinking), self.choice)
@@ -153,7 +154,7 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
     Ok(())
 }
 
-/// Returns whether `effort` is higher than `limit`, in the order that the profile lists them.
+/// Returns whether `effort` is higher than `limit`. The profile lists efforts in ascending order.
 fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
     let place = |word: &str| profile.efforts.iter().position(|known| known == word);
     matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)
@@ -192,7 +193,8 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the model supports an effort. A request may set the effort in several places.
+/// Checks that the model supports an effort. Called for each place in a request that can set the
+/// effort.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
     if profile.efforts.iter().any(|known| known == effort) {
         return Ok(());

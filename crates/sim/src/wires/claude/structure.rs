@@ -1,5 +1,5 @@
-//! Checks the structure of a Claude conversation: required members, unpaired calls and invalid
-//! endings.
+//! Checks the structure of a Claude conversation: required members, unpaired calls and results, and
+//! invalid endings.
 
 use throughline_core::{Mode, Profile};
 
@@ -80,7 +80,7 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
 }
 
 /// Checks that the assistant message before tool results starts with a thought. This applies only
-/// if thinking has a budget.
+/// if thinking has a token budget.
 fn check_tool_loop(dialogue: &Dialogue, mode: Option<Mode>) -> Result<(), Refusal> {
     if mode != Some(Mode::Enabled) || !dialogue.is_in_loop() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Simulates Amazon Bedrock's Converse API, for Claude and for models that issue no signatures.
 //!
-//! Claude requests pass Anthropic's checks, and Bedrock prefixes the resulting errors with its own
-//! text. Converse itself rejects blank texts and calls without results.
+//! Claude requests pass through Anthropic's checks, and Bedrock prefixes Anthropic's errors with
+//! its own text. Converse itself rejects blank texts and calls without results.
 
 mod read;
 mod respond;

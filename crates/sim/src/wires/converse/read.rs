@@ -48,7 +48,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the rule for forced tools, which may be stricter on Bedrock than on the vendor's own
+/// Returns the rule for forced tools. The rule may be stricter on Bedrock than on the vendor's own
 /// API.
 fn forced_tools(profile: &Profile) -> ForcedTools {
     match profile.notes.get("forced-tools-on-bedrock").map(String::as_str) {
@@ -68,7 +68,7 @@ fn check_texts(dialogue: &Dialogue) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Rejects empty signatures, for models that do not sign.
+/// Rejects empty signatures. Used for models that do not sign.
 fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
     for (number, place, block) in dialogue.blocks() {
         ensure!(

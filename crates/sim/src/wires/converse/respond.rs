@@ -57,7 +57,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
     response
 }
 
-/// Maps a stop reason. Converse has no stop reason of its own for a refusal.
+/// Maps a stop reason to Converse's name. Converse has no separate stop reason for a refusal.
 fn stop_reason(stop: &StopReason) -> &str {
     match stop {
         StopReason::Done | StopReason::Cut | StopReason::Paused => "end_turn",

@@ -1,9 +1,10 @@
 //! Simulates `generateContent` of the Gemini API and Vertex AI.
 //!
-//! - A signature is attached to the part that it signs: the first `functionCall` of a step, or its
-//!   final text. In a stream the signature of a text comes last, on a part with an empty text.
-//! - Gemini 3 rejects a step of the current turn if its first call lacks the signature; Gemini 2.5
-//!   does not. The two documented placeholder values count as signatures.
+//! - A signature is attached to the part that it signs: the first `functionCall` of a step, or the
+//!   step's final text. In a stream, the signature of a text comes last, on a part with an empty
+//!   text.
+//! - Gemini 3 rejects a step of the current turn if the step's first call has no signature; Gemini
+//!   2.5 does not. The two documented placeholder values count as signatures.
 //! - A signature is valid for the endpoint and account that received it, in either base64 alphabet.
 //! - The model's entry in the catalog defines the allowed budgets and levels.
 
@@ -75,7 +76,7 @@ fn models(model: Option<&str>) -> Option<Value> {
     }
 }
 
-/// Moves the signature of a text to an empty part after the text, as in real streams.
+/// Moves the signature of a text to a separate part with an empty text, as in real streams.
 fn move_signatures(frame: Frame) -> Frame {
     edit_frame(frame, |chunk| {
         let parts = chunk.pointer_mut("/candidates/0/content/parts")?.as_array_mut()?;

@@ -1,4 +1,4 @@
-//! Reads generateContent requests: settings, contents and the signatures on their parts.
+//! Reads generateContent requests: settings, contents, and the signatures on parts.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     Ok(turn)
 }
 
-/// Returns the digest of a text that the signature of the text is bound to.
+/// Returns the digest of a text, to which the text's signature is bound.
 pub(super) fn signed(text: &str) -> Digest {
     Digest::new("throughline-sim gemini text", text)
 }
@@ -147,8 +147,8 @@ fn results(content: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     parts(content).filter_map(|part| get(part, "functionResponse"))
 }
 
-/// Checks that each step has as many results as calls. Trailing calls without results are accepted,
-/// because the client has not run them yet.
+/// Checks that each step has as many results as calls. Calls at the end of the request need no
+/// results, because the client has not run them yet.
 fn check_results(contents: &[Node<'_>]) -> Result<(), Refusal> {
     let (mut called, mut answered, mut is_answered) = (0, 0, false);
     for content in contents.iter().map(Some).chain([None]) {
@@ -172,7 +172,7 @@ fn check_results(contents: &[Node<'_>]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns the signature of a part; `None` if it is missing or empty.
+/// Returns the signature of a part; `None` if the signature is missing or empty.
 fn signature(part: Node<'_>) -> Option<Cow<'_, str>> {
     let text = get(part, "thoughtSignature").and_then(Node::text)?;
     Some(text).filter(|text| !text.is_empty())
@@ -276,7 +276,8 @@ fn check_first_calls(
     Ok(())
 }
 
-/// Returns Gemini's error message for an unsigned call in the content with index `at`.
+/// Returns Gemini's error message for an unsigned call. `at` is the index of the content with the
+/// call.
 pub(crate) fn unsigned_call_message(name: &str, at: usize) -> String {
     format!(
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:{name}` , position {}. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details.",
@@ -303,7 +304,8 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
     }
 }
 
-/// Returns the keys of a model content. Clients must return its signatures in every turn.
+/// Returns the keys of the reply that a model content came from. Clients must return the signatures
+/// of that reply in every later turn.
 fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     if !is_model_content(content) {
         return Vec::new();
@@ -317,8 +319,8 @@ fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     thoughts.chain([text]).chain(ids.map(ReplyKey::Call)).collect()
 }
 
-/// Returns a function response as text. If its only member is a string, returns that string;
-/// otherwise returns the raw JSON.
+/// Returns a function response as text. If the response has only one member and it is a string,
+/// returns that string; otherwise returns the raw JSON.
 fn result_text(answer: Node<'_>) -> String {
     let Some(response) = answer.get("response") else { return String::new() };
     let mut members = response.members();

@@ -19,7 +19,7 @@ pub(super) struct InputItem {
     pub(super) json: Json,
     pub(super) kind: ItemKind,
     pub(super) id: Option<String>,
-    /// Index in `input`; `None` for items of a previous response.
+    /// Index in the request's `input`; `None` for items of a previous response.
     pub(super) at: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl ItemKind {
         }
     }
 
-    /// Returns whether a model produces items of this type.
+    /// Returns whether items of this type are model output.
     pub(super) fn is_model_output(self) -> bool {
         self != Self::Message && !self.is_output()
     }
@@ -84,18 +84,19 @@ impl InputItem {
         Self { json, kind, id, at }
     }
 
-    /// Returns a string member; empty if it is missing.
+    /// Returns a string member; empty if the member is missing.
     pub(super) fn text_of(&self, key: &str) -> String {
         self.json.tree().root().text_of(key).map(Cow::into_owned).unwrap_or_default()
     }
 
-    /// Returns the encrypted content, if there is any.
+    /// Returns the encrypted content, if the item has any.
     fn sealed(&self) -> Option<String> {
         let tree = self.json.tree();
         tree.root().present("encrypted_content").and_then(Node::text).map(Cow::into_owned)
     }
 
-    /// Returns the key of an item that a model produced; `None` for other items.
+    /// Returns the key of the reply that contained this item; `None` for items that identify no
+    /// reply.
     fn landmark(&self) -> Option<ReplyKey> {
         if self.kind.is_call() {
             return Some(ReplyKey::Call(self.text_of("call_id")));
@@ -104,7 +105,8 @@ impl InputItem {
         (self.kind == ItemKind::Reply).then(|| ReplyKey::Text(None, text()))
     }
 
-    /// Returns the digest of this item. The reasoning item before it is bound to this digest.
+    /// Returns the digest of this item. The Seal of the reasoning item before this item is bound to
+    /// the digest.
     pub(super) fn bound_digest(&self) -> Digest {
         let content = if self.kind.is_call() {
             let arguments = if self.kind.is_custom() { "input" } else { "arguments" };
@@ -141,12 +143,12 @@ pub(super) struct InputChecker<'a, 'e> {
     pub(super) exchange: &'a mut Exchange<'e>,
     pub(super) turn: &'a Turn,
     pub(super) storage: StorageMode,
-    /// Owner of the stored responses: a digest of account and provider.
+    /// Owner of the stored responses: a digest of the account and the provider.
     pub(super) owner: Digest,
-    /// Whether related items must be sent together: the provider requires this, and the response is
-    /// stored.
+    /// Whether a reasoning item and the item after it must be sent together. True if the provider
+    /// requires this and the response is stored.
     pub(super) checks_pairs: bool,
-    /// Encrypted contents seen so far.
+    /// Encrypted contents of the items that were already checked.
     pub(super) seen: Vec<String>,
 }
 
@@ -172,7 +174,7 @@ impl InputChecker<'_, '_> {
         Ok(())
     }
 
-    /// Verifies the encrypted content of an item, if there is any.
+    /// Verifies the encrypted content of an item, if the item has any.
     fn check_sealed(&mut self, item: &InputItem, next: Option<&InputItem>) -> Result<(), Refusal> {
         if self.storage == StorageMode::Stateless {
             self.check_plain_reasoning(item);
@@ -219,8 +221,8 @@ impl InputChecker<'_, '_> {
         Ok(())
     }
 
-    /// Checks a plain-text thought, for providers that issue no Seals. Providers never reject it,
-    /// so an edited thought is recorded as dropped.
+    /// Checks a plain-text thought, for providers that issue no Seals. Such providers never reject
+    /// a thought, so an edited thought is recorded as dropped.
     fn check_plain_reasoning(&mut self, item: &InputItem) {
         let text = openai::text(item.json.tree().root().get("content"));
         if text.is_empty() {
@@ -232,7 +234,7 @@ impl InputChecker<'_, '_> {
         self.exchange.record.record_returned(&text, path, verdict);
     }
 
-    /// Replaces a reasoning item that has an id but no content with the stored item.
+    /// If a reasoning item has an id but no content, replaces it with the stored item.
     fn resolve_empty_reasoning(&mut self, item: &mut InputItem) -> Result<(), Refusal> {
         let tree = item.json.tree();
         let has_content = ["encrypted_content", "content"]

@@ -1,8 +1,9 @@
 //! Simulates the Responses API of OpenAI, Azure, Bedrock Mantle, xAI and DeepSeek.
 //!
-//! - Endpoints store responses with `store: true` and resolve their ids later. OpenAI, Azure and
-//!   Mantle check pairs: a reasoning item requires the item that followed it, and vice versa. xAI
-//!   checks no pairs. DeepSeek stores nothing and ignores reasoning that it did not return as text.
+//! - Endpoints store responses to requests with `store: true` and resolve their ids later. OpenAI,
+//!   Azure and Mantle check pairs: a reasoning item requires the item that followed it, and vice
+//!   versa. xAI checks no pairs. DeepSeek stores nothing and ignores reasoning that it did not
+//!   return as text.
 //! - `encrypted_content` is bound to the endpoint and, for some families, to the account. In a
 //!   stream, `output_item.added` and `output_item.done` contain different ciphertexts; only the
 //!   latter is valid.
@@ -39,9 +40,9 @@ pub(crate) static ENDPOINT: Endpoint = Endpoint {
 /// How a provider stores responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StorageMode {
-    /// Stores items. A reasoning item and the item that followed it must be returned together.
+    /// Stores items. Clients must return a reasoning item and the item after it together.
     Paired,
-    /// Stores items, and accepts them in any combination.
+    /// Stores items. Clients may return them in any combination.
     Unpaired,
     /// Stores nothing and issues no Seals.
     Stateless,
@@ -57,8 +58,8 @@ impl StorageMode {
     }
 }
 
-/// Adds the members that the codec does not write to a stream event. Early events get the whole
-/// response, a new message gets its phase, and a new reasoning item gets an invalid ciphertext.
+/// Adds to a stream event the members that the codec does not write. Early events get the response
+/// so far, a new message gets its phase, and a new reasoning item gets an invalid ciphertext.
 /// Returns `None` for other events.
 fn complete(event: &mut Value, whole: &Value) -> Option<()> {
     match event.get("type")?.as_str()? {
@@ -85,8 +86,8 @@ fn complete(event: &mut Value, whole: &Value) -> Option<()> {
     Some(())
 }
 
-/// Returns the ciphertext for a reasoning item that was just added. It has the same format as the
-/// final ciphertext, but is invalid.
+/// Returns the ciphertext for the `output_item.added` event of a reasoning item. This ciphertext
+/// has the same format as the final one, but is invalid.
 fn early(sealed: &str) -> String {
     let mut bytes = vec![0x80, 0, 0, 0, 0, 0x69];
     let mut noise = vec![0; sealed.len() / 3 + 32];

@@ -69,12 +69,12 @@ pub(super) fn conversation(request: &SimRequest, state: &SimState) -> Vec<Json> 
     before.iter().flat_map(|items| items.iter().cloned()).chain(added).collect()
 }
 
-/// Returns whether the response will be stored, which is the default.
+/// Returns whether the response will be stored. Storage is on by default.
 pub(super) fn stores(root: Node<'_>) -> bool {
     root.get("store").and_then(Node::bool).unwrap_or(true)
 }
 
-/// Returns the owner of stored responses: a digest of account and provider.
+/// Returns the owner of stored responses: a digest of the account and the provider.
 pub(super) fn owner(request: &SimRequest) -> Digest {
     request.account.and(request.row.name.as_bytes())
 }
@@ -129,7 +129,8 @@ fn earlier(
     })
 }
 
-/// Checks that a reasoning item and the item that followed it are both present or both missing.
+/// Checks pairs: a stored reasoning item and the item that followed it must both be present or both
+/// be missing.
 fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(), Refusal> {
     let refuse = |message: String| Err(Refusal::invalid(message).param("input"));
     for (at, item) in items.iter().enumerate() {
@@ -192,7 +193,7 @@ fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks, like DeepSeek, that no message separates a call from its output.
+/// Checks that no message separates a call from its output, as DeepSeek requires.
 fn check_uninterrupted(items: &[InputItem]) -> Result<(), Refusal> {
     let mut waiting: Vec<String> = Vec::new();
     for item in items {

@@ -11,7 +11,7 @@ use crate::wires::responses::input::InputItem;
 use crate::wires::responses::{StorageMode, read};
 use crate::wires::{Exchange, openai, set, value};
 
-/// Writes a complete response, and stores it if the request enables storage.
+/// Writes a complete response. Stores the response if the request enables storage.
 pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Value {
     let (request, state) = (exchange.request, exchange.state);
     let root = request.body.root();
