@@ -544,7 +544,7 @@ fn any_key() -> Admission {
     Admission::Key { tenant, id, models: Vec::new(), allowance: Allowance::default() }
 }
 
-/// Returns an HTTP request with this body, sent with the tenant's key.
+/// Returns an HTTP request that contains this body and the tenant's key.
 fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
     house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }

@@ -120,7 +120,7 @@ fn models(path: &str) -> Route {
     }
 }
 
-/// Returns the provider for a model on a wire, if the path does not name a provider.
+/// Selects the provider by wire and model name, for paths that do not name a provider.
 pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Arc<Provider> {
     let is_vertex = *wire == Wire::GEMINI && path.contains("/projects/");
     let vertex = catalog.provider("vertex").filter(|_| is_vertex);

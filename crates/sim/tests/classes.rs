@@ -1,5 +1,5 @@
 //! Tests known classes of replay failures, with three cases per class. The provider rejects or
-//! degrades the broken request, the audit predicts this with the right rule, and the provider
+//! degrades the broken request, and the audit predicts this with the right rule. The provider
 //! accepts the repaired request.
 
 #![allow(
@@ -79,21 +79,21 @@ const ROUTER: Setup = Setup {
     headers: &[],
 };
 
-/// Effect of a broken request on the simulator.
+/// Symptom that the simulator shows for a broken request.
 #[derive(Clone, Copy)]
 enum Symptom {
     /// The request is rejected with an error that contains this text.
     Error(&'static str),
     /// The reply has the stop reason for a refusal.
     Refusal,
-    /// Fewer tokens are read from the cache than possible.
+    /// The simulator reads fewer tokens from the cache than for the previous request.
     CacheMiss,
 }
 
 /// A broken request of one class, with its expected symptom.
 struct Case {
     setup: Setup,
-    /// Number of steps before the broken request.
+    /// Number of conversation steps before the broken request.
     steps: usize,
     spoil: fn(&mut Conversation<'_>),
     rule: &'static str,
@@ -215,7 +215,7 @@ fn without(value: &mut Value, member: &str) {
     value.as_object_mut().unwrap().shift_remove(member).unwrap();
 }
 
-/// Moves the first member of an object to the end, which changes its text but not its value.
+/// Moves the first member of an object to the end. This changes the JSON text but not its meaning.
 fn turn_members(value: &mut Value) {
     let members = value.as_object_mut().unwrap();
     let first = members.keys().next().cloned().unwrap();

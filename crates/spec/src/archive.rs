@@ -1,7 +1,7 @@
 //! Port for inspecting stored data: lists, verification, exports and API keys.
 //!
-//! Runs and the gateway read and write through [`Store`](throughline_core::Store). The console and
-//! administrators use this port.
+//! Runs and the gateway access data through [`Store`](throughline_core::Store). The console and
+//! administrators use the port in this module.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -12,8 +12,8 @@ use crate::redaction::RedactionPolicy;
 
 /// Read-only access to stored data for the console, administrators and exports.
 pub trait Archive: Send + Sync {
-    /// Lists at most `limit` of the tenant's logs of one kind, newest first, starting after
-    /// `after`.
+    /// Lists at most `limit` of the tenant's logs of one kind, newest first. The list starts after
+    /// the log `after`.
     fn logs<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -25,17 +25,17 @@ pub trait Archive: Send + Sync {
     /// Returns the public key for verifying Journal signatures, as hexadecimal digits.
     fn public_key(&self) -> String;
 
-    /// Verifies every hash link, content digest and signature in one tenant's chains, or in all
-    /// tenants' chains.
+    /// Verifies every hash link, content digest and signature in the chains of one tenant or of all
+    /// tenants.
     fn verify<'a>(&'a self, tenant: Option<&'a Tenant>) -> StoreFuture<'a, VerifySummary>;
 
-    /// Returns a signed manifest of the tenant's chains, which can be kept outside the store as
-    /// proof.
+    /// Returns a signed manifest of the tenant's chains. Keep the manifest outside the store as
+    /// proof of the current state.
     fn manifest<'a>(&'a self, tenant: &'a Tenant) -> StoreFuture<'a, Json>;
 
-    /// Exports the listed Threads, or all of the tenant's Threads, with their Runs as redacted JSON
-    /// lines. Reads the next page from the store only when `out` accepts more chunks. An error from
-    /// `out` ends the export.
+    /// Exports the listed Threads and their Runs as redacted JSON lines. An empty list exports all
+    /// of the tenant's Threads. Reads the next page from the store only when `out` accepts more
+    /// chunks. An error from `out` ends the export.
     fn export<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -50,8 +50,8 @@ pub trait Archive: Send + Sync {
 
 /// Receives an export chunk by chunk.
 pub trait ExportSink: Send {
-    /// Accepts the next chunk. Returns once the sink can accept more, and fails if the reader has
-    /// disconnected.
+    /// Accepts the next chunk. Returns once the sink can accept another chunk, and fails if the
+    /// reader has disconnected.
     fn write(&mut self, chunk: Bytes) -> StoreFuture<'_, ()>;
 }
 
@@ -60,9 +60,10 @@ pub trait ExportSink: Send {
 pub struct VerifySummary {
     /// Number of records whose hash links are valid.
     pub records: u64,
-    /// Number of valid records whose content was erased, where the log records the erasure.
+    /// Number of valid records whose content was erased, if the log also contains a record of the
+    /// erasure.
     pub gone: u64,
-    /// Number of chain segments.
+    /// Number of verified chain segments.
     pub segments: u64,
     /// Number of manifests with a valid signature.
     pub manifests: u64,
@@ -75,11 +76,11 @@ pub struct VerifySummary {
 pub struct Fault {
     /// The log, record or manifest that failed.
     pub place: String,
-    /// A description of the failure, phrased to follow `place` in a sentence.
+    /// A description of the failure, worded to follow `place` in a sentence.
     pub problem: String,
 }
 
-/// Metadata of an API key, as shown to its tenant.
+/// Metadata of an API key, as shown to the tenant that owns the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHead {
     /// The key's id, which is not secret.
@@ -90,6 +91,6 @@ pub struct KeyHead {
     pub limits: Json,
     /// When the key was created.
     pub created: Timestamp,
-    /// When the key was revoked; `None` if it is active.
+    /// When the key was revoked; `None` if the key is active.
     pub revoked: Option<Timestamp>,
 }

@@ -6,7 +6,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use throughline_json::{JsonKind, Name, Node};
 
-/// The smallest number that is read as milliseconds. In seconds, it would be in the year 5138.
+/// The smallest number that is read as milliseconds. If read as seconds, it would be a date in the
+/// year 5138.
 const FIRST_MILLISECONDS: i128 = 100_000_000_000;
 
 /// A timestamp as supplied by a caller.
@@ -71,7 +72,7 @@ impl From<f64> for RawInstant {
     }
 }
 
-/// A text or number is not a valid timestamp.
+/// Error for a text or number that is not a valid timestamp.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{given:?} is not a timestamp; use ISO 8601 (2026-01-31T12:00:00Z), Unix seconds or Unix \

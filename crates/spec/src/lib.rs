@@ -1,8 +1,8 @@
 //! Throughline's documented JSON formats, as views of the types in `throughline-core`.
 //!
-//! Each supported document has a view that parses and writes its JSON: [`RawThought`], [`Message`],
-//! [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`], [`RunEvent`]. A
-//! [`RedactionPolicy`] defines which content is hidden in views, logs and exports.
+//! Each supported document has a type that parses and writes the document's JSON: [`RawThought`],
+//! [`Message`], [`ReasoningMessage`], [`ReasoningItem`], [`ReasoningConfig`], [`SmartState`],
+//! [`RunEvent`]. A [`RedactionPolicy`] defines which content is hidden in views, logs and exports.
 //!
 //! This crate does no I/O and reads no clock.
 

@@ -1,7 +1,7 @@
 //! `ReasoningConfig`: a caller's settings for the model's native reasoning and the agent's
 //! reflections.
 //!
-//! A level sets the defaults for all other settings; explicit settings override it.
+//! A level sets the defaults for all other settings; explicit settings override the defaults.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use throughline_json::{
     self as json, Fields, InvalidDocument, Json, Name, Object, RecordMember, words,
 };
 
-/// The value type of a setting.
+/// The value type of a setting, which can be read from and written to JSON.
 trait Setting: Sized {
     fn read(fields: &Fields<'_>, key: &str) -> Result<Self, InvalidDocument>;
 
@@ -70,7 +70,7 @@ settings! {
         "budgetTokens" => budget_tokens: Option<u64>,
         /// Whether the reply should contain readable Thoughts.
         "includeThoughts" => include_thoughts: Option<bool>,
-        /// JSON members that are merged verbatim into the encoded request, after everything else.
+        /// JSON members that are merged verbatim into the encoded request, after all other members.
         "providerExtras" => provider_extras: Vec<(Name, Json)>,
     }
 
@@ -78,7 +78,7 @@ settings! {
     ReflectionConfig {
         /// `false` disables reflections.
         "enabled" => enabled: Option<bool>,
-        /// When the agent reflects; by default, the level decides.
+        /// When the agent reflects; the default depends on the level.
         "cadence" => cadence: Option<Cadence>,
         /// How to request a reflection.
         "mode" => mode: Option<ReflectionMode>,
@@ -132,15 +132,15 @@ words! {
         EveryTurn = "every_turn",
         /// The agent reflects after tool results.
         AfterTool = "after_tool",
-        /// The agent reflects when the set of tools that the model uses changes.
+        /// The agent reflects when the model starts to use a different set of tools.
         OnBranch = "on_branch",
     }
 
     /// How a reflection is requested.
     ReflectionMode {
-        /// In a Call that extends the conversation, without tools.
+        /// With a Call that extends the conversation and offers no tools.
         Piggyback = "piggyback",
-        /// In a smaller Call with only recent content.
+        /// With a separate, smaller Call that contains only recent content.
         Separate = "separate",
     }
 }
@@ -148,7 +148,7 @@ words! {
 /// A section of the configuration that can be disabled as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section<T> {
-    /// The section is `false`, which disables it.
+    /// The section is `false`, so that the section's feature is disabled.
     Off,
     /// The section is an object with settings.
     On(T),
@@ -157,7 +157,7 @@ pub enum Section<T> {
 /// A configuration with all defaults applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResolvedReasoning {
-    /// Settings for the provider's native reasoning; `None` leaves the model's default.
+    /// Settings for the provider's native reasoning; `None` keeps the model's default.
     pub native: Option<NativeReasoning>,
     /// Settings for reflections; `None` if reflections are disabled.
     pub reflection: Option<Reflection>,
@@ -244,7 +244,7 @@ impl NativeConfig {
 }
 
 impl ReflectionConfig {
-    /// Applies the defaults of `level`; `None` if reflections are disabled.
+    /// Applies the defaults of `level` to the missing settings; `None` if reflections are disabled.
     fn resolve(&self, level: Level) -> Option<Reflection> {
         let (max_tokens, max_chars, cadence) = match level {
             Level::Low => (200, 600, Cadence::OnBranch),

@@ -1,12 +1,12 @@
 //! Redaction of content in views, logs and exports.
 //!
 //! A provider must get back exactly what it issued, so redaction never changes content that is
-//! replayed. Redaction applies to copies for views, logs and exports, and borrows the input if
-//! nothing matches. Sealed values are unreadable and stay unchanged, unless the policy's `keys`
-//! list their member names.
+//! replayed. Redaction applies only to copies for views, logs and exports. If nothing matches, the
+//! input is borrowed. Sealed values are unreadable and stay unchanged, unless the policy's `keys`
+//! contain the names of their JSON members.
 //!
-//! Patterns use the syntax of the `regex` crate, whose matching time is linear in the text. Matches
-//! become [`REDACTED`]. Redaction is idempotent.
+//! Patterns use the syntax of the `regex` crate. Matching time is linear in the length of the text.
+//! Each match is replaced with [`REDACTED`]. Redaction is idempotent.
 
 mod document;
 mod pattern;
@@ -37,29 +37,28 @@ pub struct RedactionPolicy {
     pub keys: Vec<Name>,
     /// Patterns for names of JSON members whose values are redacted.
     pub patterns: Vec<Pattern>,
-    /// Member names, each with the paths below it whose values are redacted, such as
-    /// `address.street`. A path applies to every element of an array.
+    /// Names of JSON members, each with paths inside the member's value, such as `address.street`.
+    /// The values at these paths are redacted. A path applies to every element of an array.
     pub fields: Vec<(Name, Vec<Name>)>,
-    /// Patterns for event names whose whole payload is redacted.
+    /// Patterns for event names. If a pattern matches, the event's whole payload is redacted.
     pub emit_patterns: Vec<Pattern>,
     /// Patterns whose matches in Thoughts are redacted.
     pub thinking_patterns: Vec<Pattern>,
     /// Patterns whose matches are redacted in all texts, including Thoughts and member names. A
     /// Throughline extension.
     pub secret_patterns: Vec<Pattern>,
-    /// Whether to also redact the patterns of [`RedactionPolicy::built_in`]. A Throughline
-    /// extension.
+    /// Whether to also redact matches of [`RedactionPolicy::built_in`]. A Throughline extension.
     pub built_in_secrets: bool,
 }
 
-/// The texts to which `thinkingPatterns` apply.
+/// The texts to which the policy's `thinkingPatterns` apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThoughtRedaction {
-    /// Thoughts, which are recognized by their position in the JSON.
+    /// Thoughts. They are recognized by their position in the JSON.
     Redact,
-    /// No texts. Thoughts are treated like other text, in which only secrets are redacted.
+    /// No texts. Thoughts are treated like any other text: only secrets are redacted.
     Leave,
-    /// Every text, because Thoughts in a stored record cannot be recognized by their position.
+    /// Every text. In a stored record, Thoughts cannot be recognized by their position.
     Anywhere,
 }
 
@@ -89,12 +88,12 @@ impl RedactionPolicy {
         pattern::built_in()
     }
 
-    /// Redacts the secrets in a text; borrows the text if there are none.
+    /// Redacts the secrets in a text; borrows the text if it contains no secrets.
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         text::redact(text, &self.active_secret_patterns())
     }
 
-    /// Redacts the secrets and the thinking patterns in a Thought.
+    /// Redacts secrets and matches of the thinking patterns in a Thought.
     pub fn redact_thought<'t>(&self, text: &'t str) -> Cow<'t, str> {
         text::redact(text, &self.active_thought_patterns())
     }
@@ -162,9 +161,9 @@ impl RedactionPolicy {
         self.redact_json(payload, ThoughtRedaction::Redact)
     }
 
-    /// Redacts a run event. A match may span several stream pieces. If the policy has its own
-    /// patterns, the text of every stream piece is therefore replaced completely. A later event
-    /// contains the complete text.
+    /// Redacts a run event. If the policy has its own patterns, the text of every stream piece is
+    /// replaced completely, because a match may span several pieces. A later event contains the
+    /// complete text.
     pub fn redact_run_event(&self, event: &RunEvent) -> Json {
         let looks = !self.thinking_patterns.is_empty() || !self.secret_patterns.is_empty();
         let piece = Some(event).filter(|_| looks).and_then(without_piece);
@@ -179,7 +178,7 @@ impl RedactionPolicy {
         self.redact_json(value, ThoughtRedaction::Redact)
     }
 
-    /// Returns whether the values of members with this name are redacted.
+    /// Returns whether the policy redacts the values of members with this name.
     fn removes_member(&self, name: &str) -> bool {
         self.keys.iter().any(|key| &**key == name)
             || self.patterns.iter().any(|pattern| pattern.is_match(name))

@@ -158,8 +158,8 @@ fn chains_differ_by_tenant_and_end_user() {
     }
 }
 
-/// The digest of a reply equals the digest that the next request computes, for a new and for a
-/// continued turn.
+/// The digest of a reply equals the digest computed from the next request, for new and continued
+/// turns.
 #[test]
 fn reply_digest_equals_the_digest_in_the_next_request() {
     let target = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");

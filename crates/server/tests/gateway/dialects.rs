@@ -6,8 +6,8 @@ use throughline_server::ReplayMode;
 use throughline_sim::{ReturnedSeal, Verdict};
 use throughline_testkit::figure;
 
-/// Every dialect reaches every model family, whole and streamed, with tools and reasoning, and no
-/// request is refused.
+/// Every dialect reaches every model family, in complete and streamed replies, with tools and
+/// reasoning. No request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_dialect_reaches_every_family() {
     let gate = SimGateway::open(ReplayMode::Repair).await;

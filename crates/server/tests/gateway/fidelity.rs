@@ -136,8 +136,8 @@ fn opaque(values: &[Value]) -> Vec<String> {
     found
 }
 
-/// Covers every wire, whole and streamed, with every compression, split at random and after each
-/// byte.
+/// Covers complete and streamed replies on every wire, with every compression, split at random
+/// positions and after each byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_forwarded_byte_for_byte_and_captured() {
     let stage = FixedReplyGateway::open().await;

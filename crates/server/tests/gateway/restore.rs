@@ -382,7 +382,7 @@ async fn turn_forgotten_by_another_process_is_not_restored() {
     assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten)]);
 }
 
-/// A client in the chat dialect talks to Claude and sends back both the Claim and the gateway ids
+/// A client of the chat dialect uses Claude and sends back both the Claim and the gateway ids
 /// of the reply.
 #[tokio::test]
 async fn claim_restores_exactly_across_dialects() {

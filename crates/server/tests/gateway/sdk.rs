@@ -41,9 +41,9 @@ async fn run(language: &str, script: &str) {
     }
 }
 
-/// Runs a script with stored conversations, in which each request contains only new input. The
-/// provider that stores a response receives the response's id. Any other provider receives the
-/// whole conversation, including reasoning.
+/// Runs a script with stored conversations, in which each request contains only new input. If the
+/// provider stored the previous response, it receives only that response's id. Any other provider
+/// receives the whole conversation, including reasoning.
 async fn run_stored_script(language: &str, script: &str) {
     let gate = SimGateway::open(ReplayMode::Repair).await;
     let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {

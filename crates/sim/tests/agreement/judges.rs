@@ -1,4 +1,5 @@
-//! The verdicts of the audit and the simulator, and the known kinds of disagreement between them.
+//! The verdicts of the audit and the simulator on a request, and the known kinds of disagreement
+//! between them.
 
 use throughline_codec::{Audit, Severity, Verdict};
 use throughline_sim::{LedgerEntry, Simulator, Verdict as Seal};
@@ -9,29 +10,29 @@ use crate::doctor::{Conversation, PriorScope, Setup};
 #[derive(Clone, Debug)]
 pub(crate) struct SimOutcome {
     pub(crate) verdict: Verdict,
-    /// Losses of a request that succeeded.
+    /// Losses, if the request succeeded.
     pub(crate) losses: Vec<Loss>,
     /// Error message, if the request was rejected.
     pub(crate) refusal: String,
 }
 
-/// A loss in a request that succeeded.
+/// A loss that the ledger shows for a request that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// A Seal was dropped for this reason.
+    /// The simulator dropped a Seal, for this reason.
     Dropped(String),
-    /// A Seal is missing although the content it belongs to was returned.
+    /// A Seal is missing although the request contains the sealed content.
     Lost,
     /// The model refused, because the request contained its thoughts as text.
     Answer,
     /// The tool loop continued with another thinking configuration.
     Thinking,
-    /// Cached content was sent with reordered members.
+    /// The request repeated cached content with reordered JSON members.
     Cache,
 }
 
 impl SimOutcome {
-    /// Reads the outcome of the last request from the simulator's ledger.
+    /// Reads the simulator's verdict on the last request from the ledger.
     pub(crate) fn from_last_entry(simulator: &Simulator) -> Self {
         let entry = simulator.last_entry().unwrap();
         let losses = losses(&entry);
@@ -63,7 +64,7 @@ fn losses(entry: &LedgerEntry) -> Vec<Loss> {
     losses
 }
 
-/// Returns the rules that decided the verdict of an audit.
+/// Returns the rules of the most severe findings, which decide the verdict of an audit.
 pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     let gravest = match audit.verdict() {
         Verdict::Refuse => Severity::Refuse,
@@ -76,7 +77,8 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
     rules
 }
 
-/// The information about a conversation that the audit receives.
+/// The information that the audit receives: the scope of the earlier conversation, and whether the
+/// account's age is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AuditKnowledge {
     pub(crate) past: PriorScope,
@@ -87,8 +89,8 @@ impl AuditKnowledge {
     pub(crate) const ALL: Self = Self { past: PriorScope::Everything, age: true };
 }
 
-/// The known kinds of disagreement. Each has a test in `kinds.rs`, which states which side is
-/// right.
+/// The known kinds of disagreement between audit and simulator. Each kind has a test in `kinds.rs`,
+/// which states whether the audit or the simulator is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DisagreementKind {
     ToldLess,
@@ -113,7 +115,7 @@ impl DisagreementKind {
         }
     }
 
-    /// Classifies a disagreement; `None` if its kind is unknown. `knows` describes the information
+    /// Classifies a disagreement; `None` if the kind is unknown. `knows` describes the information
     /// that the audit received.
     pub(crate) fn of(
         talk: &Conversation<'_>,
@@ -153,8 +155,8 @@ impl DisagreementKind {
         talk.is_swapped.then_some(Self::SealUnknown)
     }
 
-    /// Classifies disagreements that remain with full information, because providers do not
-    /// document the behaviour.
+    /// Classifies disagreements about behaviour that providers do not document. Such disagreements
+    /// remain even if the audit has full information.
     fn classify_undocumented(setup: &Setup, made: &SimOutcome, audit: &Audit) -> Option<Self> {
         let is_bedrock = setup.provider == "bedrock";
         match (audit.verdict(), made.verdict, &made.losses[..]) {

@@ -1,5 +1,5 @@
-//! The known kinds of disagreement between audit and simulator. Each has a test with an example
-//! request, and states which side is right.
+//! The known kinds of disagreement between audit and simulator. Each kind has a test with an
+//! example request. The test's comment states whether the audit or the simulator is right.
 
 use serde_json::{Value, json};
 use throughline_codec::Verdict;
@@ -43,11 +43,12 @@ fn edit_system(talk: &mut Conversation<'_>) {
     talk.next["system"] = json!("Be long-winded.");
 }
 
-/// One letter of a signature was changed. Only the issuer can detect this, because signatures are
-/// opaque. The provider answers "Invalid `signature` in `thinking` block" [I
+/// One letter of a signature was changed. Only the issuer can detect the change, because signatures
+/// are opaque. The provider answers "Invalid `signature` in `thinking` block" [I
 /// <https://github.com/ding113/claude-code-hub/issues/518>]. The simulator has the key and is
 /// right. Without the issued value, the audit has no evidence and must not predict a rejection.
-/// With the value, it agrees. The same applies to dropped, moved and reordered values.
+/// With the issued value, the audit agrees with the simulator. The same applies to dropped, moved
+/// and reordered values.
 #[tokio::test]
 async fn audit_does_not_judge_missing_information() {
     let simulator = start(Options::default()).await.unwrap();
@@ -67,12 +68,13 @@ async fn audit_does_not_judge_missing_information() {
     simulator.stop().await;
 }
 
-/// The system prompt changed before a thought that is bound to it. The provider checks prefixes for
-/// accounts created on or after 2026-08-31, and for older accounts only if the request sets a
-/// mismatch policy [D <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>].
-/// The simulator knows the account's age and is right: it rejects requests from new accounts and
-/// answers old accounts. Without the age, the audit cannot decide and only warns. With the age, it
-/// agrees in both cases.
+/// The system prompt changed before a thought that is bound to the prompt. The provider checks
+/// prefixes for accounts created on or after 2026-08-31, and for older accounts only if the request
+/// sets a mismatch policy [D
+/// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>]. The simulator knows
+/// the account's age and is right: it rejects requests from new accounts and answers old accounts.
+/// Without the age, the audit cannot decide and only warns. With the age, the audit agrees with the
+/// simulator in both cases.
 #[tokio::test]
 async fn unknown_account_age_causes_a_warning() {
     let simulator = start(Options::default()).await.unwrap();
@@ -93,11 +95,11 @@ async fn unknown_account_age_causes_a_warning() {
 
 /// A conversation that was not stored continues with `store`. Its reasoning items have ids, but its
 /// calls have none. If a reasoning item's id resolves, the provider requires the id of the item
-/// that followed it. This was recorded as a rejection of an edited history [C pydantic-ai,
+/// that followed it. A rejection of this kind was recorded for an edited history [C pydantic-ai,
 /// `thinking_with_modified_history`]. An id that was never stored resolves to nothing, and no
 /// rejection of such a pair was observed. The simulator knows its stored items and is right to
-/// answer. Without the exchange, the audit assumes that the id is stored, because `store` is on by
-/// default [T openai 3.49.0]. With the exchange, it agrees.
+/// answer. Without the earlier exchange, the audit assumes that the id is stored, because `store`
+/// is on by default [T openai 3.49.0]. With the exchange, the audit agrees with the simulator.
 #[tokio::test]
 async fn id_of_unknown_origin_is_treated_as_stored() {
     let simulator = start(Options::default()).await.unwrap();
@@ -118,11 +120,12 @@ async fn id_of_unknown_origin_is_treated_as_stored() {
 }
 
 /// Two reasoning items swapped their ciphertexts. Each ciphertext can be decrypted, so nothing is
-/// rejected. But each ciphertext now precedes an item that did not follow it, and reasoning belongs
-/// immediately before its output [T openai 3.49.0]. The simulator issued both ciphertexts and is
-/// right. If one exchange is missing, the audit sees an unexpected ciphertext and predicts the
-/// error for altered ciphertexts: "could not be verified" [I
-/// <https://github.com/openai/codex/issues/8145>]. With the exchange, it agrees.
+/// rejected. But each ciphertext now precedes an item that did not originally follow it, and
+/// reasoning belongs immediately before its output [T openai 3.49.0]. The simulator issued both
+/// ciphertexts and is right. If one exchange is missing, the audit sees an unexpected ciphertext
+/// and predicts the error for altered ciphertexts: "could not be verified" [I
+/// <https://github.com/openai/codex/issues/8145>]. With the exchange, the audit agrees with the
+/// simulator.
 #[tokio::test]
 async fn seal_of_unknown_origin_is_reported_as_altered() {
     let simulator = start(Options::default()).await.unwrap();
@@ -147,11 +150,11 @@ async fn seal_of_unknown_origin_is_reported_as_altered() {
 }
 
 /// Thinking is disabled between a call and its result. A tool loop is one turn, and a turn has one
-/// thinking configuration. This is documented for the Messages API [D
-/// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>], where the audit
-/// reports it, too. Bedrock's Converse probably behaves the same, because it serves the same model,
-/// but this is neither documented nor recorded. The simulator may assume this behaviour. The
-/// audit's rules are never stricter than their evidence, so the audit is right not to report it.
+/// thinking configuration. This rule is documented for the Messages API [D
+/// <https://platform.claude.com/docs/en/build-with-claude/extended-thinking>], and the audit
+/// reports violations there. Bedrock's Converse serves the same model and probably has the same
+/// rule, but no documentation or recording shows it. The simulator may assume the rule. The audit's
+/// rules are never stricter than their evidence, so the audit is right not to report the change.
 #[tokio::test]
 async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
     let simulator = start(Options::default()).await.unwrap();
@@ -170,8 +173,9 @@ async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
     simulator.stop().await;
 }
 
-/// The members of a tool were reordered. The simulator caches every prefix it received. Bedrock
-/// caches only the content before a `cachePoint`, and does not use a cache without one [D
+/// The members of a tool were reordered. The simulator caches every prefix that it receives.
+/// Bedrock caches only the content before a `cachePoint`, and uses no cache if the request has no
+/// `cachePoint` [D
 /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent_CachePointBlock.html>, I
 /// <https://github.com/NousResearch/hermes-agent/issues/11970>]. This request has no `cachePoint`,
 /// so it loses nothing, and the audit is right. For providers that cache prefixes automatically,
@@ -203,10 +207,10 @@ fn turn_round(value: &mut Value) {
     members.insert(first, said);
 }
 
-/// A reasoning item precedes another item, because the call that followed it is missing. Reasoning
-/// belongs immediately before its output [T openai 3.49.0], and the simulator drops reasoning that
-/// it cannot attach. No documentation or report states that an endpoint without stored ids drops
-/// it, so the audit is right not to report it.
+/// A reasoning item precedes a different item than in its reply, because the call that followed it
+/// is missing. Reasoning belongs immediately before its output [T openai 3.49.0], and the simulator
+/// drops reasoning that has lost its output. No documentation or report states that an endpoint
+/// without stored ids drops such reasoning. The audit is therefore right not to report the loss.
 #[tokio::test]
 async fn trailing_reasoning_is_not_reported_as_lost() {
     let simulator = start(Options::default()).await.unwrap();

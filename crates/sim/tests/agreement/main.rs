@@ -1,29 +1,30 @@
-//! Compares audit and simulator, which share only the catalog. They judge the same conversations,
-//! intact and mutated, and must agree on all three verdicts.
+//! Compares the audit with the simulator. They share only the catalog, judge the same intact and
+//! mutated conversations, and must agree on each verdict:
 //!
 //! - Refuse: the audit's most severe finding is a refusal, and the simulator returns status 400 or
 //!   higher.
-//! - Degrade: the audit's most severe finding is a degradation. The simulator answers, but its
+//! - Degrade: the audit's most severe finding is a degradation. The simulator answers, but the
 //!   ledger shows a loss.
 //! - Accept: the audit reports at most notes, and the simulator answers without a loss.
 //!
 //! A loss in the ledger is one of these:
 //!
 //! - A Seal was dropped because it was unreadable, edited, moved or repeated (`Dropped`).
-//! - A Seal is missing although its call was returned (`lost`). For Gemini, this applies to any
-//!   signed content.
+//! - A Seal is missing although the request contains the sealed call (`lost`). For Gemini, this
+//!   applies to any signed content.
 //! - The model refused, because the request contained its thoughts as text.
 //! - A tool loop continued with another thinking configuration (`reconfigured`).
-//! - Cached content was sent with reordered members (`missed`).
+//! - The request repeated cached content with reordered JSON members (`missed`).
 //!
-//! Neither side counts cache misses caused by changed content or settings. Each conversation has
-//! its own account, so no two conversations share a cache.
+//! Neither audit nor simulator counts cache misses caused by changed content or settings. Each
+//! conversation has its own account, so no two conversations share a cache.
 //!
-//! For half of the conversations, the audit receives all earlier exchanges. For the others, it
-//! receives the last exchange, all but the last, only the responses, or nothing. For some, the
-//! account's age is missing. With full information, the audit must agree with the simulator. With
-//! less information, it may report less. It may report more only in the cases listed in `kinds.rs`,
-//! which covers every known difference and states which side is right. Any other difference fails
+//! For half of the conversations, the audit receives all earlier exchanges. For the other half, the
+//! audit receives the last exchange, all exchanges but the last, only the responses, or nothing.
+//! For some conversations, the account's age is missing. With full information, the audit must
+//! agree with the simulator. With less information, the audit may report fewer problems. The audit
+//! may report more problems only in the cases listed in `kinds.rs`. That module covers every known
+//! difference and states whether the audit or the simulator is right. Any other difference fails
 //! the test.
 
 #![allow(
@@ -48,11 +49,11 @@ use throughline_codec::{RepairLevel, Verdict};
 use throughline_sim::{Options, Simulator, start};
 use throughline_testkit::{MUTATIONS, MutationTarget, SealLocation, TestRng, cases, figure, seals};
 
-/// Results for one setup or one mutation.
+/// Counts for one setup or one mutation.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     heard: usize,
-    /// Number of agreements per verdict: accept, degrade, refuse.
+    /// Number of agreements for each verdict: accept, degrade, refuse.
     agreed: [usize; 3],
     /// Number of differences of each known kind.
     kinds: BTreeMap<DisagreementKind, usize>,
@@ -60,7 +61,7 @@ struct Tally {
     others: usize,
 }
 
-/// Result of comparing the verdicts of audit and simulator.
+/// Result of comparing the audit's verdict with the simulator's verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Agreed(Verdict),
@@ -91,7 +92,7 @@ impl Tally {
     }
 }
 
-/// Unexpected differences by description, each with its count and its first case.
+/// Unexpected differences by description, each with its count and the first example.
 type UnexpectedDifferences = BTreeMap<String, (usize, String)>;
 
 #[tokio::test]
@@ -171,7 +172,7 @@ async fn conversation<'s>(
 }
 
 /// Mutates the next request, and sometimes switches its account or model. Returns descriptions of
-/// the mutation and the switch; `None` if the mutation did not apply.
+/// the mutation and the switch, or `None` if the mutation does not apply to the request.
 fn spoil(
     talk: &mut Conversation<'_>,
     setup: &Setup,

@@ -1,5 +1,5 @@
-//! A correct client for every wire, which can also audit its own requests. The tests that compare
-//! the audit and the simulator share it.
+//! A correct client for every wire. The client can also audit its own requests. All tests that
+//! compare the audit with the simulator use this client.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this module")]
 
@@ -24,13 +24,13 @@ pub(crate) struct Setup {
     /// Name of the provider in the catalog.
     pub(crate) provider: &'static str,
     pub(crate) model: &'static str,
-    /// Fields of every request, apart from the conversation.
+    /// Fields of every request other than the conversation.
     pub(crate) knobs: fn() -> Value,
     /// Headers sent with every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// A conversation that the client replays exactly, until a test mutates it.
+/// A conversation that the client replays exactly until a test mutates the next request.
 pub(crate) struct Conversation<'s> {
     pub(crate) setup: Setup,
     pub(crate) simulator: &'s Simulator,
@@ -38,7 +38,7 @@ pub(crate) struct Conversation<'s> {
     pub(crate) next: Value,
     /// Earlier exchanges, oldest first.
     pub(crate) said: Vec<Exchange>,
-    /// API key for the next requests.
+    /// API key for the following requests.
     pub(crate) account: String,
     /// Whether the next response is streamed.
     pub(crate) streams: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Conversation<'s> {
     pub(crate) is_swapped: bool,
     /// Whether the model calls all tools at once.
     pub(crate) calls_all: bool,
-    /// API key of the earlier requests. `earlier` is their setup.
+    /// API key of the earlier requests; `earlier` is the setup of these requests.
     earlier_account: String,
     earlier: Setup,
     client: Client<HttpConnector, Full<Bytes>>,
@@ -157,7 +157,7 @@ impl<'s> Conversation<'s> {
         SimResponse { status, body: response.into_body().collect().await.unwrap().to_bytes() }
     }
 
-    /// Sends the next request and appends the reply like a correct client. Returns whether the
+    /// Sends the next request and appends the reply as a correct client does. Returns whether the
     /// reply contains calls.
     pub(crate) async fn step(&mut self) -> bool {
         let (is_streamed, body) = (self.streams, self.stepping());
@@ -188,7 +188,7 @@ impl<'s> Conversation<'s> {
         serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
-    /// Runs steps until the model answers without calls, up to `most` steps.
+    /// Runs at most `most` steps, and stops when a reply contains no calls.
     pub(crate) async fn steps(&mut self, most: usize) {
         for _ in 0..most {
             if !self.step().await {
@@ -241,7 +241,7 @@ impl<'s> Conversation<'s> {
         prior
     }
 
-    /// Audits a body with either the whole earlier conversation or none of it.
+    /// Audits a body with either the whole earlier conversation or no earlier conversation.
     pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
         let told = if knows_the_past { PriorScope::Everything } else { PriorScope::Nothing };
         self.audit_with(body, told, true)
@@ -341,7 +341,8 @@ pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
     shape.messages(request).push(message);
 }
 
-/// Appends an unchanged reply and the results of its calls; returns the number of calls.
+/// Appends an unchanged reply and the results of its calls to the request; returns the number of
+/// calls.
 pub(crate) fn take(shape: Shape, request: &mut Value, answer: &Value) -> usize {
     let elements = |value: &Value| value.as_array().cloned().unwrap_or_default();
     match shape {

@@ -1,4 +1,5 @@
-//! Tests for Anthropic's Messages API: accepted, rejected, dropped and signed content.
+//! Tests for Anthropic's Messages API: accepted and rejected requests, dropped thoughts, and
+//! signatures.
 
 use crate::common::{HttpResponse, get, post, simulator};
 use serde_json::{Value, json};
@@ -54,7 +55,7 @@ fn go_on(request: &mut Value, answer: &Value) {
     }
 }
 
-/// Sends a request and returns the follow-up request, which contains the first tool result.
+/// Sends a request and returns the follow-up request with the first tool results.
 async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
     let answer = ask(simulator, &request).await.accepted();
     assert_eq!(answer["stop_reason"], "tool_use");

@@ -1,5 +1,5 @@
-//! Tests for Chat Completions and its dialects: accepted requests, and rejections with their
-//! messages.
+//! Tests for Chat Completions and its dialects: accepted requests, and rejected requests with their
+//! error messages.
 
 use crate::common::{HttpResponse, post, simulator};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ const ROWS: [(&str, &str, &str); 15] = [
     ("openrouter", "deepseek/deepseek-v4", "reasoning_details"),
 ];
 
-/// Assembles a message from stream events, like a correct client.
+/// Assembles a message from stream events, as a correct client does.
 fn assembled(answer: &HttpResponse) -> Value {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let mut message = json!({"role": "assistant", "content": ""});
@@ -401,8 +401,8 @@ async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
     assert_eq!(entry.returned[0].verdict, Verdict::Dropped("altered".to_owned()));
 }
 
-/// Returns the messages after one step at OpenRouter: a question, a call with its details, and the
-/// call's result.
+/// Returns the messages after one step at OpenRouter: a question, a call with its reasoning
+/// details, and the call's result.
 async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     let mut messages = vec![user("Weather?")];
     let asked = thinking("openrouter", request(model, &messages));

@@ -1,4 +1,5 @@
-//! Tests for Gemini's generateContent: accepted requests, and rejections with their messages.
+//! Tests for Gemini's generateContent: accepted requests, and rejected requests with their error
+//! messages.
 
 use crate::common::{HttpResponse, get, post, simulator};
 use base64::Engine as _;

@@ -1,5 +1,5 @@
-//! Tests for the simulators over HTTP, one module per provider. They share one test binary, so that
-//! common code is linked only once.
+//! Tests for the simulators over HTTP, one module per provider. All modules share one test binary,
+//! so that common code is linked only once.
 
 #![allow(
     clippy::unwrap_used,

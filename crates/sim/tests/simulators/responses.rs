@@ -1,5 +1,5 @@
-//! Tests for the Responses API and its variants: accepted requests, and rejections with their
-//! messages.
+//! Tests for the Responses API and its variants: accepted requests, and rejected requests with
+//! their error messages.
 
 use crate::common::{HttpResponse, post, simulator};
 use serde_json::{Value, json};

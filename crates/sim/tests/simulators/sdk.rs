@@ -1,6 +1,6 @@
 //! Runs the unmodified official clients against the simulator for two turns with tools and
-//! reasoning, both complete and streamed. If a client drops or alters a Seal, it raises the
-//! provider's error.
+//! reasoning, both complete and streamed. If a client drops or alters a Seal, the simulator returns
+//! the provider's error and the client raises it.
 //!
 //! `scripts/test` calls `scripts/sdks`, which installs the clients.
 

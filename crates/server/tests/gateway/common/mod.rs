@@ -22,7 +22,8 @@ pub(crate) fn codec_of(wire: &str) -> &'static dyn Codec {
     codec(&Wire::new(wire.to_owned())).unwrap_or_else(|| panic!("no codec for {wire}"))
 }
 
-/// Returns a target with the provider's own catalog entry for this wire, or with the generic entry.
+/// Returns a target for the provider's catalog entry on this wire. If the catalog has no such
+/// entry, uses the wire's generic entry.
 pub(crate) fn target(provider: &str, wire: &str, model: &str) -> Target {
     let catalog = Catalog::builtin();
     let wire = Wire::new(wire.to_owned());

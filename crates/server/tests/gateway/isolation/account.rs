@@ -123,7 +123,7 @@ impl SharedAccount {
         made
     }
 
-    /// Lists all tenants' objects in a collection, paged if a limit is given.
+    /// Lists all tenants' objects in a collection. Returns pages if the query contains a limit.
     fn list(&self, collection: &str, query: &str) -> Value {
         let created = self.created.lock().unwrap();
         let all = created.iter().filter(|(known, _)| known == collection);

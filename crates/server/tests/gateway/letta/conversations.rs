@@ -1,4 +1,4 @@
-//! Tests of conversations, which are further Threads of one agent.
+//! Tests of conversations. A conversation is an additional Thread of an agent.
 
 use serde_json::{Value, json};
 

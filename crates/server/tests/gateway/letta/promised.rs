@@ -1,4 +1,4 @@
-//! Checks that every response in the tests matches the `OpenAPI` document.
+//! Checks that every response in these tests matches the `OpenAPI` document.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

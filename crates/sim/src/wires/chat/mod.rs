@@ -5,8 +5,8 @@
 //!
 //! - `openai-chat`: no reasoning in messages. Rejects reasoning efforts, sampling parameters and
 //!   `max_tokens` if the model does not support them.
-//! - `deepseek`, `moonshot`: `reasoning_content`. While the model thinks, they reject a message
-//!   that has calls but no `reasoning_content`.
+//! - `deepseek`, `moonshot`: `reasoning_content`. If thinking is enabled, both providers reject a
+//!   message that has calls but no `reasoning_content`.
 //! - `mistral`: `thinking` chunks. Rejects message members outside Mistral's schema, and call ids
 //!   other than nine letters and digits.
 //! - `openrouter`, `vercel`: `reasoning_details`. If the router is known to relay upstream errors,

@@ -5,7 +5,8 @@
 //!   text.
 //! - Gemini 3 rejects a step of the current turn if the step's first call has no signature; Gemini
 //!   2.5 does not. The two documented placeholder values count as signatures.
-//! - A signature is valid for the endpoint and account that received it, in either base64 alphabet.
+//! - A signature is valid only at the endpoint that issued it and, for some families, for the
+//!   account that received it. Both base64 alphabets are accepted.
 //! - The model's entry in the catalog defines the allowed budgets and levels.
 
 pub(crate) mod read;

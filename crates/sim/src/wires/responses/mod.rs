@@ -6,7 +6,7 @@
 //!   return as text.
 //! - `encrypted_content` is bound to the endpoint and, for some families, to the account. In a
 //!   stream, `output_item.added` and `output_item.done` contain different ciphertexts; only the
-//!   latter is valid.
+//!   ciphertext in `output_item.done` is valid.
 //! - A call requires an output, and an output requires a call.
 
 mod input;

@@ -1,4 +1,5 @@
-//! Reads Responses API requests: the settings, the conversation and the pairing of its items.
+//! Reads Responses API requests: the settings, the conversation, and pairs of items that belong
+//! together.
 
 use std::collections::HashSet;
 use std::sync::Arc;
