@@ -67,7 +67,7 @@ impl DurationHistogram {
 }
 
 impl Metrics {
-    /// Adds an open stream, until [`Self::count`] counts the stream's call.
+    /// Counts a stream as open until [`Self::count`] counts its call.
     pub(crate) fn stream_opened(&self) {
         self.open_streams.fetch_add(1, Ordering::Relaxed);
     }

@@ -20,7 +20,7 @@ use crate::telemetry::{Level, Telemetry, usage_log};
 const MAX_CACHED_KEYS: usize = 10_000;
 /// Timeout for looking up a key in the store.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after a failed read requests skip the store, if they can be handled without it.
+/// How long requests skip the store after a failed read, if they can be handled without the store.
 const REST: Duration = Duration::from_secs(1);
 /// Time limit for the one request that tests whether the store has recovered. During this time,
 /// other requests do not wait for the store.
@@ -145,8 +145,8 @@ impl Telemetry {
         }
     }
 
-    /// Returns whether reads from the store fail. After each pause, one request gets `false` and
-    /// tests the store. A hanging store thus delays only that request.
+    /// Returns whether reads from the store fail. While they fail, one request after each pause of
+    /// [`REST`] gets `false` and tests the store. A hanging store thus delays only that request.
     pub(crate) fn is_read_failing(&self) -> bool {
         let mut state = lock(&self.health.state);
         let Some(failed) = state.read else { return false };

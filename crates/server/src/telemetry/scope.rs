@@ -72,7 +72,7 @@ impl RequestScope {
         }
     }
 
-    /// Wraps a stream so that this reference ends when the stream ends.
+    /// Wraps a stream, and ends this task's reference when the stream ends.
     pub(crate) fn end_after<S: Stream>(self: Arc<Self>, stream: S) -> impl Stream<Item = S::Item> {
         let mut scope = Some(self);
         stream.chain(stream::poll_fn(move |_| {

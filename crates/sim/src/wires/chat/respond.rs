@@ -156,7 +156,7 @@ impl<'a> MessageWriter<'a, '_> {
     }
 
     /// Returns the text of all thoughts. The ledger records this text in place of a Seal, because
-    /// these providers issue no opaque values.
+    /// providers that return reasoning as text issue no opaque values.
     fn thought(&mut self) -> Option<String> {
         let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
         if text.is_empty() {

@@ -33,7 +33,7 @@ pub(crate) struct Settings<'t> {
 pub(crate) enum MismatchPolicy {
     /// Reject the request with an error.
     Error,
-    /// Drop such thoughts and report them in a notice.
+    /// Drop the thoughts that are bound to another prefix, and report them in a notice.
     Drop,
 }
 

@@ -42,7 +42,7 @@ pub(crate) static ENDPOINT: Endpoint = Endpoint {
 enum StorageMode {
     /// Stores items. Clients must return a reasoning item and the item after it together.
     Paired,
-    /// Stores items. Clients may return them in any combination.
+    /// Stores items. Clients may return stored items in any combination.
     Unpaired,
     /// Stores nothing and issues no Seals.
     Stateless,
