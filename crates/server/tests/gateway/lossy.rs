@@ -105,7 +105,7 @@ async fn intact_requests_are_sent_unchanged() {
     tally.check(NOT_AS_IT_CAME);
 }
 
-/// Returns the Fates of the Items that were changed or left out.
+/// Returns the Fates of the Items that were restored, reshaped or left out.
 fn changes(encoded: &EncodedRequest) -> String {
     let is_kept = |did: &Disposition| *did == Disposition::Kept;
     let fates = encoded.fates.iter();

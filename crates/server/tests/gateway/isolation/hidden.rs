@@ -150,7 +150,7 @@ async fn every_id_in_a_path_is_checked() {
     assert_eq!(gate.account.take(), [""; 0]);
 }
 
-/// If only another provider holds some content, the gateway never leaves that content out silently.
+/// The gateway refuses a request with content that is stored only at another provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_stored_at_another_provider_is_rejected() {
     for mode in [ReplayMode::Repair, ReplayMode::Off] {
