@@ -50,7 +50,7 @@ fn main() {
         println!("{name:<36} {early:>10.0} {late:>10.0} {:>7.2} {target:>7}", late / early);
     }
     let smart = runtime.block_on(at_turn(true, turns(PEER)));
-    let whole = runtime.block_on(at_turn(false, turns(PEER)));
+    let full = runtime.block_on(at_turn(false, turns(PEER)));
     let peer = measuring().then(langgraph);
     println!("At turn {}", turns(PEER));
     println!(
@@ -59,7 +59,7 @@ fn main() {
     );
     for (name, figures) in [
         ("Throughline, SQLite, with summaries", Some(smart)),
-        ("Throughline, SQLite, full history", Some(whole)),
+        ("Throughline, SQLite, full history", Some(full)),
         ("LangGraph, SQLite, full history", peer),
     ] {
         let Some(Figures { cpu, wall, stored }) = figures else { continue };
@@ -142,10 +142,15 @@ fn langgraph() -> Figures {
     let folder = support::BenchFolder::new("langgraph");
     let mut command = Command::new(python);
     command.arg(here.join("turns.py")).arg(folder.file("store.db"));
-    let ran = command.args([PLAYED, PEER, PEER_WINDOW].map(|number| number.to_string())).output();
-    let ran = ran.unwrap();
-    assert!(ran.status.success(), "LangGraph failed: {}", String::from_utf8_lossy(&ran.stderr));
-    let figures = String::from_utf8(ran.stdout).unwrap();
+    let output =
+        command.args([PLAYED, PEER, PEER_WINDOW].map(|number| number.to_string())).output();
+    let output = output.unwrap();
+    assert!(
+        output.status.success(),
+        "LangGraph failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let figures = String::from_utf8(output.stdout).unwrap();
     let figures: Vec<f64> =
         figures.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
     Figures { cpu: figures[0], wall: figures[1], stored: figures[2] }

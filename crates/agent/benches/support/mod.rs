@@ -43,8 +43,8 @@ pub(crate) fn median(costs: &[Cost], of: impl Fn(&Cost) -> Duration) -> Duration
 fn cpu() -> Duration {
     let threads = std::fs::read_dir("/proc/self/task").unwrap();
     let nanoseconds = threads.map(|thread| {
-        let place = thread.unwrap().path().join("schedstat");
-        let line = std::fs::read_to_string(place).unwrap_or_default();
+        let path = thread.unwrap().path().join("schedstat");
+        let line = std::fs::read_to_string(path).unwrap_or_default();
         line.split_whitespace().next().map_or(0, |first| first.parse().unwrap())
     });
     Duration::from_nanos(nanoseconds.sum())
@@ -114,7 +114,7 @@ impl ExternalTime {
 struct ScriptedModel {
     target: Target,
     turn: Arc<AtomicU64>,
-    away: Arc<ExternalTime>,
+    external: Arc<ExternalTime>,
 }
 
 impl Model for ScriptedModel {
@@ -125,14 +125,14 @@ impl Model for ScriptedModel {
     fn send(&self, call: Call) -> ModelFuture<'_> {
         let began = Instant::now();
         let turn = self.turn.load(Ordering::Relaxed);
-        let said = |text: String| {
+        let text_item = |text: String| {
             Item::new("text", At::new(0, 0), Role::Assistant, Body::Text(text.into()))
         };
         let last = call.items.last().map(|item| &item.body);
         let (item, stop) = if call.tools.is_empty() {
-            (said(format!("{{\"summary\":\"{}\"}}", text(turn, 400))), StopReason::Done)
+            (text_item(format!("{{\"summary\":\"{}\"}}", text(turn, 400))), StopReason::Done)
         } else if matches!(last, Some(Body::Result(_))) {
-            (said(text(turn * 3 + 2, 400)), StopReason::Done)
+            (text_item(text(turn * 3 + 2, 400)), StopReason::Done)
         } else {
             let id = format!("call_{turn}");
             let call = ToolCall {
@@ -156,7 +156,7 @@ impl Model for ScriptedModel {
         // Dropping the request is counted as model time, because a real model would send the
         // request.
         drop(call);
-        self.away.count(began);
+        self.external.count(began);
         Box::pin(async move {
             let events = Box::pin(futures_util::stream::iter(events));
             Ok(ModelStream { fates: Vec::new(), warnings: Vec::new(), events })
@@ -216,23 +216,24 @@ pub(crate) struct Conversation {
     runner: Runner,
     agent: AgentConfig,
     turn: Arc<AtomicU64>,
-    away: Arc<ExternalTime>,
+    external: Arc<ExternalTime>,
     thread: Option<LogId>,
     /// Thread of the conversation that was set aside.
-    left: Option<LogId>,
-    place: BenchFolder,
+    set_aside: Option<LogId>,
+    folder: BenchFolder,
     _journal: Journal,
 }
 
 impl Conversation {
     /// Creates a conversation. Its older turns are either summarised or always sent in full.
     pub(crate) async fn new(summarises: bool) -> Self {
-        let place = BenchFolder::new("own");
-        let url = format!("sqlite://{}", place.file("store.db").display());
+        let folder = BenchFolder::new("own");
+        let url = format!("sqlite://{}", folder.file("store.db").display());
         let journal = open(&url, &Options::default()).await.unwrap();
-        let (turn, away) = (Arc::new(AtomicU64::new(0)), Arc::new(ExternalTime::default()));
+        let (turn, external) = (Arc::new(AtomicU64::new(0)), Arc::new(ExternalTime::default()));
         let target = Catalog::builtin().target_for("anthropic", MODEL, "bench").unwrap();
-        let model = ScriptedModel { target, turn: Arc::clone(&turn), away: Arc::clone(&away) };
+        let model =
+            ScriptedModel { target, turn: Arc::clone(&turn), external: Arc::clone(&external) };
         let ports = Ports {
             clock: Arc::new(SystemClock),
             ids: Arc::new(SequentialIds::default()),
@@ -240,7 +241,7 @@ impl Conversation {
         };
         let store = Arc::new(journal.clone()) as Arc<dyn Store>;
         let models = Arc::new(OneModel(Arc::new(model))) as Arc<dyn ModelRegistry>;
-        let look = Arc::new(LookTool(Arc::clone(&away))) as Arc<dyn Tool>;
+        let look = Arc::new(LookTool(Arc::clone(&external))) as Arc<dyn Tool>;
         let runner = Runner::new(store, models, ports).with_tools([look]);
         let mut agent =
             if summarises { AgentConfig::smart(MODEL) } else { AgentConfig::minimal(MODEL) };
@@ -248,43 +249,52 @@ impl Conversation {
         if !summarises {
             agent.limits.max_context_tokens = Some(u64::MAX);
         }
-        Self { runner, agent, turn, away, thread: None, left: None, place, _journal: journal }
+        Self {
+            runner,
+            agent,
+            turn,
+            external,
+            thread: None,
+            set_aside: None,
+            folder,
+            _journal: journal,
+        }
     }
 
     /// Plays one turn and returns its cost, excluding the time spent in the model and the tool.
     pub(crate) async fn turn(&mut self) -> Cost {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        let said = text(turn * 3, 120);
+        let message = text(turn * 3, 120);
         let start = RunRequest {
             tenant: Tenant::from("bench"),
             thread: self.thread.clone(),
             casting: RunSpec::single_agent(self.agent.clone(), Vec::new()),
-            said: vec![Body::Text(said.into())],
+            said: vec![Body::Text(message.into())],
             once: Vec::new(),
         };
-        self.away.take();
+        self.external.take();
         let (worked, clock) = (cpu(), Instant::now());
-        let begun = self.runner.start(start).await.unwrap();
-        let status = self.runner.drive(&Tenant::from("bench"), &begun.run).await.unwrap();
-        let (took, away) = (clock.elapsed(), self.away.take());
+        let started = self.runner.start(start).await.unwrap();
+        let status = self.runner.drive(&Tenant::from("bench"), &started.run).await.unwrap();
+        let (took, external) = (clock.elapsed(), self.external.take());
         let worked = cpu().saturating_sub(worked);
         assert_eq!(status, RunStatus::Completed);
-        self.thread = Some(begun.thread);
-        Cost { wall: took.saturating_sub(away), cpu: worked.saturating_sub(away) }
+        self.thread = Some(started.thread);
+        Cost { wall: took.saturating_sub(external), cpu: worked.saturating_sub(external) }
     }
 
     /// Sets the current conversation aside and starts another.
     pub(crate) fn begin_another(&mut self) {
-        self.left = self.thread.take();
+        self.set_aside = self.thread.take();
     }
 
     /// Returns to the conversation that was set aside.
     pub(crate) fn return_to_first(&mut self) {
-        self.thread = self.left.take();
+        self.thread = self.set_aside.take();
     }
 
     /// Returns the size of the store in bytes.
     pub(crate) fn stored(&self) -> u64 {
-        self.place.size()
+        self.folder.size()
     }
 }

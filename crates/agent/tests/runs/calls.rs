@@ -15,10 +15,10 @@ use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, us};
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-fn reflecting(most: u64) -> AgentConfig {
+fn reflecting(max_per_run: u64) -> AgentConfig {
     let mut agent = AgentConfig::minimal(MODEL);
     let reasoning = format!(
-        r#"{{"level":"high","reflection":{{"cadence":"after_tool","mode":"separate","maxPerRun":{most}}}}}"#
+        r#"{{"level":"high","reflection":{{"cadence":"after_tool","mode":"separate","maxPerRun":{max_per_run}}}}}"#
     );
     agent.reasoning = Some(Json::parse(reasoning).unwrap());
     agent
@@ -31,22 +31,22 @@ async fn reflection_cap_counts_calls_that_fail_repeat_or_are_empty() {
         ScriptedAnswer::Text(""),
         ScriptedAnswer::Fails(ModelErrorKind::Other),
     ] {
-        let said = note.clone();
+        let answer = note.clone();
         let models = ScriptedModels::default().with(MODEL, move |call| {
             let is_reflection = call.tools.is_empty();
             match results(call) {
-                _ if is_reflection => said.clone(),
+                _ if is_reflection => answer.clone(),
                 0..6 => ScriptedAnswer::Calls(&[("look", "{}")]),
                 _ => ScriptedAnswer::Text("done"),
             }
         });
         let scene = Scene::new(models, vec![ToolSpec::new("look").idempotent()]).await;
-        let (begun, status) = scene.run(reflecting(2), "go").await;
+        let (started, status) = scene.run(reflecting(2), "go").await;
         assert_eq!(status, RunStatus::Completed);
-        let asked = scene.models.asked(MODEL);
-        let reflections = asked.iter().filter(|call| call.tools.is_empty()).count();
+        let requests = scene.models.requests(MODEL);
+        let reflections = requests.iter().filter(|call| call.tools.is_empty()).count();
         assert_eq!(reflections, 2, "{note:?}");
-        assert_eq!(scene.state(&begun.run).await.progress.reflected.count, 2);
+        assert_eq!(scene.state(&started.run).await.progress.reflected.count, 2);
     }
 }
 
@@ -81,10 +81,14 @@ async fn denied_call_ends_the_run_like_a_limit() {
         let mut agent = reflecting(9);
         let again = r#"{"rules":[{"attemptsBelow":9,"then":"retry"}]}"#;
         agent.gate = serde_json::from_str(again).unwrap();
-        let (begun, status) = scene.run(agent, "go").await;
+        let (started, status) = scene.run(agent, "go").await;
         assert_eq!(status, RunStatus::Failed);
-        assert_eq!(scene.models.asked(MODEL).len() as u64, permits, "no call without permission");
-        let events = scene.events(&begun.run).await;
+        assert_eq!(
+            scene.models.requests(MODEL).len() as u64,
+            permits,
+            "no call without permission"
+        );
+        let events = scene.events(&started.run).await;
         let limits = events.iter().filter_map(|event| match event {
             RunEvent::Limit(event) => Some(event.json().as_str().to_owned()),
             _ => None,
@@ -92,7 +96,7 @@ async fn denied_call_ends_the_run_like_a_limit() {
         let limits: Vec<String> = limits.collect();
         assert_eq!(limits.len(), 1, "{limits:?}");
         assert!(limits[0].contains("keyBudget") && limits[0].contains("0.11"), "{limits:?}");
-        let state = scene.state(&begun.run).await;
+        let state = scene.state(&started.run).await;
         let phase = format!("{:?}", state.progress.phase);
         assert!(phase.contains("limit reached: keyBudget: the key has used up"), "{phase}");
     }
@@ -117,5 +121,5 @@ async fn cancel_does_not_wait_for_lease_of_dead_owner() {
     // The next owner handles the command without calling a model.
     scene.journal.release(&us(), &run, lease.fence).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Cancelled);
-    assert!(scene.models.asked(MODEL).is_empty());
+    assert!(scene.models.requests(MODEL).is_empty());
 }

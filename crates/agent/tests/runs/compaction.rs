@@ -9,8 +9,9 @@ use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, names, us};
 const MODEL: &str = "claude-sonnet-4-5";
 
 fn is_summary(call: &throughline_core::Call) -> bool {
-    let is_it = |body: &Body| matches!(body, Body::Text(text) if text.contains("You summarise"));
-    call.system.iter().any(|item| is_it(&item.body))
+    let is_prompt =
+        |body: &Body| matches!(body, Body::Text(text) if text.contains("You summarise"));
+    call.system.iter().any(|item| is_prompt(&item.body))
 }
 
 #[tokio::test]
@@ -22,7 +23,7 @@ async fn compaction_run_summarises_whole_thread() {
         ScriptedAnswer::Text("Hello.")
     });
     let scene = Scene::new(models, Vec::new()).await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "Hi").await;
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "Hi").await;
     let start = |thread: &LogId| RunRequest {
         thread: Some(thread.clone()),
         casting: RunSpec::single_agent(AgentConfig::minimal(MODEL), Vec::new()),
@@ -30,18 +31,18 @@ async fn compaction_run_summarises_whole_thread() {
         once: Vec::new(),
         tenant: us(),
     };
-    let compaction = scene.runner.start_compaction(start(&begun.thread)).await.unwrap();
+    let compaction = scene.runner.start_compaction(start(&started.thread)).await.unwrap();
     let status = scene.runner.drive(&us(), &compaction.run).await.unwrap();
     assert_eq!(status, RunStatus::Completed);
     let state = scene.state(&compaction.run).await;
     assert!(state.window.items.is_empty(), "everything is covered");
     assert!(state.window.summary.is_some());
     // The next run sees only the summary and its own message.
-    let next = RunRequest { said: vec![Body::Text("And?".into())], ..start(&begun.thread) };
+    let next = RunRequest { said: vec![Body::Text("And?".into())], ..start(&started.thread) };
     let next = scene.runner.start(next).await.unwrap();
     scene.runner.drive(&us(), &next.run).await.unwrap();
-    let asked = scene.models.asked(MODEL);
-    assert_eq!(asked.last().unwrap().items.len(), 2);
+    let requests = scene.models.requests(MODEL);
+    assert_eq!(requests.last().unwrap().items.len(), 2);
 }
 
 #[tokio::test]
@@ -51,20 +52,20 @@ async fn deltas_use_ids_of_their_items() {
         Vec::new(),
     )
     .await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "Hi").await;
-    let events = scene.events(&begun.run).await;
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "Hi").await;
+    let events = scene.events(&started.run).await;
     let piece = events.iter().find_map(|event| match event {
         RunEvent::Stream(event) => event.id.clone(),
         _ => None,
     });
-    let state = scene.state(&begun.run).await;
-    let answer = state.window.items.last().map(|kept| kept.item.id.0.clone());
+    let state = scene.state(&started.run).await;
+    let answer = state.window.items.last().map(|entry| entry.item.id.0.clone());
     assert_eq!(piece, answer);
-    let told = events.iter().find_map(|event| match event {
+    let items = events.iter().find_map(|event| match event {
         RunEvent::Turn(event) => event.items.clone(),
         _ => None,
     });
-    assert_eq!(told, Some(vec![answer.unwrap()]));
+    assert_eq!(items, Some(vec![answer.unwrap()]));
 }
 
 #[tokio::test]
@@ -72,9 +73,9 @@ async fn waiting_run_reports_its_wait_once() {
     let models =
         ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Calls(&[("mail", "{}")]));
     let scene = Scene::new(models, vec![ToolSpec::new("mail").needs_approval()]).await;
-    let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "Go").await;
+    let (started, status) = scene.run(AgentConfig::minimal(MODEL), "Go").await;
     assert_eq!(status, RunStatus::Waiting);
-    let before = scene.events(&begun.run).await;
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Waiting);
-    assert_eq!(scene.events(&begun.run).await, before, "{:?}", names(&before));
+    let before = scene.events(&started.run).await;
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Waiting);
+    assert_eq!(scene.events(&started.run).await, before, "{:?}", names(&before));
 }

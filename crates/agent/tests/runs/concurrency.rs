@@ -22,31 +22,31 @@ async fn agents_in_a_crowd_all_complete() {
     scene.runner.lease = Duration::from_mins(5);
     let scene = Arc::new(scene);
     let before = resident();
-    let mut crowd = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for number in 0..RUNS {
         let scene = Arc::clone(&scene);
-        crowd.spawn(async move {
-            let said = format!("I am number {number}.");
-            let begun = scene
+        tasks.spawn(async move {
+            let message = format!("I am number {number}.");
+            let started = scene
                 .runner
-                .start(Scene::start(AgentConfig::minimal("claude-sonnet-4-5"), &said))
+                .start(Scene::start(AgentConfig::minimal("claude-sonnet-4-5"), &message))
                 .await;
-            scene.runner.drive(&us(), &begun.unwrap().run).await.unwrap()
+            scene.runner.drive(&us(), &started.unwrap().run).await.unwrap()
         });
     }
-    let mut ended = 0;
-    while let Some(status) = crowd.join_next().await {
+    let mut completed = 0;
+    while let Some(status) = tasks.join_next().await {
         assert_eq!(status.unwrap(), RunStatus::Completed);
-        ended += 1;
+        completed += 1;
     }
-    let grown = resident().saturating_sub(before) / 1024;
+    let growth = resident().saturating_sub(before) / 1024;
     figure(
         "runs at once",
-        format!("{ended} of {RUNS} came to their end, {grown} MiB more than before"),
+        format!("{completed} of {RUNS} came to their end, {growth} MiB more than before"),
     );
-    assert_eq!(ended, RUNS);
-    assert_eq!(scene.ran.lock().unwrap().len(), RUNS * 3);
-    assert!(grown < 512, "{grown} MiB for {RUNS} runs");
+    assert_eq!(completed, RUNS);
+    assert_eq!(scene.tool_calls.lock().unwrap().len(), RUNS * 3);
+    assert!(growth < 512, "{growth} MiB for {RUNS} runs");
 }
 
 /// Returns the resident memory of this process in KiB.

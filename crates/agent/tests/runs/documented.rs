@@ -79,23 +79,23 @@ async fn agent_uses_configured_token_counter_and_cost_estimator() {
     let models =
         || ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Text("four words of answer"));
     let mut scene = Scene::new(models(), Vec::new()).await;
-    let priced = Arc::new(RecordingPrices::default());
-    scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
+    let prices = Arc::new(RecordingPrices::default());
+    scene.runner.costs = Some(Arc::clone(&prices) as Arc<dyn CostEstimator>);
     scene.runner.counter = Arc::new(WordCounter);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_cost_usd = Some(1000.0);
-    let (begun, status) = scene.run(agent, "and three asked").await;
+    let (started, status) = scene.run(agent, "and three asked").await;
     assert_eq!(status, RunStatus::Completed);
     // The first call checks that the model has a price; the second prices the whole answer.
-    let asked = [(MODEL.to_owned(), Usage::default()), (MODEL.to_owned(), USED)];
-    assert_eq!(*priced.0.lock().unwrap(), asked);
-    let state = scene.state(&begun.run).await;
+    let expected = [(MODEL.to_owned(), Usage::default()), (MODEL.to_owned(), USED)];
+    assert_eq!(*prices.0.lock().unwrap(), expected);
+    let state = scene.state(&started.run).await;
     assert_eq!(state.window.tokens(), 3 + 4);
     assert!((state.progress.spent.cost_usd - 560.0).abs() < 1e-9, "{:?}", state.progress.spent);
     // By default, tokens are estimated from the text length, and no model has a price.
     let scene = Scene::new(models(), Vec::new()).await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "and three asked").await;
-    let state = scene.state(&begun.run).await;
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "and three asked").await;
+    let state = scene.state(&started.run).await;
     assert_eq!(state.window.tokens(), 4 + 5);
     assert!(state.progress.spent.cost_usd.abs() < 1e-9, "there are no default prices");
 }
@@ -126,12 +126,12 @@ async fn cost_estimator_receives_the_answering_model() {
     let models = ScriptedModels::default().with(MODEL, script).with("claude-opus-4-5", script);
     let mut scene = Scene::new(models, Vec::new()).await;
     let of = |name: &str| scene.models.model(name).unwrap();
-    let priced = Arc::new(RecordingPrices::default());
+    let prices = Arc::new(RecordingPrices::default());
     scene.runner.models = Arc::new(FallbackRoute(of(MODEL), of("claude-opus-4-5")));
-    scene.runner.costs = Some(Arc::clone(&priced) as Arc<dyn CostEstimator>);
+    scene.runner.costs = Some(Arc::clone(&prices) as Arc<dyn CostEstimator>);
     let (_, status) = scene.run(AgentConfig::minimal("route"), "go").await;
     assert_eq!(status, RunStatus::Completed);
-    assert_eq!(*priced.0.lock().unwrap(), [("test/claude-opus-4-5".to_owned(), USED)]);
+    assert_eq!(*prices.0.lock().unwrap(), [("test/claude-opus-4-5".to_owned(), USED)]);
 }
 
 #[tokio::test]
@@ -144,10 +144,10 @@ async fn reflection_record_and_event_match_the_documents() {
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
-    let heard = Arc::new(EventRecorder::default());
-    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
-    let (begun, _) = scene.run(reflecting(r#"{"cadence":"every_turn"}"#), "go").await;
-    let smart = scene.state(&begun.run).await.smart_state();
+    let recorder = Arc::new(EventRecorder::default());
+    scene.runner.listener = Some(Arc::clone(&recorder) as Arc<dyn Listener>);
+    let (started, _) = scene.run(reflecting(r#"{"cadence":"every_turn"}"#), "go").await;
+    let smart = scene.state(&started.run).await.smart_state();
     let records: Vec<Json> =
         smart.reflections.iter().flatten().map(ReflectionRecord::json).collect();
     let [record] = &records[..] else { panic!("{records:?}") };
@@ -158,10 +158,10 @@ async fn reflection_record_and_event_match_the_documents() {
             r#"{{"id":"run_1.r4","turn":1,"text":"It is dark.","createdAt":"2027-01-15T08:00:00Z","durationMs":0,"anchorMessageIndex":2,"trigger":"every_turn","usage":{usage},"toolCallIds":["call_0_0"]}}"#
         )
     );
-    let told = format!(
+    let expected = format!(
         r#"{{"type":"reflection","id":"run_1.r4","turn":1,"text":"It is dark.","trigger":"every_turn","durationMs":0,"usage":{usage},"toolCallIds":["call_0_0"]}}"#
     );
-    assert_eq!(heard.of("reflection"), [told]);
+    assert_eq!(recorder.of("reflection"), [expected]);
 }
 
 fn text_of(item: &Item) -> &str {
@@ -175,8 +175,8 @@ fn text_of(item: &Item) -> &str {
 async fn reflection_mode_separate_uses_its_own_request_and_template() {
     let is_note = |call: &Call| call.items.first().is_some_and(|item| &*item.id.0 == "reflection");
     let models = ScriptedModels::default().with(MODEL, move |call| {
-        let said = call.items.iter().rev().map(text_of).find(|text| !text.is_empty());
-        match (is_note(call), results(call), said) {
+        let last_text = call.items.iter().rev().map(text_of).find(|text| !text.is_empty());
+        match (is_note(call), results(call), last_text) {
             (true, ..) => ScriptedAnswer::Text("noted"),
             (_, _, Some("think")) => ScriptedAnswer::Thinks("a thought of its own", "yes"),
             (_, 0, _) => ScriptedAnswer::Calls(&[("look", r#"{"at":"b"}"#)]),
@@ -187,18 +187,18 @@ async fn reflection_mode_separate_uses_its_own_request_and_template() {
     let agent = reflecting(
         r#"{"cadence":"after_tool","mode":"separate","promptTemplate":"What now?","maxTokens":77}"#,
     );
-    let (begun, _) = scene.run(agent.clone(), "think").await;
-    let start = RunRequest { thread: Some(begun.thread), ..Scene::start(agent, "go") };
-    let begun = scene.runner.start(start).await.unwrap();
-    scene.runner.drive(&us(), &begun.run).await.unwrap();
-    let asked = scene.models.asked(MODEL);
-    let notes: Vec<&Call> = asked.iter().filter(|call| is_note(call)).collect();
+    let (started, _) = scene.run(agent.clone(), "think").await;
+    let start = RunRequest { thread: Some(started.thread), ..Scene::start(agent, "go") };
+    let started = scene.runner.start(start).await.unwrap();
+    scene.runner.drive(&us(), &started.run).await.unwrap();
+    let requests = scene.models.requests(MODEL);
+    let notes: Vec<&Call> = requests.iter().filter(|call| is_note(call)).collect();
     let [note] = notes[..] else { panic!("{}", notes.len()) };
     let text = text_of(&note.items[0]);
     assert!(text.ends_with("\n\nWhat now?") && text.contains(r#"did {"at":"b"}"#), "{text}");
     assert!(!text.contains("a thought of its own"), "a provider Thought is never text: {text}");
     assert_eq!((note.items.len(), note.tools.len(), note.settings.max_tokens), (1, 0, Some(77)));
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     assert_eq!(state.smart.reflections.unwrap()[0].text.to_string(), "noted");
 }
 
@@ -222,14 +222,14 @@ async fn summarised(reflection: &str) -> (String, String) {
     let mut agent = reflecting(reflection);
     agent.context.summarise = Some(true);
     agent.context.keep_turns = Some(0);
-    let (begun, _) = scene.run(agent.clone(), "look for it").await;
+    let (started, _) = scene.run(agent.clone(), "look for it").await;
     agent.context.trigger_tokens = Some(1);
-    let start = RunRequest { thread: Some(begun.thread), ..Scene::start(agent, "thanks") };
-    let begun = scene.runner.start(start).await.unwrap();
-    scene.runner.drive(&us(), &begun.run).await.unwrap();
-    let asked = scene.models.asked(MODEL);
-    let from = asked.iter().find(|call| is_summary(call)).expect("it was summarised");
-    let summary = scene.state(&begun.run).await.window.summary.unwrap();
+    let start = RunRequest { thread: Some(started.thread), ..Scene::start(agent, "thanks") };
+    let started = scene.runner.start(start).await.unwrap();
+    scene.runner.drive(&us(), &started.run).await.unwrap();
+    let requests = scene.models.requests(MODEL);
+    let from = requests.iter().find(|call| is_summary(call)).expect("it was summarised");
+    let summary = scene.state(&started.run).await.window.summary.unwrap();
     (text_of(&from.items[0]).to_owned(), text_of(&summary.item).to_owned())
 }
 
@@ -266,20 +266,20 @@ async fn plan_steps_and_plan_events_match_the_documents() {
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let heard = Arc::new(EventRecorder::default());
-    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
-    let (begun, _) = scene.run(AgentConfig::smart(MODEL), "plan").await;
-    let plan = scene.state(&begun.run).await.smart.current_plan().unwrap().json();
+    let recorder = Arc::new(EventRecorder::default());
+    scene.runner.listener = Some(Arc::clone(&recorder) as Arc<dyn Listener>);
+    let (started, _) = scene.run(AgentConfig::smart(MODEL), "plan").await;
+    let plan = scene.state(&started.run).await.smart.current_plan().unwrap().json();
     let expected = format!(
         r#"{{"version":1,"steps":{STEPS},"lastUpdated":"2027-01-15T08:00:00Z","adherenceScore":0.25}}"#
     );
     assert_eq!(plan.as_str(), expected, "the second was refused: two steps would be in progress");
-    let told = |operation: &str| {
+    let plan_event = |operation: &str| {
         format!(
             r#"{{"type":"plan","source":"manage_todo_list","operation":"{operation}","todoList":{STEPS},"version":1,"adherenceScore":0.25}}"#
         )
     };
-    assert_eq!(heard.of("plan"), [told("write"), told("read")]);
+    assert_eq!(recorder.of("plan"), [plan_event("write"), plan_event("read")]);
 }
 
 const QUESTIONS: &str = r#"[{"question":"Which cities?","header":"City","multiSelect":true,"placeholder":"any","options":[{"label":"Zürich","value":"zrh","description":"the big one","preview":"a map"},{"label":"Basel"}]},{"question":"Why?","required":false}]"#;
@@ -287,19 +287,19 @@ const ASK: &str = r#"{"questions":[{"question":"Which cities?","header":"City","
 
 /// Runs an agent that asks a person and receives this answer. Returns the question and the recorded
 /// events.
-async fn asked(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
+async fn ask_question(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
     let models = ScriptedModels::default().with(MODEL, |call| match results(call) {
         0 => ScriptedAnswer::Calls(&[("ask_user_question", ASK)]),
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let heard = Arc::new(EventRecorder::default());
-    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
+    let recorder = Arc::new(EventRecorder::default());
+    scene.runner.listener = Some(Arc::clone(&recorder) as Arc<dyn Listener>);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.human_in_the_loop.ask_user = Some(AskUser::default());
-    let (begun, status) = scene.run(agent, "go").await;
+    let (started, status) = scene.run(agent, "go").await;
     assert_eq!(status, RunStatus::Waiting);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     let pending = &state.smart.pending_user_questions.as_ref().unwrap()[0];
     assert_eq!(
         pending.json().as_str(),
@@ -312,18 +312,18 @@ async fn asked(resolution: &str) -> (String, Arc<EventRecorder>, Scene) {
         r#"{"questionId":"run_1.q3","toolCallId":"call_0_0","requestedAt":"2027-01-15T08:00:00Z"}"#
     );
     let resolution = UserQuestionResolution::parse(&json(resolution)).unwrap();
-    scene.runner.send_command(&us(), &begun.run, RunCommand::Answer(resolution)).await.unwrap();
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
-    let state = scene.state(&begun.run).await;
+    scene.runner.send_command(&us(), &started.run, RunCommand::Answer(resolution)).await.unwrap();
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Completed);
+    let state = scene.state(&started.run).await;
     assert!(state.context("__awaitingUserQuestion").is_none());
     let settled = state.smart.pending_user_questions.unwrap()[0].json();
-    (settled.as_str().to_owned(), heard, scene)
+    (settled.as_str().to_owned(), recorder, scene)
 }
 
 #[tokio::test]
 async fn question_reaches_on_event_and_on_question_as_documented() {
     const ANSWERS: &str = r#"{"Which cities?":{"values":["zrh","Basel"],"notes":"soon"},"Why?":{"values":[],"freeText":"for work"}}"#;
-    let (settled, heard, _scene) = asked(&format!(
+    let (settled, recorder, _scene) = ask_question(&format!(
         r#"{{"id":"call_0_0","answers":{ANSWERS},"answeredBy":"Ada","notes":"both"}}"#
     ))
     .await;
@@ -333,7 +333,7 @@ async fn question_reaches_on_event_and_on_question_as_documented() {
             r#"{{"id":"run_1.q3","toolCallId":"call_0_0","toolName":"ask_user_question","questions":{QUESTIONS},"status":"executed","requestedAt":"2027-01-15T08:00:00Z","answeredAt":"2027-01-15T08:00:00Z","answeredBy":"Ada","answers":{ANSWERS},"notes":"both","allowFreeText":true}}"#
         )
     );
-    let told = [
+    let expected = [
         format!(
             r#"{{"type":"user_question","status":"pending","id":"run_1.q3","toolCallId":"call_0_0","questions":{QUESTIONS},"allowFreeText":true}}"#
         ),
@@ -341,14 +341,16 @@ async fn question_reaches_on_event_and_on_question_as_documented() {
             r#"{{"type":"user_question","status":"answered","id":"run_1.q3","toolCallId":"call_0_0","answers":{ANSWERS},"answeredBy":"Ada","allowFreeText":true}}"#
         ),
     ];
-    assert_eq!(*heard.questions.lock().unwrap(), told, "onQuestion");
-    assert_eq!(heard.of("user_question"), told, "onEvent");
+    assert_eq!(*recorder.questions.lock().unwrap(), expected, "onQuestion");
+    assert_eq!(recorder.of("user_question"), expected, "onEvent");
 }
 
 #[tokio::test]
 async fn required_question_can_be_cancelled() {
-    let (settled, heard, scene) =
-        asked(r#"{"id":"run_1.q3","cancelled":true,"answeredBy":"Ada","notes":"not today"}"#).await;
+    let (settled, recorder, scene) = ask_question(
+        r#"{"id":"run_1.q3","cancelled":true,"answeredBy":"Ada","notes":"not today"}"#,
+    )
+    .await;
     assert_eq!(
         settled,
         format!(
@@ -356,11 +358,11 @@ async fn required_question_can_be_cancelled() {
         )
     );
     assert_eq!(
-        heard.questions.lock().unwrap()[1],
+        recorder.questions.lock().unwrap()[1],
         r#"{"type":"user_question","status":"cancelled","id":"run_1.q3","toolCallId":"call_0_0","answeredBy":"Ada","allowFreeText":true}"#
     );
-    let told = crate::harness::said_by_tools(&scene.models.asked(MODEL)[1]);
-    assert_eq!(told, [r#"{"status":"cancelled","answeredBy":"Ada","notes":"not today"}"#]);
+    let texts = crate::harness::tool_result_texts(&scene.models.requests(MODEL)[1]);
+    assert_eq!(texts, [r#"{"status":"cancelled","answeredBy":"Ada","notes":"not today"}"#]);
 }
 
 #[tokio::test]
@@ -386,9 +388,9 @@ async fn memory_facts_come_from_summaries() {
     let summarised = async || {
         let start = Scene::start(AgentConfig::minimal(MODEL), "");
         let start = RunRequest { thread: Some(thread.clone()), said: Vec::new(), ..start };
-        let begun = scene.runner.start_compaction(start).await.unwrap();
-        scene.runner.drive(&us(), &begun.run).await.unwrap();
-        let facts = scene.state(&begun.run).await.smart.memory_facts.unwrap();
+        let started = scene.runner.start_compaction(start).await.unwrap();
+        scene.runner.drive(&us(), &started.run).await.unwrap();
+        let facts = scene.state(&started.run).await.smart.memory_facts.unwrap();
         facts.iter().map(|fact| fact.json().as_str().to_owned()).collect::<Vec<_>>()
     };
     let fact = |key: &str, value: &str, more: &str| {
@@ -399,8 +401,8 @@ async fn memory_facts_come_from_summaries() {
     let street = |more: &str| fact("street", "Rheingasse", more);
     assert_eq!(summarised().await, [fact("city", "Basel", ""), street("")]);
     let start = Scene::start(AgentConfig::minimal(MODEL), "I moved to Bern.");
-    let begun =
+    let started =
         scene.runner.start(RunRequest { thread: Some(thread.clone()), ..start }).await.unwrap();
-    scene.runner.drive(&us(), &begun.run).await.unwrap();
+    scene.runner.drive(&us(), &started.run).await.unwrap();
     assert_eq!(summarised().await, [fact("city", "Bern", ""), street(r#","obsolete":true"#)]);
 }

@@ -14,7 +14,7 @@ use throughline_spec::{RunEvent, ToolApprovalResolution, ToolExecutionStatus};
 use tokio::sync::Notify;
 
 use crate::harness::{
-    FakeClock, Scene, ScriptedAnswer, ScriptedModels, results, said_by_tools, us,
+    FakeClock, Scene, ScriptedAnswer, ScriptedModels, results, tool_result_texts, us,
 };
 
 const MODEL: &str = "claude-sonnet-4-5";
@@ -75,19 +75,20 @@ async fn panicking_tool_does_not_affect_other_tools() {
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let patient = BlockingTool::default();
+    let blocking = BlockingTool::default();
     scene.runner = scene
         .runner
-        .with_tool(PanickingTool(ToolSpec::new("burst"), Arc::clone(&patient.end)))
+        .with_tool(PanickingTool(ToolSpec::new("burst"), Arc::clone(&blocking.end)))
         .with_tool(PanickingTool(ToolSpec::new("crack").idempotent(), Arc::default()))
-        .with_tool(patient);
-    let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+        .with_tool(blocking);
+    let (started, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert_eq!(status, RunStatus::Completed);
-    let told = said_by_tools(&scene.models.asked(MODEL)[1]);
+    let texts = tool_result_texts(&scene.models.requests(MODEL)[1]);
     let unknown = "The tool stopped unexpectedly. It is unknown whether the call took effect.";
-    assert_eq!(told, ["waited", unknown, "The tool stopped unexpectedly."]);
-    let history = scene.state(&begun.run).await.smart.tool_history.unwrap();
-    let of = |name: &str| history.iter().find(|one| &*one.tool_name == name).unwrap().status;
+    assert_eq!(texts, ["waited", unknown, "The tool stopped unexpectedly."]);
+    let history = scene.state(&started.run).await.smart.tool_history.unwrap();
+    let of =
+        |name: &str| history.iter().find(|execution| &*execution.tool_name == name).unwrap().status;
     assert_eq!(of("burst"), Some(ToolExecutionStatus::Unknown));
     assert_eq!(of("crack"), Some(ToolExecutionStatus::Error));
 }
@@ -118,10 +119,10 @@ async fn max_wall_clock_ms_applies_while_a_tool_runs() {
     scene.runner = scene.runner.with_tool(EndlessTool(Arc::clone(&scene.clock)));
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_wall_clock_ms = Some(20);
-    let (begun, status) = scene.run(agent, "go").await;
+    let (started, status) = scene.run(agent, "go").await;
     assert_eq!(status, RunStatus::Failed);
-    assert_eq!(reason(&scene, &begun.run).await, "limit reached: maxWallClockMs");
-    let state = scene.state(&begun.run).await;
+    assert_eq!(reason(&scene, &started.run).await, "limit reached: maxWallClockMs");
+    let state = scene.state(&started.run).await;
     let history = state.smart.tool_history.unwrap();
     assert_eq!(
         history[0].status,
@@ -140,15 +141,15 @@ async fn run_for(seconds: u64) -> RunStatus {
     let scene = Scene::new(models, vec![ToolSpec::new("sign").needs_approval()]).await;
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_wall_clock_ms = Some(5000);
-    let begun = scene.runner.start(Scene::start(agent, "go")).await.unwrap();
+    let started = scene.runner.start(Scene::start(agent, "go")).await.unwrap();
     let later = |seconds: u64| scene.clock.0.fetch_add(seconds, Ordering::SeqCst);
     later(3);
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Waiting);
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Waiting);
     later(1000);
     let allowed = ToolApprovalResolution::new("call_0_0".into(), true);
-    scene.runner.send_command(&us(), &begun.run, RunCommand::Decide(allowed)).await.unwrap();
+    scene.runner.send_command(&us(), &started.run, RunCommand::Decide(allowed)).await.unwrap();
     later(seconds);
-    scene.runner.drive(&us(), &begun.run).await.unwrap()
+    scene.runner.drive(&us(), &started.run).await.unwrap()
 }
 
 #[tokio::test]
@@ -164,11 +165,14 @@ async fn tool_calls_in_final_answer_fail_the_run() {
     let scene = Scene::new(models, vec![ToolSpec::new("look")]).await;
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_tool_calls = Some(2);
-    let (begun, status) = scene.run(agent, "go").await;
+    let (started, status) = scene.run(agent, "go").await;
     assert_eq!(status, RunStatus::Failed);
     let expected = "limit reached: maxToolCalls, and the model did not answer without tools";
-    assert_eq!(reason(&scene, &begun.run).await, expected);
-    assert_eq!((scene.models.asked(MODEL).len(), scene.ran.lock().unwrap().len()), (3, 2));
+    assert_eq!(reason(&scene, &started.run).await, expected);
+    assert_eq!(
+        (scene.models.requests(MODEL).len(), scene.tool_calls.lock().unwrap().len()),
+        (3, 2)
+    );
 }
 
 #[tokio::test]
@@ -177,10 +181,10 @@ async fn looping_model_is_stopped_by_max_turns() {
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_tool_calls = Some(5);
-    let (begun, status) = scene.run(agent, "go").await;
+    let (started, status) = scene.run(agent, "go").await;
     assert_eq!(status, RunStatus::Failed);
-    assert_eq!(reason(&scene, &begun.run).await, "limit reached: maxTurns");
-    assert_eq!(scene.models.asked(MODEL).len(), 40);
+    assert_eq!(reason(&scene, &started.run).await, "limit reached: maxTurns");
+    assert_eq!(scene.models.requests(MODEL).len(), 40);
 }
 
 #[tokio::test]
@@ -193,13 +197,14 @@ async fn accepted_invalid_answer_keeps_its_thoughts() {
         Some(OutputContract { schema: json(r#"{"type":"object"}"#), name: None, native: false });
     agent.gate.rules.truncate(1);
     (agent.gate.rules[0].then, agent.gate.rules[0].same_error_times) = (Decision::Ok, None);
-    let (begun, status) = scene.run(agent, "go").await;
+    let (started, status) = scene.run(agent, "go").await;
     assert_eq!(status, RunStatus::Completed);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     assert_eq!(state.answer().as_deref(), Some("not json"));
-    let thought = state.window.items.iter().find(|kept| matches!(kept.item.body, Body::Thought(_)));
+    let thought =
+        state.window.items.iter().find(|entry| matches!(entry.item.body, Body::Thought(_)));
     assert_eq!(thought.expect("it is kept").item.seals.len(), 1);
-    let events = scene.events(&begun.run).await;
+    let events = scene.events(&started.run).await;
     assert!(!events.iter().any(|event| event.json().as_str().contains("discarded")));
 }
 
@@ -210,17 +215,17 @@ async fn tool_events_contain_edited_arguments() {
         _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![ToolSpec::new("sign").needs_approval()]).await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     let mut edited = ToolApprovalResolution::new("call_0_0".into(), true);
     edited.approved_args = Some(json(r#"{"sum":7}"#));
-    scene.runner.send_command(&us(), &begun.run, RunCommand::Decide(edited)).await.unwrap();
-    scene.runner.drive(&us(), &begun.run).await.unwrap();
-    let events = scene.events(&begun.run).await;
-    let told = events.iter().filter_map(|event| match event {
+    scene.runner.send_command(&us(), &started.run, RunCommand::Decide(edited)).await.unwrap();
+    scene.runner.drive(&us(), &started.run).await.unwrap();
+    let events = scene.events(&started.run).await;
+    let args = events.iter().filter_map(|event| match event {
         RunEvent::ToolCall(event) => Some(event.args.as_ref()?.as_str().to_owned()),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [r#"{"sum":7}"#, r#"{"sum":7}"#], "started and finished");
+    assert_eq!(args.collect::<Vec<_>>(), [r#"{"sum":7}"#, r#"{"sum":7}"#], "started and finished");
 }
 
 #[tokio::test]
@@ -237,10 +242,10 @@ async fn calls_beside_a_handoff_follow_the_calling_agents_rules() {
     let mut casting = RunSpec::single_agent(host, Vec::new());
     casting.agents.extend(Agents::from([("clerk".into(), clerk)]));
     let start = RunRequest { casting, ..Scene::start(AgentConfig::minimal(MODEL), "go") };
-    let begun = scene.runner.start(start).await.unwrap();
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Waiting);
-    assert!(scene.ran.lock().unwrap().is_empty(), "the host needs an approval to pay");
-    assert_eq!(scene.state(&begun.run).await.progress.agent.to_string(), "clerk");
+    let started = scene.runner.start(start).await.unwrap();
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Waiting);
+    assert!(scene.tool_calls.lock().unwrap().is_empty(), "the host needs an approval to pay");
+    assert_eq!(scene.state(&started.run).await.progress.agent.to_string(), "clerk");
 }
 
 /// Cost estimator with a price for only one model.
@@ -265,18 +270,18 @@ async fn max_cost_usd_rejects_models_without_price_from_any_source() {
     agent.limits.max_cost_usd = Some(1.0);
     let mut summarised = agent.clone();
     summarised.context.model = Some(OTHER.into());
-    let refused = scene.runner.start(Scene::start(summarised, "go")).await.unwrap_err();
-    assert!(refused.to_string().ends_with("there is no price for claude-opus-4-5"), "{refused}");
-    let (begun, _) = scene.run(agent, "go").await;
-    let refused =
-        scene.runner.send_command(&us(), &begun.run, RunCommand::Switch(OTHER.into())).await;
-    let refused = refused.unwrap_err().to_string();
-    assert!(refused.ends_with("there is no price for claude-opus-4-5"), "{refused}");
-    assert_eq!(scene.state(&begun.run).await.model().to_string(), MODEL);
-    let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
+    let error = scene.runner.start(Scene::start(summarised, "go")).await.unwrap_err();
+    assert!(error.to_string().ends_with("there is no price for claude-opus-4-5"), "{error}");
+    let (started, _) = scene.run(agent, "go").await;
+    let error =
+        scene.runner.send_command(&us(), &started.run, RunCommand::Switch(OTHER.into())).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with("there is no price for claude-opus-4-5"), "{error}");
+    assert_eq!(scene.state(&started.run).await.model().to_string(), MODEL);
+    let snapshot = scene.runner.snapshot(&us(), &started.run).await.unwrap();
     scene.runner.costs = None;
-    let refused = scene.runner.restore(&us(), snapshot).await.unwrap_err().to_string();
-    assert!(refused.ends_with("needs a cost estimator, and none is configured"), "{refused}");
+    let error = scene.runner.restore(&us(), snapshot).await.unwrap_err().to_string();
+    assert!(error.ends_with("needs a cost estimator, and none is configured"), "{error}");
 }
 
 #[tokio::test]
@@ -284,11 +289,11 @@ async fn inconsistent_snapshot_is_rejected() {
     let models =
         ScriptedModels::default().with(MODEL, |_| ScriptedAnswer::Calls(&[("sign", "{}")]));
     let scene = Scene::new(models, vec![ToolSpec::new("sign").needs_approval()]).await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
-    let whole = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
-    let mut unknown = whole.clone();
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    let valid = scene.runner.snapshot(&us(), &started.run).await.unwrap();
+    let mut unknown = valid.clone();
     unknown.progress.agent = "unknown".into();
-    let mut empty = whole.clone();
+    let mut empty = valid.clone();
     empty.items.clear();
     for (snapshot, problem) in [
         (unknown, "progress.agent: unknown is not a declared agent"),
@@ -310,17 +315,17 @@ async fn context_names_first_of_several_pending_requests() {
         _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![ToolSpec::new("sign").needs_approval()]).await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     for call in ["call_0_0", "call_0_1"] {
-        let state = scene.state(&begun.run).await;
+        let state = scene.state(&started.run).await;
         let awaited = state.context("__awaitingApproval").unwrap().tree();
         assert_eq!(awaited.root().text_of("toolCallId").as_deref(), Some(call));
         let allowed = ToolApprovalResolution::new(call.into(), true);
-        scene.runner.send_command(&us(), &begun.run, RunCommand::Decide(allowed)).await.unwrap();
+        scene.runner.send_command(&us(), &started.run, RunCommand::Decide(allowed)).await.unwrap();
     }
-    assert!(scene.state(&begun.run).await.context("__awaitingApproval").is_none());
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
-    assert_eq!(scene.ran.lock().unwrap().len(), 2);
+    assert!(scene.state(&started.run).await.context("__awaitingApproval").is_none());
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Completed);
+    assert_eq!(scene.tool_calls.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -330,22 +335,23 @@ async fn owner_reports_kind_of_refusal() {
         _ => ScriptedAnswer::Text("done"),
     });
     let mut scene = Scene::new(models, Vec::new()).await;
-    let patient = BlockingTool::default();
-    scene.runner = scene.runner.with_tool(patient.clone());
-    let begun = scene.runner.start(Scene::start(AgentConfig::minimal(MODEL), "go")).await.unwrap();
+    let blocking = BlockingTool::default();
+    scene.runner = scene.runner.with_tool(blocking.clone());
+    let started =
+        scene.runner.start(Scene::start(AgentConfig::minimal(MODEL), "go")).await.unwrap();
     let mut other = scene.runner.clone();
     other.owner = "other".into();
-    let (us, run) = (us(), begun.run);
-    let telling = async {
-        patient.began.notified().await;
+    let (us, run) = (us(), started.run);
+    let sending = async {
+        blocking.began.notified().await;
         let unknown = RunCommand::Decide(ToolApprovalResolution::new("unknown".into(), true));
-        let told = other.send_command(&us, &run, unknown).await;
-        patient.end.notify_one();
-        told
+        let result = other.send_command(&us, &run, unknown).await;
+        blocking.end.notify_one();
+        result
     };
-    let (driven, told) = tokio::join!(scene.runner.drive(&us, &run), telling);
+    let (driven, result) = tokio::join!(scene.runner.drive(&us, &run), sending);
     assert_eq!(driven.unwrap(), RunStatus::Completed);
-    match told {
+    match result {
         Err(RunError::Refused(refusal)) => assert_eq!(refusal.kind, RefusalKind::NotFound),
         other => panic!("{other:?}"),
     }

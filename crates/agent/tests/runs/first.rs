@@ -30,16 +30,16 @@ async fn agent_calls_tools_and_answers() {
         _ => ScriptedAnswer::Text("three"),
     });
     let scene = Scene::new(models, vec![add()]).await;
-    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "1 + 2?").await;
+    let (started, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "1 + 2?").await;
     assert_eq!(status, RunStatus::Completed);
-    let mut ran = scene.ran.lock().unwrap().clone();
-    ran.sort();
-    assert_eq!(ran, [r#"add call_0_0 {"a":1}"#, r#"add call_0_1 {"a":2}"#]);
-    let asked = scene.models.asked("claude-sonnet-4-5");
-    assert_eq!(said_by_tools(&asked[1]), [r#"did {"a":1}"#, r#"did {"a":2}"#]);
-    let state = scene.state(&begun.run).await;
+    let mut tool_calls = scene.tool_calls.lock().unwrap().clone();
+    tool_calls.sort();
+    assert_eq!(tool_calls, [r#"add call_0_0 {"a":1}"#, r#"add call_0_1 {"a":2}"#]);
+    let requests = scene.models.requests("claude-sonnet-4-5");
+    assert_eq!(tool_result_texts(&requests[1]), [r#"did {"a":1}"#, r#"did {"a":2}"#]);
+    let state = scene.state(&started.run).await;
     assert_eq!(state.smart.tool_history.as_ref().unwrap().len(), 2);
-    let told = names(&scene.events(&begun.run).await);
+    let event_names = names(&scene.events(&started.run).await);
     let expected = [
         "run",
         "message",
@@ -55,7 +55,7 @@ async fn agent_calls_tools_and_answers() {
         "finalAnswer",
         "run",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(event_names, expected);
 }
 
 #[tokio::test]
@@ -67,10 +67,10 @@ async fn invalid_arguments_never_reach_a_tool() {
     let scene = Scene::new(models, vec![add()]).await;
     let (_, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
     assert_eq!(status, RunStatus::Completed);
-    assert!(scene.ran.lock().unwrap().is_empty());
-    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
-    assert!(told[0].contains("The arguments of add do not match its schema: /a:"), "{told:?}");
-    assert!(told[1].contains("There is no tool named subtract: add."), "{told:?}");
+    assert!(scene.tool_calls.lock().unwrap().is_empty());
+    let texts = tool_result_texts(&scene.models.requests("claude-sonnet-4-5")[1]);
+    assert!(texts[0].contains("The arguments of add do not match its schema: /a:"), "{texts:?}");
+    assert!(texts[1].contains("There is no tool named subtract: add."), "{texts:?}");
 }
 
 fn approve(id: &str, approved: bool) -> RunCommand {
@@ -88,12 +88,12 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
         _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![add().needs_approval()]).await;
-    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    let (started, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
     assert_eq!(status, RunStatus::Waiting);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     let id = approvals(&state)[0].id.clone();
     assert!(state.context("__awaitingApproval").is_some());
-    let (runner, run) = (&scene.runner, &begun.run);
+    let (runner, run) = (&scene.runner, &started.run);
     let refused = |error: Result<(), RunError>| error.unwrap_err().to_string();
     let none = runner.send_command(&us(), run, approve("unknown", true)).await;
     assert_eq!(refused(none), "Pending approval not found for id: unknown");
@@ -111,7 +111,7 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
         format!("Tool approval {id} was already decided (status: approved).")
     );
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
-    assert_eq!(*scene.ran.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
+    assert_eq!(*scene.tool_calls.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
     let over = runner.send_command(&us(), run, approve(&id, true)).await;
     assert!(refused(over).contains("has already completed"));
 }
@@ -123,14 +123,14 @@ async fn rejected_call_does_not_run_and_the_model_is_notified() {
         _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, vec![add().needs_approval()]).await;
-    let (begun, _) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
-    let id = approvals(&scene.state(&begun.run).await)[0].tool_call_id.clone();
-    scene.runner.send_command(&us(), &begun.run, approve(&id, false)).await.unwrap();
-    scene.runner.drive(&us(), &begun.run).await.unwrap();
-    assert!(scene.ran.lock().unwrap().is_empty());
-    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
-    assert_eq!(told, ["Tool call rejected: Tool call rejected by reviewer."]);
-    let history = scene.state(&begun.run).await.smart.tool_history.unwrap();
+    let (started, _) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    let id = approvals(&scene.state(&started.run).await)[0].tool_call_id.clone();
+    scene.runner.send_command(&us(), &started.run, approve(&id, false)).await.unwrap();
+    scene.runner.drive(&us(), &started.run).await.unwrap();
+    assert!(scene.tool_calls.lock().unwrap().is_empty());
+    let texts = tool_result_texts(&scene.models.requests("claude-sonnet-4-5")[1]);
+    assert_eq!(texts, ["Tool call rejected: Tool call rejected by reviewer."]);
+    let history = scene.state(&started.run).await.smart.tool_history.unwrap();
     assert_eq!(history[0].status, Some(ToolExecutionStatus::Rejected));
 }
 
@@ -144,9 +144,9 @@ async fn question_pauses_the_run_until_a_valid_answer() {
     let scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.human_in_the_loop.ask_user = Some(AskUser { allow_free_text: false, expires_ms: None });
-    let (begun, status) = scene.run(agent, "paint it").await;
+    let (started, status) = scene.run(agent, "paint it").await;
     assert_eq!(status, RunStatus::Waiting);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     assert!(state.context("__awaitingUserQuestion").is_some());
     let question = state.smart.pending_user_questions.unwrap()[0].clone();
     assert_eq!(question.allow_free_text, Some(false));
@@ -158,8 +158,8 @@ async fn question_pauses_the_run_until_a_valid_answer() {
         resolution.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), answer)]));
         RunCommand::Answer(resolution)
     };
-    let (runner, run) = (&scene.runner, &begun.run);
-    for (word, problem) in [
+    let (runner, run) = (&scene.runner, &started.run);
+    for (command, problem) in [
         (answer(&[], None), "Missing answer for required question: \"Which?\""),
         (answer(&["Red", "b"], None), "only one option can be chosen for \"Which?\""),
         (
@@ -168,22 +168,25 @@ async fn question_pauses_the_run_until_a_valid_answer() {
         ),
         (answer(&["b"], Some("but dark")), "free text is not allowed for \"Which?\""),
     ] {
-        assert_eq!(runner.send_command(&us(), run, word).await.unwrap_err().to_string(), problem);
+        assert_eq!(
+            runner.send_command(&us(), run, command).await.unwrap_err().to_string(),
+            problem
+        );
     }
     runner.send_command(&us(), run, answer(&["b"], None)).await.unwrap();
     let again =
         runner.send_command(&us(), run, answer(&["Red"], None)).await.unwrap_err().to_string();
     assert!(again.contains("already resolved (status: executed)"), "{again}");
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
-    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[1]);
-    assert_eq!(told, [r#"{"status":"answered","answers":{"Which?":{"values":["b"]}}}"#]);
+    let texts = tool_result_texts(&scene.models.requests("claude-sonnet-4-5")[1]);
+    assert_eq!(texts, [r#"{"status":"answered","answers":{"Which?":{"values":["b"]}}}"#]);
 }
 
 #[tokio::test]
 async fn invalid_answer_is_retried_and_thread_keeps_only_the_valid_one() {
     let models = ScriptedModels::default().with("claude-sonnet-4-5", |call| {
-        let told = call.items.iter().filter(|item| item.ephemeral).count();
-        if told == 0 {
+        let feedback = call.items.iter().filter(|item| item.ephemeral).count();
+        if feedback == 0 {
             ScriptedAnswer::Text("not json")
         } else {
             ScriptedAnswer::Text(r#"{"n":3}"#)
@@ -193,13 +196,13 @@ async fn invalid_answer_is_retried_and_thread_keeps_only_the_valid_one() {
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     let schema = json(r#"{"type":"object","required":["n"]}"#);
     agent.output = Some(OutputContract { schema, name: None, native: false });
-    let (begun, status) = scene.run(agent, "count").await;
+    let (started, status) = scene.run(agent, "count").await;
     assert_eq!(status, RunStatus::Completed);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     let messages: Vec<_> =
         state.smart_state().messages.iter().map(|m| m.content.to_string()).collect();
     assert_eq!(messages, ["count", r#"{"n":3}"#]);
-    let events = scene.events(&begun.run).await;
+    let events = scene.events(&started.run).await;
     let ephemeral = events.iter().filter(
         |event| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true)),
     );
@@ -232,24 +235,24 @@ async fn failing_model_is_retried_then_replaced() {
     });
     let (_, status) = scene.run(agent, "hello").await;
     assert_eq!(status, RunStatus::Completed);
-    assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 3);
-    assert_eq!(scene.models.asked("claude-opus-4-5").len(), 1);
+    assert_eq!(scene.models.requests("claude-sonnet-4-5").len(), 3);
+    assert_eq!(scene.models.requests("claude-opus-4-5").len(), 1);
 }
 
 #[tokio::test]
 async fn truncated_answer_is_discarded_and_time_limit_ends_the_run() {
     let models = ScriptedModels::default().with("claude-sonnet-4-5", |_| ScriptedAnswer::Cut);
     let scene = Scene::new(models, Vec::new()).await;
-    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "hello").await;
+    let (started, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "hello").await;
     assert_eq!(status, RunStatus::Failed);
-    assert_eq!(scene.state(&begun.run).await.window.items.len(), 1, "only the user message");
+    assert_eq!(scene.state(&started.run).await.window.items.len(), 1, "only the user message");
     // Listeners already received part of the answer, so the call is not repeated.
-    assert_eq!(scene.models.asked("claude-sonnet-4-5").len(), 1);
+    assert_eq!(scene.models.requests("claude-sonnet-4-5").len(), 1);
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.limits.max_wall_clock_ms = Some(5000);
-    let begun = scene.runner.start(Scene::start(agent, "hello")).await.unwrap();
+    let started = scene.runner.start(Scene::start(agent, "hello")).await.unwrap();
     scene.clock.0.store(60, std::sync::atomic::Ordering::SeqCst);
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Failed);
 }
 
 #[tokio::test]
@@ -265,13 +268,13 @@ async fn tool_limit_allows_one_final_answer() {
     let scene = Scene::new(models, vec![add()]).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.limits.max_tool_calls = Some(3);
-    let (begun, status) = scene.run(agent, "go on").await;
+    let (started, status) = scene.run(agent, "go on").await;
     assert_eq!(status, RunStatus::Completed);
-    assert_eq!(scene.ran.lock().unwrap().len(), 3);
-    let state = scene.state(&begun.run).await;
+    assert_eq!(scene.tool_calls.lock().unwrap().len(), 3);
+    let state = scene.state(&started.run).await;
     assert_eq!(state.progress.breach.as_deref(), Some("maxToolCalls"));
     let limits: Vec<_> =
-        scene.events(&begun.run).await.into_iter().filter(|e| e.name() == "limit").collect();
+        scene.events(&started.run).await.into_iter().filter(|e| e.name() == "limit").collect();
     assert_eq!(limits.len(), 1);
 }
 
@@ -289,14 +292,14 @@ async fn plan_is_stored_with_versions() {
         _ => ScriptedAnswer::Text("done"),
     });
     let scene = Scene::new(models, Vec::new()).await;
-    let (begun, _) = scene.run(AgentConfig::smart("claude-sonnet-4-5"), "plan").await;
-    let state = scene.state(&begun.run).await;
+    let (started, _) = scene.run(AgentConfig::smart("claude-sonnet-4-5"), "plan").await;
+    let state = scene.state(&started.run).await;
     let plan = state.smart.current_plan().unwrap();
     assert_eq!((plan.version, state.smart.plan_version), (2, Some(2)));
     assert_eq!(plan.adherence_score.as_ref().unwrap().as_str(), "0.5");
     assert!(plan.last_updated.is_some());
-    let told = said_by_tools(&scene.models.asked("claude-sonnet-4-5")[3]);
-    assert!(told[2].contains("Plan version mismatch"), "{told:?}");
+    let texts = tool_result_texts(&scene.models.requests("claude-sonnet-4-5")[3]);
+    assert!(texts[2].contains("Plan version mismatch"), "{texts:?}");
 }
 
 #[tokio::test]

@@ -28,15 +28,15 @@ async fn waiting() -> (Scene, Value) {
     ];
     let mut scene = Scene::new(models, tools).await;
     // The agent has the tools `sign` and `look`; the runner also has `pay`.
-    let whole = scene.runner.clone();
-    let given = whole.tools.iter().filter(|(name, _)| &***name != "pay");
-    let given: Vec<_> = given.map(|(_, tool)| std::sync::Arc::clone(tool)).collect();
-    scene.runner = scene.runner.with_tools(given);
-    let (begun, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    let runner = scene.runner.clone();
+    let agent_tools = runner.tools.iter().filter(|(name, _)| &***name != "pay");
+    let agent_tools: Vec<_> = agent_tools.map(|(_, tool)| std::sync::Arc::clone(tool)).collect();
+    scene.runner = scene.runner.with_tools(agent_tools);
+    let (started, status) = scene.run(AgentConfig::minimal(MODEL), "go").await;
     assert_eq!(status, RunStatus::Waiting);
-    let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
+    let snapshot = scene.runner.snapshot(&us(), &started.run).await.unwrap();
     let document = snapshot.to_json(scene.runner.clock.now(), None).unwrap();
-    scene.runner = whole;
+    scene.runner = runner;
     (scene, serde_json::from_slice(document.bytes()).unwrap())
 }
 
@@ -44,13 +44,13 @@ async fn waiting() -> (Scene, Value) {
 async fn restored(scene: &Scene, document: &Value) -> Result<(LogId, RunStatus), String> {
     let bytes = Bytes::from(document.to_string());
     let snapshot = parse_snapshot(&bytes).map_err(|error| error.to_string())?;
-    let begun = scene.runner.restore(&us(), snapshot).await.map_err(|error| error.to_string())?;
-    let driven = scene.runner.drive(&us(), &begun.run).await;
-    Ok((begun.run, driven.map_err(|error| error.to_string())?))
+    let started = scene.runner.restore(&us(), snapshot).await.map_err(|error| error.to_string())?;
+    let driven = scene.runner.drive(&us(), &started.run).await;
+    Ok((started.run, driven.map_err(|error| error.to_string())?))
 }
 
-fn ran(scene: &Scene) -> Vec<String> {
-    scene.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
+fn recorded_calls(scene: &Scene) -> Vec<String> {
+    scene.tool_calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Returns plausible forgeries of a snapshot, each with a description.
@@ -134,7 +134,7 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
     for (claim, document) in forgeries(&honest) {
         let (run, status) = restored(&scene, &document).await.expect(claim);
         assert_eq!(status, RunStatus::Waiting, "{claim}");
-        assert_eq!(ran(&scene), Vec::<String>::new(), "{claim}");
+        assert_eq!(recorded_calls(&scene), Vec::<String>::new(), "{claim}");
         let state = scene.state(&run).await;
         let pending = state.smart.pending_approvals.clone().unwrap_or_default();
         assert_eq!(pending.len(), 1, "{claim}: {pending:?}");
@@ -143,8 +143,8 @@ async fn forged_snapshot_cannot_run_a_tool_without_approval() {
         let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
         scene.runner.send_command(&us(), &run, RunCommand::Decide(allowed)).await.unwrap();
         assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed, "{claim}");
-        let did = std::mem::take(&mut *scene.ran.lock().unwrap());
-        assert_eq!(did, [r#"sign call_0_0 {"sum":1}"#], "{claim}");
+        let tool_calls = std::mem::take(&mut *scene.tool_calls.lock().unwrap());
+        assert_eq!(tool_calls, [r#"sign call_0_0 {"sum":1}"#], "{claim}");
         tried += 1;
     }
     figure("forged snapshots that asked for an approval", tried);
@@ -163,19 +163,19 @@ async fn open_calls_need_an_approval_if_the_rules_cannot_be_checked() {
         document["progress"]["calls"][0]["stage"] = json!({"is": stage});
         let restore = async |open_calls| {
             let snapshot = parse_snapshot(&Bytes::from(document.to_string())).unwrap();
-            let begun = scene.runner.restore_as_new(&us(), snapshot, open_calls).await.unwrap();
-            let status = scene.runner.drive(&us(), &begun.run).await.unwrap();
-            (begun.run, status, std::mem::take(&mut *scene.ran.lock().unwrap()))
+            let started = scene.runner.restore_as_new(&us(), snapshot, open_calls).await.unwrap();
+            let status = scene.runner.drive(&us(), &started.run).await.unwrap();
+            (started.run, status, std::mem::take(&mut *scene.tool_calls.lock().unwrap()))
         };
-        let (run, status, ran) = restore(OpenCalls::NeedApproval).await;
-        assert_eq!((status, ran), (RunStatus::Waiting, Vec::new()), "{stage}");
+        let (run, status, calls) = restore(OpenCalls::NeedApproval).await;
+        assert_eq!((status, calls), (RunStatus::Waiting, Vec::new()), "{stage}");
         let pending = scene.state(&run).await.smart.pending_approvals.unwrap();
         let allowed = ToolApprovalResolution::new(pending[0].id.clone(), true);
         scene.runner.send_command(&us(), &run, RunCommand::Decide(allowed)).await.unwrap();
         assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed);
-        assert_eq!(std::mem::take(&mut *scene.ran.lock().unwrap()).len(), 1, "{stage}");
-        let (_, status, ran) = restore(OpenCalls::ByRules).await;
-        assert_eq!((status, ran.len()), (RunStatus::Completed, 1), "{stage}");
+        assert_eq!(std::mem::take(&mut *scene.tool_calls.lock().unwrap()).len(), 1, "{stage}");
+        let (_, status, calls) = restore(OpenCalls::ByRules).await;
+        assert_eq!((status, calls.len()), (RunStatus::Completed, 1), "{stage}");
     }
 }
 
@@ -189,13 +189,13 @@ async fn forged_snapshot_cannot_use_a_tool_that_the_agent_was_not_given() {
     document["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
     document["progress"]["phase"] = json!({"is": "working"});
     let (run, _) = restored(&scene, &document).await.unwrap();
-    assert_eq!(ran(&scene), Vec::<String>::new());
+    assert_eq!(recorded_calls(&scene), Vec::<String>::new());
     let history = scene.state(&run).await.smart.tool_history.unwrap();
     assert!(history[0].error.as_ref().unwrap().contains("There is no tool named pay"));
     // A tool that this runner does not have is rejected with its name.
     other = honest.to_string().replace(r#""look""#, r#""launch""#);
-    let refused = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
-    assert!(refused.contains("casting.tools: the tool launch is not available here"), "{refused}");
+    let error = restored(&scene, &serde_json::from_str(&other).unwrap()).await.unwrap_err();
+    assert!(error.contains("casting.tools: the tool launch is not available here"), "{error}");
 }
 
 #[tokio::test]
@@ -221,9 +221,9 @@ async fn restored_runs_keep_only_valid_free_ids() {
     document["thread"] = json!("thread_free");
     assert_eq!(&*restored(&scene, &document).await.unwrap().0.0, "run_free");
     let snapshot = parse_snapshot(&Bytes::from(document.to_string().replace("_free", "_other")));
-    let begun =
+    let started =
         scene.runner.restore_as_new(&us(), snapshot.unwrap(), OpenCalls::ByRules).await.unwrap();
-    assert_ne!((&*begun.run.0, &*begun.thread.0), ("run_other", "thread_other"));
+    assert_ne!((&*started.run.0, &*started.thread.0), ("run_other", "thread_other"));
 }
 
 #[tokio::test]
@@ -240,18 +240,20 @@ async fn restoring_removes_the_context_of_another_process() {
 }
 
 /// Collects the JSON pointers of all values in a document.
-fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+fn collect_pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Object(members) => members.iter().map(|(name, one)| (name.clone(), one)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, child)| (name.clone(), child)).collect()
+        }
         Value::Array(list) => {
-            list.iter().enumerate().map(|(place, one)| (place.to_string(), one)).collect()
+            list.iter().enumerate().map(|(index, child)| (index.to_string(), child)).collect()
         }
         _ => Vec::new(),
     };
     for (name, child) in children {
-        let place = format!("{at}/{name}");
-        places(child, &place, found);
-        found.push(place);
+        let pointer = format!("{at}/{name}");
+        collect_pointers(child, &pointer, found);
+        found.push(pointer);
     }
 }
 
@@ -290,31 +292,31 @@ async fn forged_snapshot_mutations_never_run_a_tool_without_approval() {
         json!([]),
         json!(null),
     ];
-    let mut all = Vec::new();
-    places(&honest, "", &mut all);
-    let (mut dice, mut taken) = (TestRng::new(19), 0);
+    let mut pointers = Vec::new();
+    collect_pointers(&honest, "", &mut pointers);
+    let (mut rng, mut accepted) = (TestRng::new(19), 0);
     let cases = throughline_testkit::cases(120);
     for case in 0..cases {
         let mut document = honest.clone();
-        for _ in 0..=dice.below(3) {
-            let (place, values) = if dice.below(4) > 0 {
-                let (place, values) = dice.pick(&likely).unwrap();
-                ((*place).to_owned(), *values)
+        for _ in 0..=rng.below(3) {
+            let (pointer, values) = if rng.below(4) > 0 {
+                let (pointer, values) = rng.pick(&likely).unwrap();
+                ((*pointer).to_owned(), *values)
             } else {
-                (dice.pick(&all).unwrap().clone(), &values[..])
+                (rng.pick(&pointers).unwrap().clone(), &values[..])
             };
-            if let Some(value) = document.pointer_mut(&place) {
-                *value = dice.pick(values).unwrap().clone();
+            if let Some(value) = document.pointer_mut(&pointer) {
+                *value = rng.pick(values).unwrap().clone();
             }
         }
         if let Ok((run, status)) = restored(&scene, &document).await {
-            taken += 1;
+            accepted += 1;
             assert_ne!(status, RunStatus::Running, "case {case}: {run} cannot go on");
         }
-        let did = std::mem::take(&mut *scene.ran.lock().unwrap());
-        let signed = did.iter().find(|line| line.starts_with("sign "));
+        let tool_calls = std::mem::take(&mut *scene.tool_calls.lock().unwrap());
+        let signed = tool_calls.iter().find(|line| line.starts_with("sign "));
         assert_eq!(signed, None, "case {case}: {document}");
     }
-    assert!(taken > cases / 10, "only {taken} of {cases} were restored");
-    figure("mutated snapshots", format!("{cases}, {taken} restored, none signed"));
+    assert!(accepted > cases / 10, "only {accepted} of {cases} were restored");
+    figure("mutated snapshots", format!("{cases}, {accepted} restored, none signed"));
 }

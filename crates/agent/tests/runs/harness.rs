@@ -41,7 +41,7 @@ pub(crate) enum ScriptedAnswer {
 pub(crate) struct ScriptedModel {
     target: Target,
     script: Arc<dyn Fn(&Call) -> ScriptedAnswer + Send + Sync>,
-    pub(crate) asked: Mutex<Vec<Call>>,
+    pub(crate) requests: Mutex<Vec<Call>>,
 }
 
 impl Model for ScriptedModel {
@@ -50,9 +50,9 @@ impl Model for ScriptedModel {
     }
 
     fn send(&self, call: Call) -> ModelFuture<'_> {
-        let says = (self.script)(&call);
+        let scripted = (self.script)(&call);
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
-        self.asked.lock().unwrap().push(call);
+        self.requests.lock().unwrap().push(call);
         let reply = |items, stop| Reply {
             id: None,
             items,
@@ -64,10 +64,10 @@ impl Model for ScriptedModel {
         let text = |text: &str| {
             Item::new("text", ItemPosition::new(0, 0), Role::Assistant, Body::Text(text.into()))
         };
-        let reply = match says {
-            ScriptedAnswer::Text(words) => reply(vec![text(words)], StopReason::Done),
-            ScriptedAnswer::Thinks(thought, words) => {
-                let mut answer = text(words);
+        let reply = match scripted {
+            ScriptedAnswer::Text(content) => reply(vec![text(content)], StopReason::Done),
+            ScriptedAnswer::Thinks(thought, content) => {
+                let mut answer = text(content);
                 answer.place = ItemPosition::new(0, 1);
                 reply(vec![self.thought(thought), answer], StopReason::Done)
             }
@@ -104,8 +104,8 @@ impl Model for ScriptedModel {
 }
 
 impl ScriptedModel {
-    fn thought(&self, words: &str) -> Item {
-        let thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
+    fn thought(&self, text: &str) -> Item {
+        let thought = Thought::issued(text, ThoughtKind::Text, ReasoningFormat::unknown());
         let mut item =
             Item::new("thought", ItemPosition::new(0, 0), Role::Assistant, Body::Thought(thought));
         let (signature, owner) = (Bytes::from_static(b"signed"), Arc::clone(&self.target.origin));
@@ -127,13 +127,13 @@ impl ScriptedModels {
         script: impl Fn(&Call) -> ScriptedAnswer + Send + Sync + 'static,
     ) -> Self {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        let (script, asked) = (Arc::new(script), Mutex::default());
-        self.models.insert(name.into(), Arc::new(ScriptedModel { target, script, asked }));
+        let (script, requests) = (Arc::new(script), Mutex::default());
+        self.models.insert(name.into(), Arc::new(ScriptedModel { target, script, requests }));
         self
     }
 
-    pub(crate) fn asked(&self, name: &str) -> Vec<Call> {
-        self.models[name].asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self, name: &str) -> Vec<Call> {
+        self.models[name].requests.lock().unwrap().clone()
     }
 }
 
@@ -170,7 +170,7 @@ impl IdGenerator for SequentialIds {
 /// Tool that records its arguments and returns them.
 pub(crate) struct RecordingTool {
     pub(crate) spec: ToolSpec,
-    pub(crate) ran: Arc<Mutex<Vec<String>>>,
+    pub(crate) tool_calls: Arc<Mutex<Vec<String>>>,
 }
 
 impl Tool for RecordingTool {
@@ -182,7 +182,7 @@ impl Tool for RecordingTool {
         Box::pin(async move {
             (about.progress)("at it");
             let note = format!("{} {} {}", self.spec.name, about.call, args.as_str());
-            self.ran.lock().unwrap().push(note);
+            self.tool_calls.lock().unwrap().push(note);
             ToolAnswer::text(format!("did {}", args.as_str()))
         })
     }
@@ -194,7 +194,7 @@ pub(crate) struct Scene {
     pub(crate) journal: Journal,
     pub(crate) models: Arc<ScriptedModels>,
     pub(crate) clock: Arc<FakeClock>,
-    pub(crate) ran: Arc<Mutex<Vec<String>>>,
+    pub(crate) tool_calls: Arc<Mutex<Vec<String>>>,
     _folder: Folder,
 }
 
@@ -209,9 +209,9 @@ impl Scene {
         let url = format!("sqlite://{}", folder.join("store.db").display());
         let journal = open(&url, &options).await.unwrap();
         let (models, clock) = (Arc::new(models), Arc::new(FakeClock::default()));
-        let ran = Arc::new(Mutex::new(Vec::new()));
+        let tool_calls = Arc::new(Mutex::new(Vec::new()));
         let tools = tools.into_iter().map(|spec| {
-            let tool = RecordingTool { spec, ran: Arc::clone(&ran) };
+            let tool = RecordingTool { spec, tool_calls: Arc::clone(&tool_calls) };
             Arc::new(tool) as Arc<dyn Tool>
         });
         let ports = Ports {
@@ -223,30 +223,30 @@ impl Scene {
         let mut runner = Runner::new(store, Arc::clone(&models) as Arc<dyn ModelRegistry>, ports)
             .with_tools(tools);
         runner.lease = Duration::from_secs(30);
-        Self { runner, journal, models, clock, ran, _folder: folder }
+        Self { runner, journal, models, clock, tool_calls, _folder: folder }
     }
 
-    pub(crate) fn start(agent: AgentConfig, said: &str) -> RunRequest {
+    pub(crate) fn start(agent: AgentConfig, message: &str) -> RunRequest {
         RunRequest {
             tenant: us(),
             thread: None,
             casting: RunSpec::single_agent(agent, Vec::new()),
-            said: vec![Body::Text(said.into())],
+            said: vec![Body::Text(message.into())],
             once: Vec::new(),
         }
     }
 
     /// Starts a run and drives it until it waits or ends.
-    pub(crate) async fn run(&self, agent: AgentConfig, said: &str) -> (StartedRun, RunStatus) {
-        let begun = self.runner.start(Self::start(agent, said)).await.unwrap();
-        let status = self.runner.drive(&us(), &begun.run).await.unwrap();
-        (begun, status)
+    pub(crate) async fn run(&self, agent: AgentConfig, message: &str) -> (StartedRun, RunStatus) {
+        let started = self.runner.start(Self::start(agent, message)).await.unwrap();
+        let status = self.runner.drive(&us(), &started.run).await.unwrap();
+        (started, status)
     }
 
     /// Returns the state of a run, after validating it against the published schema.
     pub(crate) async fn state(&self, run: &LogId) -> State {
         let state = self.runner.state(&us(), run).await.unwrap();
-        must_fit(&STATE, &state.smart_state().json());
+        assert_valid(&STATE, &state.smart_state().json());
         state
     }
 
@@ -260,7 +260,7 @@ impl Scene {
             for record in &records {
                 for (_, event) in unpack_events(record).unwrap() {
                     let event = Json::parse(event).unwrap();
-                    must_fit(&EVENT, &event);
+                    assert_valid(&EVENT, &event);
                     events.push(RunEvent::parse(&event).unwrap());
                 }
             }
@@ -275,7 +275,7 @@ fn schema(schema: &Json) -> jsonschema::Validator {
     jsonschema::validator_for(&serde_json::from_slice(schema.bytes()).unwrap()).unwrap()
 }
 
-fn must_fit(schema: &jsonschema::Validator, document: &Json) {
+fn assert_valid(schema: &jsonschema::Validator, document: &Json) {
     let value = serde_json::from_slice(document.bytes()).unwrap();
     if let Err(error) = schema.validate(&value) {
         panic!("{error}: {}", document.as_str());
@@ -288,7 +288,7 @@ pub(crate) fn results(call: &Call) -> usize {
 }
 
 /// Returns the texts of the tool results in a Call.
-pub(crate) fn said_by_tools(call: &Call) -> Vec<String> {
+pub(crate) fn tool_result_texts(call: &Call) -> Vec<String> {
     let texts = call.items.iter().filter_map(|item| match &item.body {
         Body::Result(result) => Some(result.parts.iter().map(|part| match part {
             Part::Text(text) => text.to_string(),

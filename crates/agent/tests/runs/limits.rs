@@ -18,7 +18,7 @@ const MODEL: &str = "claude-sonnet-4-5";
 /// Tool that records the maximum number of concurrent calls.
 struct ConcurrencyProbe {
     now: AtomicUsize,
-    most: Arc<AtomicUsize>,
+    peak: Arc<AtomicUsize>,
 }
 
 impl Tool for ConcurrencyProbe {
@@ -29,7 +29,7 @@ impl Tool for ConcurrencyProbe {
     fn run<'a>(&'a self, _: &'a Json, _: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most.fetch_max(now, Ordering::SeqCst);
+            self.peak.fetch_max(now, Ordering::SeqCst);
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
@@ -41,8 +41,8 @@ impl Tool for ConcurrencyProbe {
 
 /// Returns the final status of a run, and the limit that it reached.
 async fn limit_of(scene: &Scene, agent: AgentConfig) -> (RunStatus, Option<String>) {
-    let (begun, status) = scene.run(agent, "go").await;
-    let events = scene.events(&begun.run).await;
+    let (started, status) = scene.run(agent, "go").await;
+    let events = scene.events(&started.run).await;
     let limit = events.iter().find_map(|event| match event {
         RunEvent::Limit(event) => Some(event.limit.to_string()),
         _ => None,
@@ -63,14 +63,14 @@ async fn max_parallel_tools_total_output_and_context_are_enforced() {
             _ => ScriptedAnswer::Text("done"),
         })
     };
-    let most = Arc::new(AtomicUsize::new(0));
+    let peak = Arc::new(AtomicUsize::new(0));
     let mut scene = Scene::new(models(), Vec::new()).await;
-    let tool = ConcurrencyProbe { now: AtomicUsize::new(0), most: Arc::clone(&most) };
+    let tool = ConcurrencyProbe { now: AtomicUsize::new(0), peak: Arc::clone(&peak) };
     scene.runner = scene.runner.with_tool(tool);
     let mut agent = AgentConfig::minimal(MODEL);
     agent.limits.max_parallel_tools = Some(2);
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
-    assert_eq!(most.load(Ordering::SeqCst), 2);
+    assert_eq!(peak.load(Ordering::SeqCst), 2);
     // Each answer from the scripted model uses ten output tokens.
     let mut short = agent.clone();
     short.limits.max_total_output_tokens = Some(5);
@@ -101,19 +101,19 @@ async fn each_run_uses_its_own_token_counter() {
     other.counter = Arc::new(MillionTokens);
     let agent = AgentConfig::minimal(MODEL);
     assert_eq!(limit_of(&scene, agent.clone()).await, (RunStatus::Completed, None));
-    let begun = other.start(Scene::start(agent.clone(), "go")).await.unwrap();
-    assert_eq!(other.drive(&us(), &begun.run).await.unwrap(), RunStatus::Failed);
+    let started = other.start(Scene::start(agent.clone(), "go")).await.unwrap();
+    assert_eq!(other.drive(&us(), &started.run).await.unwrap(), RunStatus::Failed);
     // A second run on the same Thread uses its own counter.
     let mut start = Scene::start(agent, "go on");
-    start.thread = Some(begun.thread);
-    let begun = scene.runner.start(start).await.unwrap();
-    assert_eq!(scene.runner.drive(&us(), &begun.run).await.unwrap(), RunStatus::Completed);
+    start.thread = Some(started.thread);
+    let started = scene.runner.start(start).await.unwrap();
+    assert_eq!(scene.runner.drive(&us(), &started.run).await.unwrap(), RunStatus::Completed);
 }
 
 #[test]
 fn both_builders_accept_the_same_reasoning() {
-    let said = r#"{"level":"high","reflection":{"cadence":"every_turn"}}"#;
-    let reasoning = Json::parse(said.to_owned()).unwrap();
+    let config = r#"{"level":"high","reflection":{"cadence":"every_turn"}}"#;
+    let reasoning = Json::parse(config.to_owned()).unwrap();
     let (mut minimal, mut smart) = (AgentConfig::minimal(MODEL), AgentConfig::smart(MODEL));
     (minimal.reasoning, smart.reasoning) = (Some(reasoning.clone()), Some(reasoning));
     let of = |agent: &AgentConfig| agent.resolved_reasoning().unwrap();
@@ -127,9 +127,9 @@ async fn snapshot_omits_process_local_context() {
         Vec::new(),
     )
     .await;
-    let (begun, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
-    assert!(scene.state(&begun.run).await.context("__run").is_some());
-    let snapshot = scene.runner.snapshot(&us(), &begun.run).await.unwrap();
-    let kept = snapshot.smart.ctx.unwrap_or_default();
-    assert!(kept.iter().all(|(name, _)| !name.starts_with("__run")), "{kept:?}");
+    let (started, _) = scene.run(AgentConfig::minimal(MODEL), "go").await;
+    assert!(scene.state(&started.run).await.context("__run").is_some());
+    let snapshot = scene.runner.snapshot(&us(), &started.run).await.unwrap();
+    let context = snapshot.smart.ctx.unwrap_or_default();
+    assert!(context.iter().all(|(name, _)| !name.starts_with("__run")), "{context:?}");
 }

@@ -37,7 +37,7 @@ impl CrashingStore {
 
     /// Exits the process. The lease is released first, so that the test need not wait until it
     /// expires.
-    async fn die(&self) -> ! {
+    async fn abort(&self) -> ! {
         let lease = self.lease.lock().unwrap().clone();
         if let Some((tenant, log, fence)) = lease {
             self.journal.release(&tenant, &log, fence).await.unwrap();
@@ -45,22 +45,22 @@ impl CrashingStore {
         std::process::abort();
     }
 
-    async fn around<T>(&self, commit: impl Future<Output = T>) -> T {
+    async fn commit_or_crash<T>(&self, commit: impl Future<Output = T>) -> T {
         let number = self.commits.fetch_add(1, Ordering::SeqCst) + 1;
         if self.end == CrashPoint::Before(number) {
-            self.die().await;
+            self.abort().await;
         }
-        let done = commit.await;
+        let result = commit.await;
         if self.end == CrashPoint::After(number) {
-            self.die().await;
+            self.abort().await;
         }
-        done
+        result
     }
 }
 
 impl Store for CrashingStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
-        Box::pin(self.around(self.journal.commit(batch)))
+        Box::pin(self.commit_or_crash(self.journal.commit(batch)))
     }
 
     fn read<'a>(
@@ -189,7 +189,7 @@ impl EventWriter for CrashingWriter {
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt> {
-        Box::pin(self.store.around(self.inner.commit(batch)))
+        Box::pin(self.store.commit_or_crash(self.inner.commit(batch)))
     }
 
     fn flush(&self) -> StoreFuture<'_, ()> {

@@ -33,7 +33,8 @@ async fn node(url: &str, name: &str) -> (Runner, Journal) {
         done if done < TURNS => ScriptedAnswer::Calls(&[("look", "{}")]),
         _ => ScriptedAnswer::Text("That was all."),
     });
-    let tool = RecordingTool { spec: ToolSpec::new("look").idempotent(), ran: Arc::default() };
+    let tool =
+        RecordingTool { spec: ToolSpec::new("look").idempotent(), tool_calls: Arc::default() };
     let ports = Ports {
         clock: Arc::new(FakeClock::default()) as Arc<dyn Clock>,
         ids: Arc::new(NodeIds(name.to_owned())),
@@ -61,27 +62,31 @@ async fn a_node() {
         said: vec![Body::Text("Look around.".into())],
         once: Vec::new(),
     };
-    let begun = runner.start(start).await.unwrap();
+    let started = runner.start(start).await.unwrap();
     println!("begun");
-    runner.drive(&us(), &begun.run).await.unwrap();
+    runner.drive(&us(), &started.run).await.unwrap();
 }
 
-/// Follows a run to its end and returns the sequence numbers of its events. `seen` receives the
+/// Follows a run to its end and returns the sequence numbers of its events. `latest` receives the
 /// latest number.
-async fn followed(journal: Journal, run: LogId, seen: tokio::sync::watch::Sender<u64>) -> Vec<u64> {
-    let mut follow = LogFollower::events(&journal, us(), run, 0).await.unwrap();
+async fn follow_run(
+    journal: Journal,
+    run: LogId,
+    latest: tokio::sync::watch::Sender<u64>,
+) -> Vec<u64> {
+    let mut follower = LogFollower::events(&journal, us(), run, 0).await.unwrap();
     let mut numbers = Vec::new();
     loop {
-        for record in follow.next().await.unwrap() {
+        for record in follower.next().await.unwrap() {
             for (number, event) in unpack_events(&record).unwrap() {
                 numbers.push(number);
-                seen.send_replace(number);
+                latest.send_replace(number);
                 let tree = Tree::parse(event).unwrap();
                 let root = tree.root();
-                let is = |key: &str, word: &str| {
-                    root.get(key).is_some_and(|node: Node<'_>| node.is(word))
+                let has = |key: &str, text: &str| {
+                    root.get(key).is_some_and(|node: Node<'_>| node.is(text))
                 };
-                if is("type", "run") && is("status", "completed") {
+                if has("type", "run") && has("status", "completed") {
                     return numbers;
                 }
             }
@@ -92,19 +97,19 @@ async fn followed(journal: Journal, run: LogId, seen: tokio::sync::watch::Sender
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_continue_when_their_node_is_killed_and_followers_miss_nothing() {
     let kills = (cases(30) / 500).max(3);
-    let mut dice = TestRng::new(6);
+    let mut rng = TestRng::new(6);
     let mut events = 0;
     for _ in 0..kills {
         let url = postgres_database();
         let (second, journal) = node(&url, "second").await;
         let mut child = Child::start("nodes::a_node", &url);
         while child.line().is_some_and(|line| !line.ends_with("begun")) {}
-        let (seen, mut heard) = tokio::sync::watch::channel(0);
+        let (sender, mut receiver) = tokio::sync::watch::channel(0);
         let run = LogId::from("run");
-        let follower = tokio::spawn(followed(journal.clone(), run.clone(), seen));
-        let when = 5 + dice.below(120) as u64;
-        let heard = heard.wait_for(|number| *number >= when);
-        tokio::time::timeout(Duration::from_mins(1), heard)
+        let follower = tokio::spawn(follow_run(journal.clone(), run.clone(), sender));
+        let threshold = 5 + rng.below(120) as u64;
+        let reached = receiver.wait_for(|number| *number >= threshold);
+        tokio::time::timeout(Duration::from_mins(1), reached)
             .await
             .expect("the first node works")
             .unwrap();

@@ -19,27 +19,27 @@ pub(crate) struct Scenario {
     pub(crate) casting: fn() -> RunSpec,
     pub(crate) models: fn() -> ScriptedModels,
     /// User messages, one per turn.
-    pub(crate) said: &'static [&'static str],
+    pub(crate) messages: &'static [&'static str],
 }
 
-pub(crate) const PLAYS: &[Scenario] = &[
+pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "tools",
         casting: tools,
         models: tools_models,
-        said: &["Do it.", "Do it again.", "And again."],
+        messages: &["Do it.", "Do it again.", "And again."],
     },
     Scenario {
         name: "people",
         casting: people,
         models: people_models,
-        said: &["Ask me.", "And again.", "Once more."],
+        messages: &["Ask me.", "And again.", "Once more."],
     },
     Scenario {
         name: "gate",
         casting: gate,
         models: gate_models,
-        said: &[
+        messages: &[
             "Count.",
             "Count on.",
             "Once more.",
@@ -54,7 +54,7 @@ pub(crate) const PLAYS: &[Scenario] = &[
         name: "long",
         casting: long,
         models: long_models,
-        said: &[
+        messages: &[
             "First, look.",
             "Second, look.",
             "Third, look.",
@@ -71,7 +71,7 @@ pub(crate) const PLAYS: &[Scenario] = &[
         name: "company",
         casting: company,
         models: company_models,
-        said: &[
+        messages: &[
             "Sell me one.",
             "Why?",
             "Another.",
@@ -91,7 +91,7 @@ pub(crate) fn json(text: &str) -> Json {
 }
 
 /// Returns the number of tool results since the last user message.
-fn answered(call: &Call) -> usize {
+fn results_in_turn(call: &Call) -> usize {
     let is_user = |body: &Body| matches!(body, Body::Text(_));
     let last = call
         .items
@@ -101,7 +101,7 @@ fn answered(call: &Call) -> usize {
     since.iter().filter(|item| matches!(item.body, Body::Result(_))).count()
 }
 
-fn last_said(call: &Call) -> String {
+fn last_user_message(call: &Call) -> String {
     let texts = call.items.iter().rev().filter(|item| item.role == Role::User);
     let mut texts = texts.filter_map(|item| item.visible());
     texts.next().unwrap_or_default().to_owned()
@@ -133,10 +133,10 @@ fn tools() -> RunSpec {
 fn tools_models() -> ScriptedModels {
     const PLAN: &str = r#"{"operation":"write","todoList":[{"id":1,"step":"look","status":"in-progress"},{"id":2,"step":"pay"}]}"#;
     ScriptedModels::default().with(CLAUDE, |call| {
-        if last_said(call).starts_with("Before you go on") {
+        if last_user_message(call).starts_with("Before you go on") {
             return ScriptedAnswer::Text("The looks agree; paying is next.");
         }
-        match answered(call) {
+        match results_in_turn(call) {
             0 => ScriptedAnswer::Calls(&[
                 ("manage_todo_list", PLAN),
                 ("look", r#"{"at":"a"}"#),
@@ -163,7 +163,7 @@ fn people() -> RunSpec {
 fn people_models() -> ScriptedModels {
     const ASK: &str =
         r#"{"questions":[{"question":"Which?","options":[{"label":"Red"},{"label":"Blue"}]}]}"#;
-    ScriptedModels::default().with(CLAUDE, |call| match answered(call) {
+    ScriptedModels::default().with(CLAUDE, |call| match results_in_turn(call) {
         0 => ScriptedAnswer::Calls(&[
             ("sign", r#"{"what":"a"}"#),
             ("pay", r#"{"sum":1}"#),
@@ -200,7 +200,7 @@ fn gate() -> RunSpec {
 
 fn gate_models() -> ScriptedModels {
     let script = |call: &Call| match (
-        answered(call),
+        results_in_turn(call),
         call.items.iter().filter(|item| item.ephemeral).count(),
     ) {
         (0, _) => ScriptedAnswer::Calls(&[("pay", r#"{"sum":5}"#)]),
@@ -209,7 +209,7 @@ fn gate_models() -> ScriptedModels {
         _ => ScriptedAnswer::Text(r#"{"n":1}"#),
     };
     ScriptedModels::default()
-        .with(CLAUDE, move |call| match last_said(call).as_str() {
+        .with(CLAUDE, move |call| match last_user_message(call).as_str() {
             "Count on." => ScriptedAnswer::Fails(ModelErrorKind::Transient),
             _ => script(call),
         })
@@ -235,9 +235,9 @@ fn long_models() -> ScriptedModels {
         if call.tools.is_empty() {
             return ScriptedAnswer::Text(r#"{"summary":"They looked at places.","stable_facts":[{"key":"place","value":"a"}]}"#);
         }
-        match (last_said(call).as_str(), answered(call)) {
+        match (last_user_message(call).as_str(), results_in_turn(call)) {
             ("What did the first say?", 0) => ScriptedAnswer::Calls(&[("get_tool_response", BACK)]),
-            (said, 0) if said.ends_with("look.") => ScriptedAnswer::Calls(&[("look", LONG), ("pay", r#"{"sum":9}"#)]),
+            (message, 0) if message.ends_with("look.") => ScriptedAnswer::Calls(&[("look", LONG), ("pay", r#"{"sum":9}"#)]),
             _ => ScriptedAnswer::Text("It is a place that is worth many words, and so is this answer, which goes on for a while."),
         }
     })
@@ -256,7 +256,7 @@ fn company() -> RunSpec {
 
 fn company_models() -> ScriptedModels {
     ScriptedModels::default()
-        .with(CLAUDE, |call| match answered(call) {
+        .with(CLAUDE, |call| match results_in_turn(call) {
             0 => ScriptedAnswer::Calls(&[("pay", r#"{"sum":1}"#)]),
             1 => ScriptedAnswer::Calls(&[("transfer_to_manager", r#"{"reason":"a discount"}"#)]),
             _ => ScriptedAnswer::Text("Here you are."),
@@ -292,6 +292,7 @@ pub(crate) fn reaction(state: &State) -> Option<(RunCommand, bool)> {
         answer.answers = Some(UserQuestionAnswerSet(vec![("Which?".into(), red)]));
         return Some((RunCommand::Answer(answer), false));
     }
-    let ended = ToolCompletion { call: open.id.clone(), answer: ToolAnswer::text("It is open.") };
-    Some((RunCommand::Return(vec![ended]), false))
+    let completion =
+        ToolCompletion { call: open.id.clone(), answer: ToolAnswer::text("It is open.") };
+    Some((RunCommand::Return(vec![completion]), false))
 }

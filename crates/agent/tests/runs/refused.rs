@@ -29,13 +29,13 @@ struct WaitingRun {
     scene: Scene,
     run: LogId,
     id: Name,
-    what: PendingKind,
+    kind: PendingKind,
 }
 
 impl WaitingRun {
-    async fn open(what: PendingKind, expires_ms: Option<u64>) -> Self {
+    async fn open(kind: PendingKind, expires_ms: Option<u64>) -> Self {
         let models =
-            ScriptedModels::default().with(MODEL, move |call| match (results(call), what) {
+            ScriptedModels::default().with(MODEL, move |call| match (results(call), kind) {
                 (0, PendingKind::Approval) => {
                     ScriptedAnswer::Calls(&[("deploy", r#"{"to":"moon"}"#)])
                 }
@@ -48,15 +48,15 @@ impl WaitingRun {
         let mut agent = AgentConfig::minimal(MODEL);
         agent.human_in_the_loop.ask_user = Some(AskUser { allow_free_text: false, expires_ms });
         agent.human_in_the_loop.approval_expires_ms = expires_ms;
-        let (begun, status) = scene.run(agent, "go").await;
+        let (started, status) = scene.run(agent, "go").await;
         assert_eq!(status, RunStatus::Waiting);
-        let id = scene.journal.pending(&us(), Some(&begun.run)).await.unwrap()[0].id.clone();
-        Self { scene, run: begun.run, id, what }
+        let id = scene.journal.pending(&us(), Some(&started.run)).await.unwrap()[0].id.clone();
+        Self { scene, run: started.run, id, kind }
     }
 
     /// Returns a valid decision on the pending request.
-    fn right(&self) -> RunCommand {
-        match self.what {
+    fn valid_decision(&self) -> RunCommand {
+        match self.kind {
             PendingKind::Approval => {
                 RunCommand::Decide(ToolApprovalResolution::new(self.id.clone(), true))
             }
@@ -75,7 +75,7 @@ impl WaitingRun {
     /// Returns invalid decisions, each with its expected error.
     fn malformed(&self) -> Vec<(RunCommand, String)> {
         let of_unknown = |problem: &str| problem.to_owned() + " not found for id: unknown";
-        match self.what {
+        match self.kind {
             PendingKind::Approval => {
                 let id = &self.id;
                 let mut edited = ToolApprovalResolution::new(id.clone(), true);
@@ -109,71 +109,71 @@ impl WaitingRun {
         }
     }
 
-    async fn tell(&self, tenant: &Tenant, word: RunCommand) -> Result<(), String> {
-        let told = self.scene.runner.send_command(tenant, &self.run, word).await;
-        told.map_err(|error| error.to_string())
+    async fn send(&self, tenant: &Tenant, command: RunCommand) -> Result<(), String> {
+        let result = self.scene.runner.send_command(tenant, &self.run, command).await;
+        result.map_err(|error| error.to_string())
     }
 
-    async fn refused(&self, word: RunCommand) -> String {
-        self.tell(&us(), word).await.unwrap_err()
+    async fn rejection(&self, command: RunCommand) -> String {
+        self.send(&us(), command).await.unwrap_err()
     }
 
-    fn ran(&self) -> usize {
-        self.scene.ran.lock().unwrap().len()
+    fn tool_calls(&self) -> usize {
+        self.scene.tool_calls.lock().unwrap().len()
     }
 
     /// Asserts that no tool ran and that the request is still pending.
-    async fn still_waits(&self) {
-        assert_eq!(self.ran(), 0);
+    async fn assert_waiting(&self) {
+        assert_eq!(self.tool_calls(), 0);
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
-        assert_eq!(status, RunStatus::Waiting, "{:?}", self.what);
-        assert_eq!(self.ran(), 0);
-        assert_eq!(self.scene.models.asked(MODEL).len(), 1, "the model was not called again");
+        assert_eq!(status, RunStatus::Waiting, "{:?}", self.kind);
+        assert_eq!(self.tool_calls(), 0);
+        assert_eq!(self.scene.models.requests(MODEL).len(), 1, "the model was not called again");
     }
 
     /// Asserts that a valid decision is still accepted and completes the run.
-    async fn ends(&self) {
-        self.tell(&us(), self.right()).await.unwrap();
+    async fn assert_completes(&self) {
+        self.send(&us(), self.valid_decision()).await.unwrap();
         let status = self.scene.runner.drive(&us(), &self.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
-        assert_eq!(self.ran(), usize::from(self.what == PendingKind::Approval));
+        assert_eq!(self.tool_calls(), usize::from(self.kind == PendingKind::Approval));
     }
 }
 
 #[tokio::test]
 async fn malformed_decisions_are_refused_and_nothing_is_lost() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, None).await;
-        for (word, problem) in waiting.malformed() {
-            let refused = waiting.refused(word).await;
-            assert!(refused.contains(&problem), "{refused}");
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, None).await;
+        for (command, problem) in waiting.malformed() {
+            let error = waiting.rejection(command).await;
+            assert!(error.contains(&problem), "{error}");
         }
-        waiting.still_waits().await;
-        waiting.ends().await;
+        waiting.assert_waiting().await;
+        waiting.assert_completes().await;
     }
 }
 
 #[tokio::test]
 async fn decisions_are_made_only_once() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, None).await;
-        waiting.tell(&us(), waiting.right()).await.unwrap();
-        let again = waiting.refused(waiting.right()).await;
-        let problem = match what {
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, None).await;
+        waiting.send(&us(), waiting.valid_decision()).await.unwrap();
+        let again = waiting.rejection(waiting.valid_decision()).await;
+        let problem = match kind {
             PendingKind::Approval => "was already decided",
             PendingKind::Question => "already resolved",
         };
         assert!(again.contains(problem), "{again}");
         let status = waiting.scene.runner.drive(&us(), &waiting.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
-        assert_eq!(waiting.ran(), usize::from(what == PendingKind::Approval), "it ran once");
+        assert_eq!(waiting.tool_calls(), usize::from(kind == PendingKind::Approval), "it ran once");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_decisions_apply_once() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, None).await;
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, None).await;
         let other = {
             let mut other = waiting.scene.runner.clone();
             other.owner = "other".into();
@@ -181,58 +181,63 @@ async fn concurrent_decisions_apply_once() {
         };
         let us = us();
         let (one, two) = tokio::join!(
-            waiting.tell(&us, waiting.right()),
-            other.send_command(&us, &waiting.run, waiting.right())
+            waiting.send(&us, waiting.valid_decision()),
+            other.send_command(&us, &waiting.run, waiting.valid_decision())
         );
         // The next owner handles a command that is left in the inbox, and rejects it.
         let status = waiting.scene.runner.take_over(&us, &waiting.run).await.unwrap();
         assert_eq!(status, RunStatus::Completed);
         assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
-        assert_eq!(waiting.ran(), usize::from(what == PendingKind::Approval), "it ran once");
-        let answers = waiting.scene.models.asked(MODEL).len();
+        assert_eq!(waiting.tool_calls(), usize::from(kind == PendingKind::Approval), "it ran once");
+        let answers = waiting.scene.models.requests(MODEL).len();
         assert_eq!(answers, 2, "the run went on once");
     }
 }
 
 #[tokio::test]
 async fn decisions_after_the_end_are_refused() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, None).await;
-        waiting.tell(&us(), RunCommand::Cancel(None)).await.unwrap();
-        let late = waiting.refused(waiting.right()).await;
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, None).await;
+        waiting.send(&us(), RunCommand::Cancel(None)).await.unwrap();
+        let late = waiting.rejection(waiting.valid_decision()).await;
         assert!(late.contains("has already been cancelled"), "{late}");
-        assert_eq!(waiting.ran(), 0);
+        assert_eq!(waiting.tool_calls(), 0);
         let status = waiting.scene.runner.drive(&us(), &waiting.run).await.unwrap();
-        assert_eq!((status, waiting.ran()), (RunStatus::Cancelled, 0));
+        assert_eq!((status, waiting.tool_calls()), (RunStatus::Cancelled, 0));
     }
 }
 
 #[tokio::test]
 async fn other_tenants_cannot_decide() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, None).await;
-        let refused = waiting.tell(&Tenant::from("them"), waiting.right()).await.unwrap_err();
-        assert!(refused.contains("there is no run"), "{refused}");
-        waiting.still_waits().await;
-        waiting.ends().await;
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, None).await;
+        let error =
+            waiting.send(&Tenant::from("them"), waiting.valid_decision()).await.unwrap_err();
+        assert!(error.contains("there is no run"), "{error}");
+        waiting.assert_waiting().await;
+        waiting.assert_completes().await;
     }
 }
 
 #[tokio::test]
 async fn expired_request_counts_as_rejected() {
-    for what in BOTH {
-        let waiting = WaitingRun::open(what, Some(1)).await;
+    for kind in BOTH {
+        let waiting = WaitingRun::open(kind, Some(1)).await;
         waiting.scene.clock.0.fetch_add(60, Ordering::SeqCst);
-        let refused = waiting.refused(waiting.right()).await;
-        assert!(refused.contains("has expired"), "{refused}");
-        assert_eq!(waiting.ran(), 0);
+        let error = waiting.rejection(waiting.valid_decision()).await;
+        assert!(error.contains("has expired"), "{error}");
+        assert_eq!(waiting.tool_calls(), 0);
         // The store expires requests by its own clock.
         let (journal, run) = (&waiting.scene.journal, &waiting.run);
         while journal.pending(&us(), Some(run)).await.unwrap()[0].status != PendingStatus::Expired {
         }
         let status = waiting.scene.runner.drive(&us(), run).await.unwrap();
-        assert_eq!((status, waiting.ran()), (RunStatus::Completed, 0), "the model gets the expiry");
-        let late = waiting.refused(waiting.right()).await;
+        assert_eq!(
+            (status, waiting.tool_calls()),
+            (RunStatus::Completed, 0),
+            "the model gets the expiry"
+        );
+        let late = waiting.rejection(waiting.valid_decision()).await;
         assert!(late.contains("is over"), "{late}");
     }
 }

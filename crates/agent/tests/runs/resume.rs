@@ -23,7 +23,7 @@ use throughline_testkit::{Child, Folder, child_task, figure};
 
 use crate::harness::{FakeClock, us};
 use crate::mortal::{CrashPoint, CrashingStore};
-use crate::plays::{PLAYS, Scenario, reaction};
+use crate::plays::{SCENARIOS, Scenario, reaction};
 
 /// Derives ids from the turn number, so that a resuming process generates the same ids.
 #[derive(Default)]
@@ -64,17 +64,17 @@ async fn journal(folder: &Path) -> Journal {
 }
 
 /// Creates a runner with the models and tools of a scenario.
-fn runner(play: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnIds>) -> Runner {
+fn runner(scenario: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnIds>) -> Runner {
     let clock = Arc::new(FakeClock::default()) as Arc<dyn Clock>;
     let ports = Ports { clock, ids: Arc::clone(ids) as Arc<dyn IdGenerator>, secret: [7; 32] };
-    let casting = (play.casting)();
+    let casting = (scenario.casting)();
     let tools = casting
         .tools
         .iter()
         .filter(|spec| !spec.client)
         .cloned()
         .map(|spec| Arc::new(FileTool { spec, file: folder.join("effects") }) as Arc<dyn Tool>);
-    let models = Arc::new((play.models)()) as Arc<dyn ModelRegistry>;
+    let models = Arc::new((scenario.models)()) as Arc<dyn ModelRegistry>;
     let mut runner = Runner::new(store, models, ports).with_tools(tools);
     runner.lease = Duration::from_mins(1);
     runner
@@ -82,13 +82,13 @@ fn runner(play: &Scenario, folder: &Path, store: Arc<dyn Store>, ids: &Arc<TurnI
 
 /// Drives a run to its end and answers its pending requests. Returns whether a person had to decide
 /// the outcome of a tool.
-async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
+async fn run_to_end(runner: &Runner, run: &LogId) -> bool {
     let mut lost = false;
     while runner.drive(&us(), run).await.unwrap() == RunStatus::Waiting {
         let state = runner.state(&us(), run).await.unwrap();
-        let (word, is_lost) = reaction(&state).unwrap();
+        let (command, is_lost) = reaction(&state).unwrap();
         lost |= is_lost;
-        if let Err(error) = runner.send_command(&us(), run, word).await {
+        if let Err(error) = runner.send_command(&us(), run, command).await {
             panic!("{error}: {:?}", state.progress.calls);
         }
     }
@@ -97,37 +97,37 @@ async fn to_its_end(runner: &Runner, run: &LogId) -> bool {
 
 /// Plays a scenario to its end, starting from the stored state. Returns whether a person had to
 /// decide the outcome of a tool.
-async fn play(play: &Scenario, folder: &Path, store: Arc<dyn Store>) -> bool {
+async fn run_scenario(scenario: &Scenario, folder: &Path, store: Arc<dyn Store>) -> bool {
     let ids = Arc::new(TurnIds::default());
-    let runner = runner(play, folder, store, &ids);
+    let runner = runner(scenario, folder, store, &ids);
     let mut lost = false;
-    for (turn, said) in (0..).zip(play.said) {
+    for (turn, message) in (0..).zip(scenario.messages) {
         ids.0.store(turn, Ordering::SeqCst);
         let start = RunRequest {
             tenant: us(),
             thread: (turn > 0).then(|| LogId::from("thread_0")),
-            casting: (play.casting)(),
-            said: vec![Body::Text((*said).into())],
+            casting: (scenario.casting)(),
+            said: vec![Body::Text((*message).into())],
             once: vec![format!("turn {turn}").into()],
         };
-        let begun = runner.start(start).await.unwrap();
-        lost |= to_its_end(&runner, &begun.run).await;
+        let started = runner.start(start).await.unwrap();
+        lost |= run_to_end(&runner, &started.run).await;
     }
     lost
 }
 
 /// Returns the final state of each run, and the effects of the tools.
-async fn outcome(play: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
+async fn outcome(scenario: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
     let journal = journal(folder).await;
-    let runner = runner(play, folder, Arc::new(journal.clone()), &Arc::default());
+    let runner = runner(scenario, folder, Arc::new(journal.clone()), &Arc::default());
     let mut states = Vec::new();
-    for turn in 0..play.said.len() {
+    for turn in 0..scenario.messages.len() {
         let state = runner.state(&us(), &LogId::from(format!("run_{turn}"))).await.unwrap();
         assert_eq!(state.status(), RunStatus::Completed, "{:?}", state.progress.phase);
         states.push(state);
     }
-    let proof = journal.verify(None, &|_| {}).await.unwrap();
-    assert!(proof.broken.is_none(), "the Journal is valid");
+    let report = journal.verify(None, &|_| {}).await.unwrap();
+    assert!(report.broken.is_none(), "the Journal is valid");
     let effects = std::fs::read_to_string(folder.join("effects")).unwrap_or_default();
     (states, effects.lines().map(str::to_owned).collect())
 }
@@ -136,23 +136,23 @@ async fn outcome(play: &Scenario, folder: &Path) -> (Vec<State>, Vec<String>) {
 #[tokio::test]
 async fn a_player() {
     let Some(task) = child_task() else { return };
-    let words: Vec<&str> = task.split('\t').collect();
-    let number: u64 = words[2].parse().unwrap();
+    let parts: Vec<&str> = task.split('\t').collect();
+    let number: u64 = parts[2].parse().unwrap();
     let end =
-        if words[1] == "before" { CrashPoint::Before(number) } else { CrashPoint::After(number) };
-    let folder = Path::new(words[3]);
-    let one = PLAYS.iter().find(|play| play.name == words[0]).unwrap();
-    play(one, folder, Arc::new(CrashingStore::new(journal(folder).await, end))).await;
+        if parts[1] == "before" { CrashPoint::Before(number) } else { CrashPoint::After(number) };
+    let folder = Path::new(parts[3]);
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == parts[0]).unwrap();
+    run_scenario(scenario, folder, Arc::new(CrashingStore::new(journal(folder).await, end))).await;
 }
 
 /// Plays a scenario once per commit, stops it at that commit and resumes it.
 async fn stop_at_every_commit(name: &str) {
-    let one = PLAYS.iter().find(|play| play.name == name).unwrap();
-    let whole = Folder::new("play");
-    let store = CrashingStore::new(journal(&whole).await, CrashPoint::Never);
-    assert!(!play(one, &whole, Arc::new(store.clone())).await);
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+    let complete = Folder::new("play");
+    let store = CrashingStore::new(journal(&complete).await, CrashPoint::Never);
+    assert!(!run_scenario(scenario, &complete, Arc::new(store.clone())).await);
     let commits = store.commits.load(Ordering::SeqCst);
-    let (states, mut effects) = outcome(one, &whole).await;
+    let (states, mut effects) = outcome(scenario, &complete).await;
     effects.sort();
     let (mut stops, mut unknown) = (0, 0);
     for commit in 1..=commits {
@@ -161,42 +161,42 @@ async fn stop_at_every_commit(name: &str) {
             let task = format!("{name}\t{end}\t{commit}\t{}", folder.display());
             let mut child = Child::start("resume::a_player", &task);
             assert!(!child.wait_for_success(), "{task} should have ended it");
-            let lost = play(one, &folder, Arc::new(journal(&folder).await)).await;
-            let (after, did) = outcome(one, &folder).await;
-            assert_no_repeated_effects(&did, &task);
+            let lost = run_scenario(scenario, &folder, Arc::new(journal(&folder).await)).await;
+            let (after, actual) = outcome(scenario, &folder).await;
+            assert_no_repeated_effects(&actual, &task);
             stops += 1;
             if lost {
                 unknown += 1;
             } else {
                 assert_same(&after, &states, &task);
-                let mut did = did;
-                did.sort();
-                did.dedup();
-                assert_eq!(did, effects, "{task}: what the tools did");
+                let mut actual = actual;
+                actual.sort();
+                actual.dedup();
+                assert_eq!(actual, effects, "{task}: what the tools did");
             }
         }
     }
-    let told = format!("{stops}, of which {unknown} left a tool with an unknown outcome");
-    figure(&format!("stops of agents, {name}"), told);
+    let counts = format!("{stops}, of which {unknown} left a tool with an unknown outcome");
+    figure(&format!("stops of agents, {name}"), counts);
     assert!(stops >= 100, "only {stops} stops");
     assert!(unknown > 0, "no stop was between a tool and its answer");
 }
 
-fn assert_no_repeated_effects(did: &[String], task: &str) {
+fn assert_no_repeated_effects(effects: &[String], task: &str) {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in did.iter().filter(|line| !line.starts_with("look ")) {
+    for line in effects.iter().filter(|line| !line.starts_with("look ")) {
         *times.entry(line).or_default() += 1;
     }
     let twice = times.into_iter().find(|(_, times)| *times > 1);
     assert_eq!(twice, None, "{task}: ran twice");
 }
 
-fn assert_same(after: &[State], whole: &[State], task: &str) {
-    for (turn, (after, whole)) in after.iter().zip(whole).enumerate() {
-        let told = |state: &State| state.smart_state().json().as_str().to_owned();
-        assert_eq!(told(after), told(whole), "{task}: the state of turn {turn}");
-        assert_eq!(after.progress, whole.progress, "{task}: the progress of turn {turn}");
-        assert_eq!(after.window, whole.window, "{task}: the conversation of turn {turn}");
+fn assert_same(after: &[State], expected: &[State], task: &str) {
+    for (turn, (after, expected)) in after.iter().zip(expected).enumerate() {
+        let to_json = |state: &State| state.smart_state().json().as_str().to_owned();
+        assert_eq!(to_json(after), to_json(expected), "{task}: the state of turn {turn}");
+        assert_eq!(after.progress, expected.progress, "{task}: the progress of turn {turn}");
+        assert_eq!(after.window, expected.window, "{task}: the conversation of turn {turn}");
     }
 }
 
@@ -227,10 +227,10 @@ async fn agents_with_handoffs_and_limits_resume_when_stopped_anywhere() {
 
 /// Stops a run halfway, exports it as a snapshot, and finishes it in another store.
 async fn resume_in_another_store(name: &str) {
-    let one = PLAYS.iter().find(|play| play.name == name).unwrap();
-    let whole = Folder::new("play");
-    let store = CrashingStore::new(journal(&whole).await, CrashPoint::Never);
-    play(one, &whole, Arc::new(store.clone())).await;
+    let scenario = SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap();
+    let complete = Folder::new("play");
+    let store = CrashingStore::new(journal(&complete).await, CrashPoint::Never);
+    run_scenario(scenario, &complete, Arc::new(store.clone())).await;
     let commits = store.commits.load(Ordering::SeqCst);
     let mut compared = 0;
     for commit in (1..commits).step_by(5) {
@@ -240,35 +240,41 @@ async fn resume_in_another_store(name: &str) {
             !Child::start("resume::a_player", &task).wait_for_success(),
             "{task} should have ended it"
         );
-        let left = runner(one, &here, Arc::new(journal(&here).await), &Arc::default());
-        let mut turns = (0..one.said.len()).rev().map(|turn| LogId::from(format!("run_{turn}")));
+        let source = runner(scenario, &here, Arc::new(journal(&here).await), &Arc::default());
+        let mut turns =
+            (0..scenario.messages.len()).rev().map(|turn| LogId::from(format!("run_{turn}")));
         let run = loop {
             let run = turns.next().unwrap();
-            if left.store.log(&us(), &run).await.unwrap().is_some() {
+            if source.store.log(&us(), &run).await.unwrap().is_some() {
                 break run;
             }
         };
-        let snapshot = left.snapshot(&us(), &run).await.unwrap();
-        let document = snapshot.to_json(left.clock.now(), Some("moved")).unwrap();
+        let snapshot = source.snapshot(&us(), &run).await.unwrap();
+        let document = snapshot.to_json(source.clock.now(), Some("moved")).unwrap();
         let snapshot = parse_snapshot(document.bytes()).unwrap();
-        let right = runner(one, &there, Arc::new(journal(&there).await), &Arc::default());
-        let begun = right.restore(&us(), snapshot).await.unwrap();
-        assert_eq!(begun.run, run);
-        if to_its_end(&right, &begun.run).await {
+        let target = runner(scenario, &there, Arc::new(journal(&there).await), &Arc::default());
+        let started = target.restore(&us(), snapshot).await.unwrap();
+        assert_eq!(started.run, run);
+        if run_to_end(&target, &started.run).await {
             continue;
         }
         let turn: usize = run.0.trim_start_matches("run_").parse().unwrap();
-        let (so_far, until) = (Folder::new("until"), Scenario { said: &one.said[..=turn], ..*one });
-        play(&until, &so_far, Arc::new(journal(&so_far).await)).await;
-        let (whole, _) = outcome(&until, &so_far).await;
-        let state = right.state(&us(), &begun.run).await.unwrap();
-        let told = |state: &State| {
+        let (so_far, until) =
+            (Folder::new("until"), Scenario { messages: &scenario.messages[..=turn], ..*scenario });
+        run_scenario(&until, &so_far, Arc::new(journal(&so_far).await)).await;
+        let (expected, _) = outcome(&until, &so_far).await;
+        let state = target.state(&us(), &started.run).await.unwrap();
+        let comparable = |state: &State| {
             let smart = state.smart_state();
             let messages = smart.messages.iter().map(|message| message.json().as_str().to_owned());
             let messages: Vec<String> = messages.collect();
             (messages, smart.plan, smart.reflections)
         };
-        assert_eq!(told(&state), told(&whole[turn]), "{task}: the state of turn {turn}");
+        assert_eq!(
+            comparable(&state),
+            comparable(&expected[turn]),
+            "{task}: the state of turn {turn}"
+        );
         compared += 1;
     }
     assert!(compared >= 5, "only {compared} were compared");
@@ -276,7 +282,7 @@ async fn resume_in_another_store(name: &str) {
 
 #[tokio::test]
 async fn agents_continue_in_another_store_from_a_snapshot() {
-    for play in PLAYS {
-        resume_in_another_store(play.name).await;
+    for scenario in SCENARIOS {
+        resume_in_another_store(scenario.name).await;
     }
 }

@@ -56,24 +56,24 @@ async fn reflections(config: &str) -> (Vec<(u64, String)>, usize, Vec<String>) {
         }
     });
     let scene = Scene::new(models, tools()).await;
-    let (begun, status) = scene.run(reflecting(config), "go").await;
+    let (started, status) = scene.run(reflecting(config), "go").await;
     assert_eq!(status, RunStatus::Completed);
-    let smart = scene.state(&begun.run).await.smart_state();
+    let smart = scene.state(&started.run).await.smart_state();
     let records = smart.reflections.unwrap_or_default();
-    let told = scene.events(&begun.run).await;
-    let told = told.iter().filter(|event| matches!(event, RunEvent::Reflection(_))).count();
+    let events = scene.events(&started.run).await;
+    let events = events.iter().filter(|event| matches!(event, RunEvent::Reflection(_))).count();
     let records = records.iter().map(|record| (record.turn, record.text.to_string())).collect();
-    let said = smart.messages.iter().map(|message| message.content.to_string()).collect();
-    (records, told, said)
+    let messages = smart.messages.iter().map(|message| message.content.to_string()).collect();
+    (records, events, messages)
 }
 
 #[tokio::test]
 async fn reflection_cadence_after_tool_runs_every_turn_outside_the_conversation() {
-    let (records, told, said) = reflections(r#"{"cadence":"after_tool"}"#).await;
+    let (records, events, messages) = reflections(r#"{"cadence":"after_tool"}"#).await;
     assert_eq!(records.len(), 6);
     assert_eq!(records[0], (1, "one look so far".to_owned()));
-    assert_eq!(told, 6, "emitEvents is on by itself");
-    assert!(records.iter().all(|(_, text)| !said.contains(text)), "{said:?}");
+    assert_eq!(events, 6, "emitEvents is on by itself");
+    assert!(records.iter().all(|(_, text)| !messages.contains(text)), "{messages:?}");
 }
 
 #[tokio::test]
@@ -85,12 +85,12 @@ async fn reflection_cadence_on_branch_runs_when_tools_differ() {
 
 #[tokio::test]
 async fn reflection_max_per_run_every_n_turns_max_chars_and_emit_events_apply() {
-    let (records, told, _) = reflections(
+    let (records, events, _) = reflections(
         r#"{"cadence":"every_turn","maxPerRun":2,"everyNTurns":2,"maxChars":8,"emitEvents":false}"#,
     )
     .await;
     let expected = [(1, "one look…".to_owned()), (3, "heard so…".to_owned())];
-    assert_eq!((records.as_slice(), told), (expected.as_slice(), 0));
+    assert_eq!((records.as_slice(), events), (expected.as_slice(), 0));
 }
 
 #[tokio::test]
@@ -116,12 +116,12 @@ async fn reflection_leaves_main_requests_untouched() {
     with.run(reflecting(r#"{"cadence":"after_tool"}"#), "go").await;
     let without = Scene::new(ScriptedModels::default().with(CLAUDE, script), tools()).await;
     without.run(reflecting("false"), "go").await;
-    let asked = |scene: &Scene| {
-        let calls = scene.models.asked(CLAUDE).into_iter().filter(|call| !is_reflection(call));
+    let requests = |scene: &Scene| {
+        let calls = scene.models.requests(CLAUDE).into_iter().filter(|call| !is_reflection(call));
         calls.map(|call| (call.system, call.tools, call.items)).collect::<Vec<_>>()
     };
-    let bodies = |asked: Vec<(Vec<_>, Vec<_>, Vec<throughline_core::Item>)>| {
-        asked
+    let bodies = |requests: Vec<(Vec<_>, Vec<_>, Vec<throughline_core::Item>)>| {
+        requests
             .into_iter()
             .map(
                 |(system, tools, items): (
@@ -136,14 +136,14 @@ async fn reflection_leaves_main_requests_untouched() {
             )
             .collect::<Vec<_>>()
     };
-    assert_eq!(bodies(asked(&with)), bodies(asked(&without)));
+    assert_eq!(bodies(requests(&with)), bodies(requests(&without)));
 }
 
 #[tokio::test]
 async fn ask_user_question_is_offered_only_when_ask_user_is_on() {
     let models = || ScriptedModels::default().with(CLAUDE, |_| ScriptedAnswer::Text("Hello."));
     let offered = |scene: &Scene| {
-        let call = scene.models.asked(CLAUDE).remove(0);
+        let call = scene.models.requests(CLAUDE).remove(0);
         call.tools.iter().any(|tool| &*tool.name == "ask_user_question")
     };
     let scene = Scene::new(models(), Vec::new()).await;
@@ -199,22 +199,22 @@ async fn max_cost_usd_needs_a_cost_estimator_and_a_price_and_ends_a_run() {
     let error =
         scene.runner.start(start(limited("claude-opus-4-5"))).await.unwrap_err().to_string();
     assert!(error.ends_with("there is no price for claude-opus-4-5"), "{error}");
-    let (begun, status) = scene.run(limited(CLAUDE), "go").await;
+    let (started, status) = scene.run(limited(CLAUDE), "go").await;
     assert_eq!(status, RunStatus::Failed);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     assert_eq!(state.progress.breach.as_deref(), Some("maxCostUsd"));
-    assert_eq!(scene.models.asked(CLAUDE).len(), 3);
+    assert_eq!(scene.models.requests(CLAUDE).len(), 3);
 }
 
 #[tokio::test]
 async fn ephemeral_messages_are_audited() {
     const HIDDEN: &str = "MANDARIN";
     let models = ScriptedModels::default().with(CLAUDE, |call| {
-        let told = call
+        let has_feedback = call
             .items
             .iter()
             .any(|item| item.ephemeral && item.visible().is_some_and(|text| text.contains(HIDDEN)));
-        if told { ScriptedAnswer::Text(r#"{"n":1}"#) } else { ScriptedAnswer::Text("no") }
+        if has_feedback { ScriptedAnswer::Text(r#"{"n":1}"#) } else { ScriptedAnswer::Text("no") }
     });
     let mut scene = Scene::new(models, Vec::new()).await;
     let mut agent = AgentConfig::minimal(CLAUDE);
@@ -223,22 +223,23 @@ async fn ephemeral_messages_are_audited() {
     for rule in &mut agent.gate.rules {
         rule.feedback = Some(format!("{HIDDEN}: {{error}}").into());
     }
-    let heard = Arc::new(EventLog::default());
-    scene.runner.listener = Some(Arc::clone(&heard) as Arc<dyn Listener>);
-    let (begun, status) = scene.run(agent, "count").await;
+    let log = Arc::new(EventLog::default());
+    scene.runner.listener = Some(Arc::clone(&log) as Arc<dyn Listener>);
+    let (started, status) = scene.run(agent, "count").await;
     assert_eq!(status, RunStatus::Completed, "the model saw it");
-    let is_there = |event: &RunEvent| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true) && message.content.contains(HIDDEN));
-    let events = scene.events(&begun.run).await;
-    assert!(events.iter().any(is_there), "the Journal contains it, marked as ephemeral");
-    assert!(heard.0.lock().unwrap().iter().any(is_there), "the listener received it");
-    let told = narrate(&events, &RedactionPolicy::default());
-    let told = told.lines().find(|line| line.contains(HIDDEN)).expect("the narrative contains it");
-    assert!(told.contains("(ephemeral: not kept in the thread)"), "{told}");
-    let thread = scene.journal.read(&us(), &begun.thread, 0, 500).await.unwrap();
+    let is_feedback = |event: &RunEvent| matches!(event, RunEvent::Message(message) if message.ephemeral == Some(true) && message.content.contains(HIDDEN));
+    let events = scene.events(&started.run).await;
+    assert!(events.iter().any(is_feedback), "the Journal contains it, marked as ephemeral");
+    assert!(log.0.lock().unwrap().iter().any(is_feedback), "the listener received it");
+    let narrative = narrate(&events, &RedactionPolicy::default());
+    let sentence =
+        narrative.lines().find(|line| line.contains(HIDDEN)).expect("the narrative contains it");
+    assert!(sentence.contains("(ephemeral: not kept in the thread)"), "{sentence}");
+    let thread = scene.journal.read(&us(), &started.thread, 0, 500).await.unwrap();
     let in_thread = thread.iter().filter_map(|record| record.content.bytes());
     let mut in_thread = in_thread.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(!in_thread.any(|text| text.contains(HIDDEN)), "the Thread does not contain it");
-    let state = scene.state(&begun.run).await.smart_state().json();
+    let state = scene.state(&started.run).await.smart_state().json();
     assert!(!state.as_str().contains(HIDDEN), "nor do messages, memory and summaries");
 }
 
@@ -260,10 +261,10 @@ async fn ephemeral_messages_count_toward_the_context_window() {
     agent.output =
         Some(OutputContract { schema: json(r#"{"type":"object"}"#), name: None, native: false });
     agent.limits.max_context_tokens = Some(10);
-    let (begun, status) = scene.run(agent, "count").await;
+    let (started, status) = scene.run(agent, "count").await;
     assert_eq!(status, RunStatus::Failed);
-    let state = scene.state(&begun.run).await;
+    let state = scene.state(&started.run).await;
     assert!(state.window.tokens() < 10, "the conversation alone would fit");
     assert_eq!(state.progress.breach.as_deref(), Some("maxContextTokens"));
-    assert_eq!(scene.models.asked(CLAUDE).len(), 1);
+    assert_eq!(scene.models.requests(CLAUDE).len(), 1);
 }

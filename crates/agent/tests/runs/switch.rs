@@ -13,8 +13,8 @@ fn script(call: &Call) -> ScriptedAnswer {
     if call.system.iter().any(|item| item.visible().unwrap_or_default().contains("You summarise")) {
         return ScriptedAnswer::Text(r#"{"summary":"they met"}"#);
     }
-    let asked = call.items.iter().filter_map(throughline_core::Item::visible).next_back();
-    match (asked, results(call)) {
+    let message = call.items.iter().filter_map(throughline_core::Item::visible).next_back();
+    match (message, results(call)) {
         (Some("first"), _) => ScriptedAnswer::Text("hello"),
         (_, 0) => ScriptedAnswer::Calls(&[("note", LONG)]),
         _ => ScriptedAnswer::Text("done"),
@@ -25,9 +25,10 @@ fn script(call: &Call) -> ScriptedAnswer {
 /// run was summarised.
 async fn is_summarised(model: &str) -> bool {
     let models = ["claude-sonnet-4-5", "claude-opus-4-5", "claude-opus-5-5"];
-    let cast =
-        models.into_iter().fold(ScriptedModels::default(), |cast, name| cast.with(name, script));
-    let scene = Scene::new(cast, vec![ToolSpec::new("note").needs_approval()]).await;
+    let scripted = models
+        .into_iter()
+        .fold(ScriptedModels::default(), |scripted, name| scripted.with(name, script));
+    let scene = Scene::new(scripted, vec![ToolSpec::new("note").needs_approval()]).await;
     let mut agent = AgentConfig::minimal("claude-sonnet-4-5");
     agent.context.summarise = Some(true);
     agent.context.trigger_tokens = Some(60);
@@ -41,11 +42,11 @@ async fn is_summarised(model: &str) -> bool {
         scene.runner.send_command(&us(), &run, RunCommand::Switch("unknown".into())).await;
     assert_eq!(unknown.unwrap_err().to_string(), "there is no model unknown");
     scene.runner.send_command(&us(), &run, RunCommand::Switch(model.into())).await.unwrap();
-    let waits = scene.state(&run).await.smart.pending_approvals.unwrap()[0].id.clone();
-    let allowed = RunCommand::Decide(ToolApprovalResolution::new(waits, true));
+    let approval = scene.state(&run).await.smart.pending_approvals.unwrap()[0].id.clone();
+    let allowed = RunCommand::Decide(ToolApprovalResolution::new(approval, true));
     scene.runner.send_command(&us(), &run, allowed).await.unwrap();
     assert_eq!(scene.runner.drive(&us(), &run).await.unwrap(), RunStatus::Completed);
-    assert!(!scene.models.asked(model).is_empty(), "the model was called");
+    assert!(!scene.models.requests(model).is_empty(), "the model was called");
     scene.state(&run).await.smart.summaries.is_some()
 }
 

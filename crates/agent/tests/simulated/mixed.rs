@@ -6,7 +6,7 @@ use throughline_core::LogId;
 use throughline_json::{Json, Name};
 use throughline_testkit::{TestRng, cases, figure};
 
-use crate::world::{MODELS, TestEnvironment, decisions, drive, tell, us};
+use crate::world::{MODELS, TestEnvironment, decisions, drive, send_command, us};
 
 /// Maximum number of Threads, even in soak tests. Their usual multiplier would make this test run
 /// for days.
@@ -18,7 +18,7 @@ const PATIENCE: usize = 200;
 #[derive(Default)]
 struct Figures {
     runs: u64,
-    asked: u64,
+    requests: u64,
     replayed: u64,
     withheld: u64,
     pauses: u64,
@@ -35,12 +35,21 @@ async fn mixed_runs_are_never_refused_and_return_every_permitted_seal() {
     for seed in 0..u64::from(count) {
         converse(seed, &mut figures).await;
     }
-    let Figures { runs, asked, replayed, withheld, pauses, kills, switches, summaries, together } =
-        figures;
-    for (what, number) in [
+    let Figures {
+        runs,
+        requests,
+        replayed,
+        withheld,
+        pauses,
+        kills,
+        switches,
+        summaries,
+        together,
+    } = figures;
+    for (name, number) in [
         ("threads", u64::from(count)),
         ("runs", runs),
-        ("answers of models", asked),
+        ("answers of models", requests),
         ("seals that went back", replayed),
         ("seals that may not", withheld),
         ("pauses for people", pauses),
@@ -50,7 +59,7 @@ async fn mixed_runs_are_never_refused_and_return_every_permitted_seal() {
         ("answers with several calls", together),
         ("requests that were refused", 0),
     ] {
-        figure(&format!("mixed runs over the simulators, {what}"), number);
+        figure(&format!("mixed runs over the simulators, {name}"), number);
     }
     // Every feature must have occurred at least once.
     for happened in [replayed, pauses, kills, switches, summaries, together] {
@@ -60,45 +69,45 @@ async fn mixed_runs_are_never_refused_and_return_every_permitted_seal() {
 
 /// Performs a few runs on one Thread.
 async fn converse(seed: u64, figures: &mut Figures) {
-    let mut dice = TestRng::new(seed);
-    let world = TestEnvironment::new(seed, dice.below(2) == 0).await;
-    let agent = agent(&mut dice);
+    let mut rng = TestRng::new(seed);
+    let env = TestEnvironment::new(seed, rng.below(2) == 0).await;
+    let agent = agent(&mut rng);
     let mut thread: Option<LogId> = None;
-    for turn in 0..2 + dice.below(3) {
+    for turn in 0..2 + rng.below(3) {
         let mut agent = agent.clone();
-        agent.model = pick(&mut dice);
-        let said = format!("Question {turn} of thread {seed}: {}", "so much to say ".repeat(20));
-        let begun = world.begin(agent, thread.take(), &said).await;
-        run_out(&world, &begun.run, &mut dice, figures).await;
-        thread = Some(begun.thread);
+        agent.model = pick(&mut rng);
+        let message = format!("Question {turn} of thread {seed}: {}", "so much to say ".repeat(20));
+        let started = env.start_run(agent, thread.take(), &message).await;
+        run_to_end(&env, &started.run, &mut rng, figures).await;
+        thread = Some(started.thread);
         figures.runs += 1;
     }
     let refused: Vec<_> =
-        world.simulator.ledger().entries.into_iter().filter(|entry| entry.status >= 400).collect();
+        env.simulator.ledger().entries.into_iter().filter(|entry| entry.status >= 400).collect();
     assert!(refused.is_empty(), "thread {seed}: {refused:#?}");
-    let account = world.witness.account();
-    assert!(account.objections.is_empty(), "thread {seed}: {:#?}", account.objections);
-    figures.asked += account.asked;
-    figures.replayed += account.replayed;
-    figures.withheld += account.withheld;
-    figures.summaries += u64::try_from(account.summaries.len()).unwrap();
+    let observations = env.witness.observations();
+    assert!(observations.objections.is_empty(), "thread {seed}: {:#?}", observations.objections);
+    figures.requests += observations.requests;
+    figures.replayed += observations.replayed;
+    figures.withheld += observations.withheld;
+    figures.summaries += u64::try_from(observations.summaries.len()).unwrap();
 }
 
 /// Drives a run to its end, with random kills and model switches.
-async fn run_out(world: &TestEnvironment, run: &LogId, dice: &mut TestRng, figures: &mut Figures) {
+async fn run_to_end(env: &TestEnvironment, run: &LogId, rng: &mut TestRng, figures: &mut Figures) {
     for number in 0..PATIENCE {
         // Some resuming processes have the name of the lease owner. Others have a different name
         // and must wait for the lease.
-        let node = world.node(["first", "second"][dice.below(2)]);
-        if number > 0 && dice.below(3) == 0 {
+        let node = env.node(["first", "second"][rng.below(2)]);
+        if number > 0 && rng.below(3) == 0 {
             let state = node.state(&us(), run).await.unwrap();
             if state.status() == RunStatus::Running || state.status() == RunStatus::Waiting {
-                tell(&node, run, RunCommand::Switch(pick(dice))).await;
+                send_command(&node, run, RunCommand::Switch(pick(rng))).await;
                 figures.switches += 1;
             }
         }
-        let looks = if dice.below(2) == 0 { 1 + dice.below(60) } else { usize::MAX };
-        let Some(status) = drive(&node, run, looks).await else {
+        let polls = if rng.below(2) == 0 { 1 + rng.below(60) } else { usize::MAX };
+        let Some(status) = drive(&node, run, polls).await else {
             figures.kills += 1;
             continue;
         };
@@ -110,8 +119,8 @@ async fn run_out(world: &TestEnvironment, run: &LogId, dice: &mut TestRng, figur
             }
             RunStatus::Waiting => {
                 figures.pauses += 1;
-                for word in decisions(&state, dice) {
-                    tell(&node, run, word).await;
+                for command in decisions(&state, rng) {
+                    send_command(&node, run, command).await;
                 }
             }
             RunStatus::Running | RunStatus::Failed | RunStatus::Cancelled => {
@@ -131,24 +140,24 @@ fn together(state: &State) -> u64 {
     calls.values().filter(|count| **count > 1).count().try_into().unwrap()
 }
 
-fn pick(dice: &mut TestRng) -> Name {
-    Name::from(dice.pick(&MODELS).unwrap().0)
+fn pick(rng: &mut TestRng) -> Name {
+    Name::from(rng.pick(&MODELS).unwrap().0)
 }
 
 /// Creates an agent with summaries, and with random settings for questions, reasoning and
 /// reflection.
-fn agent(dice: &mut TestRng) -> AgentConfig {
+fn agent(rng: &mut TestRng) -> AgentConfig {
     let mut agent = AgentConfig::smart("").instructions("You are thorough, and never naïve.");
     agent.human_in_the_loop.ask_user =
-        (dice.below(2) == 0).then_some(AskUser { allow_free_text: true, expires_ms: None });
-    agent.context.trigger_tokens = Some([500, 900, 4000][dice.below(3)]);
+        (rng.below(2) == 0).then_some(AskUser { allow_free_text: true, expires_ms: None });
+    agent.context.trigger_tokens = Some([500, 900, 4000][rng.below(3)]);
     agent.context.keep_turns = Some(1);
     agent.max_tokens = Some(16_000);
     let reflection = [
         "false",
         r#"{"cadence":"after_tool","mode":"separate"}"#,
         r#"{"cadence":"after_tool","mode":"piggyback"}"#,
-    ][dice.below(3)];
+    ][rng.below(3)];
     let reasoning = format!(
         r#"{{"level":"high","native":{{"effort":"high","includeThoughts":true}},"reflection":{reflection}}}"#
     );

@@ -44,27 +44,27 @@ fn casting(host: &str, clerk: &str, thoughts: Thoughts) -> RunSpec {
     casting
 }
 
-async fn say(
-    world: &TestEnvironment,
+async fn send_message(
+    env: &TestEnvironment,
     casting: RunSpec,
     thread: Option<LogId>,
-    said: &str,
+    message: &str,
 ) -> (LogId, LogId) {
-    let mut node = world.node("node");
+    let mut node = env.node("node");
     // An owner that loses its lease would call the model again and use up the scripted replies.
     node.lease = Duration::from_mins(1);
-    let said = vec![Body::Text(said.into())];
+    let said = vec![Body::Text(message.into())];
     let start = RunRequest { tenant: us(), thread, casting, said, once: Vec::new() };
-    let begun = node.start(start).await.unwrap();
-    let status = drive(&node, &begun.run, usize::MAX).await;
-    let state = node.state(&us(), &begun.run).await.unwrap();
+    let started = node.start(start).await.unwrap();
+    let status = drive(&node, &started.run, usize::MAX).await;
+    let state = node.state(&us(), &started.run).await.unwrap();
     assert_eq!(status, Some(RunStatus::Completed), "{:?}", state.progress.phase);
-    (begun.run, begun.thread)
+    (started.run, started.thread)
 }
 
 /// Returns the reasons why Thoughts and Seals were withheld in the calls of a run.
-async fn reasons(world: &TestEnvironment, run: &LogId) -> String {
-    let records = world.store().read(&us(), run, 0, 1000).await.unwrap();
+async fn reasons(env: &TestEnvironment, run: &LogId) -> String {
+    let records = env.store().read(&us(), run, 0, 1000).await.unwrap();
     let events = records.iter().flat_map(|record| unpack_events(record).unwrap());
     let events = events.filter_map(|(_, event)| RunEvent::parse(&Json::parse(event).ok()?).ok());
     let replays = events.filter_map(|event| match event {
@@ -117,12 +117,12 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
         texts = ["Back."]
         "#
     );
-    let world = TestEnvironment::scripted(&script).await;
+    let env = TestEnvironment::scripted(&script).await;
     // The host hands over to the clerk within one exchange.
-    let (run, thread) = say(&world, casting(host, clerk, thoughts), None, "Help me.").await;
+    let (run, thread) = send_message(&env, casting(host, clerk, thoughts), None, "Help me.").await;
     // The clerk continues alone, followed by the host under a new name.
-    let (_, thread) = say(
-        &world,
+    let (_, thread) = send_message(
+        &env,
         RunSpec::single_agent(agent("clerk", clerk, thoughts), Vec::new()),
         Some(thread),
         "More?",
@@ -130,16 +130,16 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
     .await;
     let mut renamed = agent("host", host, thoughts);
     renamed.name = "landlord".into();
-    say(&world, RunSpec::single_agent(renamed, Vec::new()), Some(thread), "And now?").await;
-    let entries = world.simulator.ledger().entries;
-    let what = format!("{host} to {clerk}, thoughts {thoughts:?}");
+    send_message(&env, RunSpec::single_agent(renamed, Vec::new()), Some(thread), "And now?").await;
+    let entries = env.simulator.ledger().entries;
+    let case = format!("{host} to {clerk}, thoughts {thoughts:?}");
     for entry in &entries {
-        assert_eq!(entry.status, 200, "{what}: {entry:?}");
+        assert_eq!(entry.status, 200, "{case}: {entry:?}");
     }
-    assert_eq!(entries.len(), 4, "{what}");
-    let bodies = world.bodies();
-    assert!(!bodies[1].contains(HOST) && !bodies[2].contains(HOST), "{what}: {bodies:?}");
-    assert!(!bodies[3].contains(CLERK), "{what}: the clerk's thought went to the host");
+    assert_eq!(entries.len(), 4, "{case}");
+    let bodies = env.bodies();
+    assert!(!bodies[1].contains(HOST) && !bodies[2].contains(HOST), "{case}: {bodies:?}");
+    assert!(!bodies[3].contains(CLERK), "{case}: the clerk's thought went to the host");
     let issued = |turn: usize| -> HashSet<&str> {
         entries[turn].issued.iter().map(|seal| &*seal.seal).collect()
     };
@@ -148,18 +148,18 @@ async fn withheld_from_peers(host: &str, clerk: &str, thoughts: Thoughts) -> usi
     };
     for (later, earlier) in [(1, 0), (2, 0), (3, 1), (3, 2)] {
         let both: Vec<_> = returned(later).intersection(&issued(earlier)).copied().collect();
-        assert!(both.is_empty(), "{what}: call {later} brought seals of call {earlier}");
+        assert!(both.is_empty(), "{case}: call {later} brought seals of call {earlier}");
     }
     // The clerk and the renamed host each receive their own Seals.
     if !clerk.starts_with("deepseek") {
-        assert!(returned(2).is_superset(&issued(1)), "{what}: the clerk's own");
+        assert!(returned(2).is_superset(&issued(1)), "{case}: the clerk's own");
     }
     if !host.starts_with("deepseek") {
-        assert!(returned(3).is_superset(&issued(0)), "{what}: the host's own");
+        assert!(returned(3).is_superset(&issued(0)), "{case}: the host's own");
     }
-    let reasons = reasons(&world, &run).await;
+    let reasons = reasons(&env, &run).await;
     // DeepSeek requires reasoning text, so a placeholder replaces the Thought.
     let is_recorded = reasons.contains("by policy") || reasons.contains("placeholder");
-    assert!(is_recorded, "{what}: {reasons}");
+    assert!(is_recorded, "{case}: {reasons}");
     issued(0).len()
 }

@@ -14,7 +14,7 @@ use throughline_sim::{LedgerEntry, ReturnedSeal, Simulator, Verdict};
 /// Wrapper around the models that checks every request.
 pub(crate) struct VerifyingModels {
     models: EndpointModels,
-    seen: Arc<Mutex<Observations>>,
+    observations: Arc<Mutex<Observations>>,
     simulator: Arc<Simulator>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Observations {
     behind: HashMap<ItemId, Option<ItemId>>,
     /// Descriptions of violations.
     pub(crate) objections: Vec<String>,
-    pub(crate) asked: u64,
+    pub(crate) requests: u64,
     /// Number of Seals that were sent back.
     pub(crate) replayed: u64,
     /// Number of Seals that were withheld because they belong to another model or because their
@@ -38,25 +38,26 @@ pub(crate) struct Observations {
 
 impl VerifyingModels {
     pub(crate) fn new(models: EndpointModels, simulator: Arc<Simulator>) -> Self {
-        Self { models, seen: Arc::default(), simulator }
+        Self { models, observations: Arc::default(), simulator }
     }
 
-    pub(crate) fn account(&self) -> std::sync::MutexGuard<'_, Observations> {
-        self.seen.lock().unwrap()
+    pub(crate) fn observations(&self) -> std::sync::MutexGuard<'_, Observations> {
+        self.observations.lock().unwrap()
     }
 }
 
 impl ModelRegistry for VerifyingModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         let model = self.models.model(name)?;
-        let (seen, simulator) = (Arc::clone(&self.seen), Arc::clone(&self.simulator));
-        Ok(Arc::new(VerifyingModel { model, seen, simulator }))
+        let (observations, simulator) =
+            (Arc::clone(&self.observations), Arc::clone(&self.simulator));
+        Ok(Arc::new(VerifyingModel { model, observations, simulator }))
     }
 }
 
 struct VerifyingModel {
     model: Arc<dyn Model>,
-    seen: Arc<Mutex<Observations>>,
+    observations: Arc<Mutex<Observations>>,
     simulator: Arc<Simulator>,
 }
 
@@ -67,12 +68,12 @@ impl Model for VerifyingModel {
 
     fn send(&self, call: Call) -> ModelFuture<'_> {
         Box::pin(async move {
-            self.seen.lock().unwrap().hear(&call);
-            let saying = self.model.send(call.clone()).await?;
+            self.observations.lock().unwrap().check_prefix(&call);
+            let stream = self.model.send(call.clone()).await?;
             // Requests are sequential, so the last ledger entry belongs to this request.
             let entry = self.simulator.last_entry().expect("the question is in the ledger");
-            self.seen.lock().unwrap().compare(&call, &saying.fates, &entry);
-            Ok(saying)
+            self.observations.lock().unwrap().compare(&call, &stream.fates, &entry);
+            Ok(stream)
         })
     }
 }
@@ -80,14 +81,14 @@ impl Model for VerifyingModel {
 impl Observations {
     /// Checks that each request extends the previous request, unless a summary replaced its
     /// beginning.
-    fn hear(&mut self, call: &Call) {
+    fn check_prefix(&mut self, call: &Call) {
         let is_own = |id: &ItemId| !matches!(&*id.0, "reflection" | "conversation");
         if call.items.is_empty() || !call.items.iter().all(|item| is_own(&item.id)) {
             return;
         }
-        let kept = call.items.iter().filter(|item| !item.ephemeral);
+        let stored = call.items.iter().filter(|item| !item.ephemeral);
         let (summaries, others): (Vec<_>, Vec<_>) =
-            kept.partition(|item| matches!(item.body, Body::Summary { .. }));
+            stored.partition(|item| matches!(item.body, Body::Summary { .. }));
         let summary = summaries.first().map(|item| item.id.clone());
         let others: Vec<ItemId> = others.iter().map(|item| item.id.clone()).collect();
         self.summaries.extend(summary.clone());
@@ -108,7 +109,7 @@ impl Observations {
     /// sent Seals.
     fn compare(&mut self, call: &Call, fates: &[Fate], entry: &LedgerEntry) {
         let target = &call.target;
-        self.asked += 1;
+        self.requests += 1;
         let summaries = call.items.iter().filter(|item| matches!(item.body, Body::Summary { .. }));
         let summary = summaries.map(|item| item.id.clone()).next();
         let mut kept = 0;
@@ -118,19 +119,19 @@ impl Observations {
                 continue;
             };
             let is_moved = self.behind.get(&item.id).is_some_and(|behind| *behind != summary);
-            for (owner, did) in sealed(item, fate, &entry.wire) {
+            for (owner, disposition) in sealed(item, fate, &entry.wire) {
                 let is_readable = owner.provider == target.origin.provider
                     && target.profile.reads_seals_of(&owner.family);
-                match did {
+                match disposition {
                     Disposition::Kept if is_readable => kept += 1,
                     Disposition::Elided(_) if !is_readable => self.withheld += 1,
                     // The prefix to which this Seal is bound was summarised later.
                     Disposition::Elided(ElisionReason::PrefixChanged) if is_moved => {
                         self.withheld += 1;
                     }
-                    did => {
+                    disposition => {
                         let (from, to) = (&owner.asked, target.model());
-                        self.objections.push(format!("a seal of {from} is {did} for {to}"));
+                        self.objections.push(format!("a seal of {from} is {disposition} for {to}"));
                     }
                 }
             }
@@ -138,14 +139,14 @@ impl Observations {
         self.replayed += kept;
         // A placeholder for another provider's reasoning is not a Seal.
         let is_seal =
-            |back: &&ReturnedSeal| back.verdict != Verdict::Dropped("stand_in".to_owned());
-        let back: Vec<&ReturnedSeal> = entry.returned.iter().filter(is_seal).collect();
-        let is_taken = back.iter().all(|back| back.verdict == Verdict::Accepted);
+            |returned: &&ReturnedSeal| returned.verdict != Verdict::Dropped("stand_in".to_owned());
+        let returned: Vec<&ReturnedSeal> = entry.returned.iter().filter(is_seal).collect();
+        let all_accepted = returned.iter().all(|returned| returned.verdict == Verdict::Accepted);
         // A prefix-bound model does not need the Seals whose prefix was summarised.
         let is_bound = target.profile.bound.prefix && !self.summaries.is_empty();
-        let is_whole = entry.status == 200 && is_taken && (entry.lost == 0 || is_bound);
-        let back = u64::try_from(back.len()).unwrap();
-        if !is_whole || back != kept || entry.model != target.model() {
+        let is_valid = entry.status == 200 && all_accepted && (entry.lost == 0 || is_bound);
+        let returned = u64::try_from(returned.len()).unwrap();
+        if !is_valid || returned != kept || entry.model != target.model() {
             self.objections.push(format!("{kept} Seals were sent, and received as {entry:?}"));
         }
     }

@@ -111,17 +111,17 @@ impl TestEnvironment {
         runner
     }
 
-    pub(crate) async fn begin(
+    pub(crate) async fn start_run(
         &self,
         agent: AgentConfig,
         thread: Option<LogId>,
-        said: &str,
+        message: &str,
     ) -> StartedRun {
         let start = RunRequest {
             tenant: us(),
             thread,
             casting: RunSpec::single_agent(agent, Vec::new()),
-            said: vec![Body::Text(said.into())],
+            said: vec![Body::Text(message.into())],
             once: Vec::new(),
         };
         self.node("beginner").start(start).await.unwrap()
@@ -144,14 +144,14 @@ impl Upstream for RecordingUpstream {
 
 fn models(simulators: &str, bodies: &Arc<Mutex<Vec<String>>>) -> EndpointModels {
     let rows = ["anthropic", "openai", "gemini", "deepseek"];
-    let lines = rows.map(|row| {
+    let endpoints = rows.map(|row| {
         let base = format!("{simulators}/at/{row}");
         let row = Catalog::builtin().provider(row).unwrap();
         let name = Arc::clone(&row.name);
         Endpoint::new(name, row, &base, CredentialSource::Key(Credential::new("simulated")))
             .unwrap()
     });
-    let http = Http::new(lines, Arc::new(Timestamp::now)).unwrap();
+    let http = Http::new(endpoints, Arc::new(Timestamp::now)).unwrap();
     let http: Arc<dyn Upstream> = Arc::new(RecordingUpstream { http, bodies: Arc::clone(bodies) });
     EndpointModels::new(http, |model| {
         let found = MODELS.iter().find(|(known, _)| *known == model);
@@ -204,13 +204,13 @@ impl IdGenerator for SequentialIds {
     }
 }
 
-/// Drives a run until it waits or ends. Kills the owner after `looks` polls and then returns
+/// Drives a run until it waits or ends. Kills the owner after `polls` polls and then returns
 /// `None`.
-pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<RunStatus> {
+pub(crate) async fn drive(runner: &Runner, run: &LogId, polls: usize) -> Option<RunStatus> {
     let mut runner = runner.clone();
     loop {
         let tenant = us();
-        let driven = DropAfter { work: Box::pin(runner.drive(&tenant, run)), looks };
+        let driven = DropAfter { work: Box::pin(runner.drive(&tenant, run)), polls };
         match driven.await? {
             Ok(status) => return Some(status),
             // The previous owner was killed, but its lease has not expired yet.
@@ -225,10 +225,10 @@ pub(crate) async fn drive(runner: &Runner, run: &LogId, looks: usize) -> Option<
 }
 
 /// Sends a command, and waits for the lease if the run has another owner.
-pub(crate) async fn tell(runner: &Runner, run: &LogId, word: RunCommand) {
+pub(crate) async fn send_command(runner: &Runner, run: &LogId, command: RunCommand) {
     let mut runner = runner.clone();
     loop {
-        match runner.send_command(&us(), run, word.clone()).await {
+        match runner.send_command(&us(), run, command.clone()).await {
             Ok(()) => return,
             Err(RunError::Store(StoreError::Held { left_ms, .. })) => {
                 tokio::time::sleep(Duration::from_millis(left_ms)).await;
@@ -242,51 +242,51 @@ pub(crate) async fn tell(runner: &Runner, run: &LogId, word: RunCommand) {
 /// A future that is dropped after a number of polls.
 struct DropAfter<'a, T> {
     work: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
-    looks: usize,
+    polls: usize,
 }
 
 impl<T> Future for DropAfter<'_, T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
-        if self.looks == 0 {
+        if self.polls == 0 {
             return Poll::Ready(None);
         }
-        self.looks -= 1;
+        self.polls -= 1;
         self.work.as_mut().poll(context).map(Some)
     }
 }
 
 /// Returns random decisions of people on all pending requests.
-pub(crate) fn decisions(state: &State, dice: &mut TestRng) -> Vec<RunCommand> {
+pub(crate) fn decisions(state: &State, rng: &mut TestRng) -> Vec<RunCommand> {
     let approvals = state.smart.pending_approvals.iter().flatten();
-    let approvals = approvals.filter(|waits| waits.status == ToolApprovalStatus::Pending);
+    let approvals = approvals.filter(|pending| pending.status == ToolApprovalStatus::Pending);
     let questions = state.smart.pending_user_questions.iter().flatten();
-    let questions = questions.filter(|waits| waits.status == UserQuestionStatus::Pending);
-    let mut words = Vec::new();
+    let questions = questions.filter(|pending| pending.status == UserQuestionStatus::Pending);
+    let mut commands = Vec::new();
     for approval in approvals {
-        let mut decision = ToolApprovalResolution::new(approval.id.clone(), dice.below(4) > 0);
+        let mut decision = ToolApprovalResolution::new(approval.id.clone(), rng.below(4) > 0);
         decision.comment = Some("as you like".into());
-        words.push(RunCommand::Decide(decision));
+        commands.push(RunCommand::Decide(decision));
     }
-    words.extend(questions.map(|question| RunCommand::Answer(answer(question, dice))));
-    words
+    commands.extend(questions.map(|question| RunCommand::Answer(answer(question, rng))));
+    commands
 }
 
-fn answer(question: &PendingUserQuestion, dice: &mut TestRng) -> UserQuestionResolution {
+fn answer(question: &PendingUserQuestion, rng: &mut TestRng) -> UserQuestionResolution {
     let mut resolution = UserQuestionResolution::new(question.id.clone());
-    if dice.below(4) == 0 {
+    if rng.below(4) == 0 {
         resolution.cancelled = Some(true);
         return resolution;
     }
-    let answers = question.questions.iter().map(|asked| {
-        let options = asked.options.iter().flatten();
+    let answers = question.questions.iter().map(|item| {
+        let options = item.options.iter().flatten();
         let chosen: Vec<Name> = options.take(1).map(|option| option.answer().clone()).collect();
         let mut answer = UserQuestionAnswer::new(chosen);
         if answer.values.is_empty() {
             answer.free_text = Some("whatever you think".into());
         }
-        (asked.question.clone(), answer)
+        (item.question.clone(), answer)
     });
     resolution.answers = Some(UserQuestionAnswerSet(answers.collect()));
     resolution

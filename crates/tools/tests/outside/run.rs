@@ -4,7 +4,7 @@ use throughline_agent::{AgentConfig, RunStatus};
 use throughline_spec::{RunEvent, ToolCallPhase, ToolExecutionStatus};
 use throughline_tools::HttpConfig;
 
-use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, said_by_tools};
+use crate::harness::{Scene, ScriptedAnswer, ScriptedModels, results, tool_result_texts};
 use crate::world::{RawServer, reply, spawned};
 
 #[tokio::test]
@@ -25,20 +25,24 @@ async fn agent_uses_mcp_and_http_tools_and_receives_their_outcomes() {
     let mut tools = spawned().await.tools().await.unwrap();
     tools.push(std::sync::Arc::new(throughline_tools::HttpTool::new(page).unwrap()));
     scene.runner = scene.runner.clone().with_tools(tools);
-    let (begun, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
+    let (started, status) = scene.run(AgentConfig::minimal("claude-sonnet-4-5"), "go").await;
     assert_eq!(status, RunStatus::Completed);
-    let asked = scene.models.asked("claude-sonnet-4-5");
-    let told = said_by_tools(asked.last().unwrap());
-    assert_eq!(told[0], r#"{"sum": 3}"#);
-    assert!(told[1].contains("The arguments of outside__add do not match its schema"), "{told:?}");
-    assert_eq!(told[2], "a page");
-    assert!(told[3].contains("`outside` disconnected"), "{told:?}");
-    assert_eq!(told[4], "back");
-    let state = scene.state(&begun.run).await;
+    let requests = scene.models.requests("claude-sonnet-4-5");
+    let texts = tool_result_texts(requests.last().unwrap());
+    assert_eq!(texts[0], r#"{"sum": 3}"#);
+    assert!(
+        texts[1].contains("The arguments of outside__add do not match its schema"),
+        "{texts:?}"
+    );
+    assert_eq!(texts[2], "a page");
+    assert!(texts[3].contains("`outside` disconnected"), "{texts:?}");
+    assert_eq!(texts[4], "back");
+    let state = scene.state(&started.run).await;
     let history = state.smart.tool_history.unwrap();
-    let lost = history.iter().filter(|ran| ran.status == Some(ToolExecutionStatus::Unknown));
-    assert_eq!(lost.map(|ran| &*ran.tool_name).collect::<Vec<_>>(), ["outside__die"]);
-    let events = scene.events(&begun.run).await;
+    let lost =
+        history.iter().filter(|execution| execution.status == Some(ToolExecutionStatus::Unknown));
+    assert_eq!(lost.map(|execution| &*execution.tool_name).collect::<Vec<_>>(), ["outside__die"]);
+    let events = scene.events(&started.run).await;
     let succeeded = events.iter().filter(
         |event| matches!(event, RunEvent::ToolCall(event) if event.phase == ToolCallPhase::Success),
     );
