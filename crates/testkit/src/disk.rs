@@ -32,17 +32,17 @@ pub fn on_small_disk(test: &str, kilobytes: u32, body: impl FnOnce(&Path)) {
     );
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, "sh"]).arg(&folder).arg(program).arg(test);
-    let done = command.output();
+    let output = command.output();
     // Only the empty mount point is left.
     drop(std::fs::remove_dir(&folder));
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match done {
-        Ok(done) if done.status.success() => println!("{}", said(&done.stdout)),
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output {
+        Ok(output) if output.status.success() => println!("{}", text(&output.stdout)),
         // If the test did not start, its output does not contain this line.
-        Ok(done) if !said(&done.stdout).contains("running 1 test") => {
-            crate::skip(&format!("cannot mount a disk here: {}", said(&done.stderr).trim()));
+        Ok(output) if !text(&output.stdout).contains("running 1 test") => {
+            crate::skip(&format!("cannot mount a disk here: {}", text(&output.stderr).trim()));
         }
-        Ok(done) => panic!("{}{}", said(&done.stdout), said(&done.stderr)),
+        Ok(output) => panic!("{}{}", text(&output.stdout), text(&output.stderr)),
         Err(error) => crate::skip(&format!("cannot mount a disk here: {error}")),
     }
 }

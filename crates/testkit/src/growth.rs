@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// Returns the CPU time that this thread has used, or `None` if the system does not report it.
 pub fn processor_time() -> Option<Duration> {
-    let counted = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    Some(Duration::from_nanos(counted.split(' ').next()?.parse().ok()?))
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
 }
 
 /// Runs `work` with both sizes, and fails if its CPU time grows clearly faster than the size.
@@ -33,11 +33,11 @@ pub fn assert_linear_growth(
             .map_or(Duration::ZERO, |(before, after)| after.saturating_sub(before))
     };
     let (short, long) = (time_of(small), time_of(large));
-    let grown = long.as_secs_f64() / short.max(TICKS).as_secs_f64();
+    let growth = long.as_secs_f64() / short.max(TICKS).as_secs_f64();
     let linear = f64::from(u32::try_from(large / small).unwrap_or(u32::MAX));
     println!("FIGURE {name}: {short:.0?} for {small}, {long:.0?} for {large}");
-    if grown > linear * MARGIN {
-        return Err(format!("{name}: {grown:.0} times the time for {linear} times the size"));
+    if growth > linear * MARGIN {
+        return Err(format!("{name}: {growth:.0} times the time for {linear} times the size"));
     }
     Ok(())
 }

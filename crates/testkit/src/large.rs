@@ -35,8 +35,8 @@ fn repeated(count: usize, element: &str) -> String {
             out.push(',');
         }
         let number = number.to_string();
-        for (place, piece) in pieces.iter().enumerate() {
-            if place > 0 {
+        for (index, piece) in pieces.iter().enumerate() {
+            if index > 0 {
                 out.push_str(&number);
             }
             out.push_str(piece);
@@ -49,12 +49,12 @@ fn messages(model: &str, messages: &str) -> String {
     format!(r#"{{"model":"{model}","max_tokens":64,"messages":[{messages}]}}"#)
 }
 
-fn claude(said: &str) -> String {
-    messages(CLAUDE.1, said)
+fn claude(elements: &str) -> String {
+    messages(CLAUDE.1, elements)
 }
 
-fn chat(said: &str) -> String {
-    messages(CHAT.1, said)
+fn chat(elements: &str) -> String {
+    messages(CHAT.1, elements)
 }
 
 fn input(elements: &str) -> String {
@@ -89,8 +89,8 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
                 n / 2,
                 r#"{"type":"reasoning","id":"rs_#","summary":[],"encrypted_content":"@"}"#,
             );
-            let said = r#"{"type":"message","id":"msg_#","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[]}]}"#;
-            input(&format!("{thoughts},{}", repeated(n / 2, said)))
+            let message = r#"{"type":"message","id":"msg_#","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[]}]}"#;
+            input(&format!("{thoughts},{}", repeated(n / 2, message)))
         },
     },
     LargeRequest {

@@ -97,16 +97,16 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Mutates the request at `place`. Returns whether the request changed. An operator on the
-    /// whole request ignores `place`.
+    /// Mutates the request at `location`. Returns whether the request changed. An operator on the
+    /// whole request ignores `location`.
     pub fn apply(
         &self,
         shape: Shape,
         request: &mut Value,
-        place: &SealLocation,
-        dice: &mut TestRng,
+        location: &SealLocation,
+        rng: &mut TestRng,
     ) -> bool {
-        (self.apply)(shape, request, place, dice)
+        (self.apply)(shape, request, location, rng)
     }
 }
 
@@ -128,24 +128,24 @@ macro_rules! operators {
 
 operators! {
     "nothing" on Request => |_, _, _, _| true;
-    "drop seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+    "drop seal" on Seal => |_, request, location, _| on_seal(request, location, |parent, key| {
         object(parent).shift_remove(key);
         true
     });
-    "blank seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| { parent[key] = json!(""); true });
-    "truncate seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+    "blank seal" on Seal => |_, request, location, _| on_seal(request, location, |parent, key| { parent[key] = json!(""); true });
+    "truncate seal" on Seal => |_, request, location, _| on_seal(request, location, |parent, key| {
         let seal = parent[key].as_str().unwrap().to_owned();
         parent[key] = json!(seal.chars().take(seal.len() / 8 * 4).collect::<String>());
         true
     });
-    "flip seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+    "flip seal" on Seal => |_, request, location, _| on_seal(request, location, |parent, key| {
         let mut seal: Vec<char> = parent[key].as_str().unwrap().chars().collect();
         let middle = seal.len() / 2;
         seal[middle] = if seal[middle] == 'A' { 'B' } else { 'A' };
         parent[key] = json!(seal.into_iter().collect::<String>());
         true
     });
-    "re-encode seal" on Seal => |_, request, place, _| on_seal(request, place, |parent, key| {
+    "re-encode seal" on Seal => |_, request, location, _| on_seal(request, location, |parent, key| {
         let seal = parent[key].as_str().unwrap().to_owned();
         let other: String = seal.trim_end_matches('=').chars().map(|letter| match letter {
             '+' => '-', '/' => '_', '-' => '+', '_' => '/', other => other,
@@ -154,45 +154,45 @@ operators! {
         parent[key] = json!(other);
         is_other
     });
-    "edit sealed text" on Seal => |_, request, place, _| on_seal(request, place, |parent, _| edit_text(parent));
-    "swap two seals" on Seal => |_, request, a, dice| {
-        let read = |request: &Value, place: &SealLocation| request.pointer(&place.pointer()).cloned().unwrap();
+    "edit sealed text" on Seal => |_, request, location, _| on_seal(request, location, |parent, _| edit_text(parent));
+    "swap two seals" on Seal => |_, request, a, rng| {
+        let read = |request: &Value, location: &SealLocation| request.pointer(&location.pointer()).cloned().unwrap();
         let first = read(request, a);
         let mut others = seals(request);
         others.retain(|other| other.key == a.key && read(request, other) != first);
-        let Some(b) = dice.pick(&others) else { return false };
+        let Some(b) = rng.pick(&others) else { return false };
         let second = read(request, b);
         *request.pointer_mut(&a.pointer()).unwrap() = second;
         *request.pointer_mut(&b.pointer()).unwrap() = first;
         true
     };
-    "move seal" on Seal => |shape, request, place, _| {
-        let Some(seal) = request.pointer(&place.pointer()).cloned() else { return false };
-        let moved = on_part(shape, request, place, |list, at| {
+    "move seal" on Seal => |shape, request, location, _| {
+        let Some(seal) = request.pointer(&location.pointer()).cloned() else { return false };
+        let moved = on_part(shape, request, location, |list, at| {
             let Some(next) = list.get_mut(at + 1).and_then(Value::as_object_mut) else { return false };
-            next.insert(place.key.clone(), seal).is_none()
+            next.insert(location.key.clone(), seal).is_none()
         });
-        moved && on_seal(request, place, |parent, key| object(parent).shift_remove(key).is_some())
+        moved && on_seal(request, location, |parent, key| object(parent).shift_remove(key).is_some())
     };
-    "merge sealed parts" on Seal => |shape, request, place, _| on_part(shape, request, place, merge_with_neighbour);
-    "drop sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+    "merge sealed parts" on Seal => |shape, request, location, _| on_part(shape, request, location, merge_with_neighbour);
+    "drop sealed part" on Seal => |shape, request, location, _| on_part(shape, request, location, |list, at| {
         // Removing a call would orphan its result; a separate operator does that.
         if is_call(&list[at]) { return false }
         list.remove(at);
         true
     });
-    "duplicate sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+    "duplicate sealed part" on Seal => |shape, request, location, _| on_part(shape, request, location, |list, at| {
         if is_call(&list[at]) { return false }
         let copy = list[at].clone();
         list.insert(at, copy);
         true
     });
-    "reorder sealed part" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+    "reorder sealed part" on Seal => |shape, request, location, _| on_part(shape, request, location, |list, at| {
         if at + 1 >= list.len() || list[at] == list[at + 1] { return false }
         list.swap(at, at + 1);
         true
     });
-    "say thought aloud" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+    "say thought aloud" on Seal => |shape, request, location, _| on_part(shape, request, location, |list, at| {
         let Some(thought) = text_of(&list[at]).filter(|text| !text.is_empty()) else { return false };
         if is_call(&list[at]) { return false }
         list[at] = match shape {
@@ -203,18 +203,18 @@ operators! {
         };
         true
     });
-    "drop follower" on Seal => |shape, request, place, _| on_part(shape, request, place, |list, at| {
+    "drop follower" on Seal => |shape, request, location, _| on_part(shape, request, location, |list, at| {
         if shape != Shape::Responses || at + 1 >= list.len() { return false }
         let follower = list.remove(at + 1);
         // Also remove the output of a removed call; `drop a call` keeps the output.
         list.retain(|item| !is_result(item) || item["call_id"] != follower["call_id"]);
         true
     });
-    "drop a call" on Request => |shape, request, _, dice| drop_call(shape, request, dice);
-    "drop a result" on Request => |shape, request, _, dice| {
+    "drop a call" on Request => |shape, request, _, rng| drop_call(shape, request, rng);
+    "drop a result" on Request => |shape, request, _, rng| {
         let messages = shape.messages(request);
         let results: Vec<usize> = (0..messages.len()).filter(|at| is_result(&messages[*at])).collect();
-        let Some(at) = dice.pick(&results).copied() else { return false };
+        let Some(at) = rng.pick(&results).copied() else { return false };
         messages.remove(at);
         true
     };
@@ -242,9 +242,9 @@ operators! {
         let last = messages.iter().rposition(|message| message["role"] == "user" && !is_result(message));
         last.is_some_and(|last| drop_reasoning(shape, request, last))
     };
-    "drop a plain thought" on Request => |shape, request, _, dice| on_plain_thought(shape, request, dice, |_| None);
-    "edit a plain thought" on Request => |shape, request, _, dice| {
-        on_plain_thought(shape, request, dice, |thought| Some(thought.replace("The user says", "The user said")))
+    "drop a plain thought" on Request => |shape, request, _, rng| on_plain_thought(shape, request, rng, |_| None);
+    "edit a plain thought" on Request => |shape, request, _, rng| {
+        on_plain_thought(shape, request, rng, |thought| Some(thought.replace("The user says", "The user said")))
     };
     "edit system" on Request => |shape, request, _, _| match shape.system() {
         Some(member) if request.get(member).is_some() => {
@@ -315,8 +315,8 @@ operators! {
         }
         true
     };
-    "ask for a strange effort" on Request => |shape, request, _, dice| {
-        let effort = dice.pick(&["minimal", "xhigh", "max", "none"]).copied().unwrap();
+    "ask for a strange effort" on Request => |shape, request, _, rng| {
+        let effort = rng.pick(&["minimal", "xhigh", "max", "none"]).copied().unwrap();
         match shape {
             Shape::Anthropic => request["output_config"] = json!({"effort": effort}),
             Shape::Responses => {
@@ -340,12 +340,12 @@ operators! {
         Shape::Responses | Shape::Chat | Shape::Gemini => false,
     };
     "reorder members of a tool" on Request => |shape, request, _, _| {
-        let place = match shape {
+        let pointer = match shape {
             Shape::Anthropic | Shape::Responses | Shape::Chat => "/tools/0",
             Shape::Converse => "/toolConfig/tools/0/toolSpec",
             Shape::Gemini => "/tools/0/functionDeclarations/0",
         };
-        let tool = request.pointer_mut(place).and_then(Value::as_object_mut);
+        let tool = request.pointer_mut(pointer).and_then(Value::as_object_mut);
         tool.is_some_and(|tool| {
             let first = tool.keys().next().cloned().unwrap();
             let value = tool.shift_remove(&first).unwrap();
@@ -357,27 +357,27 @@ operators! {
 
 fn on_seal(
     request: &mut Value,
-    place: &SealLocation,
+    location: &SealLocation,
     change: impl FnOnce(&mut Value, &str) -> bool,
 ) -> bool {
-    request.pointer_mut(&place.parent).is_some_and(|parent| change(parent, &place.key))
+    request.pointer_mut(&location.parent).is_some_and(|parent| change(parent, &location.key))
 }
 
 /// Applies `change` to the list of parts, at the index of the part that contains the Seal.
 fn on_part(
     shape: Shape,
     request: &mut Value,
-    place: &SealLocation,
+    location: &SealLocation,
     change: impl FnOnce(&mut Vec<Value>, usize) -> bool,
 ) -> bool {
     let depth = match shape {
         Shape::Anthropic | Shape::Converse | Shape::Gemini => 4,
         Shape::Responses => 2,
         // In chat, only a router's reasoning details are parts.
-        Shape::Chat if place.parent.contains("/reasoning_details/") => 4,
+        Shape::Chat if location.parent.contains("/reasoning_details/") => 4,
         Shape::Chat => return false,
     };
-    let part = place.parent.split('/').take(depth + 1).collect::<Vec<_>>().join("/");
+    let part = location.parent.split('/').take(depth + 1).collect::<Vec<_>>().join("/");
     let Some((list, at)) = part.rsplit_once('/') else { return false };
     let Some(list) = request.pointer_mut(list).and_then(Value::as_array_mut) else { return false };
     at.parse().is_ok_and(|at: usize| at < list.len() && change(list, at))
@@ -405,7 +405,7 @@ const TEXTS: [&str; 4] =
 fn on_plain_thought(
     shape: Shape,
     request: &mut Value,
-    dice: &mut TestRng,
+    rng: &mut TestRng,
     change: fn(&str) -> Option<String>,
 ) -> bool {
     if shape != Shape::Chat {
@@ -415,7 +415,7 @@ fn on_plain_thought(
     let mut models: Vec<&mut Value> = messages
         .filter(|m| m["role"] == "assistant" && m.get("reasoning_details").is_none())
         .collect();
-    let number = dice.below(models.len().max(1));
+    let number = rng.below(models.len().max(1));
     let Some(message) = models.get_mut(number) else { return false };
     let before = message.clone();
     for key in ["reasoning", "reasoning_content"] {
@@ -446,26 +446,26 @@ fn on_plain_thought(
 }
 
 fn text_of(part: &Value) -> Option<String> {
-    TEXTS.iter().find_map(|place| part.pointer(place)?.as_str().map(str::to_owned))
+    TEXTS.iter().find_map(|pointer| part.pointer(pointer)?.as_str().map(str::to_owned))
 }
 
 /// Merges a part and its Seal with the next part or, if that fails, with the previous one.
 fn merge_with_neighbour(list: &mut Vec<Value>, at: usize) -> bool {
     let text_at = |at: usize| list.get(at).filter(|part| !is_call(part)).and_then(text_of);
-    let (Some(own), behind) = (text_at(at), text_at(at + 1)) else { return false };
-    let (other, merged) = match (behind, at.checked_sub(1).and_then(text_at)) {
-        (Some(behind), _) => (at + 1, own + &behind),
+    let (Some(own), after) = (text_at(at), text_at(at + 1)) else { return false };
+    let (neighbour, merged) = match (after, at.checked_sub(1).and_then(text_at)) {
+        (Some(after), _) => (at + 1, own + &after),
         (None, Some(before)) => (at - 1, before + &own),
         (None, None) => return false,
     };
-    let place = TEXTS.iter().find(|place| list[at].pointer(place).is_some());
-    *list[at].pointer_mut(place.unwrap()).unwrap() = json!(merged);
-    list.remove(other);
+    let pointer = TEXTS.iter().find(|pointer| list[at].pointer(pointer).is_some());
+    *list[at].pointer_mut(pointer.unwrap()).unwrap() = json!(merged);
+    list.remove(neighbour);
     true
 }
 
 /// Removes one tool call from its message and keeps its result.
-fn drop_call(shape: Shape, request: &mut Value, dice: &mut TestRng) -> bool {
+fn drop_call(shape: Shape, request: &mut Value, rng: &mut TestRng) -> bool {
     let messages = shape.messages(request);
     let list = shape.parts().or((shape == Shape::Chat).then_some("tool_calls"));
     let mut calls: Vec<(usize, usize)> = Vec::new();
@@ -480,7 +480,7 @@ fn drop_call(shape: Shape, request: &mut Value, dice: &mut TestRng) -> bool {
             None => {}
         }
     }
-    let Some((at, part)) = dice.pick(&calls).copied() else { return false };
+    let Some((at, part)) = rng.pick(&calls).copied() else { return false };
     match list.and_then(|list| messages[at][list].as_array_mut()) {
         Some(parts) if parts.len() > 1 => {
             parts.remove(part);

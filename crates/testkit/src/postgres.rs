@@ -54,13 +54,13 @@ impl Cluster {
     ///
     /// If the server does not start.
     pub fn start() -> Self {
-        let said = script(&["start".as_ref()]);
+        let output = script(&["start".as_ref()]);
         let value = |name: &str| {
             let line =
-                said.lines().find_map(|line| line.strip_prefix("export ")?.strip_prefix(name));
+                output.lines().find_map(|line| line.strip_prefix("export ")?.strip_prefix(name));
             match line.and_then(|line| line.strip_prefix('=')) {
                 Some(value) => value.to_owned(),
-                None => panic!("scripts/postgres start did not print {name}: {said}"),
+                None => panic!("scripts/postgres start did not print {name}: {output}"),
             }
         };
         Self { url: value(URL), folder: value("THROUGHLINE_POSTGRES_FOLDER").into() }

@@ -92,13 +92,13 @@ impl IoLog {
     /// Returns the empty disk before the first event.
     pub fn disk(&self) -> Disk<'_> {
         let files = self.names.iter().map(|_| DiskFile::default()).collect();
-        Disk { tape: self, at: 0, files, marked: 0 }
+        Disk { log: self, at: 0, files, marked: 0 }
     }
 }
 
 /// The simulated disk at one point of the recording.
 pub struct Disk<'t> {
-    tape: &'t IoLog,
+    log: &'t IoLog,
     at: usize,
     files: Vec<DiskFile>,
     marked: usize,
@@ -138,7 +138,7 @@ enum WriteOrder {
 impl Disk<'_> {
     /// Applies the recorded events up to the given point.
     pub fn play_to(&mut self, point: usize) {
-        let events = self.tape.events.get(self.at..point).unwrap_or_default();
+        let events = self.log.events.get(self.at..point).unwrap_or_default();
         for event in events {
             match event {
                 IoEvent::Mark(count) => self.marked = *count,
@@ -166,18 +166,18 @@ impl Disk<'_> {
         self.marked
     }
 
-    /// Returns the files after a power loss at this point. `dice` chooses which unsynced changes
+    /// Returns the files after a power loss at this point. `rng` chooses which unsynced changes
     /// remain.
-    pub fn lose_power(&self, dice: &mut TestRng) -> Image {
+    pub fn lose_power(&self, rng: &mut TestRng) -> Image {
         let mut image = Image { files: Vec::new(), lost: 0, torn: 0 };
-        let mood = match dice.below(8) {
+        let order = match rng.below(8) {
             0 => WriteOrder::Nothing,
             1 => WriteOrder::Everything,
             2 | 3 => WriteOrder::First,
             _ => WriteOrder::Anything,
         };
-        for (name, file) in self.tape.names.iter().zip(&self.files) {
-            if let Some(bytes) = file.survive(mood, dice, &mut image) {
+        for (name, file) in self.log.names.iter().zip(&self.files) {
+            if let Some(bytes) = file.survive(order, rng, &mut image) {
                 image.files.push((name.clone(), bytes));
             }
         }
@@ -220,19 +220,19 @@ impl DiskFile {
         }
     }
 
-    fn survive(&self, mood: WriteOrder, dice: &mut TestRng, image: &mut Image) -> Option<Vec<u8>> {
+    fn survive(&self, order: WriteOrder, rng: &mut TestRng, image: &mut Image) -> Option<Vec<u8>> {
         let mut bytes = self.durable.clone();
-        let first = match mood {
+        let first = match order {
             WriteOrder::Nothing => 0,
             WriteOrder::Everything => self.unsynced.len(),
-            WriteOrder::First => dice.below(self.unsynced.len() + 1),
+            WriteOrder::First => rng.below(self.unsynced.len() + 1),
             WriteOrder::Anything => usize::MAX,
         };
-        for (place, event) in self.unsynced.iter().enumerate() {
-            let (kept, torn) = match mood {
-                WriteOrder::Nothing | WriteOrder::Everything => (place < first, false),
-                WriteOrder::First => (place <= first, place == first),
-                WriteOrder::Anything => (dice.below(2) == 0, dice.below(3) == 0),
+        for (index, event) in self.unsynced.iter().enumerate() {
+            let (kept, torn) = match order {
+                WriteOrder::Nothing | WriteOrder::Everything => (index < first, false),
+                WriteOrder::First => (index <= first, index == first),
+                WriteOrder::Anything => (rng.below(2) == 0, rng.below(3) == 0),
             };
             if !kept {
                 image.lost += 1;
@@ -246,7 +246,7 @@ impl DiskFile {
                 IoEvent::Write(file, at, written) if torn => {
                     image.torn += 1;
                     for (from, piece) in sectors(*at, written) {
-                        if dice.below(2) == 0 {
+                        if rng.below(2) == 0 {
                             apply(&mut bytes, &IoEvent::Write(*file, from, piece.to_vec()));
                         }
                     }
@@ -282,8 +282,8 @@ fn apply(bytes: &mut Option<Vec<u8>>, event: &IoEvent) {
             if bytes.len() < end {
                 bytes.resize(end, 0);
             }
-            if let Some(place) = bytes.get_mut(*at..end) {
-                place.copy_from_slice(written);
+            if let Some(target) = bytes.get_mut(*at..end) {
+                target.copy_from_slice(written);
             }
         }
         (IoEvent::Truncate(..) | IoEvent::Write(..), None)

@@ -15,26 +15,26 @@ fn synced_data_stays_and_unsynced_data_may_be_torn() {
         IoEvent::Write(0, 0, vec![2; 1100]),
         IoEvent::Truncate(0, 10),
     ];
-    let tape = IoLog { names: vec!["file".into()], events };
-    let mut disk = tape.disk();
-    let mut dice = TestRng::new(1);
+    let log = IoLog { names: vec!["file".into()], events };
+    let mut disk = log.disk();
+    let mut rng = TestRng::new(1);
     disk.play_to(4);
     assert_eq!(disk.marked(), 1);
     for _ in 0..50 {
-        assert_eq!(disk.lose_power(&mut dice).files, [("file".to_owned(), vec![1; 600])]);
+        assert_eq!(disk.lose_power(&mut rng).files, [("file".to_owned(), vec![1; 600])]);
     }
     disk.play_to(5);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut images = std::collections::BTreeSet::new();
     for _ in 0..400 {
-        let image = disk.lose_power(&mut dice);
+        let image = disk.lose_power(&mut rng);
         let bytes = &image.files[0].1;
         // Each sector has its old or its new data, up to the old length.
         for sector in bytes.chunks(512) {
             assert!(sector.windows(2).all(|pair| pair[0] == pair[1] || pair[1] == 0), "{sector:?}");
         }
-        seen.insert(bytes.clone());
+        images.insert(bytes.clone());
     }
-    assert!(seen.len() >= 6, "only {} different images", seen.len());
+    assert!(images.len() >= 6, "only {} different images", images.len());
 }
 
 #[test]
@@ -59,14 +59,14 @@ fn losses(synchronous: &str) -> usize {
     db.execute_batch(&format!("PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};"))
         .unwrap();
     db.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
-    for done in 1..=20 {
+    for rows in 1..=20 {
         db.execute("INSERT INTO t VALUES (randomblob(900))", []).unwrap();
-        recorder.mark(done);
+        recorder.mark(rows);
     }
-    let tape = recorder.stop();
+    let log = recorder.stop();
     let mut losses = 0;
-    let mut disk = tape.disk();
-    for point in 0..tape.points() {
+    let mut disk = log.disk();
+    for point in 0..log.points() {
         disk.play_to(point);
         disk.lose_power(&mut TestRng::new(point as u64)).write_to(&scratch);
         let db = Connection::open(scratch.join("db")).unwrap();

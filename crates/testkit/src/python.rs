@@ -15,8 +15,8 @@ pub fn python(home: &Path, requirements: &Path) -> PathBuf {
         return python;
     }
     let run = |command: &mut Command, advice: &str| {
-        let done = command.status().is_ok_and(|status| status.success());
-        assert!(done, "{command:?} failed: {advice}");
+        let succeeded = command.status().is_ok_and(|status| status.success());
+        assert!(succeeded, "{command:?} failed: {advice}");
     };
     run(Command::new("python3").args(["-m", "venv"]).arg(home), "install python3-venv");
     let mut install = Command::new(&python);

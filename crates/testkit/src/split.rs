@@ -14,13 +14,13 @@ pub fn split<'bytes>(bytes: &'bytes [u8], cuts: &[usize]) -> Vec<&'bytes [u8]> {
     let mut cuts: Vec<usize> = cuts.iter().map(|&cut| cut.min(bytes.len())).collect();
     cuts.sort_unstable();
     let mut rest = bytes;
-    let mut taken = 0;
+    let mut start = 0;
     let mut chunks = Vec::with_capacity(cuts.len() + 1);
     for cut in cuts {
-        let (chunk, after) = rest.split_at(cut - taken);
+        let (chunk, after) = rest.split_at(cut - start);
         chunks.push(chunk);
         rest = after;
-        taken = cut;
+        start = cut;
     }
     chunks.push(rest);
     chunks

@@ -35,52 +35,52 @@ pub(crate) fn mask_errors(mut answer: ToolAnswer, mask: &Mask) -> ToolAnswer {
 
 /// Collects result parts up to a total size in bytes.
 pub(crate) struct Parts {
-    left: usize,
+    remaining: usize,
     limit: usize,
     all: Vec<Part>,
-    was_cut: bool,
+    is_truncated: bool,
 }
 
 impl Parts {
     pub(crate) fn with_limit(limit: usize) -> Self {
-        Self { left: limit, limit, all: Vec::new(), was_cut: false }
+        Self { remaining: limit, limit, all: Vec::new(), is_truncated: false }
     }
 
     /// Adds a text, truncated to the remaining size.
     pub(crate) fn text(&mut self, text: &str) {
-        let room = text.floor_char_boundary(self.left);
-        let kept = text.get(..room).unwrap_or_default();
-        self.was_cut |= kept.len() < text.len();
-        self.left -= kept.len();
-        if !kept.is_empty() || text.is_empty() {
-            self.all.push(Part::Text(kept.into()));
+        let end = text.floor_char_boundary(self.remaining);
+        let truncated = text.get(..end).unwrap_or_default();
+        self.is_truncated |= truncated.len() < text.len();
+        self.remaining -= truncated.len();
+        if !truncated.is_empty() || text.is_empty() {
+            self.all.push(Part::Text(truncated.into()));
         }
     }
 
     /// Adds base64 media if it fits.
     pub(crate) fn media(&mut self, mime: &str, base64: impl Into<Bytes>) {
         let base64 = base64.into();
-        if base64.len() > self.left {
-            self.was_cut = true;
+        if base64.len() > self.remaining {
+            self.is_truncated = true;
             return;
         }
-        self.left -= base64.len();
+        self.remaining -= base64.len();
         self.all.push(Part::Media(Media::Inline { mime: Name::from(mime), base64 }));
     }
 
     /// Records that part of the result was omitted.
     pub(crate) fn mark_truncated(&mut self) {
-        self.was_cut = true;
+        self.is_truncated = true;
     }
 
     /// Returns whether any collected text satisfies the predicate.
-    pub(crate) fn has_text(&self, same: impl Fn(&str) -> bool) -> bool {
-        self.all.iter().any(|part| matches!(part, Part::Text(text) if same(text)))
+    pub(crate) fn has_text(&self, matches_text: impl Fn(&str) -> bool) -> bool {
+        self.all.iter().any(|part| matches!(part, Part::Text(text) if matches_text(text)))
     }
 
     /// Builds the result and adds a note if part of it was omitted.
     pub(crate) fn into_answer(mut self, outcome: Outcome) -> ToolAnswer {
-        if self.was_cut {
+        if self.is_truncated {
             let limit = self.limit;
             let note = format!("[The result is longer than {limit} bytes and was truncated here.]");
             self.all.push(Part::Text(note.into()));

@@ -244,10 +244,10 @@ fn server(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Opt
 }
 
 fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Transport> {
-    let of_process = ["command", "args", "env", "directory"];
-    let of_http = ["url", "headers"];
-    let stranger = |own: &str, strangers: &[&'static str], notes: &mut Diagnostics<'_>| {
-        for key in strangers.iter().filter(|key| section.has(key)) {
+    let process_keys = ["command", "args", "env", "directory"];
+    let http_keys = ["url", "headers"];
+    let reject_keys = |own: &str, foreign: &[&'static str], notes: &mut Diagnostics<'_>| {
+        for key in foreign.iter().filter(|key| section.has(key)) {
             let message = format!(
                 "`{key}` cannot be combined with `{own}`: a server is a process or an HTTP endpoint"
             );
@@ -255,7 +255,7 @@ fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Trans
         }
     };
     if section.has("command") {
-        stranger("command", &of_http, notes);
+        reject_keys("command", &http_keys, notes);
         let command = section.filled("command", "npx", notes);
         let args = section.filled_texts("args", "\"-y\", \"some-server\"", notes);
         let (args, usual) = (args.unwrap_or_default(), system_variables(notes));
@@ -264,7 +264,7 @@ fn transport(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Trans
         return Some(Transport::Process { command: command?, args, env, usual, directory });
     }
     if section.has("url") {
-        stranger("url", &of_process, notes);
+        reject_keys("url", &process_keys, notes);
         let url = section.filled("url", "https://example.com/mcp", notes);
         let headers = section.secrets("headers", "Authorization", notes);
         let url = url?;
@@ -334,9 +334,9 @@ fn statuses(
     notes: &mut Diagnostics<'_>,
 ) -> Option<Vec<RangeInclusive<u16>>> {
     let status = |value: &Value| {
-        let one = value.whole().and_then(|number| u16::try_from(number).ok());
-        if let Some(one) = one.filter(|one| (100..=599).contains(one)) {
-            return Some(one..=one);
+        let code = value.whole().and_then(|number| u16::try_from(number).ok());
+        if let Some(code) = code.filter(|code| (100..=599).contains(code)) {
+            return Some(code..=code);
         }
         let hundred: u16 = value.text()?.strip_suffix("xx")?.parse().ok()?;
         (1..=5).contains(&hundred).then_some(100 * hundred..=100 * hundred + 99)

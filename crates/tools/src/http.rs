@@ -135,9 +135,10 @@ impl HttpTool {
         let method = Method::from_bytes(config.method.as_bytes());
         let method = method
             .map_err(|_| invalid("method", "must be an HTTP method, such as GET".to_owned()))?;
-        let template = Template::parse(&config.url).map_err(|why| invalid("url", why))?;
-        let headers = client::headers(&config.headers).map_err(|why| invalid("headers", why))?;
-        let client = client::client().map_err(|why| invalid("url", why))?;
+        let template = Template::parse(&config.url).map_err(|reason| invalid("url", reason))?;
+        let headers =
+            client::headers(&config.headers).map_err(|reason| invalid("headers", reason))?;
+        let client = client::client().map_err(|reason| invalid("url", reason))?;
         if config.spec.schema.is_none() {
             config.spec.schema = Some(schema(&template, &config));
         }
@@ -154,11 +155,11 @@ impl HttpTool {
             Err(reason) => return ToolAnswer::error(reason),
         };
         let limit = self.config.timeout;
-        let asking = async {
+        let exchange = async {
             let response = self.client.execute(request).await?;
             self.read_response(response).await
         };
-        let (reason, was_not_sent) = match timeout(limit, asking).await {
+        let (reason, was_not_sent) = match timeout(limit, exchange).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(error)) => {
                 let reason = format!("The request failed: {}.", client::error_message(&error));
@@ -172,10 +173,10 @@ impl HttpTool {
     fn request(&self, args: &Tree) -> Result<reqwest::Request, String> {
         let args = args.root();
         let mut url = self.template.fill(args)?;
-        let given = |name: &Name| Some((name.to_string(), template::text(args.present(name)?)));
-        let given: Vec<_> = self.config.query.iter().filter_map(given).collect();
-        if !given.is_empty() {
-            url.query_pairs_mut().extend_pairs(given);
+        let pairs = |name: &Name| Some((name.to_string(), template::text(args.present(name)?)));
+        let pairs: Vec<_> = self.config.query.iter().filter_map(pairs).collect();
+        if !pairs.is_empty() {
+            url.query_pairs_mut().extend_pairs(pairs);
         }
         let mut request = reqwest::Request::new(self.method.clone(), url);
         *request.headers_mut() = self.headers.clone();
@@ -188,7 +189,7 @@ impl HttpTool {
     }
 
     fn body(&self, args: Node<'_>) -> Option<(&'static str, Vec<u8>)> {
-        let left = || {
+        let remaining = || {
             let named = args.members().filter_map(|(name, value)| Some((name.text()?, value)));
             named.filter(|(name, _)| {
                 !self.template.takes(name)
@@ -199,7 +200,7 @@ impl HttpTool {
             HttpBody::None => None,
             HttpBody::Json => {
                 let body = json::object(|object| {
-                    for (name, value) in left() {
+                    for (name, value) in remaining() {
                         object.node(&name, value);
                     }
                 });
@@ -207,8 +208,8 @@ impl HttpTool {
             }
             HttpBody::Form => {
                 let mut form = url::form_urlencoded::Serializer::new(String::new());
-                let given = left().filter(|(_, value)| !value.is_null());
-                form.extend_pairs(given.map(|(name, value)| (name, template::text(value))));
+                let pairs = remaining().filter(|(_, value)| !value.is_null());
+                form.extend_pairs(pairs.map(|(name, value)| (name, template::text(value))));
                 Some(("application/x-www-form-urlencoded", form.finish().into_bytes()))
             }
             HttpBody::Argument(name) => {
@@ -229,12 +230,12 @@ impl HttpTool {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         let kind = kind.to_ascii_lowercase();
-        let (mut body, mut is_whole) = (Vec::new(), true);
+        let (mut body, mut is_complete) = (Vec::new(), true);
         while let Some(piece) = response.chunk().await? {
             let room = self.config.largest_answer - body.len();
             body.extend_from_slice(piece.get(..room).unwrap_or(&piece));
             if piece.len() > room {
-                is_whole = false;
+                is_complete = false;
                 break;
             }
         }
@@ -243,9 +244,9 @@ impl HttpTool {
         if is_error {
             parts.text(&format!("HTTP {status}"));
         }
-        if is_picture_or_document(&kind) && is_whole {
+        if is_picture_or_document(&kind) && is_complete {
             parts.media(&kind, STANDARD.encode(&body));
-        } else if let Some(text) = decode_utf8(&body, is_whole) {
+        } else if let Some(text) = decode_utf8(&body, is_complete) {
             parts.text(text);
         } else {
             // The request succeeded, even though its response cannot be shown.
@@ -253,7 +254,7 @@ impl HttpTool {
                 "[The response is binary data of type `{kind}`, which cannot be shown.]"
             ));
         }
-        if !is_whole {
+        if !is_complete {
             parts.mark_truncated();
         }
         Ok(parts.into_answer(if is_error { Outcome::Error } else { Outcome::Ok }))
@@ -316,11 +317,11 @@ fn is_picture_or_document(kind: &str) -> bool {
 }
 
 /// Decodes the body as UTF-8. If the body was truncated, an incomplete last character is dropped.
-fn decode_utf8(body: &[u8], is_whole: bool) -> Option<&str> {
+fn decode_utf8(body: &[u8], is_complete: bool) -> Option<&str> {
     match std::str::from_utf8(body) {
         Ok(text) => Some(text),
-        Err(error) if !is_whole && error.error_len().is_none() => {
-            body.get(..error.valid_up_to()).and_then(|whole| std::str::from_utf8(whole).ok())
+        Err(error) if !is_complete && error.error_len().is_none() => {
+            body.get(..error.valid_up_to()).and_then(|valid| std::str::from_utf8(valid).ok())
         }
         Err(_) => None,
     }

@@ -289,8 +289,8 @@ impl ServerState {
         Ok(session)
     }
 
-    fn timeout_error(&self, what: &str, limit: Duration) -> McpError {
-        let reason = format!("it did not {what} within {} ms", limit.as_millis());
+    fn timeout_error(&self, action: &str, limit: Duration) -> McpError {
+        let reason = format!("it did not {action} within {} ms", limit.as_millis());
         self.config.error(McpErrorKind::Slow, &reason)
     }
 

@@ -12,13 +12,14 @@ const DIGEST: usize = 8;
 /// Returns the name that models use to call a server's tool: `server__tool`. A name that had to be
 /// changed ends with a digest of the original name, so that names stay distinct.
 pub(crate) fn tool_name(server: &str, tool: &str) -> Name {
-    let wanted = format!("{server}__{tool}");
-    if is_valid(&wanted) {
-        return wanted.into();
+    let full_name = format!("{server}__{tool}");
+    if is_valid(&full_name) {
+        return full_name.into();
     }
     let digest = blake3::hash(format!("{server}\0{tool}").as_bytes()).to_hex();
     let digest = digest.get(..DIGEST).unwrap_or_default();
-    let mut name: String = wanted.chars().map(|c| if is_valid_char(c) { c } else { '_' }).collect();
+    let mut name: String =
+        full_name.chars().map(|c| if is_valid_char(c) { c } else { '_' }).collect();
     if !name.starts_with(is_valid_start) {
         name.insert(0, '_');
     }

@@ -161,7 +161,7 @@ impl<'s> Section<'s> {
             if known.contains(&key.as_str()) {
                 continue;
             }
-            let place = match self.header.as_str() {
+            let location = match self.header.as_str() {
                 "" => phrases.root.to_owned(),
                 header => format!("in {header}"),
             };
@@ -171,7 +171,7 @@ impl<'s> Section<'s> {
                 }
                 close => close,
             };
-            notes.error(*at, format!("{} `{key}` {place}{advice}", phrases.unknown_key));
+            notes.error(*at, format!("{} `{key}` {location}{advice}", phrases.unknown_key));
         }
     }
 
@@ -289,11 +289,12 @@ impl<'s> Section<'s> {
         notes: &mut Diagnostics<'_>,
     ) -> Option<T> {
         let text = self.get(key, notes)?.text();
-        let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
-        let close = text.map(|text| closest(text, words.iter().copied())).unwrap_or_default();
-        let known = |_| all.iter().find(|(word, _)| text == Some(*word)).map(|(_, value)| *value);
-        let expected = format_args!("one of {}{}", words.join(", "), did_you_mean(&close));
-        self.parse(key, known, expected, notes)
+        let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let close = text.map(|text| closest(text, names.iter().copied())).unwrap_or_default();
+        let find_choice =
+            |_| all.iter().find(|(name, _)| text == Some(*name)).map(|(_, value)| *value);
+        let expected = format_args!("one of {}{}", names.join(", "), did_you_mean(&close));
+        self.parse(key, find_choice, expected, notes)
     }
 
     /// Returns the whole number under a key. It must be at least 1.
@@ -388,7 +389,7 @@ impl<'s> Section<'s> {
 
 /// Parses a size in bytes, such as `800`, `800KB` or `1.5 GiB`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || "expected a number of bytes, such as 5000000, 800KB or 2GB".to_owned();
+    let invalid = || "expected a number of bytes, such as 5000000, 800KB or 2GB".to_owned();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
@@ -401,12 +402,12 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "mib" => 1 << 20,
         "gib" => 1 << 30,
         "tib" => 1 << 40,
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(wrong);
+    if let Ok(integer) = number.parse::<u64>() {
+        return integer.checked_mul(factor).ok_or_else(invalid);
     }
-    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let number: f64 = number.parse().map_err(|_| invalid())?;
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -24,18 +24,18 @@ pub(crate) struct Mask(Vec<Credential>);
 impl Mask {
     /// Collects all values, and the words in them, as secrets to mask.
     pub(crate) fn new<'s>(values: impl IntoIterator<Item = &'s str>) -> Self {
-        let words = values.into_iter().flat_map(|value| {
+        let secrets = values.into_iter().flat_map(|value| {
             let parts = value.split_whitespace().filter(move |part| *part != value);
             std::iter::once(value).chain(parts)
         });
-        let mut words: Vec<&str> = words.filter(|word| word.len() >= SHORTEST).collect();
+        let mut secrets: Vec<&str> = secrets.filter(|secret| secret.len() >= SHORTEST).collect();
         // Mask longer secrets first, so that a whole value is masked before its words.
-        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
-        Self(words.into_iter().map(Credential::new).collect())
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets.into_iter().map(Credential::new).collect())
     }
 
     pub(crate) fn apply(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, word| text.replace(word.reveal(), MASK))
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK))
     }
 }
 
@@ -46,7 +46,7 @@ mod secret_tests {
     #[test]
     fn secrets_and_their_parts_are_masked() {
         let mask = Mask::new(["Bearer sk-12345678", "on"]);
-        let told = "Bearer sk-12345678 is on; sk-12345678 is not";
-        assert_eq!(mask.apply(told), "… is on; … is not");
+        let text = "Bearer sk-12345678 is on; sk-12345678 is not";
+        assert_eq!(mask.apply(text), "… is on; … is not");
     }
 }

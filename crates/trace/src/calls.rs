@@ -58,13 +58,13 @@ impl CallTracer {
 
     /// Waits until all queued calls are delivered, but at most `patience`.
     pub async fn finish(&self, patience: Duration) {
-        let (done, waiting) = oneshot::channel();
-        let ended = async {
-            if self.queue.send(QueueEntry::End(done)).await.is_ok() {
-                waiting.await.ok();
+        let (ack, acknowledged) = oneshot::channel();
+        let drained = async {
+            if self.queue.send(QueueEntry::End(ack)).await.is_ok() {
+                acknowledged.await.ok();
             }
         };
-        timeout(patience, ended).await.ok();
+        timeout(patience, drained).await.ok();
     }
 }
 
@@ -75,11 +75,11 @@ async fn forward_calls(
 ) {
     let mut entries = Vec::new();
     while receiver.recv_many(&mut entries, TOGETHER).await > 0 {
-        let (mut spans, mut ends) = (Vec::new(), Vec::new());
+        let (mut spans, mut acks) = (Vec::new(), Vec::new());
         for entry in entries.drain(..) {
             match entry {
                 QueueEntry::Call(call, end) => spans.push(span(&call, end)),
-                QueueEntry::End(done) => ends.push(done),
+                QueueEntry::End(ack) => acks.push(ack),
             }
         }
         if !spans.is_empty() {
@@ -89,9 +89,9 @@ async fn forward_calls(
                 }
             }
         }
-        for done in ends {
+        for ack in acks {
             // The receiver is gone if its wait timed out.
-            done.send(()).ok();
+            ack.send(()).ok();
         }
     }
 }

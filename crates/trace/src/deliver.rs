@@ -45,78 +45,78 @@ pub struct DeliveryReport {
 /// batch again with the status `partial`. Each delivery to a sink may take at most `patience`.
 pub async fn send(
     sinks: &[Arc<dyn Sink>],
-    mut parcel: TraceBatch,
+    mut batch: TraceBatch,
     patience: Duration,
 ) -> DeliveryReport {
-    mark_status(&mut parcel);
-    let failed = deliver(sinks, &parcel, patience, &BTreeSet::new()).await;
-    let dropped = parcel.spans.len() as u64 * failed.len() as u64;
+    mark_status(&mut batch);
+    let failed = deliver(sinks, &batch, patience, &BTreeSet::new()).await;
+    let dropped = batch.spans.len() as u64 * failed.len() as u64;
     if !failed.is_empty() {
         for (_, error) in &failed {
-            if !parcel.errors.contains(error) {
-                parcel.errors.push(error.clone());
+            if !batch.errors.contains(error) {
+                batch.errors.push(error.clone());
             }
         }
-        (parcel.status, parcel.is_again) = (parcel.status.degraded(), true);
-        mark_status(&mut parcel);
-        let deaf = failed.iter().map(|(place, _)| *place).collect();
-        drop(deliver(sinks, &parcel, patience, &deaf).await);
+        (batch.status, batch.is_again) = (batch.status.degraded(), true);
+        mark_status(&mut batch);
+        let excluded = failed.iter().map(|(index, _)| *index).collect();
+        drop(deliver(sinks, &batch, patience, &excluded).await);
     }
-    let TraceBatch { session, status, errors, .. } = parcel;
+    let TraceBatch { session, status, errors, .. } = batch;
     DeliveryReport { session: session.id.clone(), status, errors, dropped }
 }
 
 /// Sets the trace status as an attribute of the run's own span.
-fn mark_status(parcel: &mut TraceBatch) {
-    let status = parcel.status.as_str();
-    let Some(agent) = &mut parcel.agent else { return };
+fn mark_status(batch: &mut TraceBatch) {
+    let status = batch.status.as_str();
+    let Some(agent) = &mut batch.agent else { return };
     agent.attributes.retain(|(key, _)| *key != STATUS);
     agent.add(STATUS, status);
 }
 
-/// Delivers a batch to all sinks in parallel, except those whose index is in `deaf`. Returns the
-/// index and error of each failed sink.
+/// Delivers a batch to all sinks in parallel, except those whose index is in `excluded`. Returns
+/// the index and error of each failed sink.
 pub(crate) async fn deliver(
     sinks: &[Arc<dyn Sink>],
-    parcel: &TraceBatch,
+    batch: &TraceBatch,
     patience: Duration,
-    deaf: &BTreeSet<usize>,
+    excluded: &BTreeSet<usize>,
 ) -> Vec<(usize, Name)> {
-    let parcel = Arc::new(parcel.clone());
-    let mut work = JoinSet::new();
-    for (place, sink) in sinks.iter().enumerate().filter(|(place, _)| !deaf.contains(place)) {
-        let (sink, parcel) = (Arc::clone(sink), Arc::clone(&parcel));
-        work.spawn(async move {
+    let batch = Arc::new(batch.clone());
+    let mut tasks = JoinSet::new();
+    for (index, sink) in sinks.iter().enumerate().filter(|(index, _)| !excluded.contains(index)) {
+        let (sink, batch) = (Arc::clone(sink), Arc::clone(&batch));
+        tasks.spawn(async move {
             // A sink that panics counts as failed.
             let name = sink.name().to_owned();
-            let taking = async move { with_retries(|| sink.send(&parcel)).await };
-            let taking = tokio::spawn(timeout(patience, taking));
-            let taken = match taking.await {
-                Ok(Ok(taken)) => taken,
+            let sending = async move { with_retries(|| sink.send(&batch)).await };
+            let sending = tokio::spawn(timeout(patience, sending));
+            let result = match sending.await {
+                Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err(SinkError::permanent("the delivery timed out")),
                 Err(_) => Err(SinkError::permanent("the sink panicked")),
             };
-            taken.err().map(|error| (place, Name::from(format!("{name}: {error}"))))
+            result.err().map(|error| (index, Name::from(format!("{name}: {error}"))))
         });
     }
     let mut errors: Vec<(usize, Name)> = Vec::new();
-    while let Some(done) = work.join_next().await {
-        errors.extend(done.ok().flatten());
+    while let Some(report) = tasks.join_next().await {
+        errors.extend(report.ok().flatten());
     }
     errors.sort();
     errors
 }
 
 /// Retries until the sink accepts the batch, fails permanently, or all attempts are used.
-pub(crate) async fn with_retries<T>(take: impl Fn() -> T) -> Result<(), SinkError>
+pub(crate) async fn with_retries<T>(attempt: impl Fn() -> T) -> Result<(), SinkError>
 where
     T: Future<Output = Result<(), SinkError>>,
 {
     let mut wait = FIRST_WAIT;
-    let mut tried = 1;
+    let mut attempts = 1;
     loop {
-        let taken = timeout(PATIENCE, take()).await;
-        let error = match taken {
+        let result = timeout(PATIENCE, attempt()).await;
+        let error = match result {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => SinkError::temporary("the delivery timed out"),
@@ -124,22 +124,22 @@ where
         let pause = match error.again {
             Retry::Never => return Err(error),
             Retry::Soon => jittered(wait),
-            Retry::After(asked) => asked.min(MAX_REQUESTED_WAIT) + jittered(FIRST_WAIT),
+            Retry::After(delay) => delay.min(MAX_REQUESTED_WAIT) + jittered(FIRST_WAIT),
         };
-        if tried == TRIES {
+        if attempts == TRIES {
             return Err(error);
         }
         sleep(pause).await;
         wait = (wait * 2).min(MAX_WAIT);
-        tried += 1;
+        attempts += 1;
     }
 }
 
-/// Returns a random delay up to `most`, so that retries from several processes are spread out.
-fn jittered(most: Duration) -> Duration {
+/// Returns a random delay up to `limit`, so that retries from several processes are spread out.
+fn jittered(limit: Duration) -> Duration {
     let mut bytes = [0; 4];
     if getrandom::fill(&mut bytes).is_err() {
-        return most;
+        return limit;
     }
-    most.mul_f64(f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
+    limit.mul_f64(f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
 }

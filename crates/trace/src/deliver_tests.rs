@@ -26,19 +26,19 @@ enum SinkBehaviour {
 
 /// A custom sink that records its batches.
 struct RecordingSink {
-    way: SinkBehaviour,
+    behaviour: SinkBehaviour,
     tries: AtomicU32,
-    told: Mutex<Vec<TraceBatch>>,
+    batches: Mutex<Vec<TraceBatch>>,
 }
 
 impl RecordingSink {
-    fn new(way: SinkBehaviour) -> Arc<Self> {
-        Arc::new(Self { way, tries: AtomicU32::new(0), told: Mutex::default() })
+    fn new(behaviour: SinkBehaviour) -> Arc<Self> {
+        Arc::new(Self { behaviour, tries: AtomicU32::new(0), batches: Mutex::default() })
     }
 
     /// Returns the status of each received batch, and whether the batch was a repetition.
-    fn heard(&self) -> Vec<(Status, bool)> {
-        self.told.lock().unwrap().iter().map(|parcel| (parcel.status, parcel.is_again)).collect()
+    fn statuses(&self) -> Vec<(Status, bool)> {
+        self.batches.lock().unwrap().iter().map(|batch| (batch.status, batch.is_again)).collect()
     }
 }
 
@@ -47,10 +47,10 @@ impl Sink for RecordingSink {
         "own"
     }
 
-    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
+    fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a> {
         Box::pin(async move {
             let tried = self.tries.fetch_add(1, Ordering::Relaxed);
-            match self.way {
+            match self.behaviour {
                 SinkBehaviour::FailsFirst(times) if tried < times => {
                     return Err(SinkError::temporary("busy"));
                 }
@@ -59,7 +59,7 @@ impl Sink for RecordingSink {
                 SinkBehaviour::NeverAnswers => std::future::pending().await,
                 SinkBehaviour::Takes | SinkBehaviour::FailsFirst(_) => {}
             }
-            self.told.lock().unwrap().push(parcel.clone());
+            self.batches.lock().unwrap().push(batch.clone());
             Ok(())
         })
     }
@@ -69,7 +69,7 @@ impl Sink for RecordingSink {
     }
 }
 
-fn parcel() -> TraceBatch {
+fn batch() -> TraceBatch {
     let session = Session {
         id: Name::from("sess_run_1"),
         trace: [1; 16],
@@ -92,9 +92,9 @@ fn parcel() -> TraceBatch {
     }
 }
 
-async fn sent(sinks: &[&Arc<RecordingSink>]) -> DeliveryReport {
+async fn deliver(sinks: &[&Arc<RecordingSink>]) -> DeliveryReport {
     let sinks: Vec<Arc<dyn Sink>> = sinks.iter().map(|sink| Arc::clone(*sink) as _).collect();
-    send(&sinks, parcel(), Duration::from_secs(3)).await
+    send(&sinks, batch(), Duration::from_secs(3)).await
 }
 
 #[tokio::test]
@@ -103,28 +103,29 @@ async fn temporary_sink_failure_is_retried() {
         RecordingSink::new(SinkBehaviour::Takes),
         RecordingSink::new(SinkBehaviour::FailsFirst(2)),
     );
-    let delivered = sent(&[&steady, &shaky]).await;
+    let delivered = deliver(&[&steady, &shaky]).await;
     assert_eq!((delivered.status, delivered.errors.len()), (Status::Success, 0));
     assert_eq!(shaky.tries.load(Ordering::Relaxed), 3);
     assert_eq!(
-        (steady.heard(), shaky.heard()),
+        (steady.statuses(), shaky.statuses()),
         (vec![(Status::Success, false)], vec![(Status::Success, false)])
     );
 }
 
 #[tokio::test]
 async fn other_sinks_are_notified_of_a_partial_trace() {
-    for (way, problem) in [
+    for (behaviour, problem) in [
         (SinkBehaviour::FailsForGood, "own: no"),
         (SinkBehaviour::Panics, "own: the sink panicked"),
         (SinkBehaviour::NeverAnswers, "own: the delivery timed out"),
     ] {
-        let (steady, bad) = (RecordingSink::new(SinkBehaviour::Takes), RecordingSink::new(way));
-        let delivered = sent(&[&steady, &bad]).await;
+        let (steady, bad) =
+            (RecordingSink::new(SinkBehaviour::Takes), RecordingSink::new(behaviour));
+        let delivered = deliver(&[&steady, &bad]).await;
         assert_eq!((delivered.status, delivered.dropped), (Status::Partial, 1), "{problem}");
         assert_eq!(delivered.errors, [Name::from(problem)]);
-        assert_eq!(steady.heard(), [(Status::Success, false), (Status::Partial, true)]);
-        let last = steady.told.lock().unwrap().pop().unwrap();
+        assert_eq!(steady.statuses(), [(Status::Success, false), (Status::Partial, true)]);
+        let last = steady.batches.lock().unwrap().pop().unwrap();
         let marked = last.agent.unwrap().attributes;
         assert_eq!(marked, [("throughline.trace.status", Value::from("partial"))]);
         assert_eq!(last.errors, delivered.errors);

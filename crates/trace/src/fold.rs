@@ -50,7 +50,7 @@ pub struct Fold {
     tools: HashMap<Name, Timestamp>,
     waits: HashMap<Name, Timestamp>,
     /// Number of spans created so far, used to derive the next span id.
-    made: u64,
+    span_count: u64,
     /// Input and output tokens of the whole run.
     usage: Usage,
     cost_usd: f64,
@@ -87,7 +87,7 @@ impl Fold {
             messages: Vec::new(),
             tools: HashMap::new(),
             waits: HashMap::new(),
-            made: 0,
+            span_count: 0,
             usage: Usage::default(),
             cost_usd: 0.0,
             seen: 0,
@@ -131,7 +131,7 @@ impl Fold {
         let mut spans = Vec::new();
         let events = match unpack_events(record) {
             Ok(events) => events,
-            Err(why) => return vec![self.erased_span(record, why)],
+            Err(reason) => return vec![self.erased_span(record, reason)],
         };
         for (_, event) in events {
             let event = Json::parse(event).ok();
@@ -245,9 +245,9 @@ impl Fold {
     }
 
     fn child_span(&mut self, kind: SpanKind, name: String, at: Timestamp) -> Span {
-        self.made += 1;
+        self.span_count += 1;
         let mut span = Span::new(self.session.trace, kind, name, at);
-        span.id = derive_id::<8>(&format!("{} {}", self.scope, self.made));
+        span.id = derive_id::<8>(&format!("{} {}", self.scope, self.span_count));
         span.parent = Some(self.session.root);
         span
     }
@@ -339,7 +339,7 @@ impl Fold {
         &mut self,
         at: Timestamp,
         id: &Name,
-        what: &str,
+        kind: &str,
         tool: Option<&Name>,
         status: &str,
         by: Option<&Name>,
@@ -349,9 +349,9 @@ impl Fold {
             return None;
         }
         let since = self.waits.remove(id).unwrap_or(at);
-        let mut span = self.child_span(SpanKind::Wait, format!("wait {what}"), since);
+        let mut span = self.child_span(SpanKind::Wait, format!("wait {kind}"), since);
         span.end = at;
-        span.add("throughline.wait", what);
+        span.add("throughline.wait", kind);
         span.add_if_some("gen_ai.tool.name", tool);
         span.add("throughline.wait.outcome", status);
         span.add_if_some("throughline.wait.by", by);
@@ -359,14 +359,14 @@ impl Fold {
     }
 
     /// Builds a span that represents erased events. It records their number and the reason.
-    fn erased_span(&mut self, record: &Record, why: ElisionReason) -> Span {
+    fn erased_span(&mut self, record: &Record, reason: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();
         self.extend_agent(record.at);
         let mut span = self.child_span(SpanKind::Note, "forgotten".to_owned(), record.at);
         let count = record.events.map_or(0, |(first, last)| last - first + 1);
         span.add("throughline.forgotten.events", count);
-        span.add("throughline.forgotten.why", why.to_string());
+        span.add("throughline.forgotten.why", reason.to_string());
         span
     }
 

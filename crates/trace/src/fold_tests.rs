@@ -17,12 +17,12 @@ use crate::span::{Span, SpanKind, Value};
 
 const TURNS: u64 = 1000;
 
-fn told() -> TraceOptions {
+fn options() -> TraceOptions {
     TraceOptions { thread_id: None, log_data: true, redaction: RedactionPolicy::default() }
 }
 
 fn fold() -> Fold {
-    Fold::new(&Tenant::from("default"), &LogId::from("run_1"), &LogId::from("thread_1"), told())
+    Fold::new(&Tenant::from("default"), &LogId::from("run_1"), &LogId::from("thread_1"), options())
 }
 
 fn record(seq: u64, events: &[String]) -> Record {
@@ -36,10 +36,10 @@ fn record(seq: u64, events: &[String]) -> Record {
 /// Returns the events of one turn with a tool call.
 fn turn(number: u64) -> Vec<String> {
     let thought = format!("Thought {number}: {}", "why and how, step by step. ".repeat(12));
-    let asked =
+    let message =
         if number == 1 { r#"{"type":"message","role":"user","content":"Go on."}"# } else { "" };
     let events = [
-        asked.to_owned(),
+        message.to_owned(),
         format!(r#"{{"type":"turn","phase":"start","turn":{number},"model":"claude-sonnet-4-5"}}"#),
         format!(
             r#"{{"type":"usage","usage":{{"inputTokens":{},"outputTokens":50,"reasoningTokens":40}}}}"#,
@@ -76,7 +76,7 @@ fn bytes(fold: &Fold, spans: &[Span]) -> usize {
         mode: Mode::Batched,
         sinks: Vec::new(),
     };
-    let parcel = TraceBatch {
+    let batch = TraceBatch {
         session: Arc::new(session),
         phase: BatchPhase::Whole,
         before: 0,
@@ -86,16 +86,16 @@ fn bytes(fold: &Fold, spans: &[Span]) -> usize {
         errors: Vec::new(),
         is_again: false,
     };
-    parcel.to_json().as_str().len()
+    batch.to_json().as_str().len()
 }
 
 #[test]
 fn trace_of_a_thousand_turns_grows_linearly() {
-    let mut whole = fold();
+    let mut full = fold();
     let (mut spans, mut sum, mut sum_otlp) = (Vec::new(), 0, 0);
     for number in 1..=TURNS {
         let record = record(number, &turn(number));
-        spans.extend(whole.record(&record));
+        spans.extend(full.record(&record));
         // Trace the same turn alone, in a run of its own.
         let mut alone = fold();
         let own = alone.record(&record);
@@ -103,18 +103,18 @@ fn trace_of_a_thousand_turns_grows_linearly() {
         sum += bytes(&alone, &own) - bytes(&alone, &[]);
         sum_otlp += otlp::spans(&own).len() - otlp::spans([]).len();
     }
-    let (total, total_otlp) = (bytes(&whole, &spans), otlp::spans(&spans).len());
+    let (total, total_otlp) = (bytes(&full, &spans), otlp::spans(&spans).len());
     assert_eq!(spans.len() as u64, 2 * TURNS);
-    for (what, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
+    for (name, total, sum) in [("session", total, sum), ("otlp", total_otlp, sum_otlp)] {
         // Multiply by 100 to compare integers instead of rounded fractions.
-        assert!(100 * total <= 130 * sum, "{what}: {total} bytes, and its turns have {sum}");
+        assert!(100 * total <= 130 * sum, "{name}: {total} bytes, and its turns have {sum}");
         let share = 1000 * total / sum;
-        let told = format!(
+        let size = format!(
             "{total} bytes at {TURNS} turns, {}.{:03} of the sum of its turns",
             share / 1000,
             share % 1000
         );
-        figure(&format!("traces: {what}"), told);
+        figure(&format!("traces: {name}"), size);
     }
 }
 
@@ -131,17 +131,17 @@ fn repeated_delivery_has_the_same_span_ids() {
 
 #[test]
 fn content_is_omitted_without_log_data() {
-    let telling = TraceOptions { log_data: false, ..told() };
+    let without_data = TraceOptions { log_data: false, ..options() };
     let mut fold = Fold::new(
         &Tenant::from("default"),
         &LogId::from("run_1"),
         &LogId::from("thread_1"),
-        telling,
+        without_data,
     );
     let spans = fold.record(&record(1, &turn(1)));
     let all = format!("{spans:?}");
-    for words in ["Thought 1", "found", "Go on.", "\"at\""] {
-        assert!(!all.contains(words), "{words}: {all}");
+    for text in ["Thought 1", "found", "Go on.", "\"at\""] {
+        assert!(!all.contains(text), "{text}: {all}");
     }
     assert!(all.contains("gen_ai.usage.reasoning.output_tokens"), "{all}");
 }
@@ -150,14 +150,14 @@ fn content_is_omitted_without_log_data() {
 fn forgotten_events_are_reported_as_forgotten() {
     let mut fold = fold();
     fold.record(&record(1, &turn(1)));
-    let gone = Record { content: Content::Gone(ElisionReason::Forgotten), ..record(2, &turn(2)) };
-    let [span] = &fold.record(&gone)[..] else { panic!("one span") };
+    let erased = Record { content: Content::Gone(ElisionReason::Forgotten), ..record(2, &turn(2)) };
+    let [span] = &fold.record(&erased)[..] else { panic!("one span") };
     assert_eq!((span.kind, &*span.name), (SpanKind::Note, "forgotten"));
-    let told = [
+    let expected = [
         ("throughline.forgotten.events", Value::from(7)),
         ("throughline.forgotten.why", Value::from(ElisionReason::Forgotten.to_string())),
     ];
-    assert_eq!(span.attributes, told);
+    assert_eq!(span.attributes, expected);
     // Later events are traced as usual.
     assert_eq!(fold.record(&record(3, &turn(3))).len(), 2);
 }
@@ -175,10 +175,10 @@ fn usage_outside_turns_is_counted() {
     ];
     let mut fold = fold();
     let spans = fold.record(&record(1, &events.map(str::to_owned)));
-    let told: Vec<(&str, Option<&str>)> =
+    let named: Vec<(&str, Option<&str>)> =
         spans.iter().map(|span| (&*span.name, span.problem.as_deref())).collect();
     let unanswered = ("chat m", Some("the model did not answer"));
-    assert_eq!(told, [("chat m", None), ("reflection", None), unanswered]);
+    assert_eq!(named, [("chat m", None), ("reflection", None), unanswered]);
     let total = fold.agent(Timestamp::MIN).unwrap().attributes;
     for (key, value) in [
         ("gen_ai.usage.input_tokens", Value::from(400)),

@@ -27,7 +27,7 @@ pub trait Sink: Send + Sync {
     fn name(&self) -> &str;
 
     /// Accepts one batch of a run's trace. A batch may arrive twice, with the same key.
-    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a>;
+    fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a>;
 
     /// Accepts spans of gateway calls. The default implementation ignores them.
     fn send_calls<'a>(&'a self, _calls: &'a [Span]) -> SendFuture<'a> {

@@ -44,7 +44,7 @@ pub struct Tracer {
 
 /// Guard for a followed run. Drop it when this process stops driving the run.
 pub struct FollowGuard {
-    _at_work: oneshot::Sender<()>,
+    _guard: oneshot::Sender<()>,
 }
 
 impl Tracer {
@@ -57,13 +57,13 @@ impl Tracer {
     /// already delivered the records up to `delivered`. Drop the guard when this process stops
     /// driving the run.
     pub fn follow(&self, tenant: &Tenant, run: &LogId, delivered: u64) -> FollowGuard {
-        let (at_work, rests) = oneshot::channel();
+        let (guard, released) = oneshot::channel();
         let options = Arc::clone(&self.options);
         let (tenant, run) = (tenant.clone(), run.clone());
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         while work.try_join_next().is_some() {}
         work.spawn(async move {
-            let report = follow(&options, &tenant, &run, delivered, rests).await;
+            let report = follow(&options, &tenant, &run, delivered, released).await;
             report.unwrap_or_else(|error| DeliveryReport {
                 session: session_id(&tenant, &run),
                 status: Status::Partial,
@@ -71,7 +71,7 @@ impl Tracer {
                 dropped: 0,
             })
         });
-        FollowGuard { _at_work: at_work }
+        FollowGuard { _guard: guard }
     }
 
     /// Waits until the traces of all followed runs are delivered, but at most four times the
@@ -79,20 +79,20 @@ impl Tracer {
     pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
             std::mem::take(&mut *self.work.lock().unwrap_or_else(PoisonError::into_inner));
-        let until = Instant::now() + 4 * self.options.patience;
-        let mut all = Vec::new();
+        let deadline = Instant::now() + 4 * self.options.patience;
+        let mut reports = Vec::new();
         loop {
-            match timeout_at(until, work.join_next()).await {
-                Ok(None) => return all,
-                Ok(Some(done)) => all.extend(done.ok()),
+            match timeout_at(deadline, work.join_next()).await {
+                Ok(None) => return reports,
+                Ok(Some(report)) => reports.extend(report.ok()),
                 // Traces that are still not delivered are abandoned.
                 Err(_) => {
                     let errors = vec!["the trace was not delivered before the deadline".into()];
                     let (status, session) = (Status::Partial, Name::default());
                     let late = DeliveryReport { session, status, errors, dropped: 0 };
-                    all.extend(std::iter::repeat_n(late, work.len()));
+                    reports.extend(std::iter::repeat_n(late, work.len()));
                     work.shutdown().await;
-                    return all;
+                    return reports;
                 }
             }
         }
@@ -105,10 +105,10 @@ async fn follow(
     tenant: &Tenant,
     run: &LogId,
     delivered: u64,
-    mut rests: oneshot::Receiver<()>,
+    mut released: oneshot::Receiver<()>,
 ) -> Result<DeliveryReport, StoreError> {
     let mut forwarder = Forwarder::new(options, tenant, run).await?;
-    let mut is_resting = false;
+    let mut is_released = false;
     loop {
         let records = options.store.read(tenant, run, forwarder.fold.last_seq(), PAGE).await?;
         for record in &records {
@@ -120,13 +120,13 @@ async fn follow(
         if forwarder.fold.ended().is_some() {
             return Ok(forwarder.finish().await);
         }
-        match (records.is_empty(), is_resting) {
+        match (records.is_empty(), is_released) {
             (false, _) => {}
             // All stored records were read.
             (true, true) => return Ok(forwarder.pause()),
             (true, false) => tokio::select! {
                 more = options.store.wait(tenant, run, forwarder.fold.last_seq()) => more?,
-                _ = &mut rests => is_resting = true,
+                _ = &mut released => is_released = true,
             },
         }
     }
@@ -158,16 +158,16 @@ pub async fn load_session(
     // If the last events were erased, only the head of the log contains the status.
     let is_over = |status: &Name| matches!(&**status, "completed" | "failed" | "cancelled");
     let over = head.status.filter(is_over);
-    let ended = fold.ended().or(over.as_ref());
-    let status = status_of(ended);
-    let agent = fold.agent(if ended.is_some() { jiff::Timestamp::MIN } else { clock.now() });
+    let final_status = fold.ended().or(over.as_ref());
+    let status = status_of(final_status);
+    let agent = fold.agent(if final_status.is_some() { jiff::Timestamp::MIN } else { clock.now() });
     let (phase, errors) = (BatchPhase::Whole, Vec::new());
     let session = Arc::new(fold.session());
     Ok(TraceBatch { session, phase, before: 0, spans, agent, status, errors, is_again: false })
 }
 
-fn status_of(ended: Option<&Name>) -> Status {
-    match ended.map(|ended| &**ended) {
+fn status_of(final_status: Option<&Name>) -> Status {
+    match final_status.map(|final_status| &**final_status) {
         None => Status::Running,
         Some("completed") => Status::Success,
         Some(_) => Status::Error,
@@ -187,7 +187,7 @@ struct Forwarder<'o> {
     errors: Vec<Name>,
     dropped: u64,
     /// Indices of the failed sinks.
-    deaf: BTreeSet<usize>,
+    failed_sinks: BTreeSet<usize>,
 }
 
 impl<'o> Forwarder<'o> {
@@ -210,7 +210,7 @@ impl<'o> Forwarder<'o> {
             has_begun: false,
             errors: Vec::new(),
             dropped: 0,
-            deaf: BTreeSet::new(),
+            failed_sinks: BTreeSet::new(),
         })
     }
 
@@ -246,19 +246,19 @@ impl<'o> Forwarder<'o> {
         }
         let phase = if self.has_begun { BatchPhase::More } else { BatchPhase::Start };
         self.has_begun = true;
-        let parcel = self.batch(phase, Status::Running);
-        self.send(&parcel).await;
-        self.before += parcel.spans.len() as u64;
+        let batch = self.batch(phase, Status::Running);
+        self.send(&batch).await;
+        self.before += batch.spans.len() as u64;
     }
 
-    async fn send(&mut self, parcel: &TraceBatch) {
+    async fn send(&mut self, batch: &TraceBatch) {
         let TracerOptions { sinks, patience, .. } = self.options;
-        let failed = deliver(sinks, parcel, *patience, &self.deaf).await;
-        self.dropped += parcel.spans.len() as u64 * (self.deaf.len() + failed.len()) as u64;
-        for (place, error) in failed {
+        let failed = deliver(sinks, batch, *patience, &self.failed_sinks).await;
+        self.dropped += batch.spans.len() as u64 * (self.failed_sinks.len() + failed.len()) as u64;
+        for (index, error) in failed {
             // Send nothing more to this sink until the last batch, so that it does not delay the
             // others.
-            self.deaf.insert(place);
+            self.failed_sinks.insert(index);
             if !self.errors.contains(&error) {
                 self.errors.push(error);
             }
@@ -274,8 +274,8 @@ impl<'o> Forwarder<'o> {
         if !self.errors.is_empty() {
             status = status.degraded();
         }
-        let parcel = self.batch(phase, status);
-        let mut delivered = send(&self.options.sinks, parcel, self.options.patience).await;
+        let batch = self.batch(phase, status);
+        let mut delivered = send(&self.options.sinks, batch, self.options.patience).await;
         delivered.dropped += self.dropped;
         delivered
     }

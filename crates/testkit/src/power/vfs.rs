@@ -49,7 +49,7 @@ pub(super) fn install() {
     INSTALLED.call_once(|| {
         // SAFETY: a null name returns the default VFS, which lives forever. The registered copy
         // lives forever too, because it is leaked.
-        let taken = unsafe {
+        let status = unsafe {
             ffi::sqlite3_initialize();
             let real = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!real.is_null(), "SQLite has no default VFS");
@@ -62,7 +62,7 @@ pub(super) fn install() {
             REAL.get_or_init(|| DefaultVfs(real));
             ffi::sqlite3_vfs_register(Box::leak(Box::new(ours)), 1)
         };
-        assert!(taken == ffi::SQLITE_OK, "SQLite rejects the VFS layer: {taken}");
+        assert!(status == ffi::SQLITE_OK, "SQLite rejects the VFS layer: {status}");
     });
 }
 
@@ -197,14 +197,14 @@ unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
 /// # Safety
 ///
 /// `file` must have been initialised by `open`.
-unsafe fn changed(file: *mut ffi::sqlite3_file, event: impl FnOnce(usize) -> IoEvent) {
+unsafe fn record(file: *mut ffi::sqlite3_file, event: impl FnOnce(usize) -> IoEvent) {
     // SAFETY: guaranteed by the caller.
     if let Ok(number) = usize::try_from(unsafe { (*file.cast::<VfsFile>()).number }) {
         note(event(number));
     }
 }
 
-fn place(number: i64) -> usize {
+fn to_usize(number: i64) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
@@ -222,7 +222,7 @@ unsafe extern "C" fn write(
         if written == ffi::SQLITE_OK {
             let length = usize::try_from(length).unwrap_or(0);
             let bytes = std::slice::from_raw_parts(bytes.cast::<u8>(), length);
-            changed(file, |number| IoEvent::Write(number, place(at), bytes.to_vec()));
+            record(file, |number| IoEvent::Write(number, to_usize(at), bytes.to_vec()));
         }
         written
     }
@@ -237,7 +237,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: i64) -> c_in
         };
         let truncated = truncate(inner, length);
         if truncated == ffi::SQLITE_OK {
-            changed(file, |number| IoEvent::Truncate(number, place(length)));
+            record(file, |number| IoEvent::Truncate(number, to_usize(length)));
         }
         truncated
     }
@@ -248,9 +248,9 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
     //
     // SAFETY: SQLite passes a file that `open` initialised.
     unsafe {
-        changed(file, IoEvent::Sync);
+        record(file, IoEvent::Sync);
         if std::mem::take(&mut (*file.cast::<VfsFile>()).names_too) != 0 {
-            changed(file, |_| IoEvent::SyncNames);
+            record(file, |_| IoEvent::SyncNames);
         }
     }
     ffi::SQLITE_OK
@@ -258,18 +258,18 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _: c_int) -> c_int {
 
 unsafe extern "C" fn file_control(
     file: *mut ffi::sqlite3_file,
-    what: c_int,
+    operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
     // A size hint makes the default VFS write by itself, and these writes would not be recorded.
-    if what == ffi::SQLITE_FCNTL_SIZE_HINT || what == ffi::SQLITE_FCNTL_CHUNK_SIZE {
+    if operation == ffi::SQLITE_FCNTL_SIZE_HINT || operation == ffi::SQLITE_FCNTL_CHUNK_SIZE {
         return ffi::SQLITE_OK;
     }
     // SAFETY: SQLite passes a file that `open` initialised, and a matching argument.
     unsafe {
         let inner = inner(file);
         match (*(*inner).pMethods).xFileControl {
-            Some(control) => control(inner, what, argument),
+            Some(control) => control(inner, operation, argument),
             None => ffi::SQLITE_NOTFOUND,
         }
     }

@@ -134,7 +134,7 @@ fn every_wire_has_the_same_files() {
     for wire in wires(&source) {
         let missing: Vec<&str> = WIRE_FILES
             .into_iter()
-            .filter(|room| !source.join(&wire).join(room).is_file())
+            .filter(|file| !source.join(&wire).join(file).is_file())
             .collect();
         if !missing.is_empty() {
             problems.push(format!(

@@ -278,7 +278,7 @@ fn top_level_types(text: &str) -> Vec<String> {
         let line = line.strip_prefix("pub ").unwrap_or(line);
         ["struct ", "enum ", "trait ", "type ", "union "]
             .iter()
-            .find_map(|word| line.strip_prefix(word))
+            .find_map(|keyword| line.strip_prefix(keyword))
             .and_then(identifier)
     };
     text.lines().filter_map(is_declared).collect()
@@ -295,10 +295,10 @@ fn module_checks_detect_violations() {
     let names = ["a", "b", "d", "e"].map(str::to_owned);
     assert_eq!(crate_paths(code), BTreeSet::from(names));
     let graph = |edges: &[(&str, &[&str])]| {
-        let one = |(from, to): &(&str, &[&str])| {
+        let edge = |(from, to): &(&str, &[&str])| {
             ((*from).to_owned(), to.iter().map(|name| (*name).to_owned()).collect())
         };
-        edges.iter().map(one).collect::<BTreeMap<String, BTreeSet<String>>>()
+        edges.iter().map(edge).collect::<BTreeMap<String, BTreeSet<String>>>()
     };
     assert!(cycles(&graph(&[("a", &["b"]), ("b", &["c"]), ("c", &[])])).is_empty());
     let cyclic = cycles(&graph(&[("a", &["b"]), ("b", &["c"]), ("c", &["a"]), ("d", &["a"])]));

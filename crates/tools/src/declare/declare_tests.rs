@@ -165,8 +165,8 @@ fn errors_contain_position_and_remedy() {
 
 #[test]
 fn all_errors_are_reported_at_once() {
-    let told = wrong("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
-    assert_eq!(told.lines().count(), 4, "{told}");
+    let errors = wrong("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
+    assert_eq!(errors.lines().count(), 4, "{errors}");
 }
 
 fn line(text: &str) -> ToolDeclarations {
@@ -208,7 +208,7 @@ fn invalid_line_is_rejected_with_advice() {
         ("http:weather=example.com", "the tool's url must begin with http://"),
         ("http:weather=GET http://169.254.169.254/", "is a link-local or cloud metadata address"),
     ] {
-        let told = ToolDeclarations::line(text, &variable).unwrap_err().to_string();
-        assert!(told.starts_with("1:1: ") && told.contains(expected), "{text}: {told}");
+        let error = ToolDeclarations::line(text, &variable).unwrap_err().to_string();
+        assert!(error.starts_with("1:1: ") && error.contains(expected), "{text}: {error}");
     }
 }

@@ -43,7 +43,7 @@ fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
         notes.error(0, format!("the server's command or URL is missing: {ADVICE}"));
         return None;
     }
-    let (reach, usually) = if rest.contains("://") && !rest.contains(char::is_whitespace) {
+    let (reach, default_name) = if rest.contains("://") && !rest.contains(char::is_whitespace) {
         let url = client::parse(&rest);
         let url =
             url.map_err(|reason| notes.error(0, format!("the server's URL {reason}"))).ok()?;
@@ -60,7 +60,7 @@ fn server(text: &str, notes: &mut Diagnostics<'_>) -> Option<McpConfig> {
         let args = words.collect();
         (Transport::Process { command, args, env: Vec::new(), usual, directory: None }, program)
     };
-    let name = name.map_or_else(|| sanitize_name(&usually), str::to_owned);
+    let name = name.map_or_else(|| sanitize_name(&default_name), str::to_owned);
     if !name::is_valid_server(&name) {
         let message = format!(
             "`{name}` is not a valid server name: write mcp:NAME=…, with letters and digits, a letter first"
@@ -109,8 +109,8 @@ fn split_name(text: &str) -> (Option<&str>, &str) {
 /// Derives a valid name by replacing each run of invalid characters with `_`.
 fn sanitize_name(name: &str) -> String {
     let stem = name.strip_suffix(".exe").unwrap_or(name);
-    let words = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
+    let parts = stem.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
 }
 
 /// Splits a command line into words like a shell. Quoted white space does not separate words.

@@ -32,8 +32,8 @@ impl McpTool {
             .map_err(|error| format!("The arguments are not an object: {error}"))?;
         let session = self.server.session().await.map_err(|error| error.to_string())?;
         let params = CallToolRequestParams::new(self.name.to_string()).with_arguments(arguments);
-        let called = session.call(params, Arc::clone(&about.progress));
-        let error = match timeout(config.timeout, called).await {
+        let response = session.call(params, Arc::clone(&about.progress));
+        let error = match timeout(config.timeout, response).await {
             Ok(Ok(ServerResult::CallToolResult(result))) => {
                 return Ok(result::answer(result, config.largest_answer));
             }

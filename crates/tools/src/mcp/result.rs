@@ -51,8 +51,9 @@ const UNKNOWN: &str = "[content of an unknown kind]";
 /// Describes a resource link as text. The model cannot open the link, because only the server can
 /// resolve it.
 fn describe_link(link: &Resource) -> String {
-    let about = link.description.as_deref().or(link.title.as_deref());
-    let about = about.map_or_else(String::new, |about| format!(": {about}"));
+    let description = link.description.as_deref().or(link.title.as_deref());
+    let description =
+        description.map_or_else(String::new, |description| format!(": {description}"));
     let mime = link.mime_type.as_deref().map_or_else(String::new, |mime| format!(" ({mime})"));
-    format!("{} <{}>{mime}{about}", link.name, link.uri)
+    format!("{} <{}>{mime}{description}", link.name, link.uri)
 }

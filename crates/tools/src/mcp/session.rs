@@ -30,7 +30,7 @@ use crate::client;
 use crate::mcp::{McpConfig, McpError, McpErrorKind, Transport};
 
 /// Number of bytes to keep from the end of a process's standard error.
-const LAST_WORDS: usize = 2048;
+const STDERR_BYTES: usize = 2048;
 
 /// Maximum time to wait for the remaining standard error of a process that exited.
 const STDERR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
                 let opened = open_with(config, newer).await;
                 opened.map_err(|_| McpError { trouble: McpErrorKind::Unreachable, ..error })
             }
-            greeted => greeted,
+            result => result,
         }
     };
     let limit = config.start_timeout;
@@ -64,11 +64,11 @@ pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     })
 }
 
-async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Session, McpError> {
+async fn open_with(config: &McpConfig, mode: ClientLifecycleMode) -> Result<Session, McpError> {
     let unreachable = |reason: &str| config.error(McpErrorKind::Unreachable, reason);
     let mut tail = None;
     let handler = ProgressHandler::default();
-    let served = match &config.reach {
+    let service = match &config.reach {
         Transport::Process { command: program, args, env, usual, directory } => {
             let mut command = Command::new(program);
             command.args(args).env_clear().kill_on_drop(true);
@@ -87,19 +87,20 @@ async fn open_with(config: &McpConfig, how: ClientLifecycleMode) -> Result<Sessi
                 unreachable(&format!("cannot start `{program}`: {error}; {advice}"))
             })?;
             tail = stderr.map(capture_stderr);
-            handler.serve_with_lifecycle(process, how).await
+            handler.serve_with_lifecycle(process, mode).await
         }
         Transport::Http { url, headers } => {
-            let (client, headers) = http_client(url, headers).map_err(|why| unreachable(&why))?;
+            let (client, headers) =
+                http_client(url, headers).map_err(|reason| unreachable(&reason))?;
             let transport = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                 .custom_headers(headers)
                 .max_sse_event_size(2 * config.largest_answer + (1 << 20))
                 .reinit_on_expired_session(true);
             let transport = StreamableHttpClientTransport::with_client(client, transport);
-            handler.serve_with_lifecycle(transport, how).await
+            handler.serve_with_lifecycle(transport, mode).await
         }
     };
-    match served {
+    match service {
         Ok(service) => Ok(Session { service, stderr: tail }),
         Err(error @ ClientInitializeError::JsonRpcError(_)) => {
             Err(config.error(McpErrorKind::Refused, &open_error(&error)))
@@ -170,14 +171,14 @@ impl Session {
             callbacks.insert(handle.progress_token.clone(), report);
             handle
         };
-        let mut calling = PendingCall {
+        let mut pending = PendingCall {
             peer: self.peer().clone(),
             listener: listener.clone(),
             token: handle.progress_token.clone(),
             id: Some(handle.id.clone()),
         };
         let answer = handle.await_response().await;
-        calling.id = None;
+        pending.id = None;
         answer
     }
 
@@ -239,19 +240,19 @@ impl ClientHandler for ProgressHandler {
 
     async fn on_progress(
         &self,
-        about: ProgressNotificationParam,
+        params: ProgressNotificationParam,
         _: NotificationContext<RoleClient>,
     ) {
-        let report = self.0.lock().await.get(&about.progress_token).cloned();
+        let report = self.0.lock().await.get(&params.progress_token).cloned();
         if let Some(report) = report {
-            report(&progress(&about));
+            report(&progress(&params));
         }
     }
 }
 
-fn progress(about: &ProgressNotificationParam) -> String {
-    let done = about.progress;
-    match (&about.message, about.total) {
+fn progress(params: &ProgressNotificationParam) -> String {
+    let done = params.progress;
+    match (&params.message, params.total) {
         (Some(message), Some(total)) => format!("{message} ({done}/{total})"),
         (Some(message), None) => message.clone(),
         (None, Some(total)) => format!("{done}/{total}"),
@@ -268,7 +269,7 @@ fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
         while let Ok(length @ 1..) = stderr.read(&mut piece).await {
             tail.send_modify(|tail| {
                 tail.extend_from_slice(piece.get(..length).unwrap_or_default());
-                tail.drain(..tail.len().saturating_sub(LAST_WORDS));
+                tail.drain(..tail.len().saturating_sub(STDERR_BYTES));
             });
         }
     });

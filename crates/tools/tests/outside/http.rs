@@ -30,10 +30,10 @@ async fn arguments_fill_url_and_query_as_declared() {
     assert_eq!(spec.schema.unwrap().as_str(), schema);
     let answer = run(&weather, r#"{"city":"São Paulo/..","unit":"C&x=1","days":3}"#).await;
     assert_eq!(answer, ToolAnswer::text(r#"{"sun":1}"#));
-    let heard = server.heard();
-    let told = lines(&heard[0]);
-    assert_eq!(told[0], "GET /v1/S%C3%A3o%20Paulo%2F..?unit=C%26x%3D1&days=3 HTTP/1.1");
-    assert!(told.contains(&format!("x-key: {SECRET}").as_str()), "{told:?}");
+    let requests = server.requests();
+    let request_lines = lines(&requests[0]);
+    assert_eq!(request_lines[0], "GET /v1/S%C3%A3o%20Paulo%2F..?unit=C%26x%3D1&days=3 HTTP/1.1");
+    assert!(request_lines.contains(&format!("x-key: {SECRET}").as_str()), "{request_lines:?}");
     assert!(!format!("{weather:?}").contains(SECRET));
 }
 
@@ -49,13 +49,14 @@ async fn body_contains_the_remaining_arguments() {
         config.body = body;
         assert_eq!(run(&tool(config.clone()), args).await, ToolAnswer::text(""));
     }
-    let heard = server.heard();
-    let bodies: Vec<&str> = heard.iter().map(|request| *lines(request).last().unwrap()).collect();
+    let requests = server.requests();
+    let bodies: Vec<&str> =
+        requests.iter().map(|request| *lines(request).last().unwrap()).collect();
     let form = "note=%7B%22a%22%3A+1e2%7D&tags=%5B%22x%22%5D";
     assert_eq!(bodies, [r#"{"note":{"a": 1e2},"tags":["x"]}"#, form, r#"{"a": 1e2}"#, ""]);
-    assert!(heard[0].starts_with("POST /notes/7 HTTP/1.1"));
-    assert!(heard[0].contains("content-type: application/json"));
-    assert!(heard[1].contains("content-type: application/x-www-form-urlencoded"));
+    assert!(requests[0].starts_with("POST /notes/7 HTTP/1.1"));
+    assert!(requests[0].contains("content-type: application/json"));
+    assert!(requests[1].contains("content-type: application/x-www-form-urlencoded"));
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn a_redirect_is_followed_within_the_same_origin_only() {
         assert_eq!(answer.outcome, Outcome::Error);
         assert!(answer.to_text().contains(reason), "{answer:?}");
     }
-    assert_eq!(elsewhere.heard().len(), 0);
+    assert_eq!(elsewhere.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -128,11 +129,11 @@ async fn unsent_request_fails_and_broken_request_is_unknown() {
             .await;
     let broke = run(&tool(HttpConfig::post("note", server.url.clone())), "{}").await;
     assert_eq!(broke.outcome, Outcome::Unknown, "{broke:?}");
-    assert_eq!(server.heard().len(), 1, "requests are never repeated");
+    assert_eq!(server.requests().len(), 1, "requests are never repeated");
     let silent = RawServer::start(|_| Reaction::Breaks("")).await;
     let broke = run(&tool(HttpConfig::post("note", silent.url.clone())), "{}").await;
     assert_eq!(broke.outcome, Outcome::Unknown, "{broke:?}");
-    assert_eq!(silent.heard().len(), 1, "requests are never repeated");
+    assert_eq!(silent.requests().len(), 1, "requests are never repeated");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let refused = run(&tool(HttpConfig::post("note", format!("http://{closed}/"))), "{}").await;
     assert_eq!(refused.outcome, Outcome::Error, "{refused:?}");

@@ -49,9 +49,9 @@ async fn approval_and_tool_filters_apply() {
         let needing = tools.iter().map(|tool| tool.spec()).filter(|spec| spec.needs_approval);
         needing.map(|spec| spec.name.to_string()).collect::<Vec<_>>()
     };
-    let wanted = ["echo", "add", "die", "fail"];
+    let names = ["echo", "add", "die", "fail"];
     let mut config = process();
-    config.only = Some(wanted.into_iter().map(Into::into).collect());
+    config.only = Some(names.into_iter().map(Into::into).collect());
     config.approval = Approval::Destructive;
     let tools = tools_of(config.clone()).await;
     assert_eq!(tools.len(), 4);
@@ -59,8 +59,8 @@ async fn approval_and_tool_filters_apply() {
     config.approval = Approval::Always;
     assert_eq!(needing(&tools_of(config.clone()).await).len(), 4);
     config.only = Some(vec!["ecko".into()]);
-    let wrong = McpServer::open(config).await.unwrap().tools().await.err().unwrap().to_string();
-    assert!(wrong.contains("it has no tool `ecko`; its tools are echo, add"), "{wrong}");
+    let error = McpServer::open(config).await.unwrap().tools().await.err().unwrap().to_string();
+    assert!(error.contains("it has no tool `ecko`; its tools are echo, add"), "{error}");
 }
 
 #[tokio::test]
@@ -108,11 +108,11 @@ async fn progress_is_reported_over_http() {
 async fn assert_progress(server: McpServer) {
     let tools = server.tools().await.unwrap();
     let (wait, release) = (named(&tools, "outside__wait"), named(&tools, "outside__release"));
-    let (about, mut told) = about();
+    let (about, mut progress) = about();
     let args = json("{}");
     let waiting = wait.run(&args, &about);
     let releasing = async {
-        assert_eq!(told.recv().await.as_deref(), Some("half way (1/2)"));
+        assert_eq!(progress.recv().await.as_deref(), Some("half way (1/2)"));
         run(&*release, "{}").await
     };
     let (waited, released) = tokio::join!(waiting, releasing);
@@ -121,22 +121,22 @@ async fn assert_progress(server: McpServer) {
 
 #[tokio::test]
 async fn dropping_a_call_cancels_it() {
-    is_cancelled(spawned().await).await;
+    assert_cancelled(spawned().await).await;
 }
 
 #[tokio::test]
 async fn dropping_a_call_over_http_cancels_it() {
     let endpoint = Endpoint::start(0);
-    is_cancelled(McpServer::open(endpoint.config()).await.unwrap()).await;
+    assert_cancelled(McpServer::open(endpoint.config()).await.unwrap()).await;
 }
 
-async fn is_cancelled(server: McpServer) {
+async fn assert_cancelled(server: McpServer) {
     let tools = server.tools().await.unwrap();
-    let (about, mut told) = about();
+    let (about, mut receiver) = about();
     let (stall, args) = (named(&tools, "outside__stall"), json("{}"));
     tokio::select! {
         answer = stall.run(&args, &about) => panic!("{answer:?}"),
-        progress = told.recv() => assert_eq!(progress.as_deref(), Some("1")),
+        progress = receiver.recv() => assert_eq!(progress.as_deref(), Some("1")),
     }
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
     assert_eq!(cancelled, ToolAnswer::text("the caller stopped waiting"));
@@ -149,9 +149,9 @@ async fn timed_out_call_has_unknown_outcome() {
     let tools = tools_of(config).await;
     let slow = run(&*named(&tools, "outside__stall"), "{}").await;
     assert_eq!(slow.outcome, Outcome::Unknown);
-    let said = slow.to_text();
-    assert!(said.contains("timed out: it did not respond within 3000 ms"), "{said}");
-    assert!(said.contains("It is unknown whether the call took effect"), "{said}");
+    let text = slow.to_text();
+    assert!(text.contains("timed out: it did not respond within 3000 ms"), "{text}");
+    assert!(text.contains("It is unknown whether the call took effect"), "{text}");
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
     assert_eq!(cancelled.outcome, Outcome::Ok);
 }
@@ -163,16 +163,16 @@ async fn next_call_restarts_a_crashed_server() {
     let first = run(&*process, "{}").await.to_text();
     let died = run(&*named(&tools, "outside__die"), "{}").await;
     assert_eq!(died.outcome, Outcome::Unknown);
-    let said = died.to_text();
+    let text = died.to_text();
     assert!(
-        said.contains("`outside` disconnected: it closed the connection before it responded"),
-        "{said}"
+        text.contains("`outside` disconnected: it closed the connection before it responded"),
+        "{text}"
     );
     assert!(
-        said.contains("its last error output was:") && said.contains("out of cheese, with …"),
-        "{said}"
+        text.contains("its last error output was:") && text.contains("out of cheese, with …"),
+        "{text}"
     );
-    assert!(!said.contains(SECRET), "{said}");
+    assert!(!text.contains(SECRET), "{text}");
     let again = run(&*process, "{}").await;
     assert_eq!(again.outcome, Outcome::Ok, "{again:?}");
     assert_ne!(again.to_text(), first);
@@ -192,11 +192,11 @@ async fn next_call_reconnects_to_a_restarted_endpoint() {
     slow.timeout = Duration::from_secs(20);
     let died = run(&*named(&tools_of(slow).await, "outside__die"), "{}").await;
     assert_eq!(died.outcome, Outcome::Unknown, "{died:?}");
-    endpoint.ended();
-    let gone = run(&*echo, args).await;
-    assert_eq!(gone.outcome, Outcome::Error, "{gone:?}");
-    assert!(gone.to_text().contains("The MCP server `outside`"), "{gone:?}");
-    let _back = Endpoint::start(port);
+    endpoint.wait_for_exit();
+    let failed = run(&*echo, args).await;
+    assert_eq!(failed.outcome, Outcome::Error, "{failed:?}");
+    assert!(failed.to_text().contains("The MCP server `outside`"), "{failed:?}");
+    let _restarted = Endpoint::start(port);
     assert_eq!(run(&*echo, args).await, ToolAnswer::text("hello"));
 }
 
@@ -214,8 +214,8 @@ async fn large_result_is_truncated_at_a_character_boundary() {
 #[tokio::test]
 async fn process_gets_only_its_declared_variables() {
     let tools = spawned().await.tools().await.unwrap();
-    let said = run(&*named(&tools, "outside__environment"), "{}").await.to_text();
-    let ours: Vec<&str> = said.split(' ').filter(|name| *name != "LC_CTYPE").collect();
+    let variables = run(&*named(&tools, "outside__environment"), "{}").await.to_text();
+    let ours: Vec<&str> = variables.split(' ').filter(|name| *name != "LC_CTYPE").collect();
     assert_eq!(ours, ["API_KEY"]);
 }
 
@@ -223,8 +223,8 @@ async fn process_gets_only_its_declared_variables() {
 async fn failed_start_reports_the_reason() {
     let missing = McpServer::spawn("files", "no-such-program", [], []).await.unwrap_err();
     assert_eq!(missing.trouble, McpErrorKind::Unreachable);
-    let said = missing.to_string();
-    assert!(said.contains("is unavailable: cannot start `no-such-program`"), "{said}");
+    let message = missing.to_string();
+    assert!(message.contains("is unavailable: cannot start `no-such-program`"), "{message}");
     let env = [("API_KEY", SECRET)];
     let script = "import os, sys; sys.exit('no: ' + os.environ['API_KEY'])";
     let ended = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
@@ -247,13 +247,13 @@ async fn failed_connection_reports_the_reason_without_keys() {
     let wrong = [("Authorization", "Bearer sk-another-secret")];
     let refused = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
     assert_eq!(refused.trouble, McpErrorKind::Unreachable);
-    let said = format!("{refused} {refused:?}");
-    assert!(said.contains("401"), "{said}");
+    let message = format!("{refused} {refused:?}");
+    assert!(message.contains("401"), "{message}");
     drop(endpoint);
-    let gone = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
-    let told = format!("{said} {gone} {gone:?}");
-    assert!(gone.reason.contains("refused"), "{told}");
-    assert!(!told.contains(SECRET) && !told.contains("sk-another-secret"), "{told}");
+    let closed = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
+    let all = format!("{message} {closed} {closed:?}");
+    assert!(closed.reason.contains("refused"), "{all}");
+    assert!(!all.contains(SECRET) && !all.contains("sk-another-secret"), "{all}");
     for url in
         ["http://169.254.169.254/mcp", "http://metadata.google.internal/mcp", "ftp://example.com/"]
     {

@@ -21,9 +21,9 @@ fn script() -> String {
 /// Returns the path of the Python interpreter itself. The `python3` in `PATH` may be a wrapper
 /// script that sets environment variables.
 pub(crate) fn python() -> String {
-    let asked = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    let said = asked.expect("the tests need python3").stdout;
-    String::from_utf8(said).unwrap().trim().to_owned()
+    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let stdout = output.expect("the tests need python3").stdout;
+    String::from_utf8(stdout).unwrap().trim().to_owned()
 }
 
 /// Declares the test server as a child process.
@@ -61,7 +61,7 @@ impl Endpoint {
     }
 
     /// Waits until the server process exits by itself.
-    pub(crate) fn ended(mut self) {
+    pub(crate) fn wait_for_exit(mut self) {
         self.process.wait().unwrap();
     }
 }
@@ -84,14 +84,14 @@ pub(crate) fn named(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
 
 /// Creates a tool context and a receiver for its progress messages.
 pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, receiver) = mpsc::unbounded_channel();
     let about = ToolContext {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "assistant".into(),
-        progress: Arc::new(move |text: &str| drop(tell.send(text.to_owned()))),
+        progress: Arc::new(move |text: &str| drop(sender.send(text.to_owned()))),
     };
-    (about, told)
+    (about, receiver)
 }
 
 /// Runs a tool and ignores its progress messages.
@@ -109,7 +109,7 @@ pub(crate) fn texts(answer: &ToolAnswer) -> Vec<&str> {
 
 /// How the raw server reacts to a request.
 pub(crate) enum Reaction {
-    Says(Vec<u8>),
+    Responds(Vec<u8>),
     /// Writes this text, then keeps the connection open without finishing the response.
     Stalls(&'static str),
     /// Writes this text, then closes the connection.
@@ -123,11 +123,11 @@ pub(crate) fn reply(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Reactio
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    Reaction::Says([head.as_bytes(), body].concat())
+    Reaction::Responds([head.as_bytes(), body].concat())
 }
 
 pub(crate) fn redirect(status: &str, to: &str) -> Reaction {
-    Reaction::Says(
+    Reaction::Responds(
         format!("HTTP/1.1 {status}\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes(),
     )
 }
@@ -135,47 +135,47 @@ pub(crate) fn redirect(status: &str, to: &str) -> Reaction {
 /// A raw socket server that writes scripted responses and records requests.
 pub(crate) struct RawServer {
     pub(crate) url: String,
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl RawServer {
-    pub(crate) async fn start(does: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(handler: impl Fn(&str) -> Reaction + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let (kept, does) = (Arc::clone(&heard), Arc::new(does));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (recorded, handler) = (Arc::clone(&requests), Arc::new(handler));
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                let (kept, does) = (Arc::clone(&kept), Arc::clone(&does));
-                tokio::spawn(async move { speak(socket, &kept, &*does).await });
+                let (recorded, handler) = (Arc::clone(&recorded), Arc::clone(&handler));
+                tokio::spawn(async move { serve(socket, &recorded, &*handler).await });
             }
         });
-        Self { url, heard }
+        Self { url, requests }
     }
 
-    pub(crate) fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-async fn speak(
+async fn serve(
     mut socket: TcpStream,
-    kept: &Mutex<Vec<String>>,
-    does: &(impl Fn(&str) -> Reaction + Sync),
+    recorded: &Mutex<Vec<String>>,
+    handler: &(impl Fn(&str) -> Reaction + Sync),
 ) {
     while let Some(request) = request(&mut socket).await {
-        kept.lock().unwrap().push(request.clone());
-        match does(&request) {
-            Reaction::Says(bytes) => {
+        recorded.lock().unwrap().push(request.clone());
+        match handler(&request) {
+            Reaction::Responds(bytes) => {
                 if socket.write_all(&bytes).await.is_err() {
                     return;
                 }
             }
-            Reaction::Stalls(words) => {
-                drop(socket.write_all(words.as_bytes()).await);
+            Reaction::Stalls(text) => {
+                drop(socket.write_all(text.as_bytes()).await);
                 std::future::pending::<()>().await;
             }
-            Reaction::Breaks(words) => return drop(socket.write_all(words.as_bytes()).await),
+            Reaction::Breaks(text) => return drop(socket.write_all(text.as_bytes()).await),
         }
     }
 }

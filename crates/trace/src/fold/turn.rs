@@ -145,8 +145,8 @@ fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
     span.add_if_some("throughline.fates.restored", replay.restored);
     span.add_if_some("throughline.fates.reshaped", replay.reshaped);
     span.add_if_some("throughline.fates.elided", replay.elided);
-    for (what, count) in replay.seals.iter().flatten() {
-        let key = match &**what {
+    for (fate, count) in replay.seals.iter().flatten() {
+        let key = match &**fate {
             "kept" => "throughline.seals.kept",
             "restored" => "throughline.seals.restored",
             "elided" => "throughline.seals.elided",

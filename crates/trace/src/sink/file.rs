@@ -24,17 +24,17 @@ impl FileSink {
         Self { name, folder: folder.as_ref().to_owned() }
     }
 
-    async fn write(&self, parcel: &TraceBatch) -> io::Result<()> {
-        let session = &*parcel.session.id;
+    async fn write(&self, batch: &TraceBatch) -> io::Result<()> {
+        let session = &*batch.session.id;
         if !is_file_name(session) {
             let problem = "the session id may contain only letters, digits, `_`, `-` and `.`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         let folder = self.folder.join(session);
         fs::create_dir_all(&folder).await?;
-        let mut text = parcel.to_json().as_str().to_owned();
+        let mut text = batch.to_json().as_str().to_owned();
         text.push('\n');
-        if parcel.phase == BatchPhase::Whole {
+        if batch.phase == BatchPhase::Whole {
             // The rename is atomic, so readers see either the old or the new file.
             let draft = folder.join("trace.session.json.part");
             fs::write(&draft, text).await?;
@@ -60,9 +60,9 @@ impl Sink for FileSink {
         &self.name
     }
 
-    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
+    fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a> {
         Box::pin(async move {
-            let written = self.write(parcel).await;
+            let written = self.write(batch).await;
             written.map_err(|error| SinkError::permanent(error.to_string()))
         })
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::session::{Mode, Session, Status, session_id};
 
-    fn parcel(id: Name) -> TraceBatch {
+    fn batch(id: Name) -> TraceBatch {
         let session = Session {
             id,
             trace: [1; 16],
@@ -108,14 +108,14 @@ mod tests {
         let sink = FileSink::new(Name::from("file"), outside.join("traces"));
         let absolute = outside.join("x").display().to_string();
         for name in ["../x", "..", ".", "", "a/b", "sess_é", "a\0b", &*absolute] {
-            let refused = sink.send(&parcel(Name::from(name))).await.unwrap_err();
+            let refused = sink.send(&batch(Name::from(name))).await.unwrap_err();
             assert!(refused.message.contains("id may contain only"), "{refused}");
         }
         // The ids would escape the folder if used as paths. The runs of both tenants must end up in
         // separate folders inside it.
         for tenant in ["acme", "../acme"] {
             let id = session_id(&Tenant::from(tenant), &LogId::from("../../x"));
-            sink.send(&parcel(id)).await.unwrap();
+            sink.send(&batch(id)).await.unwrap();
         }
         let list = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
         assert_eq!((list(&outside), list(&outside.join("traces"))), (1, 2));

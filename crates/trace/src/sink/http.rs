@@ -31,9 +31,9 @@ impl Sink for HttpSink {
         &self.name
     }
 
-    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
-        let body = parcel.to_json().bytes().to_vec();
-        Box::pin(self.post.send("application/json", Some(parcel.key()), body))
+    fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a> {
+        let body = batch.to_json().bytes().to_vec();
+        Box::pin(self.post.send("application/json", Some(batch.key()), body))
     }
 }
 

@@ -34,11 +34,11 @@ impl Sink for OtlpSink {
         &self.name
     }
 
-    fn send<'a>(&'a self, parcel: &'a TraceBatch) -> SendFuture<'a> {
+    fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a> {
         // Collectors must receive each span only once, and a repeated batch differs only in the
         // run's own span.
-        let spans = parcel.spans.iter().filter(|_| !parcel.is_again);
-        let spans: Vec<&Span> = spans.chain(&parcel.agent).collect();
+        let spans = batch.spans.iter().filter(|_| !batch.is_again);
+        let spans: Vec<&Span> = spans.chain(&batch.agent).collect();
         if spans.is_empty() {
             return Box::pin(async { Ok(()) });
         }
