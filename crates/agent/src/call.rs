@@ -80,7 +80,7 @@ impl State {
             // cached prefix untouched.
             call.settings.reasoning = reasoning_off(call);
             call.system = system(part);
-            let items = self.window.items.iter().rev().map(|kept| &kept.item);
+            let items = self.window.items.iter().rev().map(|entry| &entry.item);
             let latest = items.filter(|item| may_be_quoted(item)).take(REFLECTION_MESSAGES);
             let latest = latest.map(|item| format!("{}: {}", speaker(item), readable_text(item)));
             let mut latest: Vec<String> = latest.collect();
@@ -101,8 +101,12 @@ fn reasoning_budget(call: &Call) -> u64 {
 }
 
 fn reasoning_off(call: &Call) -> Option<NativeReasoning> {
-    let asked = call.settings.reasoning.as_ref()?;
-    Some(NativeReasoning { effort: Some(Name::from("low")), budget_tokens: None, ..asked.clone() })
+    let reasoning = call.settings.reasoning.as_ref()?;
+    Some(NativeReasoning {
+        effort: Some(Name::from("low")),
+        budget_tokens: None,
+        ..reasoning.clone()
+    })
 }
 
 /// Returns the system message, which is identical in every request.

@@ -57,7 +57,7 @@ pub(crate) fn covered_end(state: &State) -> Option<usize> {
     let mut from = current;
     while from > 0 && current - from < keep {
         let start = *exchanges.get(from - 1)?;
-        let tokens: u64 = state.window.items.iter().skip(start).map(|kept| kept.tokens).sum();
+        let tokens: u64 = state.window.items.iter().skip(start).map(|entry| entry.tokens).sum();
         if tokens > half {
             break;
         }
@@ -75,11 +75,11 @@ pub(crate) fn build_request(state: &State, call: &mut Call) {
         text = format!("Summary so far:\n{before}\n\n");
     }
     let covered = state.window.items.iter().take(covered);
-    for WindowItem { item, .. } in covered.filter(|kept| may_be_quoted(&kept.item)) {
-        let words = readable_text(item);
-        let words = words.get(..words.floor_char_boundary(LONGEST)).unwrap_or_default();
-        if !words.is_empty() {
-            text.push_str(&[speaker(item), ": ", words, "\n"].concat());
+    for WindowItem { item, .. } in covered.filter(|entry| may_be_quoted(&entry.item)) {
+        let excerpt = readable_text(item);
+        let excerpt = excerpt.get(..excerpt.floor_char_boundary(LONGEST)).unwrap_or_default();
+        if !excerpt.is_empty() {
+            text.push_str(&[speaker(item), ": ", excerpt, "\n"].concat());
         }
     }
     for note in older_notes(state) {
@@ -127,26 +127,28 @@ pub(crate) fn parse_summary(
     let fact = |f: Node<'_>| Some(SummaryFactItem::new(f.name_of("key")?, f.name_of("value")?));
     let mut facts: Vec<_> = facts.flat_map(Node::elements).filter_map(fact).collect();
     let obsolete = texts("discarded_obsolete").unwrap_or_default();
-    let known = before.and_then(|before| before.stable_facts.as_deref()).unwrap_or_default();
-    let gone = before.and_then(|before| before.discarded_obsolete.as_deref()).unwrap_or_default();
+    let earlier_facts =
+        before.and_then(|before| before.stable_facts.as_deref()).unwrap_or_default();
+    let discarded =
+        before.and_then(|before| before.discarded_obsolete.as_deref()).unwrap_or_default();
     let is_lost = |key: &Name| {
         !facts.iter().any(|fact: &SummaryFactItem| fact.key == *key) && !obsolete.contains(key)
     };
-    let lost: Vec<_> = known.iter().filter(|fact| is_lost(&fact.key)).cloned().collect();
-    let revived = facts.iter().any(|fact| gone.contains(&fact.key));
-    facts.retain(|fact| !gone.contains(&fact.key));
+    let lost: Vec<_> = earlier_facts.iter().filter(|fact| is_lost(&fact.key)).cloned().collect();
+    let revived = facts.iter().any(|fact| discarded.contains(&fact.key));
+    facts.retain(|fact| !discarded.contains(&fact.key));
     let mut integrity = SummaryIntegrityCheck::new(lost.is_empty() && !revived);
     integrity.critical_fact_loss = Some(!lost.is_empty());
     integrity.obsolete_fact_revived = Some(revived);
     facts.extend(lost);
     let text =
         root.and_then(|root| root.name_of("summary")).unwrap_or_else(|| answer.trim().into());
-    let all_gone: Vec<Name> = gone.iter().chain(&obsolete).cloned().collect();
+    let all_discarded: Vec<Name> = discarded.iter().chain(&obsolete).cloned().collect();
     let record = SummaryRecord {
         stable_facts: (!facts.is_empty()).then_some(facts),
         active_goals: texts("active_goals"),
         open_questions: texts("open_questions"),
-        discarded_obsolete: (!all_gone.is_empty()).then_some(all_gone),
+        discarded_obsolete: (!all_discarded.is_empty()).then_some(all_discarded),
         raw_summary: Some(text.clone()),
         integrity: Some(integrity),
         created_at: Some(Name::from(at.to_string())),
@@ -158,29 +160,30 @@ pub(crate) fn parse_summary(
 /// Merges the facts of a summary into the known facts, and marks those that the summary declares
 /// obsolete.
 pub(crate) fn merge_facts(
-    known: &[MemoryFact],
+    existing: &[MemoryFact],
     record: &SummaryRecord,
     turn: u64,
 ) -> Vec<MemoryFact> {
-    let mut facts = known.to_vec();
+    let mut facts = existing.to_vec();
     let now = &record.created_at;
     for fact in record.stable_facts.iter().flatten() {
-        let place = facts.iter().position(|known| known.key == fact.key).unwrap_or_else(|| {
-            facts.push(MemoryFact::new(fact.key.clone(), Name::default()));
-            facts.len() - 1
-        });
-        let Some(known) = facts.get_mut(place) else { continue };
-        if known.value != fact.value || known.obsolete == Some(true) {
-            known.value = fact.value.clone();
-            (known.obsolete, known.source_turn) = (None, Some(turn));
-            known.last_updated_at.clone_from(now);
+        let index =
+            facts.iter().position(|existing| existing.key == fact.key).unwrap_or_else(|| {
+                facts.push(MemoryFact::new(fact.key.clone(), Name::default()));
+                facts.len() - 1
+            });
+        let Some(existing) = facts.get_mut(index) else { continue };
+        if existing.value != fact.value || existing.obsolete == Some(true) {
+            existing.value = fact.value.clone();
+            (existing.obsolete, existing.source_turn) = (None, Some(turn));
+            existing.last_updated_at.clone_from(now);
         }
     }
-    let gone = record.discarded_obsolete.as_deref().unwrap_or_default();
-    for known in facts.iter_mut().filter(|known| gone.contains(&known.key)) {
-        if known.obsolete != Some(true) {
-            known.obsolete = Some(true);
-            known.last_updated_at.clone_from(now);
+    let discarded = record.discarded_obsolete.as_deref().unwrap_or_default();
+    for existing in facts.iter_mut().filter(|existing| discarded.contains(&existing.key)) {
+        if existing.obsolete != Some(true) {
+            existing.obsolete = Some(true);
+            existing.last_updated_at.clone_from(now);
         }
     }
     facts
@@ -211,7 +214,7 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
     list(&mut text, "Notes to yourself", notes.map(|note| note.text.to_string()).collect());
     let before = state.smart.tool_history_archived.iter().flatten();
     let before = before.map(|execution| (&*execution.tool_name, &execution.execution_id));
-    let now = covered.iter().filter_map(|kept| match &kept.item.body {
+    let now = covered.iter().filter_map(|entry| match &entry.item.body {
         Body::Result(result) => Some((result.name.as_deref().unwrap_or("tool"), &result.call.0)),
         _ => None,
     });
@@ -225,7 +228,7 @@ pub(crate) fn summary_text(summary: &Summary, state: &State, covered: &[WindowIt
 /// Returns the Thread sequence numbers that a new summary covers, including those covered by the
 /// summary `before`.
 pub(crate) fn covered_range(covered: &[WindowItem], before: Option<&WindowItem>) -> Range<u64> {
-    let seqs = || covered.iter().map(|kept| kept.seq);
+    let seqs = || covered.iter().map(|entry| entry.seq);
     let earlier = before.and_then(|before| match &before.item.body {
         Body::Summary { covers, .. } => Some(covers.start),
         _ => None,

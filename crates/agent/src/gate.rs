@@ -94,7 +94,7 @@ pub struct GateRule {
 
 impl GateRule {
     fn matches(&self, kind: ModelErrorKind, trial: &GateAttempts) -> bool {
-        let kind = self.when.is_empty() || self.when.iter().any(|word| **word == *kind.as_str());
+        let kind = self.when.is_empty() || self.when.iter().any(|name| **name == *kind.as_str());
         let below = self.attempts_below.is_none_or(|below| trial.attempts < below);
         kind && below && self.same_error_times.is_none_or(|times| is_stuck(&trial.errors, times))
     }

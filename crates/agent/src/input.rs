@@ -15,7 +15,7 @@ pub struct Input {
     /// Time of the event according to the runner's clock.
     pub at: Timestamp,
     /// Kind and details of the event.
-    pub what: RunInput,
+    pub event: RunInput,
 }
 
 /// An event that changes the state of a run.

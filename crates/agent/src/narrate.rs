@@ -275,10 +275,10 @@ fn question(event: &UserQuestionEvent) -> String {
         }
         UserQuestionEventStatus::Answered => {
             let answers = event.answers.iter().flat_map(|answers| &answers.0);
-            let answers = answers.map(|(asked, answer)| {
+            let answers = answers.map(|(question, answer)| {
                 let free = answer.free_text.iter();
-                let words: Vec<&str> = answer.values.iter().chain(free).map(|w| &**w).collect();
-                format!("{} to {}", quoted(&words.join(", ")), quoted(asked))
+                let values: Vec<&str> = answer.values.iter().chain(free).map(|w| &**w).collect();
+                format!("{} to {}", quoted(&values.join(", ")), quoted(question))
             });
             let answers = answers.collect::<Vec<_>>().join(" and ");
             format!("{} answered ({id}): {answers}", by.unwrap_or("The question was"))
@@ -311,20 +311,22 @@ fn handoff(event: &HandoffEvent) -> String {
 fn gate(event: &GateEvent) -> String {
     let attempt = event.attempt;
     let kind = event.error_kind.as_deref().unwrap_or("unknown");
-    let why = phrase(event.message.as_ref(), |why| format!(": {}", clipped(why)));
+    let reason = phrase(event.message.as_ref(), |reason| format!(": {}", clipped(reason)));
     let to = phrase(event.to_model.as_ref(), |to| format!(" with {to}"));
     match event.phase {
         GatePhase::Retried => {
-            format!("Attempt {attempt} failed ({kind}), and the agent tries again{to}{why}")
+            format!("Attempt {attempt} failed ({kind}), and the agent tries again{to}{reason}")
         }
         GatePhase::Recovered => format!("Attempt {attempt} succeeded."),
-        GatePhase::Failed => format!("Attempt {attempt} failed and was the last one ({kind}){why}"),
+        GatePhase::Failed => {
+            format!("Attempt {attempt} failed and was the last one ({kind}){reason}")
+        }
     }
 }
 
 fn replay(event: &ReplayEvent) -> Option<String> {
-    let count = |number: Option<u64>, words: &str| {
-        number.filter(|number| *number > 0).map(|number| format!("{number} {words}"))
+    let count = |number: Option<u64>, label: &str| {
+        number.filter(|number| *number > 0).map(|number| format!("{number} {label}"))
     };
     let counts = [
         count(event.kept, "unchanged"),
@@ -336,9 +338,10 @@ fn replay(event: &ReplayEvent) -> Option<String> {
     if counts.is_empty() {
         return None;
     }
-    let why: Vec<&str> = event.why.iter().flatten().map(|(why, _)| &**why).collect();
-    let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
-    Some(format!("Earlier thoughts in the request: {}{why}.", counts.join(", ")))
+    let reasons: Vec<&str> = event.why.iter().flatten().map(|(reason, _)| &**reason).collect();
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+    Some(format!("Earlier thoughts in the request: {}{reasons}.", counts.join(", ")))
 }
 
 fn usage(event: &UsageEvent) -> Option<String> {

@@ -5,7 +5,7 @@ use throughline_spec::{Pattern, RedactionPolicy, RunEvent};
 
 use super::narrate;
 
-fn told(events: &[&str], policy: &RedactionPolicy) -> Vec<String> {
+fn sentences_of(events: &[&str], policy: &RedactionPolicy) -> Vec<String> {
     let parse = |text: &&str| RunEvent::parse(&Json::parse((*text).to_owned()).unwrap()).unwrap();
     let events: Vec<RunEvent> = events.iter().map(parse).collect();
     narrate(&events, policy).lines().map(str::to_owned).collect()
@@ -13,7 +13,7 @@ fn told(events: &[&str], policy: &RedactionPolicy) -> Vec<String> {
 
 #[test]
 fn each_event_becomes_one_sentence_except_deltas() {
-    let told = told(
+    let sentences = sentences_of(
         &[
             r#"{"type":"run","status":"running","runId":"run_1","agent":"ann"}"#,
             r#"{"type":"message","role":"user","content":"two\nlines"}"#,
@@ -44,7 +44,7 @@ fn each_event_becomes_one_sentence_except_deltas() {
         "The user said (ephemeral: not kept in the thread): “again”",
         "The run completed: answered.",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sentences, expected);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn redacted_content_is_not_narrated() {
         emit_patterns: vec![Pattern::new("^plan$").unwrap()],
         ..RedactionPolicy::default()
     };
-    let told = told(
+    let sentences = sentences_of(
         &[
             r#"{"type":"thought","phase":"end","turn":1,"text":"the zebra knows"}"#,
             r#"{"type":"message","role":"user","content":"my zebra has sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2"}"#,
@@ -67,12 +67,12 @@ fn redacted_content_is_not_narrated() {
         "The user said: “my zebra has [REDACTED]”",
         "An event of type plan was redacted.",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sentences, expected);
 }
 
 #[test]
 fn earlier_events_affect_later_sentences() {
-    let told = told(
+    let sentences = sentences_of(
         &[
             r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"look","toolCallId":"c1"}"#,
             r#"{"type":"tool_call","phase":"start","name":"look","id":"c1"}"#,
@@ -91,7 +91,7 @@ fn earlier_events_affect_later_sentences() {
         "The partial answer of turn 2 was discarded: the process stopped.",
         "The model read 3 tokens and wrote 4; $22.3846 so far.",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sentences, expected);
 }
 
 #[test]
@@ -108,20 +108,20 @@ fn unknown_outcome_is_not_narrated_as_failure_or_with_duration() {
     let waits = r#"{"type":"tool_approval","status":"pending","id":"a1","toolName":"pay","toolCallId":"c1"}"#;
     let start = r#"{"type":"tool_call","phase":"start","name":"pay","id":"c1"}"#;
     for events in [&[start, &*new][..], &[start, waits, &*old]] {
-        let sentences = told(events, &RedactionPolicy::default());
+        let sentences = sentences_of(events, &RedactionPolicy::default());
         assert_eq!(
             sentences.last().map(String::as_str),
             Some("The outcome of the tool pay is unknown: The process that ran this tool stopped.")
         );
     }
     // A call that starts again after the decision can fail normally.
-    let again = told(&[start, waits, start, &old], &RedactionPolicy::default());
+    let again = sentences_of(&[start, waits, start, &old], &RedactionPolicy::default());
     assert!(again.last().unwrap().starts_with("The tool pay failed after 29514 ms"), "{again:?}");
 }
 
 #[test]
 fn final_answer_and_run_id_appear_once() {
-    let told = told(
+    let sentences = sentences_of(
         &[
             r#"{"type":"run","status":"running","runId":"run_1"}"#,
             r#"{"type":"message","role":"assistant","content":"Done."}"#,
@@ -135,12 +135,12 @@ fn final_answer_and_run_id_appear_once() {
         "The assistant said: “Done.”",
         "The run completed: answered.",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sentences, expected);
 }
 
 #[test]
 fn sentences_omit_missing_names_and_reasons() {
-    let told = told(
+    let sentences = sentences_of(
         &[
             r#"{"type":"run","status":"waiting","reason":"waits for an approval"}"#,
             r#"{"type":"run","status":"waiting"}"#,
@@ -174,5 +174,5 @@ fn sentences_omit_missing_names_and_reasons() {
         "The agent handed over to another agent.",
         "The run switched to another model.",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(sentences, expected);
 }

@@ -110,34 +110,36 @@ fn apply_change(
     let list = args.present("todoList");
     let list = list.ok_or("todoList is required for write and update operations.")?;
     let id_of = |step: Node<'_>| step.get("id").and_then(Node::u64);
-    let mut given: Vec<_> = list.elements().filter_map(|step| Some((id_of(step)?, step))).collect();
-    given.sort_by_key(|(id, _)| *id);
-    let is_repeated = given.windows(2).any(|pair| matches!(pair, [one, two] if one.0 == two.0));
+    let mut changes: Vec<_> =
+        list.elements().filter_map(|step| Some((id_of(step)?, step))).collect();
+    changes.sort_by_key(|(id, _)| *id);
+    let is_repeated = changes.windows(2).any(|pair| matches!(pair, [one, two] if one.0 == two.0));
     let steps: Result<Vec<_>, _> = if operation == PlanOperation::Write {
         if is_repeated {
             return Err("Todo ids must be unique.");
         }
-        if given.iter().zip(1..).any(|((id, _), expected)| *id != expected) {
+        if changes.iter().zip(1..).any(|((id, _), expected)| *id != expected) {
             return Err("Todo ids must be sequential starting from 1 for write operations.");
         }
-        given.into_iter().map(|(id, step)| merge_step(None, id, step)).collect()
+        changes.into_iter().map(|(id, step)| merge_step(None, id, step)).collect()
     } else {
         let plan = current.ok_or("No existing plan to update. Use write first.")?;
         if is_repeated {
             return Err("Update payload contains duplicate todo ids.");
         }
-        if given.iter().any(|(id, _)| !plan.steps.iter().any(|step| step.id == *id)) {
+        if changes.iter().any(|(id, _)| !plan.steps.iter().any(|step| step.id == *id)) {
             return Err("Cannot update a missing todo id. Use write to replace the plan.");
         }
-        let step = |known: &PlanStepRecord| match given.iter().find(|(id, _)| *id == known.id) {
-            Some((id, step)) => merge_step(Some(known), *id, *step),
-            None => Ok(known.clone()),
-        };
+        let step =
+            |existing: &PlanStepRecord| match changes.iter().find(|(id, _)| *id == existing.id) {
+                Some((id, step)) => merge_step(Some(existing), *id, *step),
+                None => Ok(existing.clone()),
+            };
         plan.steps.iter().map(step).collect()
     };
     let steps = steps?;
-    let at_work = steps.iter().filter(|step| step.status == PlanStepStatus::InProgress).count();
-    if at_work > 1 {
+    let in_progress = steps.iter().filter(|step| step.status == PlanStepStatus::InProgress).count();
+    if in_progress > 1 {
         return Err("Only one todo item may be in-progress at a time.");
     }
     Ok(steps)
@@ -145,26 +147,26 @@ fn apply_change(
 
 /// Applies the given fields to the existing step, if there is one.
 fn merge_step(
-    known: Option<&PlanStepRecord>,
+    existing: Option<&PlanStepRecord>,
     id: u64,
-    given: Node<'_>,
+    change: Node<'_>,
 ) -> Result<PlanStepRecord, &'static str> {
-    let text = |key: &str| given.name_of(key);
+    let text = |key: &str| change.name_of(key);
     let title = text("step").or_else(|| text("title")).or_else(|| text("description"));
-    let title = title.or_else(|| Some(known?.step.clone())).filter(|title| !title.is_empty());
+    let title = title.or_else(|| Some(existing?.step.clone())).filter(|title| !title.is_empty());
     let title = title.ok_or("Every step needs a text: set `step`.")?;
     let mut statuses = PlanStepStatus::ALL.iter().copied();
-    let status = given.get("status").and_then(|word| statuses.find(|s| word.is(s.as_str())));
-    let status = status.or_else(|| Some(known?.status)).unwrap_or(PlanStepStatus::NotStarted);
-    let description = text("description").or_else(|| known?.description.clone());
-    let owner = text("owner").or_else(|| Some(known?.owner.clone()));
-    let exit = text("exitCriteria").or_else(|| Some(known?.exit_criteria.clone()));
+    let status = change.get("status").and_then(|value| statuses.find(|s| value.is(s.as_str())));
+    let status = status.or_else(|| Some(existing?.status)).unwrap_or(PlanStepStatus::NotStarted);
+    let description = text("description").or_else(|| existing?.description.clone());
+    let owner = text("owner").or_else(|| Some(existing?.owner.clone()));
+    let exit = text("exitCriteria").or_else(|| Some(existing?.exit_criteria.clone()));
     let exit = exit.or_else(|| description.clone()).unwrap_or_else(|| title.clone());
     let owner = owner.unwrap_or_else(|| Name::from("agent"));
     let mut step = PlanStepRecord::new(id, title, owner, exit, status);
-    let evidence = text("evidence").or_else(|| known?.evidence.clone());
+    let evidence = text("evidence").or_else(|| existing?.evidence.clone());
     step.evidence = evidence.map(|text| text.chars().take(MAX_EVIDENCE).collect::<String>().into());
-    step.title = text("title").or_else(|| known?.title.clone());
+    step.title = text("title").or_else(|| existing?.title.clone());
     step.description = description;
     Ok(step)
 }
@@ -184,7 +186,8 @@ fn adherence(steps: &[PlanStepRecord]) -> f64 {
     if steps.is_empty() {
         return 1.0;
     }
-    let done = steps.iter().filter(|step| step.status == PlanStepStatus::Completed).count();
-    let (done, all) = (u32::try_from(done).unwrap_or(0), u32::try_from(steps.len()).unwrap_or(1));
-    (f64::from(done) / f64::from(all) * 100.0).round() / 100.0
+    let completed = steps.iter().filter(|step| step.status == PlanStepStatus::Completed).count();
+    let (completed, all) =
+        (u32::try_from(completed).unwrap_or(0), u32::try_from(steps.len()).unwrap_or(1));
+    (f64::from(completed) / f64::from(all) * 100.0).round() / 100.0
 }

@@ -55,8 +55,8 @@ impl IdGenerator for TimeOrderedIds {
 
 /// Encodes the lowest `digits` base-32 digits of a number, most significant digit first.
 fn encode_base32(number: u128, digits: u32) -> String {
-    let digit = |place: u32| {
-        let value = usize::try_from((number >> (5 * place)) & 31).unwrap_or_default();
+    let digit = |index: u32| {
+        let value = usize::try_from((number >> (5 * index)) & 31).unwrap_or_default();
         LETTERS.get(value).copied().map_or('0', char::from)
     };
     (0..digits).rev().map(digit).collect()

@@ -249,15 +249,16 @@ impl Progress {
     /// Adds the usage of one answer to the run's totals and to the totals of the answering model.
     pub(crate) fn add_usage(&mut self, by: &Origin, usage: &Usage, cost: Option<f64>) {
         self.spent.add(usage, cost);
-        let is_it = |one: &ModelUsage| one.account == by.account && one.model == by.asked;
-        if !self.by_model.iter().any(is_it) {
+        let is_same_model =
+            |entry: &ModelUsage| entry.account == by.account && entry.model == by.asked;
+        if !self.by_model.iter().any(is_same_model) {
             let (account, model) = (by.account.clone(), by.asked.clone());
             let spent = UsageTotals::default();
             self.by_model.push(ModelUsage { account, model, answers: 0, spent });
         }
-        if let Some(one) = self.by_model.iter_mut().find(|one| is_it(one)) {
-            one.answers += 1;
-            one.spent.add(usage, cost);
+        if let Some(entry) = self.by_model.iter_mut().find(|entry| is_same_model(entry)) {
+            entry.answers += 1;
+            entry.spent.add(usage, cost);
         }
     }
 }

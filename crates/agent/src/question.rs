@@ -63,14 +63,14 @@ pub(crate) fn parse_questions(
     let items = tree.root().get("questions").into_iter().flat_map(Node::elements);
     let items = items.map(|item| UserQuestionItem::parse(&item.json()));
     let items = items.collect::<Result<Vec<_>, InvalidDocument>>().map_err(|e| e.to_string())?;
-    for (place, item) in items.iter().enumerate() {
+    for (index, item) in items.iter().enumerate() {
         if !allow_free_text && item.options.is_none() {
             return Err(format!(
-                "questions[{place}].options is required, because free text is not allowed"
+                "questions[{index}].options is required, because free text is not allowed"
             ));
         }
-        if items.iter().take(place).any(|other| other.question == item.question) {
-            return Err(format!("questions[{place}].question repeats an earlier question"));
+        if items.iter().take(index).any(|other| other.question == item.question) {
+            return Err(format!("questions[{index}].question repeats an earlier question"));
         }
     }
     Ok(items)
@@ -81,20 +81,20 @@ pub(crate) fn answers(
     question: &PendingUserQuestion,
     resolution: &UserQuestionResolution,
 ) -> Result<UserQuestionAnswerSet, String> {
-    let given = resolution.answers.clone().unwrap_or_default();
-    let names = |item: &UserQuestionItem, name: &Name| {
+    let submitted = resolution.answers.clone().unwrap_or_default();
+    let is_key_of = |item: &UserQuestionItem, name: &Name| {
         *name == item.question || item.header.as_ref() == Some(name)
     };
-    let is_known = |name: &Name| question.questions.iter().any(|item| names(item, name));
-    if let Some((stray, _)) = given.0.iter().find(|(name, _)| !is_known(name)) {
+    let is_known = |name: &Name| question.questions.iter().any(|item| is_key_of(item, name));
+    if let Some((unknown, _)) = submitted.0.iter().find(|(name, _)| !is_known(name)) {
         return Err(format!(
-            "{stray:?} is not one of the questions; use each question's text or header as the key"
+            "{unknown:?} is not one of the questions; use each question's text or header as the key"
         ));
     }
     let free = question.allow_free_text.unwrap_or(false);
     let mut answers = UserQuestionAnswerSet::default();
     for item in &question.questions {
-        let answer = given.0.iter().rev().find(|(name, _)| names(item, name));
+        let answer = submitted.0.iter().rev().find(|(name, _)| is_key_of(item, name));
         let answer = answer.map(|(_, answer)| answer).filter(|answer| has_content(answer));
         let Some(answer) = answer else {
             if item.is_required() {
@@ -113,22 +113,22 @@ fn has_content(answer: &UserQuestionAnswer) -> bool {
 }
 
 fn check(item: &UserQuestionItem, answer: &UserQuestionAnswer, free: bool) -> Result<(), String> {
-    let asked = &item.question;
+    let question = &item.question;
     if answer.free_text.is_some() && !free {
-        return Err(format!("free text is not allowed for {asked:?}"));
+        return Err(format!("free text is not allowed for {question:?}"));
     }
     if answer.values.len() > 1 && !item.is_multi_select() {
-        return Err(format!("only one option can be chosen for {asked:?}"));
+        return Err(format!("only one option can be chosen for {question:?}"));
     }
     let options = item.options.as_deref().unwrap_or_default();
     let is_option = |value: &Name| options.iter().any(|option| option.answer() == value);
     if let Some(unknown) = answer.values.iter().find(|value| !is_option(value)) {
-        let known: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
-        let known = match known.as_slice() {
+        let valid: Vec<&str> = options.iter().map(|option| &**option.answer()).collect();
+        let valid = match valid.as_slice() {
             [] => "it has no options".to_owned(),
-            known => format!("its options are {}", known.join(", ")),
+            known => format!("its options are {}", valid.join(", ")),
         };
-        return Err(format!("{unknown:?} is not an option of {asked:?}; {known}"));
+        return Err(format!("{unknown:?} is not an option of {question:?}; {valid}"));
     }
     Ok(())
 }

@@ -226,8 +226,8 @@ fn validator(schema: &Json, field: &str) -> Result<Validator, InvalidConfig> {
 /// Validates a value against a schema. The error lists the first violations with their JSON paths.
 pub(crate) fn check_schema(schema: &Validator, value: &serde_json::Value) -> Result<(), String> {
     let describe = |error: jsonschema::ValidationError<'_>| {
-        let place = error.instance_path().to_string();
-        if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
+        let path = error.instance_path().to_string();
+        if path.is_empty() { error.to_string() } else { format!("{path}: {error}") }
     };
     let problems: Vec<String> = schema.iter_errors(value).take(4).map(describe).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }

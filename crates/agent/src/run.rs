@@ -187,12 +187,12 @@ pub struct RunRequest {
 
 impl RunRequest {
     /// Creates a request for a new Thread with one agent and one text message.
-    pub fn new(tenant: impl Into<Tenant>, agent: AgentConfig, said: &str) -> Self {
+    pub fn new(tenant: impl Into<Tenant>, agent: AgentConfig, message: &str) -> Self {
         Self {
             tenant: tenant.into(),
             thread: None,
             casting: RunSpec::single_agent(agent, Vec::new()),
-            said: vec![Body::Text(said.into())],
+            said: vec![Body::Text(message.into())],
             once: Vec::new(),
         }
     }
@@ -259,8 +259,8 @@ impl Runner {
 
     /// Creates and stores a run without driving it. Call [`Runner::drive`] to execute it.
     pub async fn start(&self, mut start: RunRequest) -> RunResult<StartedRun> {
-        let said = std::mem::take(&mut start.said);
-        self.start_with(start, RunInput::Said(said)).await
+        let bodies = std::mem::take(&mut start.said);
+        self.start_with(start, RunInput::Said(bodies)).await
     }
 
     /// Creates a run that only summarises the Thread, without driving it.
@@ -268,7 +268,7 @@ impl Runner {
         self.start_with(start, RunInput::Compact).await
     }
 
-    async fn start_with(&self, start: RunRequest, what: RunInput) -> RunResult<StartedRun> {
+    async fn start_with(&self, start: RunRequest, event: RunInput) -> RunResult<StartedRun> {
         let cast = self.resolve_with_runner_tools(start.casting)?;
         self.check_costs(&cast)?;
         let run = LogId(self.ids.generate("run"));
@@ -288,7 +288,7 @@ impl Runner {
             return receipt.and_then(StartedRun::from_receipt).ok_or(busy);
         }
         let (now, log) = (self.clock.now(), thread.log.clone());
-        let (mut held, known) = LeasedRun::new(self, start.tenant, run.clone(), thread);
+        let (mut held, context) = LeasedRun::new(self, start.tenant, run.clone(), thread);
         let progress = Progress {
             run: run.0.clone(),
             agent: cast.casting.first.clone(),
@@ -296,14 +296,14 @@ impl Runner {
             from: held.folded.last,
             ..Progress::default()
         };
-        let state = State::from_parts(cast, known, progress);
+        let state = State::from_parts(cast, context, progress);
         let thread = start.thread.is_none();
         held.opening = Some(LogCreation::new(&state.cast, thread, start.once)?);
-        let (mut state, mut actions) = step(state, Input { at: now, what });
+        let (mut state, mut actions) = step(state, Input { at: now, event });
         let last_run = state.set_context("__run", Some(json::string(&run.0)));
         actions.extend(last_run.map(Action::Change));
-        let kept = held.keep(&mut state, actions).await?;
-        if let Some(earlier) = kept.repeated {
+        let committed = held.commit(&mut state, actions).await?;
+        if let Some(earlier) = committed.repeated {
             return Ok(earlier);
         }
         held.remember(state);
@@ -317,8 +317,8 @@ impl Runner {
         }
         // No log can match the expected position `u64::MAX`, so this batch never stores anything.
         // It only returns the receipt of an earlier commit.
-        let nowhere = Append::new(self.ids.generate("nowhere").to_string()).expect_last(u64::MAX);
-        let mut batch = Batch::new(tenant.clone()).append(nowhere);
+        let probe = Append::new(self.ids.generate("nowhere").to_string()).expect_last(u64::MAX);
+        let mut batch = Batch::new(tenant.clone()).append(probe);
         batch.once = once.to_vec();
         match self.store.commit(batch).await {
             Ok(receipt) => Ok(Some(receipt)),

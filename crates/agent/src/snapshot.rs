@@ -67,7 +67,7 @@ impl Snapshot {
         let items = state.window.items.iter().chain(&state.window.summary);
         Self {
             smart,
-            items: items.map(|kept| kept.item.clone()).collect(),
+            items: items.map(|entry| entry.item.clone()).collect(),
             archived,
             casting: state.cast.casting.clone(),
             progress: state.progress.clone(),
@@ -125,12 +125,12 @@ impl Snapshot {
     pub fn parse(document: &Json) -> Result<Self, InvalidSnapshot> {
         let tree = document.tree();
         let root = tree.root();
-        let missing = |what: &str| invalid(format!("`{what}` is missing"));
+        let missing = |member_name: &str| invalid(format!("`{member_name}` is missing"));
         match root.get("version").and_then(Node::u64) {
             Some(VERSION) => {}
-            Some(other) => {
-                let known = format!("this program supports only version {VERSION}");
-                return Err(invalid(format!("version {other} is not supported; {known}")));
+            Some(version) => {
+                let supported = format!("this program supports only version {VERSION}");
+                return Err(invalid(format!("version {version} is not supported; {supported}")));
             }
             None => return Err(missing("version")),
         }

@@ -36,9 +36,9 @@ pub(crate) struct ThreadContext {
 
 impl ThreadContext {
     pub(crate) fn new(smart: SmartState, window: Window) -> Self {
-        let ran = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
-        let ran = ran.filter_map(|execution| execution.tool_call_id.clone());
-        let calls = window.calls().map(|call| call.0.clone()).chain(ran).collect();
+        let executed = smart.tool_history.iter().chain(&smart.tool_history_archived).flatten();
+        let executed = executed.filter_map(|execution| execution.tool_call_id.clone());
+        let calls = window.calls().map(|call| call.0.clone()).chain(executed).collect();
         Self { smart, window, calls }
     }
 }
@@ -66,10 +66,10 @@ impl State {
 
     pub(crate) fn from_parts(
         cast: Arc<ResolvedRun>,
-        known: ThreadContext,
+        context: ThreadContext,
         progress: Progress,
     ) -> Self {
-        let ThreadContext { smart, window, calls } = known;
+        let ThreadContext { smart, window, calls } = context;
         Self { cast, smart, window, progress, calls }
     }
 
@@ -95,8 +95,8 @@ impl State {
     /// Returns the text of the last message if the agent wrote it.
     pub fn answer(&self) -> Option<String> {
         let last = self.window.items.last()?.item.place.message;
-        let is_last = |kept: &&WindowItem| kept.item.place.message == last;
-        let items = self.window.items.iter().filter(is_last).map(|kept| &kept.item);
+        let is_last = |entry: &&WindowItem| entry.item.place.message == last;
+        let items = self.window.items.iter().filter(is_last).map(|entry| &entry.item);
         let texts = items.filter_map(|item| match (&item.body, item.role) {
             (Body::Text(text), Role::Assistant) => Some(&**text),
             _ => None,
@@ -122,11 +122,12 @@ impl State {
     /// model, or the agent's own.
     pub fn model(&self) -> Name {
         let part = self.current_agent();
-        let other = self.progress.gate.as_ref().and_then(|gate| {
+        let alternative = self.progress.gate.as_ref().and_then(|gate| {
             part?.config.gate.other_models.get(gate.others.checked_sub(1)?).cloned()
         });
-        let own = || part.map_or_else(|| Name::from(""), |part| part.config.model.clone());
-        other.or_else(|| self.progress.model.clone()).unwrap_or_else(own)
+        let default_model =
+            || part.map_or_else(|| Name::from(""), |part| part.config.model.clone());
+        alternative.or_else(|| self.progress.model.clone()).unwrap_or_else(default_model)
     }
 
     /// Returns whether Seals of the current model are bound to the whole prefix before them.
@@ -150,9 +151,9 @@ impl State {
 
     /// Returns the archive id of the tool result that a `get_tool_response` call requests.
     pub(crate) fn archive_id(&self, args: &Json) -> Option<Name> {
-        let wanted = args.tree().root().name_of("executionId")?;
+        let execution_id = args.tree().root().name_of("executionId")?;
         let mut archived = self.smart.tool_history_archived.iter().flatten();
-        archived.find(|execution| execution.execution_id == wanted)?.archive_id.clone()
+        archived.find(|execution| execution.execution_id == execution_id)?.archive_id.clone()
     }
 
     /// Returns the value of a key in `ctx`, which holds values that the documented state does not

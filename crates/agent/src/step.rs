@@ -42,7 +42,7 @@ use crate::window::{WindowItem, readable_text};
 pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
     let (at, actions, open_calls) = (input.at, Vec::new(), OpenCalls::ByRules);
     let mut step = Step { state, at, actions, open_calls };
-    let done = match input.what {
+    let result = match input.event {
         RunInput::Said(bodies) => step.on_user_message(bodies),
         RunInput::Compact => step.on_compact(),
         RunInput::Answered(answer) => step.on_model_answered(*answer),
@@ -51,10 +51,10 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
         }
         RunInput::Denied { purpose, denial } => step.on_call_denied(purpose, &denial),
         RunInput::ToolsBegan(calls) => step.on_tools_started(&calls),
-        RunInput::ToolEnded(ended) => step.on_tool_completed(&ended),
+        RunInput::ToolEnded(completion) => step.on_tool_completed(&completion),
         RunInput::Decided(resolution) => step.on_approval_resolved(&resolution),
         RunInput::Answer(resolution) => step.on_question_resolved(&resolution),
-        RunInput::Returned(ended) => step.on_client_tools_returned(&ended),
+        RunInput::Returned(completions) => step.on_client_tools_returned(&completions),
         RunInput::Expired(id) => step.on_request_expired(&id),
         RunInput::Interrupted => {
             step.on_interrupted();
@@ -67,7 +67,7 @@ pub fn step(state: State, input: Input) -> (State, Vec<Action>) {
         }
         RunInput::Cancelled(reason) => step.on_cancelled(reason),
     };
-    match done {
+    match result {
         Ok(()) => (step.state, step.actions),
         // Inputs are validated before the state changes, so a refusal leaves the state intact.
         Err(refusal) => (step.state, vec![Action::Refuse(refusal)]),
@@ -106,9 +106,9 @@ impl Step {
     }
 
     /// Derives a new id from the run's id counter.
-    fn fresh_id(&mut self, what: &str) -> Name {
+    fn fresh_id(&mut self, prefix: &str) -> Name {
         self.state.progress.ids += 1;
-        Name::from(format!("{}.{what}{}", self.state.progress.run, self.state.progress.ids))
+        Name::from(format!("{}.{prefix}{}", self.state.progress.run, self.state.progress.ids))
     }
 
     /// Appends Items to the window, and requests that the runner stores them in the Thread.
@@ -170,12 +170,12 @@ impl Step {
 
     fn check_open(&self) -> StepResult {
         let Phase::Ended { status, .. } = &self.state.progress.phase else { return Ok(()) };
-        let ended = match status {
+        let outcome = match status {
             RunStatus::Completed => "completed",
             RunStatus::Cancelled => "been cancelled",
             RunStatus::Failed | RunStatus::Running | RunStatus::Waiting => "failed",
         };
         let run = &self.state.progress.run;
-        Err(Refusal::conflict(format!("run {run} has already {ended}")))
+        Err(Refusal::conflict(format!("run {run} has already {outcome}")))
     }
 }

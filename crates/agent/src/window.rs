@@ -52,18 +52,18 @@ impl Window {
     }
 
     /// Adds an Item that was read from the Thread or is about to be written.
-    pub fn push(&mut self, kept: WindowItem) {
-        self.tokens += kept.tokens;
-        if matches!(kept.item.body, Body::Summary { .. }) {
+    pub fn push(&mut self, entry: WindowItem) {
+        self.tokens += entry.tokens;
+        if matches!(entry.item.body, Body::Summary { .. }) {
             // A later summary replaces the earlier one.
-            let earlier = self.summary.replace(kept);
+            let earlier = self.summary.replace(entry);
             self.tokens -= earlier.map_or(0, |summary| summary.tokens);
             return;
         }
-        let place = kept.item.place;
+        let place = entry.item.place;
         self.next = self.next.max(place.message.saturating_add(1));
         let after = self.items.iter().rposition(|other| other.item.place <= place);
-        self.items.insert(after.map_or(0, |position| position + 1), kept);
+        self.items.insert(after.map_or(0, |position| position + 1), entry);
     }
 
     /// Sets the sequence numbers of newly written Items. `ids` lists the Items in the order in
@@ -71,13 +71,13 @@ impl Window {
     pub fn record_positions(&mut self, ids: &[Name], first: u64) {
         let mut written: HashMap<&Name, u64> = ids.iter().zip(first..).collect();
         // New Items are usually at the end, so search backwards and stop when all are found.
-        for kept in self.items.iter_mut().rev().chain(self.summary.iter_mut()) {
+        for entry in self.items.iter_mut().rev().chain(self.summary.iter_mut()) {
             if written.is_empty() {
                 break;
             }
             work::step();
-            if let Some(seq) = written.remove(&kept.item.id.0) {
-                kept.seq = seq;
+            if let Some(seq) = written.remove(&entry.item.id.0) {
+                entry.seq = seq;
             }
         }
     }
@@ -89,14 +89,14 @@ impl Window {
 
     /// Returns the Items in the order that the model sees.
     pub fn visible_items(&self) -> impl Iterator<Item = &Item> {
-        self.summary.iter().chain(&self.items).map(|kept| &kept.item)
+        self.summary.iter().chain(&self.items).map(|entry| &entry.item)
     }
 
     /// Returns the start index of each exchange in [`Window::items`]. A user message starts an
     /// exchange.
     pub fn exchanges(&self) -> Vec<usize> {
         let opens = |position: usize| {
-            let item = self.items.get(position).map(|kept| &kept.item);
+            let item = self.items.get(position).map(|entry| &entry.item);
             let before = position.checked_sub(1).and_then(|before| self.items.get(before));
             let is_new = before.is_none_or(|before| !is_user_message(&before.item));
             item.is_some_and(is_user_message) && is_new
@@ -107,18 +107,18 @@ impl Window {
     /// Removes and returns all Items before index `before`, because a new summary covers them.
     pub fn take_covered(&mut self, before: usize) -> Vec<WindowItem> {
         let covered: Vec<WindowItem> = self.items.drain(..before.min(self.items.len())).collect();
-        self.tokens -= covered.iter().map(|kept| kept.tokens).sum::<u64>();
+        self.tokens -= covered.iter().map(|entry| entry.tokens).sum::<u64>();
         covered
     }
 
     /// Returns the tool call with this id; `None` if a summary covers it.
     pub fn call(&self, id: &str) -> Option<&ToolCall> {
-        self.items.iter().rev().filter_map(|kept| kept.item.call()).find(|call| *call.id.0 == *id)
+        self.items.iter().rev().filter_map(|entry| entry.item.call()).find(|call| *call.id.0 == *id)
     }
 
     /// Iterates over the ids of all tool calls in the window.
     pub fn calls(&self) -> impl Iterator<Item = &CallId> {
-        self.items.iter().filter_map(|kept| kept.item.call()).map(|call| &call.id)
+        self.items.iter().filter_map(|entry| entry.item.call()).map(|call| &call.id)
     }
 
     /// Returns the Items as the agent `me` sees them. In messages from another agent's model,
@@ -129,7 +129,7 @@ impl Window {
     /// recorded author; their message belongs to a peer if one of its Thoughts does.
     pub fn visible_to(&self, me: &Identity) -> Vec<Item> {
         let is_peers = |item: &Item| author(item).is_some_and(|author| !author.is_same(me));
-        let items = self.items.iter().map(|kept| &kept.item);
+        let items = self.items.iter().map(|entry| &entry.item);
         let by_peers = items.clone().filter(|item| is_peers(item));
         let peers: BTreeSet<u32> = by_peers.map(|item| item.place.message).collect();
         let shown = items.map(|item| {
@@ -139,7 +139,7 @@ impl Window {
                 item.clone()
             }
         });
-        let summary = self.summary.iter().map(|kept| kept.item.clone());
+        let summary = self.summary.iter().map(|entry| entry.item.clone());
         let mut shown: Vec<Item> = summary.chain(shown).collect();
         renumber(&mut shown);
         shown

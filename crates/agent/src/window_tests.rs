@@ -22,7 +22,7 @@ fn large_messages_are_written_in_linear_time() {
             window.push(WindowItem { item, tokens: 1, seq: 0 });
         }
         window.record_positions(&ids, 7);
-        let numbers = window.items.iter().map(|kept| kept.seq);
+        let numbers = window.items.iter().map(|entry| entry.seq);
         assert!(numbers.eq((7..).take(count)));
     };
     assert_linear_growth("parts that are written", (1_000, 32_000), write).unwrap();

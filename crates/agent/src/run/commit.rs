@@ -28,7 +28,7 @@ pub(crate) struct LeasedRun {
     /// Erasure epoch in which the Thread was read.
     era: ErasureEpoch,
     /// Whether the store contains everything that is in memory.
-    is_kept: bool,
+    is_committed: bool,
     /// Fencing token of the lease; `None` until the lease is taken.
     pub(crate) fence: Option<Fence>,
     /// How to create the logs; `None` once they exist.
@@ -73,29 +73,32 @@ impl LeasedRun {
         run: LogId,
         thread: OpenThread,
     ) -> (Self, ThreadContext) {
-        let OpenThread { log: thread, folded, known, era } = thread;
-        let (runner, is_kept) = (runner.clone(), true);
+        let OpenThread { log: thread, folded, context, era } = thread;
+        let (runner, is_committed) = (runner.clone(), true);
         let (fence, opening, events) = (None, None, None);
-        (Self { runner, tenant, run, thread, folded, era, is_kept, fence, opening, events }, known)
+        (
+            Self { runner, tenant, run, thread, folded, era, is_committed, fence, opening, events },
+            context,
+        )
     }
 
     /// Caches the Thread for its next run, unless the last step could not be committed.
     pub(crate) fn remember(self, state: State) {
-        if self.is_kept {
+        if self.is_committed {
             let Self { runner, tenant, thread: log, folded, era, .. } = self;
-            let thread = OpenThread { log, folded, known: state.into_thread_context(), era };
+            let thread = OpenThread { log, folded, context: state.into_thread_context(), era };
             runner.memory.put(tenant, thread, Arc::clone(&runner.counter));
         }
     }
 
     /// Commits a step with its events and the new state. Returns the actions to perform afterwards.
-    pub(crate) async fn keep(
+    pub(crate) async fn commit(
         &mut self,
         state: &mut State,
         actions: Vec<Action>,
     ) -> RunResult<CommittedStep> {
         // Until the commit succeeds, the state in memory differs from the store.
-        self.is_kept = false;
+        self.is_committed = false;
         let step = StepEffects::new(actions)?;
         let items: Vec<Name> = step.items.iter().map(|item| item.id.0.clone()).collect();
         let mut records = item_records(&self.thread, &step.items);
@@ -130,7 +133,7 @@ impl LeasedRun {
                 self.folded.apply(&Record { seq, kind: record.kind, at, events: None, content })?;
             }
         }
-        self.is_kept = true;
+        self.is_committed = true;
         Ok(CommittedStep { actions: step.rest, repeated: None })
     }
 
@@ -162,18 +165,18 @@ impl LeasedRun {
         batch.appends.insert(0, run);
         if !records.is_empty() {
             let mut thread = Append::new(self.thread.clone());
-            let begins = self.opening.as_ref().is_some_and(|opening| opening.thread);
-            thread.opening = begins.then(LogOpening::thread);
-            thread.expect = (!begins).then_some(self.folded.last);
+            let is_new = self.opening.as_ref().is_some_and(|opening| opening.thread);
+            thread.opening = is_new.then(LogOpening::thread);
+            thread.expect = (!is_new).then_some(self.folded.last);
             thread.records = records;
             // The Thread must exist before its run.
             batch.appends.insert(0, thread);
         }
-        let request = |ask: &HumanRequest| PendingRequest {
-            id: ask.id.clone(),
-            kind: Name::from(ask.kind.as_str()),
+        let request = |human: &HumanRequest| PendingRequest {
+            id: human.id.clone(),
+            kind: Name::from(human.kind.as_str()),
             log: self.run.clone(),
-            expires_in: ask.expires_in,
+            expires_in: human.expires_in,
         };
         batch.asks = step.asks.iter().map(request).collect();
         batch.takes.clone_from(&step.takes);
@@ -210,7 +213,7 @@ impl StepEffects {
                 Action::Keep(items) => step.items.extend(items),
                 Action::Change(change) => step.change.merge(change),
                 Action::Tell(event) => step.events.push(event),
-                Action::Ask(ask) => step.asks.push(ask),
+                Action::Ask(request) => step.asks.push(request),
                 Action::Take(id) => step.takes.push(id),
                 Action::Stand(status) => step.status = Some(status),
                 Action::Refuse(refusal) => return Err(refusal),

@@ -96,13 +96,13 @@ impl Runner {
     ) -> RunResult<Driver> {
         let deadline = Instant::now() + patience;
         loop {
-            let taken = Driver::lease(self, tenant, run).await;
-            let is_held = matches!(taken, Err(RunError::Store(StoreError::Held { .. })));
+            let driver = Driver::lease(self, tenant, run).await;
+            let is_held = matches!(driver, Err(RunError::Store(StoreError::Held { .. })));
             if !is_held
                 || Instant::now() >= deadline
                 || self.head(tenant, run).await?.status.as_deref() == Some(RUNNING)
             {
-                return taken;
+                return driver;
             }
             sleep(Duration::from_millis(2)).await;
         }
@@ -115,21 +115,21 @@ impl Runner {
         command: &RunCommand,
         patience: Duration,
     ) -> RunResult<()> {
-        let mut seen = self.head(tenant, run).await?.last;
+        let mut last_seq = self.head(tenant, run).await?.last;
         let seq = self.enqueue_command(tenant, run, command).await?;
         loop {
             let new_records = async {
-                self.store.wait(tenant, run, seen).await?;
-                self.store.read(tenant, run, seen, 256).await
+                self.store.wait(tenant, run, last_seq).await?;
+                self.store.read(tenant, run, last_seq, 256).await
             };
             let Ok(records) = timeout(patience, new_records).await else {
                 // The owner stopped. The next owner handles the command.
                 return Ok(());
             };
             for record in &records? {
-                seen = record.seq;
-                if let Some(answer) = command_outcome(record, seq) {
-                    return answer.map_err(RunError::from);
+                last_seq = record.seq;
+                if let Some(outcome) = command_outcome(record, seq) {
+                    return outcome.map_err(RunError::from);
                 }
             }
         }
@@ -209,8 +209,8 @@ impl Driver {
         }
         let LeasedRun { runner, tenant, run, .. } = &self.held;
         let (runner, tenant, run) = (runner.clone(), tenant.clone(), run.clone());
-        let every = runner.lease / 3;
-        let mut renewal = interval_at(Instant::now() + every, every);
+        let period = runner.lease / 3;
+        let mut renewal = interval_at(Instant::now() + period, period);
         let inbox = inbox(&run);
         loop {
             while let Some(action) = self.todo.pop_front() {
@@ -219,19 +219,19 @@ impl Driver {
             if self.work.is_empty() {
                 return Ok(self.state.status());
             }
-            let heard = self.state.progress.heard;
-            let left = self.time_left();
+            let handled_seq = self.state.progress.heard;
+            let remaining = self.time_left();
             tokio::select! {
-                what = self.work.next() => {
-                    if let Some(what) = what {
-                        self.apply_or_ignore(what).await?;
+                event = self.work.next() => {
+                    if let Some(event) = event {
+                        self.apply_or_ignore(event).await?;
                     }
                 }
-                waited = runner.store.wait(&tenant, &inbox, heard) => {
+                waited = runner.store.wait(&tenant, &inbox, handled_seq) => {
                     waited?;
                     self.drain_inbox().await?;
                 }
-                () = sleep(left.unwrap_or_default()), if left.is_some() => {
+                () = sleep(remaining.unwrap_or_default()), if remaining.is_some() => {
                     self.apply_or_ignore(RunInput::TimeUp).await?;
                 }
                 _ = renewal.tick() => {
@@ -248,14 +248,14 @@ impl Driver {
         let limit = self.state.current_agent()?.limits.max_wall_clock_ms?;
         let since: jiff::Timestamp = self.state.progress.since.parse().ok()?;
         let used = self.held.runner.clock.now().duration_since(since).as_millis();
-        let left = limit.saturating_sub(u64::try_from(used).unwrap_or(0));
+        let remaining = limit.saturating_sub(u64::try_from(used).unwrap_or(0));
         // The limit is exceeded only after its last millisecond has passed.
-        Some(Duration::from_millis(left.saturating_add(1)))
+        Some(Duration::from_millis(remaining.saturating_add(1)))
     }
 
     /// Like `apply`, but ignores refusals, except those that report an invalid input.
-    async fn apply_or_ignore(&mut self, what: RunInput) -> RunResult<()> {
-        match self.apply(what).await {
+    async fn apply_or_ignore(&mut self, event: RunInput) -> RunResult<()> {
+        match self.apply(event).await {
             Err(RunError::Refused(refusal)) if refusal.kind != RefusalKind::Invalid => Ok(()),
             applied => applied,
         }
@@ -263,31 +263,31 @@ impl Driver {
 
     /// Applies an input: makes the step, commits it and queues its actions. Returns an error if the
     /// step refuses the input.
-    async fn apply(&mut self, what: RunInput) -> RunResult<()> {
+    async fn apply(&mut self, event: RunInput) -> RunResult<()> {
         let at = self.held.runner.clock.now();
         let placeholder = self.state.placeholder();
         let state = std::mem::replace(&mut self.state, placeholder);
-        let (state, actions) = step(state, Input { at, what });
+        let (state, actions) = step(state, Input { at, event });
         self.state = state;
         // A step that cannot be committed never happened. The run is released, and the next owner
         // loads the stored state.
-        let kept = self.held.keep(&mut self.state, actions).await?;
+        let committed = self.held.commit(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
             self.work.stop().await;
             self.todo.clear();
         }
-        self.todo.extend(kept.actions);
+        self.todo.extend(committed.actions);
         Ok(())
     }
 
     async fn handle_command(&mut self, command: RunCommand) -> RunResult<()> {
-        let what = command.into_input(&*self.held.runner.models)?;
+        let event = command.into_input(&*self.held.runner.models)?;
         let part = self.state.current_agent();
-        if let (RunInput::Switched { model, .. }, Some(part)) = (&what, part) {
-            let priced = self.held.runner.check_price(&part.config, model);
-            priced.map_err(|error| Refusal::invalid(error.to_string()))?;
+        if let (RunInput::Switched { model, .. }, Some(part)) = (&event, part) {
+            let checked = self.held.runner.check_price(&part.config, model);
+            checked.map_err(|error| Refusal::invalid(error.to_string()))?;
         }
-        self.apply(what).await
+        self.apply(event).await
     }
 
     /// Handles all new commands in the inbox, each exactly once.
@@ -307,7 +307,7 @@ impl Driver {
                     Err(RunError::Refused(refusal)) => {
                         let event = inbox::refused(record.seq, &refusal);
                         let report = Action::Tell(RunEvent::Unknown(event));
-                        self.held.keep(&mut self.state, vec![report]).await?;
+                        self.held.commit(&mut self.state, vec![report]).await?;
                     }
                     handled => handled?,
                 }
@@ -318,8 +318,8 @@ impl Driver {
     async fn expire_requests(&mut self) -> RunResult<()> {
         let LeasedRun { runner, tenant, run, .. } = &self.held;
         let pending = runner.store.pending(tenant, Some(run)).await?;
-        let expired = pending.into_iter().filter(|one| one.status == PendingStatus::Expired);
-        for id in expired.map(|one| one.id) {
+        let expired = pending.into_iter().filter(|entry| entry.status == PendingStatus::Expired);
+        for id in expired.map(|entry| entry.id) {
             let mut calls = self.state.progress.calls.iter();
             if calls.any(|call| call.stage.pending() == Some(&id)) {
                 self.apply_or_ignore(RunInput::Expired(id)).await?;
@@ -333,8 +333,8 @@ impl Driver {
             Action::Call(purpose) => match self.model_call(purpose) {
                 Ok((model_call, call)) => self.work.call_model(model_call, call),
                 Err(error) => {
-                    let what = RunInput::Failed { purpose, error, streamed: false };
-                    self.apply_or_ignore(what).await?;
+                    let event = RunInput::Failed { purpose, error, streamed: false };
+                    self.apply_or_ignore(event).await?;
                 }
             },
             Action::Begin(calls) => self.apply_or_ignore(RunInput::ToolsBegan(calls)).await?,

@@ -42,7 +42,7 @@ impl RunCommand {
             }
             RunCommand::Decide(resolution) => RunInput::Decided(resolution),
             RunCommand::Answer(resolution) => RunInput::Answer(resolution),
-            RunCommand::Return(ended) => RunInput::Returned(ended),
+            RunCommand::Return(completions) => RunInput::Returned(completions),
         })
     }
 
@@ -55,8 +55,8 @@ impl RunCommand {
                 RunCommand::Switch(model) => out.string("switch", model),
                 RunCommand::Decide(resolution) => out.raw("decide", &resolution.json()),
                 RunCommand::Answer(resolution) => out.raw("answer", &resolution.json()),
-                RunCommand::Return(ended) => {
-                    let items: Vec<Item> = ended.iter().map(completion_item).collect();
+                RunCommand::Return(completions) => {
+                    let items: Vec<Item> = completions.iter().map(completion_item).collect();
                     let stored = store_items(&items);
                     out.raw("return", &json::array_of(stored.iter().map(|stored| &stored.json)))
                 }
@@ -76,9 +76,9 @@ impl RunCommand {
             "answer" => UserQuestionResolution::parse(&value.json()).ok().map(RunCommand::Answer),
             "return" => {
                 let stored = value.elements().map(|item| Some(item.json().bytes().clone()));
-                let ended =
+                let completions =
                     restore_items(stored).ok()?.into_iter().filter_map(completion_from_item);
-                Some(RunCommand::Return(ended.collect()))
+                Some(RunCommand::Return(completions.collect()))
             }
             _ => None,
         }
@@ -87,13 +87,13 @@ impl RunCommand {
 
 /// Wraps a tool result in an Item, because the stored form of Items preserves every part of the
 /// result.
-fn completion_item(ended: &ToolCompletion) -> Item {
+fn completion_item(completion: &ToolCompletion) -> Item {
     let body = Body::Result(ToolResult {
-        call: CallId(ended.call.clone()),
+        call: CallId(completion.call.clone()),
         wire_id: None,
         name: None,
-        outcome: ended.answer.outcome,
-        parts: ended.answer.parts.clone(),
+        outcome: completion.answer.outcome,
+        parts: completion.answer.parts.clone(),
     });
     Item::new("return", ItemPosition::default(), Role::Tool, body)
 }
@@ -113,8 +113,8 @@ pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
 
 /// Parses an event built by [`refused`] if it belongs to the command with this sequence number.
 pub(crate) fn parse_refusal(event: Node<'_>, seq: u64) -> Option<Refusal> {
-    let is_it = event.get("word").and_then(Node::u64) == Some(seq);
-    if !is_it || !event.get("type")?.is("refused") {
+    let is_match = event.get("word").and_then(Node::u64) == Some(seq);
+    if !is_match || !event.get("type")?.is("refused") {
         return None;
     }
     let kinds = RefusalKind::ALL.iter().copied();
@@ -134,11 +134,11 @@ mod tests {
             Media::Inline { mime: "image/png".into(), base64: Bytes::from_static(b"aGk=") };
         let parts = vec![Part::Text("seen".into()), Part::Media(picture)];
         let outcomes = [Outcome::Ok, Outcome::Error, Outcome::Unknown, Outcome::Denied];
-        let ended = outcomes.into_iter().map(|outcome| {
+        let completions = outcomes.into_iter().map(|outcome| {
             let answer = ToolAnswer { outcome, parts: parts.clone() };
             ToolCompletion { call: format!("{outcome:?}").into(), answer }
         });
-        let word = RunCommand::Return(ended.collect());
-        assert_eq!(RunCommand::parse(&word.json()), Some(word));
+        let command = RunCommand::Return(completions.collect());
+        assert_eq!(RunCommand::parse(&command.json()), Some(command));
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct OpenThread {
     pub(crate) log: LogId,
     pub(crate) folded: FoldedLog<ThreadState>,
     /// Documented state (`SmartState`), window and tool call ids.
-    pub(crate) known: ThreadContext,
+    pub(crate) context: ThreadContext,
     /// Erasure epoch in which the Thread was read.
     pub(crate) era: ErasureEpoch,
 }
@@ -34,19 +34,19 @@ pub(crate) struct OpenThread {
 impl OpenThread {
     /// Creates the state of a Thread that does not exist yet.
     pub(crate) fn new(log: LogId, era: ErasureEpoch) -> Self {
-        Self { log, folded: FoldedLog::default(), known: ThreadContext::default(), era }
+        Self { log, folded: FoldedLog::default(), context: ThreadContext::default(), era }
     }
 
     /// Returns the most recent run on the Thread.
     pub(crate) fn last_run(&self) -> Option<LogId> {
-        context(&self.known.smart, "__run").and_then(|tree| tree.root().name()).map(LogId)
+        context(&self.context.smart, "__run").and_then(|tree| tree.root().name()).map(LogId)
     }
 
     /// Estimates the memory that a cache entry uses, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         // The state is held both as JSON and in parsed form.
         let state = self.folded.saved.saturating_add(self.folded.since);
-        state.saturating_mul(2).saturating_add(self.known.window.tokens().saturating_mul(4))
+        state.saturating_mul(2).saturating_add(self.context.window.tokens().saturating_mul(4))
     }
 }
 
@@ -98,15 +98,15 @@ impl Runner {
         for span in head.valid_ranges(folded.last) {
             let mut after = from.saturating_sub(1).max(span.start().saturating_sub(1));
             while after < *span.end() {
-                let left = u32::try_from(span.end() - after).unwrap_or(PAGE).min(PAGE);
-                let records = store.read(tenant, log, after, left).await?;
+                let limit = u32::try_from(span.end() - after).unwrap_or(PAGE).min(PAGE);
+                let records = store.read(tenant, log, after, limit).await?;
                 let Some(last) = records.last() else { break };
                 after = last.seq;
                 items.extend(records.into_iter().filter(|record| &*record.kind == kind::ITEM));
             }
         }
         let window = Window::from_items(decode_items(&items)?, &*self.counter);
-        Ok(OpenThread { log: log.clone(), folded, known: ThreadContext::new(smart, window), era })
+        Ok(OpenThread { log: log.clone(), folded, context: ThreadContext::new(smart, window), era })
     }
 
     /// Loads a run's state from its own log and its Thread's log.
@@ -116,8 +116,8 @@ impl Runner {
         run: &LogId,
         source: ThreadSource,
     ) -> RunResult<(LeasedRun, State)> {
-        let own = self.head(tenant, run).await?;
-        let thread = own.of.as_ref().ok_or_else(|| damaged(run, "it belongs to no Thread"))?;
+        let head = self.head(tenant, run).await?;
+        let thread = head.of.as_ref().ok_or_else(|| damaged(run, "it belongs to no Thread"))?;
         let thread = match source {
             ThreadSource::Cache => self.load_thread(tenant, thread).await?,
             ThreadSource::Store => {
@@ -125,22 +125,22 @@ impl Runner {
                 self.read_thread(tenant, thread, era).await?
             }
         };
-        let (casting, progress) = self.load_progress(tenant, &own).await?;
+        let (casting, progress) = self.load_progress(tenant, &head).await?;
         let cast = Arc::new(ResolvedRun::new(casting, Arc::clone(&self.counter))?);
-        let (held, known) = LeasedRun::new(self, tenant.clone(), own.log.clone(), thread);
-        Ok((held, State::from_parts(cast, known, progress)))
+        let (held, context) = LeasedRun::new(self, tenant.clone(), head.log.clone(), thread);
+        Ok((held, State::from_parts(cast, context, progress)))
     }
 
     /// Reads the declaration and the progress of a run.
     pub(crate) async fn load_progress(
         &self,
         tenant: &Tenant,
-        own: &LogHead,
+        head: &LogHead,
     ) -> RunResult<(RunSpec, Progress)> {
-        let run = &own.log;
+        let run = &head.log;
         let first = self.store.read(tenant, run, 0, 1).await?;
         let casting = parse(run, first.first(), "the record of its agents was deleted")?;
-        let checkpoint = self.store.checkpoint(tenant, run, own.last).await?;
+        let checkpoint = self.store.checkpoint(tenant, run, head.last).await?;
         let progress = parse(run, checkpoint.as_ref(), "its last checkpoint was deleted")?;
         Ok((casting, progress))
     }

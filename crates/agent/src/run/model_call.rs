@@ -44,9 +44,9 @@ impl ModelCall {
             return RunInput::Denied { purpose, denial };
         }
         let began = self.runner.clock.now();
-        let ids = |is_wanted: fn(&Item) -> bool| -> HashSet<ItemId> {
-            let wanted = call.items.iter().filter(|item| is_wanted(item));
-            wanted.map(|item| item.id.clone()).collect()
+        let ids = |is_selected: fn(&Item) -> bool| -> HashSet<ItemId> {
+            let selected = call.items.iter().filter(|item| is_selected(item));
+            selected.map(|item| item.id.clone()).collect()
         };
         let thoughts = ids(|item| matches!(item.body, Body::Thought(_)));
         let peers = ids(is_peer_item);
@@ -56,11 +56,11 @@ impl ModelCall {
         };
         let mut fates = response.fates;
         for fate in fates.iter_mut().filter(|fate| peers.contains(&fate.item)) {
-            for did in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
+            for disposition in std::iter::once(&mut fate.visible).chain(&mut fate.seals) {
                 // The value may come from this provider. It is left out because another agent
                 // produced it, so report that reason instead.
-                if *did == Disposition::Elided(ElisionReason::Foreign) {
-                    *did = Disposition::Elided(ElisionReason::ByPolicy);
+                if *disposition == Disposition::Elided(ElisionReason::Foreign) {
+                    *disposition = Disposition::Elided(ElisionReason::ByPolicy);
                 }
             }
         }
@@ -99,9 +99,9 @@ impl ModelCall {
         let costs = self.runner.costs.as_ref()?;
         let (first, by) = (&self.model.target().origin, &reply.origin);
         let is_other = (&first.account, &first.asked) != (&by.account, &by.asked);
-        let own = is_other.then(|| format!("{}/{}", by.account, by.asked));
-        let own = own.and_then(|name| costs.cost(&name, &reply.usage));
-        own.or_else(|| costs.cost(&self.name, &reply.usage))
+        let price = is_other.then(|| format!("{}/{}", by.account, by.asked));
+        let price = price.and_then(|name| costs.cost(&name, &reply.usage));
+        price.or_else(|| costs.cost(&self.name, &reply.usage))
     }
 
     /// Emits a delta. Returns whether the delta is part of the visible answer.

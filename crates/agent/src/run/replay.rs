@@ -16,8 +16,8 @@ struct FateCounts {
 }
 
 impl FateCounts {
-    fn count(&mut self, did: &Disposition) {
-        match did {
+    fn count(&mut self, disposition: &Disposition) {
+        match disposition {
             Disposition::Kept => self.kept += 1,
             Disposition::Restored(_) => self.restored += 1,
             Disposition::Reshaped(_) => self.reshaped += 1,
@@ -34,31 +34,31 @@ pub(crate) fn replay_event(
     turn: u64,
 ) -> Option<ReplayEvent> {
     let (mut counts, mut seals) = (FateCounts::default(), FateCounts::default());
-    let mut why: Vec<(Name, u64)> = Vec::new();
+    let mut reasons: Vec<(Name, u64)> = Vec::new();
     // Spans of consecutive Items with the same Fate: first Item, Fate and number of Items.
     let mut spans: Vec<(&Name, Name, u64)> = Vec::new();
     for fate in fates {
         let visible = thoughts.contains(&fate.item).then_some(&fate.visible);
-        if let Some(did) = visible {
-            counts.count(did);
+        if let Some(disposition) = visible {
+            counts.count(disposition);
         }
-        for did in &fate.seals {
-            seals.count(did);
+        for disposition in &fate.seals {
+            seals.count(disposition);
         }
-        for did in visible.into_iter().chain(&fate.seals) {
-            let Disposition::Elided(reason) = did else { continue };
+        for disposition in visible.into_iter().chain(&fate.seals) {
+            let Disposition::Elided(reason) = disposition else { continue };
             let reason = Name::from(reason.to_string());
-            match why.iter_mut().find(|(known, _)| *known == reason) {
+            match reasons.iter_mut().find(|(listed, _)| *listed == reason) {
                 Some((_, count)) => *count += 1,
-                None => why.push((reason, 1)),
+                None => reasons.push((reason, 1)),
             }
         }
         // A sealed Item is listed under the Fate of its first Seal.
-        let Some(did) = fate.seals.first().or(visible) else { continue };
-        let did = Name::from(did.to_string());
+        let Some(disposition) = fate.seals.first().or(visible) else { continue };
+        let disposition = Name::from(disposition.to_string());
         match spans.last_mut() {
-            Some((_, last, count)) if *last == did => *count += 1,
-            _ => spans.push((&fate.item.0, did, 1)),
+            Some((_, last, count)) if *last == disposition => *count += 1,
+            _ => spans.push((&fate.item.0, disposition, 1)),
         }
     }
     if spans.is_empty() {
@@ -70,11 +70,11 @@ pub(crate) fn replay_event(
     let seals =
         [("kept", kept), ("restored", restored), ("reshaped", reshaped), ("elided", elided)];
     let seals: Vec<_> = seals.into_iter().filter(|(_, count)| *count > 0).map(member).collect();
-    let why: Vec<_> = why.iter().map(|(why, count)| member((why, *count))).collect();
+    let reasons: Vec<_> = reasons.iter().map(|(reason, count)| member((reason, *count))).collect();
     let spans = json::array(|list| {
-        for (first, did, count) in &spans {
+        for (first, disposition, count) in &spans {
             list.array(|span| {
-                span.string(first).string(did).number(*count);
+                span.string(first).string(disposition).number(*count);
             });
         }
     });
@@ -84,7 +84,7 @@ pub(crate) fn replay_event(
         restored: some(counts.restored),
         reshaped: some(counts.reshaped),
         elided: some(counts.elided),
-        why: (!why.is_empty()).then_some(why),
+        why: (!reasons.is_empty()).then_some(reasons),
         seals: (!seals.is_empty()).then_some(seals),
         fates: Some(spans),
         ..ReplayEvent::default()

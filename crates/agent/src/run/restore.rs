@@ -81,22 +81,23 @@ impl Runner {
         (progress.run, progress.heard, progress.from) = (run.0.clone(), 0, 0);
         let window = Window::from_items(items.iter().map(|item| (0, item.clone())), &*self.counter);
         let state = State::resume(cast, smart, window, progress);
-        let what = RunInput::Restored(open_calls);
+        let event = RunInput::Restored(open_calls);
         let at = self.clock.now();
-        let (mut state, actions) = step(state, Input { at, what });
+        let (mut state, actions) = step(state, Input { at, event });
         let mut effects = StepEffects::new(actions)?;
         // The archived results are written first, so the other records of the Thread follow them.
         for execution in state.smart.tool_history_archived.iter_mut().flatten() {
             let mut names = archived.iter().map(|(name, _)| Some(name));
-            let place = names.position(|name| name == execution.archive_id.as_ref());
-            execution.archive_id = place.map(|place| Name::from((place + 1).to_string()));
+            let index = names.position(|name| name == execution.archive_id.as_ref());
+            execution.archive_id = index.map(|index| Name::from((index + 1).to_string()));
         }
         let from = archived.len() as u64 + 1;
         let ctx = state.smart.ctx.get_or_insert_default();
         ctx.push(("__contextFrom".into(), Json::from(from)));
         ctx.push(("__run".into(), json::string(&run.0)));
-        let kept = archived.into_iter().map(|(_, item)| item).chain(items).chain(effects.items);
-        let mut records = item_records(&thread, &kept.collect::<Vec<Item>>());
+        let all_items =
+            archived.into_iter().map(|(_, item)| item).chain(items).chain(effects.items);
+        let mut records = item_records(&thread, &all_items.collect::<Vec<Item>>());
         records.push(state_change(&state.smart.json()).record());
         // The new Thread already contains the whole state, and the store has none of its requests
         // yet.
@@ -112,7 +113,7 @@ impl Runner {
     /// Returns the specifications of the tools named in a declaration. They come from this runner,
     /// except for tools that the caller executes.
     fn tool_specs(&self, casting: &RunSpec) -> Result<Vec<ToolSpec>, Refusal> {
-        let given = casting.tools.iter().map(|named| match self.tools.get(&named.name) {
+        let specs = casting.tools.iter().map(|named| match self.tools.get(&named.name) {
             Some(tool) => Ok(tool.spec()),
             None if named.client => Ok(named.clone()),
             None => Err(Refusal::invalid(format!(
@@ -120,16 +121,16 @@ impl Runner {
                 named.name
             ))),
         });
-        given.collect()
+        specs.collect()
     }
 }
 
 /// Returns whether an id consists of the prefix and 1 to 64 lower-case letters or digits, like
 /// generated ids.
 fn is_generated_id(name: &str, prefix: &str) -> bool {
-    let rest = name.strip_prefix(prefix).unwrap_or_default();
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=64).contains(&rest.len()) && rest.bytes().all(is_letter)
+    let suffix = name.strip_prefix(prefix).unwrap_or_default();
+    let is_id_byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=64).contains(&suffix.len()) && suffix.bytes().all(is_id_byte)
 }
 
 /// Maximum value of a counter in a snapshot. Restored counters keep growing and must not overflow.
@@ -162,12 +163,12 @@ fn check_consistency(
     }
     let calls = items.iter().filter_map(Item::call);
     let called: HashSet<&Name> = calls.map(|call| &call.id.0).collect();
-    let mut seen = HashSet::new();
+    let mut unique = HashSet::new();
     for id in progress.calls.iter().map(|open| &open.id) {
         if !called.contains(id) {
             return invalid(format!("calls: no item contains the tool call {id}"));
         }
-        if !seen.insert(id) {
+        if !unique.insert(id) {
             return invalid(format!("calls: the call {id} is listed twice"));
         }
     }
@@ -188,9 +189,9 @@ fn state_change(smart: &Json) -> StateChange {
 
 /// Returns the pending requests of a restored run's open calls.
 fn pending_requests(state: &State, now: Timestamp) -> Vec<HumanRequest> {
-    let left = |metadata: &Option<Vec<(Name, Json)>>| {
-        let left = expiry(metadata.as_deref())?.duration_since(now);
-        Some(Duration::try_from(left).unwrap_or_default())
+    let time_left = |metadata: &Option<Vec<(Name, Json)>>| {
+        let time_left = expiry(metadata.as_deref())?.duration_since(now);
+        Some(Duration::try_from(time_left).unwrap_or_default())
     };
     let requests = state.progress.calls.iter().filter_map(|call| {
         let (id, kind, expires_in) = match &call.stage {
@@ -198,13 +199,13 @@ fn pending_requests(state: &State, now: Timestamp) -> Vec<HumanRequest> {
                 let mut open = state.smart.pending_approvals.iter().flatten();
                 let open = open
                     .find(|entry| entry.id == *id && entry.status == ToolApprovalStatus::Pending);
-                (id, HumanRequestKind::Approval, open.and_then(|entry| left(&entry.metadata)))
+                (id, HumanRequestKind::Approval, open.and_then(|entry| time_left(&entry.metadata)))
             }
             Stage::Question { id } => {
                 let mut open = state.smart.pending_user_questions.iter().flatten();
                 let open = open
                     .find(|entry| entry.id == *id && entry.status == UserQuestionStatus::Pending);
-                (id, HumanRequestKind::Question, open.and_then(|entry| left(&entry.metadata)))
+                (id, HumanRequestKind::Question, open.and_then(|entry| time_left(&entry.metadata)))
             }
             Stage::Client { id } => (id, HumanRequestKind::Client, None),
             Stage::Queued | Stage::Begun | Stage::Done => return None,

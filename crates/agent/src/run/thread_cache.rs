@@ -53,21 +53,22 @@ impl ThreadCache {
     pub(crate) fn put(&self, tenant: Tenant, thread: OpenThread, counter: Arc<dyn TokenCounter>) {
         let bytes = thread.bytes();
         drop(self.remove(&tenant, &thread.log));
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.bytes += bytes;
-        known.threads.push_back(CachedThread { tenant, thread, counter, bytes });
-        while known.threads.len() > MOST || known.bytes > MOST_BYTES {
-            let Some(oldest) = known.threads.pop_front() else { break };
-            known.bytes -= oldest.bytes;
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.bytes += bytes;
+        cache.threads.push_back(CachedThread { tenant, thread, counter, bytes });
+        while cache.threads.len() > MOST || cache.bytes > MOST_BYTES {
+            let Some(oldest) = cache.threads.pop_front() else { break };
+            cache.bytes -= oldest.bytes;
         }
     }
 
     fn remove(&self, tenant: &Tenant, log: &LogId) -> Option<CachedThread> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |entry: &CachedThread| entry.thread.log == *log && entry.tenant == *tenant;
-        let place = known.threads.iter().rposition(is_it)?;
-        let entry = known.threads.remove(place)?;
-        known.bytes -= entry.bytes;
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same_thread =
+            |entry: &CachedThread| entry.thread.log == *log && entry.tenant == *tenant;
+        let index = cache.threads.iter().rposition(is_same_thread)?;
+        let entry = cache.threads.remove(index)?;
+        cache.bytes -= entry.bytes;
         Some(entry)
     }
 }

@@ -125,7 +125,8 @@ impl Step {
     /// an answer.
     fn adopt_items(&mut self, mut items: Vec<Item>) -> Vec<Item> {
         let first = self.state.window.next;
-        let who = self.state.current_agent().map(|part| part.config.identity()).unwrap_or_default();
+        let identity =
+            self.state.current_agent().map(|part| part.config.identity()).unwrap_or_default();
         let mut renamed: HashMap<ItemId, ItemId> = HashMap::new();
         // These ids must be generated first and in order, because deltas were already emitted under
         // them.
@@ -133,7 +134,7 @@ impl Step {
             let id = ItemId(self.fresh_id("i"));
             renamed.insert(std::mem::replace(&mut item.id, id.clone()), id);
         }
-        let author = Arc::new(who.clone());
+        let author = Arc::new(identity.clone());
         for item in &mut items {
             item.place.message = item.place.message.saturating_add(first);
             if !matches!(item.body, Body::Thought(_)) {
@@ -141,7 +142,7 @@ impl Step {
             }
             match &mut item.body {
                 Body::Thought(thought) => {
-                    thought.identity = who.clone();
+                    thought.identity = identity.clone();
                     thought.set_recorded_at(self.at);
                 }
                 Body::Call(call) => {
@@ -233,12 +234,12 @@ impl Step {
         let tokens_before = self.state.window.tokens();
         let covered = self.state.window.take_covered(before);
         self.store_facts(&summary.record);
-        let words = compact::summary_text(&summary, &self.state, &covered);
+        let replacement = compact::summary_text(&summary, &self.state, &covered);
         let covers = compact::covered_range(&covered, self.state.window.summary.as_ref());
         summary.record.extras.push(compact::covers_member(&covers, covered.len()));
-        let from = self.state.window.items.first().map_or(covers.end, |kept| kept.seq);
-        let place = covered.first().map_or(ItemPosition::default(), |kept| kept.item.place);
-        let body = Body::Summary { text: words.into(), covers };
+        let from = self.state.window.items.first().map_or(covers.end, |entry| entry.seq);
+        let place = covered.first().map_or(ItemPosition::default(), |entry| entry.item.place);
+        let body = Body::Summary { text: replacement.into(), covers };
         let id = ItemId(self.fresh_id("i"));
         self.append_items(vec![Item::new(id, place, Role::User, body)]);
         self.archive(&covered);
@@ -267,9 +268,9 @@ impl Step {
 
     /// Merges the stable facts of a summary into the stored memory.
     fn store_facts(&mut self, record: &SummaryRecord) {
-        let known = self.state.smart.memory_facts.as_deref().unwrap_or_default();
-        let facts = compact::merge_facts(known, record, self.state.progress.turn);
-        if facts != known {
+        let existing = self.state.smart.memory_facts.as_deref().unwrap_or_default();
+        let facts = compact::merge_facts(existing, record, self.state.progress.turn);
+        if facts != existing {
             let list = facts.iter().map(MemoryFact::json).collect::<Vec<_>>();
             self.set("memoryFacts", json::array_of(&list));
             self.state.smart.memory_facts = Some(facts);
@@ -322,6 +323,6 @@ fn stop_name(stop: &StopReason) -> Name {
         StopReason::Paused => "paused",
         StopReason::Refused(_) => "refused",
         StopReason::Cut => "cut",
-        StopReason::Other(word) => return word.clone(),
+        StopReason::Other(name) => return name.clone(),
     })
 }

@@ -25,8 +25,9 @@ impl Step {
         let id = &resolution.id;
         let approvals = self.state.smart.pending_approvals.as_deref().unwrap_or_default();
         let is_open = |a: &&PendingToolApproval| a.status == ToolApprovalStatus::Pending;
-        let meant = || approvals.iter().rev().filter(|approval| resolution.is_for(approval));
-        let Some(approval) = meant().find(is_open).or_else(|| meant().next()).cloned() else {
+        let candidates = || approvals.iter().rev().filter(|approval| resolution.is_for(approval));
+        let Some(approval) = candidates().find(is_open).or_else(|| candidates().next()).cloned()
+        else {
             return Err(Refusal::not_found(format!("Pending approval not found for id: {id}")));
         };
         if approval.status != ToolApprovalStatus::Pending {
@@ -72,7 +73,7 @@ impl Step {
     ) {
         let ToolApprovalResolution { approved, approved_args, decided_by, .. } = resolution;
         let (comment, stage, now) = (&resolution.comment, self.stage_of(position), self.now());
-        let (status, word) = if *approved {
+        let (status, event_status) = if *approved {
             (ToolApprovalStatus::Approved, ToolApprovalEventStatus::Approved)
         } else {
             (ToolApprovalStatus::Executed, ToolApprovalEventStatus::Rejected)
@@ -87,7 +88,7 @@ impl Step {
         });
         self.act(Action::Take(approval.id.clone()));
         let (id, tool) = (approval.id.clone(), approval.tool_name.clone());
-        let mut event = ToolApprovalEvent::new(word, id, tool);
+        let mut event = ToolApprovalEvent::new(event_status, id, tool);
         event.tool_call_id = Some(approval.tool_call_id.clone());
         event.args = approved_args.clone().or_else(|| Some(approval.args.clone()));
         event.decided_by.clone_from(decided_by);
@@ -120,8 +121,9 @@ impl Step {
         let id = &resolution.id;
         let questions = self.state.smart.pending_user_questions.as_deref().unwrap_or_default();
         let is_open = |q: &&PendingUserQuestion| q.status == UserQuestionStatus::Pending;
-        let meant = || questions.iter().rev().filter(|question| resolution.is_for(question));
-        let Some(question) = meant().find(is_open).or_else(|| meant().next()).cloned() else {
+        let candidates = || questions.iter().rev().filter(|question| resolution.is_for(question));
+        let Some(question) = candidates().find(is_open).or_else(|| candidates().next()).cloned()
+        else {
             let problem = format!("Pending user question not found for id: {id}");
             return Err(Refusal::not_found(problem));
         };
@@ -153,16 +155,16 @@ impl Step {
         });
         let (id, call) = (question.id, question.tool_call_id);
         self.act(Action::Take(id.clone()));
-        let word = match answers {
+        let event_status = match answers {
             Some(_) => UserQuestionEventStatus::Answered,
             None => UserQuestionEventStatus::Cancelled,
         };
-        let mut event = UserQuestionEvent::new(word, id, call);
+        let mut event = UserQuestionEvent::new(event_status, id, call);
         event.answers.clone_from(&answers);
         event.answered_by.clone_from(&resolution.answered_by);
         event.allow_free_text = question.allow_free_text;
         self.emit(RunEvent::UserQuestion(event));
-        let answer = question::tool_result(word, answers.as_ref(), resolution);
+        let answer = question::tool_result(event_status, answers.as_ref(), resolution);
         self.settle(position, &ToolAnswer::value(&answer));
         self.resume_after_decision();
         Ok(())
@@ -241,19 +243,19 @@ impl Step {
     }
 
     /// Resolves all pending approvals and questions when the run ends.
-    pub(super) fn close_pending(&mut self, why: &str) {
+    pub(super) fn close_pending(&mut self, reason: &str) {
         let approvals = self.state.smart.pending_approvals.iter().flatten();
         let open = approvals.filter(|entry| entry.status == ToolApprovalStatus::Pending);
         for id in open.map(|entry| entry.id.clone()).collect::<Vec<_>>() {
             self.change_approval(&id, |entry| {
                 entry.status = ToolApprovalStatus::Executed;
-                entry.comment = Some(why.into());
+                entry.comment = Some(reason.into());
             });
         }
         let questions = self.state.smart.pending_user_questions.iter().flatten();
         let open = questions.filter(|entry| entry.status == UserQuestionStatus::Pending);
         for id in open.map(|entry| entry.id.clone()).collect::<Vec<_>>() {
-            self.cancel_question(&id, why);
+            self.cancel_question(&id, reason);
         }
         self.set_context("__awaitingApproval", None);
         self.set_context("__awaitingUserQuestion", None);
@@ -291,11 +293,11 @@ impl Step {
         self.write_questions();
     }
 
-    fn cancel_question(&mut self, id: &Name, why: &str) {
+    fn cancel_question(&mut self, id: &Name, reason: &str) {
         self.change_question(id, |entry| {
             entry.status = UserQuestionStatus::Cancelled;
             entry.cancelled = Some(true);
-            entry.notes = Some(why.into());
+            entry.notes = Some(reason.into());
         });
     }
 

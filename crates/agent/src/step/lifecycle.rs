@@ -143,7 +143,7 @@ impl Step {
 
     /// Gives every open call a result that states why the run ended, so that a later run can
     /// continue the conversation.
-    fn close_calls(&mut self, why: &str, comment: &str) {
+    fn close_calls(&mut self, reason: &str, comment: &str) {
         for position in 0..self.state.progress.calls.len() {
             let Some(stage) = self.stage_of(position) else { continue };
             if let Some(id) = stage.pending() {
@@ -154,7 +154,7 @@ impl Step {
                 Stage::Begun => (Outcome::Unknown, "while this tool was running"),
                 _ => (Outcome::Denied, "before this tool was run"),
             };
-            let answer = ToolAnswer { outcome, ..ToolAnswer::error(format!("{why} {when}.")) };
+            let answer = ToolAnswer { outcome, ..ToolAnswer::error(format!("{reason} {when}.")) };
             self.settle(position, &answer);
         }
         self.close_pending(comment);

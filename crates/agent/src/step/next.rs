@@ -66,13 +66,13 @@ impl Step {
         let context_limit = limits.max_context_tokens.filter(|_| !can_compact());
         // A retry belongs to the same turn as the failed attempt.
         let next_turn = progress.turn + u64::from(progress.gate.is_none());
-        let whole = |limit: Option<u64>, actual: u64| (limit.map(to_f64), to_f64(actual));
+        let as_floats = |limit: Option<u64>, actual: u64| (limit.map(to_f64), to_f64(actual));
         let limits = [
-            ("maxWallClockMs", whole(limits.max_wall_clock_ms, wall)),
+            ("maxWallClockMs", as_floats(limits.max_wall_clock_ms, wall)),
             ("maxCostUsd", (limits.max_cost_usd, spent.cost_usd)),
-            ("maxTotalOutputTokens", whole(limits.max_total_output_tokens, spent.output)),
-            ("maxContextTokens", whole(context_limit, context)),
-            ("maxTurns", whole(limits.max_turns(), next_turn)),
+            ("maxTotalOutputTokens", as_floats(limits.max_total_output_tokens, spent.output)),
+            ("maxContextTokens", as_floats(context_limit, context)),
+            ("maxTurns", as_floats(limits.max_turns(), next_turn)),
         ];
         let exceeded = |(name, (limit, actual)): (_, (Option<f64>, f64))| {
             limit.filter(|limit| actual > *limit).map(|limit| (name, limit, actual))

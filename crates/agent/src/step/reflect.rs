@@ -53,7 +53,7 @@ impl Step {
             Cadence::EveryTurn | Cadence::AfterTool => true,
             Cadence::OnBranch => reflected.tools != reflected.before,
         };
-        let is_allowed = config.max_per_run.is_none_or(|most| reflected.count < most);
+        let is_allowed = config.max_per_run.is_none_or(|limit| reflected.count < limit);
         let turns = reflected.tool_turns;
         let since = reflected.last.map_or(u64::MAX, |last| turns.saturating_sub(last));
         !reflected.seen && is_called_for && is_allowed && since >= config.every_n_turns.max(1)
@@ -62,8 +62,8 @@ impl Step {
     pub(super) fn on_reflection(&mut self, answer: &ModelAnswer) {
         let Some(config) = self.state.reflection().cloned() else { return self.next() };
         let text = truncate_note(text_of(&answer.reply).trim(), config.max_chars);
-        let known = self.state.smart.reflections.iter().flatten().last();
-        let is_new = known.is_none_or(|known| !is_similar(&known.text, &text));
+        let previous = self.state.smart.reflections.iter().flatten().last();
+        let is_new = previous.is_none_or(|previous| !is_similar(&previous.text, &text));
         if !text.is_empty() && is_new {
             let (id, turn, now) = (self.fresh_id("r"), self.state.progress.turn, self.now());
             let mut record = ReflectionRecord::new(id, turn, Name::from(text), now);
@@ -88,9 +88,9 @@ impl Step {
     }
 }
 
-fn truncate_note(text: &str, most: u64) -> String {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    match text.char_indices().nth(most) {
+fn truncate_note(text: &str, max_chars: u64) -> String {
+    let max_chars = usize::try_from(max_chars).unwrap_or(usize::MAX);
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),
         None => text.to_owned(),
     }

@@ -57,9 +57,9 @@ impl Step {
             Decision::Fallback if gate.fallback.is_none() => Some("fallback-not-configured"),
             Decision::Retry | Decision::RetryOther | Decision::Fallback => None,
         };
-        let mut why = Name::from(message);
+        let mut reason = Name::from(message);
         if let Some(obstacle) = obstacle {
-            (decision, why) = (Decision::FailFast, format!("{obstacle}: {message}").into());
+            (decision, reason) = (Decision::FailFast, format!("{obstacle}: {message}").into());
         }
         if decision != Decision::Ok {
             self.discard_turn(message);
@@ -67,7 +67,7 @@ impl Step {
         let mut event = GateEvent::new(GatePhase::Retried, trial.attempts);
         event.action = Some(decision.as_str().into());
         event.error_kind = Some(kind.as_str().into());
-        event.message = Some(why.clone());
+        event.message = Some(reason.clone());
         event.rule = label;
         event.from_model = Some(from);
         match decision {
@@ -103,7 +103,7 @@ impl Step {
             Decision::FailFast => {
                 event.phase = GatePhase::Failed;
                 self.emit(RunEvent::Gate(event));
-                self.end(RunStatus::Failed, why);
+                self.end(RunStatus::Failed, reason);
             }
         }
     }

@@ -138,9 +138,9 @@ impl Step {
 
     /// Returns whether this run generated the id for a request of this kind.
     fn is_own_id(&self, id: &str, kind: char) -> bool {
-        let rest = id.strip_prefix(&*self.state.progress.run);
-        let rest = rest.and_then(|rest| rest.strip_prefix('.')?.strip_prefix(kind));
-        let number = rest.and_then(|number| number.parse::<u64>().ok());
+        let suffix = id.strip_prefix(&*self.state.progress.run);
+        let suffix = suffix.and_then(|suffix| suffix.strip_prefix('.')?.strip_prefix(kind));
+        let number = suffix.and_then(|number| number.parse::<u64>().ok());
         number.is_some_and(|number| (1..=self.state.progress.ids).contains(&number))
     }
 

@@ -53,12 +53,12 @@ impl Step {
             return self.hand_over(position, call, &to);
         }
         let Some(spec) = self.state.cast.tool(&call.name).cloned() else {
-            let known = self.state.cast.casting.tools.iter().map(|spec| &*spec.name);
-            let known = match known.collect::<Vec<_>>().join(", ") {
+            let available = self.state.cast.casting.tools.iter().map(|spec| &*spec.name);
+            let available = match available.collect::<Vec<_>>().join(", ") {
                 names if names.is_empty() => "there are none".to_owned(),
                 names => names,
             };
-            let error = format!("There is no tool named {}: {known}.", call.name);
+            let error = format!("There is no tool named {}: {available}.", call.name);
             return self.settle_error(position, error);
         };
         let limit = part.and_then(|part| part.limits.max_tool_calls);
@@ -100,22 +100,23 @@ impl Step {
 
     fn ask_person(&mut self, position: usize, call: &ToolCall) {
         let part = self.state.current_agent();
-        let Some(ask) = part.and_then(|part| part.config.human_in_the_loop.ask_user.clone()) else {
+        let Some(settings) = part.and_then(|part| part.config.human_in_the_loop.ask_user.clone())
+        else {
             return self.settle_error(position, "This agent cannot ask questions.");
         };
         let (id, call_id, now) = (self.fresh_id("q"), call.id.0.clone(), self.now());
-        let items = match question::parse_questions(&call.args, ask.allow_free_text) {
+        let items = match question::parse_questions(&call.args, settings.allow_free_text) {
             Ok(items) => items,
             Err(problem) => return self.settle_error(position, problem),
         };
         let status = UserQuestionEventStatus::Pending;
         let mut event = UserQuestionEvent::new(status, id.clone(), call_id.clone());
         event.questions = Some(items.clone());
-        event.allow_free_text = Some(ask.allow_free_text);
+        event.allow_free_text = Some(settings.allow_free_text);
         let (tool, status) = (QuestionTool::AskUserQuestion, UserQuestionStatus::Pending);
         let mut question = PendingUserQuestion::new(id.clone(), call_id, tool, items, status, now);
-        question.allow_free_text = Some(ask.allow_free_text);
-        let expires_in = ask.expires_ms.map(Duration::from_millis);
+        question.allow_free_text = Some(settings.allow_free_text);
+        let expires_in = settings.expires_ms.map(Duration::from_millis);
         question.metadata = self.metadata(expires_in);
         self.state.smart.pending_user_questions.get_or_insert_default().push(question);
         self.write_questions();
@@ -183,8 +184,8 @@ impl Step {
             let limit = format!("at most {MAX_RESTORED} archived tool results");
             self.settle_error(position, format!("A run can retrieve {limit}."));
         } else if self.state.archive_id(&call.args).is_none() {
-            let wanted = call.args.tree().root().name_of("executionId").unwrap_or_default();
-            let error = format!("No archived tool result has the executionId {wanted}.");
+            let execution_id = call.args.tree().root().name_of("executionId").unwrap_or_default();
+            let error = format!("No archived tool result has the executionId {execution_id}.");
             self.settle_error(position, error);
         }
     }
@@ -245,12 +246,12 @@ impl Step {
         }
     }
 
-    pub(super) fn on_tool_completed(&mut self, ended: &ToolCompletion) -> StepResult {
-        let position = self.position(&ended.call)?;
+    pub(super) fn on_tool_completed(&mut self, completion: &ToolCompletion) -> StepResult {
+        let position = self.position(&completion.call)?;
         if self.stage_of(position) != Some(Stage::Begun) {
-            return Err(Refusal::conflict(format!("tool call {} is not running", ended.call)));
+            return Err(Refusal::conflict(format!("tool call {} is not running", completion.call)));
         }
-        self.settle(position, &ended.answer);
+        self.settle(position, &completion.answer);
         self.continue_calls();
         Ok(())
     }
@@ -258,13 +259,13 @@ impl Step {
     /// Handles results of tools that the caller executes.
     pub(super) fn on_client_tools_returned(&mut self, returned: &[ToolCompletion]) -> StepResult {
         self.check_open()?;
-        let mut places = Vec::with_capacity(returned.len());
-        for ended in returned {
-            let position = self.position(&ended.call)?;
+        let mut positions = Vec::with_capacity(returned.len());
+        for completion in returned {
+            let position = self.position(&completion.call)?;
             let problem = match self.stage_of(position) {
-                Some(Stage::Client { id }) if !places.contains(&position) => {
+                Some(Stage::Client { id }) if !positions.contains(&position) => {
                     self.act(Action::Take(id));
-                    places.push(position);
+                    positions.push(position);
                     continue;
                 }
                 Some(Stage::Done) => "already has a result",
@@ -277,10 +278,10 @@ impl Step {
                 )
                 | None => "does not wait for a result from the caller",
             };
-            return Err(Refusal::conflict(format!("call {} {problem}", ended.call)));
+            return Err(Refusal::conflict(format!("call {} {problem}", completion.call)));
         }
-        for (position, ended) in places.into_iter().zip(returned) {
-            self.settle(position, &ended.answer);
+        for (position, completion) in positions.into_iter().zip(returned) {
+            self.settle(position, &completion.answer);
         }
         self.resume_after_decision();
         Ok(())
@@ -290,16 +291,16 @@ impl Step {
     /// results.
     pub(super) fn continue_calls(&mut self) {
         let calls = &self.state.progress.calls;
-        let at_work = calls.iter().filter(|call| call.stage == Stage::Begun).count();
-        let most = self.state.current_agent().and_then(|part| part.limits.max_parallel_tools);
-        let most = usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let running = calls.iter().filter(|call| call.stage == Stage::Begun).count();
+        let limit = self.state.current_agent().and_then(|part| part.limits.max_parallel_tools);
+        let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let queued = calls.iter().filter(|call| call.stage == Stage::Queued);
-        let next = queued.take(most.saturating_sub(at_work)).map(|call| call.id.clone());
+        let next = queued.take(limit.saturating_sub(running)).map(|call| call.id.clone());
         let next: Vec<Name> = next.collect();
         if !next.is_empty() {
             self.state.progress.phase = Phase::Working;
             self.act(Action::Begin(next));
-        } else if at_work > 0 {
+        } else if running > 0 {
             self.state.progress.phase = Phase::Working;
         } else if self.has_pending_call() {
             self.state.progress.phase = Phase::Waiting;
@@ -318,9 +319,9 @@ impl Step {
             Stage::Question { .. } => "an answer",
             _ => "the caller's tools",
         });
-        let mut words: Vec<&str> = stages.collect();
-        words.dedup();
-        format!("waits for {}", words.join(" and ")).into()
+        let mut reasons: Vec<&str> = stages.collect();
+        reasons.dedup();
+        format!("waits for {}", reasons.join(" and ")).into()
     }
 
     pub(super) fn settle(&mut self, position: usize, answer: &ToolAnswer) {
@@ -402,21 +403,22 @@ impl Step {
     pub(super) fn archive(&mut self, covered: &[WindowItem]) {
         let history = self.state.smart.tool_history.get_or_insert_default();
         let mut archived = Vec::new();
-        for kept in covered {
-            let Body::Result(result) = &kept.item.body else { continue };
+        for entry in covered {
+            let Body::Result(result) = &entry.item.body else { continue };
             let call = Some(&result.call.0);
-            let is_it = |execution: &ToolExecution| execution.tool_call_id.as_ref() == call;
-            if let Some(position) = history.iter().position(is_it) {
+            let is_same_call = |execution: &ToolExecution| execution.tool_call_id.as_ref() == call;
+            if let Some(position) = history.iter().position(is_same_call) {
                 let mut execution = history.remove(position);
-                execution.archive_id = Some(kept.seq.to_string().into());
+                execution.archive_id = Some(entry.seq.to_string().into());
                 archived.push(execution);
             }
         }
         if archived.is_empty() {
             return;
         }
-        let left = json::array_of(&history.iter().map(ToolExecution::json).collect::<Vec<_>>());
-        self.set("toolHistory", left);
+        let remaining =
+            json::array_of(&history.iter().map(ToolExecution::json).collect::<Vec<_>>());
+        self.set("toolHistory", remaining);
         for execution in archived {
             self.add("toolHistoryArchived", execution.json());
             self.state.smart.tool_history_archived.get_or_insert_default().push(execution);
