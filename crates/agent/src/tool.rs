@@ -110,7 +110,7 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
 
     /// Executes a call. The arguments match the schema.
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a>;
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a>;
 }
 
 /// Information about a tool call, passed to the tool.

@@ -41,7 +41,7 @@ pub fn check(url: &Url) -> Result<(), String> {
         );
     }
     check_host(url.host_str().unwrap_or_default())
-        .map_err(|refused| format!("points to a blocked address: {refused}"))
+        .map_err(|error| format!("points to a blocked address: {error}"))
 }
 
 /// Parses a URL and applies [`check`] to it.
@@ -68,8 +68,8 @@ pub fn headers(configured: &[(Name, Credential)]) -> Result<HeaderMap, String> {
 /// Returns the innermost message of an error. The outer messages contain URLs, which may contain
 /// keys.
 pub fn error_message(error: &(dyn Error + 'static)) -> String {
-    if let Some(refused) = cause::<BlockedAddress>(error) {
-        return format!("the address is blocked: {refused}");
+    if let Some(blocked) = cause::<BlockedAddress>(error) {
+        return format!("the address is blocked: {blocked}");
     }
     let inner = chain(error).last().unwrap_or(error);
     match inner.downcast_ref::<reqwest::Error>() {
@@ -107,8 +107,13 @@ fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn 
 fn same_origin_redirects() -> Policy {
     Policy::custom(|attempt| {
         let from = attempt.previous();
-        let stays = from.first().is_some_and(|from| from.origin() == attempt.url().origin());
-        if stays && from.len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+        let is_same_origin =
+            from.first().is_some_and(|from| from.origin() == attempt.url().origin());
+        if is_same_origin && from.len() <= MAX_REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
     })
 }
 

@@ -193,7 +193,7 @@ impl HttpTool {
             let named = args.members().filter_map(|(name, value)| Some((name.text()?, value)));
             named.filter(|(name, _)| {
                 !self.template.takes(name)
-                    && !self.config.query.iter().any(|known| **known == **name)
+                    && !self.config.query.iter().any(|parameter| **parameter == **name)
             })
         };
         match &self.config.body {

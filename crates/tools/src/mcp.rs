@@ -239,9 +239,9 @@ impl McpServer {
         let listed = timeout(limit, self.list_tools()).await;
         let mut tools = listed.map_err(|_| self.0.timeout_error("list its tools", limit))??;
         if let Some(only) = &config.only {
-            let known: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-            if let Some(name) = only.iter().find(|name| !known.contains(&&***name)) {
-                let reason = format!("it has no tool `{name}`; its tools are {}", known.join(", "));
+            let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+            if let Some(name) = only.iter().find(|name| !names.contains(&&***name)) {
+                let reason = format!("it has no tool `{name}`; its tools are {}", names.join(", "));
                 return Err(config.error(McpErrorKind::Refused, &reason));
             }
             tools.retain(|tool| only.iter().any(|name| **name == *tool.name));

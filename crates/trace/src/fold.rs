@@ -54,8 +54,8 @@ pub struct Fold {
     /// Input and output tokens of the whole run.
     usage: Usage,
     cost_usd: f64,
-    seen: u64,
-    ended: Option<Name>,
+    last_seq: u64,
+    final_status: Option<Name>,
 }
 
 impl Fold {
@@ -90,8 +90,8 @@ impl Fold {
             span_count: 0,
             usage: Usage::default(),
             cost_usd: 0.0,
-            seen: 0,
-            ended: None,
+            last_seq: 0,
+            final_status: None,
         }
     }
 
@@ -113,18 +113,18 @@ impl Fold {
 
     /// Returns the sequence number of the last record passed to [`Fold::record`].
     pub fn last_seq(&self) -> u64 {
-        self.seen
+        self.last_seq
     }
 
     /// Returns the final status of the run (`completed`, `failed` or `cancelled`); `None` before
     /// its end.
     pub fn ended(&self) -> Option<&Name> {
-        self.ended.as_ref()
+        self.final_status.as_ref()
     }
 
     /// Processes the next record of the log and returns the spans that end with it.
     pub fn record(&mut self, record: &Record) -> Vec<Span> {
-        self.seen = record.seq;
+        self.last_seq = record.seq;
         if &*record.kind != kind::EVENTS {
             return Vec::new();
         }
@@ -184,8 +184,8 @@ impl Fold {
                 self.messages.push((event.role.clone(), event.content.clone()));
             }
             RunEvent::Turn(event) => {
-                let ended = change.ended.and_then(|(_, end)| Some((self.turn.take()?, end)));
-                if let Some((turn, end)) = ended {
+                let closed = change.ended.and_then(|(_, end)| Some((self.turn.take()?, end)));
+                if let Some((turn, end)) = closed {
                     spans.push(self.inference(turn, at, end, event.reason.as_ref()));
                 }
             }
@@ -254,7 +254,7 @@ impl Fold {
 
     fn status(&mut self, at: Timestamp, event: &RunStatusEvent) {
         let is_over = matches!(&*event.status, "completed" | "failed" | "cancelled");
-        self.ended = is_over.then(|| event.status.clone());
+        self.final_status = is_over.then(|| event.status.clone());
         let is_first = self.extend_agent(at);
         if let Some(name) = event.agent.as_ref().filter(|_| is_first) {
             self.agent.name = format!("invoke_agent {name}");
@@ -322,9 +322,9 @@ impl Fold {
         span.add("gen_ai.operation.name", "plan");
         span.add_if_some("throughline.plan.version", event.version);
         let steps = event.todo_list.as_deref().unwrap_or_default();
-        let done = steps.iter().filter(|step| step.status.as_str() == "completed").count();
+        let completed = steps.iter().filter(|step| step.status.as_str() == "completed").count();
         span.add("throughline.plan.steps", steps.len() as u64);
-        span.add("throughline.plan.completed", done as u64);
+        span.add("throughline.plan.completed", completed as u64);
         if self.options.log_data {
             let steps = steps.iter().map(|step| {
                 Name::from(format!("[{}] {}", step.status, self.options.redact(&step.step)))

@@ -261,13 +261,13 @@ mod tests {
             ["default", "acme", "acme.sess_x", "../acme", "Acme", "ácme", "x-1", "", "a/b"];
         let runs =
             ["run_1", "../../etc/passwd", "/etc/passwd", "acme.sess_run_1", "run_é", "..", ""];
-        let mut seen = std::collections::HashSet::new();
+        let mut unique = std::collections::HashSet::new();
         for tenant in tenants {
             for run in runs {
                 let id = id(tenant, run);
                 let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
                 assert!(id.bytes().all(is_allowed) && !id.contains(".."), "{id}");
-                assert!(seen.insert(id.clone()), "{id} names two runs");
+                assert!(unique.insert(id.clone()), "{id} names two runs");
             }
         }
     }

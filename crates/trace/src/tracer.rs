@@ -89,8 +89,8 @@ impl Tracer {
                 Err(_) => {
                     let errors = vec!["the trace was not delivered before the deadline".into()];
                     let (status, session) = (Status::Partial, Name::default());
-                    let late = DeliveryReport { session, status, errors, dropped: 0 };
-                    reports.extend(std::iter::repeat_n(late, work.len()));
+                    let undelivered = DeliveryReport { session, status, errors, dropped: 0 };
+                    reports.extend(std::iter::repeat_n(undelivered, work.len()));
                     work.shutdown().await;
                     return reports;
                 }

@@ -157,8 +157,8 @@ struct Driver {
     held: LeasedRun,
     state: State,
     emitter: EventEmitter,
-    work: RunTasks,
-    todo: VecDeque<Action>,
+    tasks: RunTasks,
+    queue: VecDeque<Action>,
     /// Whether no process has driven the run before.
     is_first: bool,
     /// Number of records in the run's log when the lease was taken.
@@ -176,13 +176,13 @@ impl Driver {
         let (run, listener) = (run.0.clone(), runner.listener.clone());
         let emitter = EventEmitter { run, events, listener };
         let is_first = lease.fence.0.get() == 1;
-        let (work, todo) = (RunTasks::default(), VecDeque::new());
-        Ok(Self { held, state, emitter, work, todo, is_first, found })
+        let (tasks, queue) = (RunTasks::default(), VecDeque::new());
+        Ok(Self { held, state, emitter, tasks, queue, is_first, found })
     }
 
     /// Stops all tasks and releases the lease. A step that was not committed is lost.
     async fn release(mut self) {
-        self.work.stop().await;
+        self.tasks.stop().await;
         drop(self.emitter.events.flush().await);
         let LeasedRun { runner, tenant, run, fence, .. } = &self.held;
         let (store, tenant, run) = (Arc::clone(&runner.store), tenant.clone(), run.clone());
@@ -200,9 +200,9 @@ impl Driver {
         match self.state.progress.phase {
             // No process has driven the run, so the call has not started.
             Phase::Asking { purpose } if self.is_first => {
-                self.todo.push_back(Action::Call(purpose));
+                self.queue.push_back(Action::Call(purpose));
             }
-            Phase::Asking { .. } | Phase::Working | Phase::Waiting if self.todo.is_empty() => {
+            Phase::Asking { .. } | Phase::Working | Phase::Waiting if self.queue.is_empty() => {
                 self.apply_or_ignore(RunInput::Interrupted).await?;
             }
             Phase::Asking { .. } | Phase::Working | Phase::Waiting | Phase::Ended { .. } => {}
@@ -213,16 +213,16 @@ impl Driver {
         let mut renewal = interval_at(Instant::now() + period, period);
         let inbox = inbox(&run);
         loop {
-            while let Some(action) = self.todo.pop_front() {
+            while let Some(action) = self.queue.pop_front() {
                 self.perform(action).await?;
             }
-            if self.work.is_empty() {
+            if self.tasks.is_empty() {
                 return Ok(self.state.status());
             }
             let handled_seq = self.state.progress.heard;
             let remaining = self.time_left();
             tokio::select! {
-                event = self.work.next() => {
+                event = self.tasks.next() => {
                     if let Some(event) = event {
                         self.apply_or_ignore(event).await?;
                     }
@@ -273,10 +273,10 @@ impl Driver {
         // loads the stored state.
         let committed = self.held.commit(&mut self.state, actions).await?;
         if matches!(self.state.progress.phase, Phase::Ended { .. }) {
-            self.work.stop().await;
-            self.todo.clear();
+            self.tasks.stop().await;
+            self.queue.clear();
         }
-        self.todo.extend(committed.actions);
+        self.queue.extend(committed.actions);
         Ok(())
     }
 
@@ -305,7 +305,7 @@ impl Driver {
                 let Some(command) = command.and_then(RunCommand::parse) else { continue };
                 match self.handle_command(command).await {
                     Err(RunError::Refused(refusal)) => {
-                        let event = inbox::refused(record.seq, &refusal);
+                        let event = inbox::refusal_event(record.seq, &refusal);
                         let report = Action::Tell(RunEvent::Unknown(event));
                         self.held.commit(&mut self.state, vec![report]).await?;
                     }
@@ -331,7 +331,7 @@ impl Driver {
     async fn perform(&mut self, action: Action) -> RunResult<()> {
         match action {
             Action::Call(purpose) => match self.model_call(purpose) {
-                Ok((model_call, call)) => self.work.call_model(model_call, call),
+                Ok((model_call, call)) => self.tasks.call_model(model_call, call),
                 Err(error) => {
                     let event = RunInput::Failed { purpose, error, streamed: false };
                     self.apply_or_ignore(event).await?;
@@ -361,7 +361,7 @@ impl Driver {
             turn: self.state.progress.turn,
             ids: self.state.progress.ids,
             agent: self.state.progress.agent.clone(),
-            holds: part.is_some_and(|part| part.output.is_some()),
+            holds_text: part.is_some_and(|part| part.output.is_some()),
             emitter: self.emitter.clone(),
             runner: runner.clone(),
         };
@@ -374,14 +374,14 @@ impl Driver {
             let number = self.state.archive_id(&run.args).unwrap_or_default();
             let store = Arc::clone(&runner.store);
             let answer = read_archived(store, tenant.clone(), thread.clone(), number);
-            return self.work.answer(run.call, answer);
+            return self.tasks.answer(run.call, answer);
         }
         let is_declared = self.state.cast.tool(&run.tool).is_some();
         let tool = runner.tools.get(&run.tool).filter(|_| is_declared);
         let Some(tool) = tool.cloned() else {
             let error = format!("The tool {} is no longer available.", run.tool);
-            return self.work.answer(run.call, ready(ToolAnswer::error(error)));
+            return self.tasks.answer(run.call, ready(ToolAnswer::error(error)));
         };
-        self.work.run(tool, run, self.emitter.clone());
+        self.tasks.run(tool, run, self.emitter.clone());
     }
 }

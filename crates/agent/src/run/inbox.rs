@@ -104,14 +104,15 @@ fn completion_from_item(item: Item) -> Option<ToolCompletion> {
 }
 
 /// Builds the event that reports a rejected command.
-pub(crate) fn refused(seq: u64, refusal: &Refusal) -> Json {
+pub(crate) fn refusal_event(seq: u64, refusal: &Refusal) -> Json {
     json::object(|out| {
         out.string("type", "refused").number("word", seq).string("kind", refusal.kind.as_str());
         out.string("message", &refusal.message);
     })
 }
 
-/// Parses an event built by [`refused`] if it belongs to the command with this sequence number.
+/// Parses an event built by [`refusal_event`] if it belongs to the command with this sequence
+/// number.
 pub(crate) fn parse_refusal(event: Node<'_>, seq: u64) -> Option<Refusal> {
     let is_match = event.get("word").and_then(Node::u64) == Some(seq);
     if !is_match || !event.get("type")?.is("refused") {

@@ -29,7 +29,7 @@ pub(crate) struct ModelCall {
     pub(crate) ids: u64,
     pub(crate) agent: Name,
     /// Whether text deltas are held back until the answer is accepted.
-    pub(crate) holds: bool,
+    pub(crate) holds_text: bool,
     pub(crate) emitter: EventEmitter,
     pub(crate) runner: Runner,
 }
@@ -112,7 +112,7 @@ impl ModelCall {
         let number = self.ids.saturating_add(1).saturating_add(index.into());
         let id = Some(Name::from(format!("{}.i{number}", self.emitter.run)));
         let event = match delta {
-            Delta::Text(text) if !self.holds => {
+            Delta::Text(text) if !self.holds_text => {
                 let mut event = StreamEvent::new(text.clone());
                 event.id = id;
                 RunEvent::Stream(event)

@@ -84,18 +84,18 @@ fn tool_failure(call: Name, idempotent: bool) -> RunInput {
 
 /// Runs a tool. All its progress events are emitted before the result is returned.
 async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> RunInput {
-    let (texts, mut received) = unbounded_channel::<String>();
-    let about = ToolContext {
+    let (texts, mut progress) = unbounded_channel::<String>();
+    let context = ToolContext {
         run: emitter.run.clone(),
         call: run.call.clone(),
         agent: run.agent.clone(),
         progress: Arc::new(move |text: &str| drop(texts.send(text.to_owned()))),
     };
-    let work = async {
-        let work = tool.run(&run.args, &about);
-        let Some(limit) = run.timeout else { return work.await };
+    let execution = async {
+        let execution = tool.run(&run.args, &context);
+        let Some(limit) = run.timeout else { return execution.await };
         // A tool that exceeds its timeout is aborted, so its effect is unknown.
-        timeout(limit, work).await.unwrap_or_else(|_| {
+        timeout(limit, execution).await.unwrap_or_else(|_| {
             let limit = limit.as_millis();
             ToolAnswer::unknown(format!(
                 "The tool took more than {limit} ms and was stopped. It is unknown whether the call took effect."
@@ -108,15 +108,15 @@ async fn run_tool(tool: Arc<dyn Tool>, run: ToolRun, emitter: EventEmitter) -> R
         event.result = Some(json::string(&text));
         emitter.emit(&RunEvent::ToolCall(event)).await;
     };
-    let mut work = pin!(work);
+    let mut execution = pin!(execution);
     let answer = loop {
         tokio::select! {
             biased;
-            Some(text) = received.recv() => emit(text).await,
-            answer = &mut work => break answer,
+            Some(text) = progress.recv() => emit(text).await,
+            answer = &mut execution => break answer,
         }
     };
-    while let Ok(text) = received.try_recv() {
+    while let Ok(text) = progress.try_recv() {
         emit(text).await;
     }
     RunInput::ToolEnded(ToolCompletion { call: run.call.clone(), answer })

@@ -222,9 +222,9 @@ impl Step {
     /// once resolved.
     pub(super) fn mark_awaiting(&mut self) {
         let calls = &self.state.progress.calls;
-        let waits = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
+        let is_waiting = |id: &Name| calls.iter().any(|call| call.stage.pending() == Some(id));
         let mut approvals = self.state.smart.pending_approvals.iter().flatten();
-        let approval = approvals.find(|entry| waits(&entry.id)).map(|entry| {
+        let approval = approvals.find(|entry| is_waiting(&entry.id)).map(|entry| {
             json::object(|out| {
                 out.string("approvalId", &entry.id).string("toolCallId", &entry.tool_call_id);
                 out.string("toolName", &entry.tool_name);
@@ -232,7 +232,7 @@ impl Step {
             })
         });
         let mut questions = self.state.smart.pending_user_questions.iter().flatten();
-        let question = questions.find(|entry| waits(&entry.id)).map(|entry| {
+        let question = questions.find(|entry| is_waiting(&entry.id)).map(|entry| {
             json::object(|out| {
                 out.string("questionId", &entry.id).string("toolCallId", &entry.tool_call_id);
                 out.string("requestedAt", &entry.requested_at);

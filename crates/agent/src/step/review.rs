@@ -148,17 +148,25 @@ impl Step {
     fn retain_requests(&mut self, confirmed: &HashSet<Name>) {
         let calls = self.state.progress.calls.iter().filter(|call| call.stage != Stage::Done);
         let open: HashSet<&Name> = calls.map(|call| &call.id).collect();
-        let stays = |id: &Name, is_pending: bool, call: &Name| {
+        let is_retained = |id: &Name, is_pending: bool, call: &Name| {
             confirmed.contains(id) || !is_pending && !open.contains(call)
         };
         if let Some(entries) = &mut self.state.smart.pending_approvals {
             entries.retain(|entry| {
-                stays(&entry.id, entry.status == ToolApprovalStatus::Pending, &entry.tool_call_id)
+                is_retained(
+                    &entry.id,
+                    entry.status == ToolApprovalStatus::Pending,
+                    &entry.tool_call_id,
+                )
             });
         }
         if let Some(entries) = &mut self.state.smart.pending_user_questions {
             entries.retain(|entry| {
-                stays(&entry.id, entry.status == UserQuestionStatus::Pending, &entry.tool_call_id)
+                is_retained(
+                    &entry.id,
+                    entry.status == UserQuestionStatus::Pending,
+                    &entry.tool_call_id,
+                )
             });
         }
     }

@@ -55,15 +55,16 @@ struct CountingPermit(AtomicU64);
 
 impl CallPermit for CountingPermit {
     fn permit<'a>(&'a self, _: &'a str, _: Purpose) -> PermitFuture<'a> {
-        let left =
-            self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let remaining = self
+            .0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
         let denial = CallDenial {
             limit: "keyBudget".into(),
             allowed: 0.1,
             actual: 0.11,
             message: "the key has used up its budget: use another one".into(),
         };
-        Box::pin(async move { left.map(drop).map_err(|_| denial) })
+        Box::pin(async move { remaining.map(drop).map_err(|_| denial) })
     }
 }
 

@@ -94,26 +94,26 @@ async fn approval_is_decided_once_and_can_edit_arguments() {
     let id = approvals(&state)[0].id.clone();
     assert!(state.context("__awaitingApproval").is_some());
     let (runner, run) = (&scene.runner, &started.run);
-    let refused = |error: Result<(), RunError>| error.unwrap_err().to_string();
-    let none = runner.send_command(&us(), run, approve("unknown", true)).await;
-    assert_eq!(refused(none), "Pending approval not found for id: unknown");
-    let mut wrong = ToolApprovalResolution::new(id.clone(), true);
-    wrong.approved_args = Some(json(r#"{"a":"x"}"#));
-    let wrong = runner.send_command(&us(), run, RunCommand::Decide(wrong)).await;
-    assert!(refused(wrong).starts_with("approvedArgs do not match the schema of add: /a:"));
+    let error_text = |error: Result<(), RunError>| error.unwrap_err().to_string();
+    let not_found = runner.send_command(&us(), run, approve("unknown", true)).await;
+    assert_eq!(error_text(not_found), "Pending approval not found for id: unknown");
+    let mut invalid = ToolApprovalResolution::new(id.clone(), true);
+    invalid.approved_args = Some(json(r#"{"a":"x"}"#));
+    let invalid = runner.send_command(&us(), run, RunCommand::Decide(invalid)).await;
+    assert!(error_text(invalid).starts_with("approvedArgs do not match the schema of add: /a:"));
     let mut edited = ToolApprovalResolution::new(id.clone(), true);
     edited.approved_args = Some(json(r#"{"a":7}"#));
     edited.decided_by = Some("ann".into());
     runner.send_command(&us(), run, RunCommand::Decide(edited)).await.unwrap();
     let again = runner.send_command(&us(), run, approve(&id, false)).await;
     assert_eq!(
-        refused(again),
+        error_text(again),
         format!("Tool approval {id} was already decided (status: approved).")
     );
     assert_eq!(runner.drive(&us(), run).await.unwrap(), RunStatus::Completed);
     assert_eq!(*scene.tool_calls.lock().unwrap(), [r#"add call_0_0 {"a":7}"#]);
-    let over = runner.send_command(&us(), run, approve(&id, true)).await;
-    assert!(refused(over).contains("has already completed"));
+    let after_end = runner.send_command(&us(), run, approve(&id, true)).await;
+    assert!(error_text(after_end).contains("has already completed"));
 }
 
 #[tokio::test]

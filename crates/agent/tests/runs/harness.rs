@@ -178,10 +178,10 @@ impl Tool for RecordingTool {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            (about.progress)("at it");
-            let note = format!("{} {} {}", self.spec.name, about.call, args.as_str());
+            (context.progress)("at it");
+            let note = format!("{} {} {}", self.spec.name, context.call, args.as_str());
             self.tool_calls.lock().unwrap().push(note);
             ToolAnswer::text(format!("did {}", args.as_str()))
         })

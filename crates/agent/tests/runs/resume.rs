@@ -47,11 +47,11 @@ impl Tool for FileTool {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             let mut file =
                 std::fs::OpenOptions::new().append(true).create(true).open(&self.file).unwrap();
-            let line = format!("{} {} {}\n", self.spec.name, about.call, args.as_str());
+            let line = format!("{} {} {}\n", self.spec.name, context.call, args.as_str());
             file.write_all(line.as_bytes()).unwrap();
             ToolAnswer::text(format!("did {}", args.as_str()))
         })

@@ -82,9 +82,9 @@ async fn converse(seed: u64, figures: &mut Figures) {
         thread = Some(started.thread);
         figures.runs += 1;
     }
-    let refused: Vec<_> =
+    let rejected: Vec<_> =
         env.simulator.ledger().entries.into_iter().filter(|entry| entry.status >= 400).collect();
-    assert!(refused.is_empty(), "thread {seed}: {refused:#?}");
+    assert!(rejected.is_empty(), "thread {seed}: {rejected:#?}");
     let observations = env.witness.observations();
     assert!(observations.objections.is_empty(), "thread {seed}: {:#?}", observations.objections);
     figures.requests += observations.requests;

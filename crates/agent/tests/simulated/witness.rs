@@ -112,7 +112,7 @@ impl Observations {
         self.requests += 1;
         let summaries = call.items.iter().filter(|item| matches!(item.body, Body::Summary { .. }));
         let summary = summaries.map(|item| item.id.clone()).next();
-        let mut kept = 0;
+        let mut sent = 0;
         for item in &call.items {
             let Some(fate) = fates.iter().find(|fate| fate.item == item.id) else {
                 self.objections.push(format!("{} has no fate", item.id.0));
@@ -123,7 +123,7 @@ impl Observations {
                 let is_readable = owner.provider == target.origin.provider
                     && target.profile.reads_seals_of(&owner.family);
                 match disposition {
-                    Disposition::Kept if is_readable => kept += 1,
+                    Disposition::Kept if is_readable => sent += 1,
                     Disposition::Elided(_) if !is_readable => self.withheld += 1,
                     // The prefix to which this Seal is bound was summarised later.
                     Disposition::Elided(ElisionReason::PrefixChanged) if is_moved => {
@@ -136,7 +136,7 @@ impl Observations {
                 }
             }
         }
-        self.replayed += kept;
+        self.replayed += sent;
         // A placeholder for another provider's reasoning is not a Seal.
         let is_seal =
             |returned: &&ReturnedSeal| returned.verdict != Verdict::Dropped("stand_in".to_owned());
@@ -146,8 +146,8 @@ impl Observations {
         let is_bound = target.profile.bound.prefix && !self.summaries.is_empty();
         let is_valid = entry.status == 200 && all_accepted && (entry.lost == 0 || is_bound);
         let returned = u64::try_from(returned.len()).unwrap();
-        if !is_valid || returned != kept || entry.model != target.model() {
-            self.objections.push(format!("{kept} Seals were sent, and received as {entry:?}"));
+        if !is_valid || returned != sent || entry.model != target.model() {
+            self.objections.push(format!("{sent} Seals were sent, and received as {entry:?}"));
         }
     }
 }

@@ -176,11 +176,11 @@ impl Tool for SlowTool {
         self.0.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
             for _ in 0..3 {
                 tokio::task::yield_now().await;
-                (about.progress)("at it");
+                (context.progress)("at it");
             }
             ToolAnswer::text(format!("{} did {}", self.0.name, args.as_str()))
         })

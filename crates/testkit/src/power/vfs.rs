@@ -94,8 +94,8 @@ impl ActiveRecording {
     /// folder.
     fn number(&mut self, path: &Path) -> Option<usize> {
         let name = path.strip_prefix(&self.folder).ok()?.to_string_lossy().into_owned();
-        let known = self.names.iter().position(|known| *known == name);
-        Some(known.unwrap_or_else(|| {
+        let position = self.names.iter().position(|existing| *existing == name);
+        Some(position.unwrap_or_else(|| {
             self.names.push(name);
             self.names.len() - 1
         }))
@@ -144,9 +144,9 @@ unsafe extern "C" fn open(
             if (*inner).pMethods.is_null() { std::ptr::null() } else { &raw const METHODS };
         let mut number = None;
         if let (Some(recording), Some(path)) = (&mut *recording(), path) {
-            let known = recording.names.len();
+            let count_before = recording.names.len();
             number = recording.number(&path);
-            let is_new = is_new && (!existed || recording.names.len() > known);
+            let is_new = is_new && (!existed || recording.names.len() > count_before);
             if let Some(number) = number.filter(|_| is_new && opened == ffi::SQLITE_OK) {
                 recording.events.push(IoEvent::Create(number));
             }

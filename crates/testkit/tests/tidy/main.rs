@@ -329,7 +329,7 @@ fn find_borrowed_verdict(line: &str) -> Option<&'static str> {
         "throughline_codec::detect",
     ];
     let code = line.split("//").next().unwrap_or_default();
-    BORROWED.into_iter().find(|word| code.contains(word))
+    BORROWED.into_iter().find(|term| code.contains(term))
 }
 
 fn assert_tidy(problems: &[String]) {
@@ -381,7 +381,7 @@ fn registry(library: &str) -> Option<BTreeSet<String>> {
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"))
         .flat_map(|line| line.split(|letter: char| !letter.is_alphanumeric() && letter != '_'))
-        .filter(|word| word.starts_with(char::is_lowercase) && *word != "crate")
+        .filter(|name| name.starts_with(char::is_lowercase) && *name != "crate")
         .map(str::to_owned);
     Some(modules.collect())
 }

@@ -19,7 +19,7 @@ fn toml(text: &str) -> ToolDeclarations {
     ToolDeclarations::toml(text, &["model"], &variable).unwrap()
 }
 
-fn wrong(text: &str) -> String {
+fn toml_error(text: &str) -> String {
     ToolDeclarations::toml(text, &["model"], &variable).unwrap_err().to_string()
 }
 
@@ -94,14 +94,14 @@ fn json_and_toml_are_equivalent() {
     let declared = ToolDeclarations::json(text, &[], &variable).unwrap();
     assert_eq!(declared.http[0].timeout, Duration::from_millis(500));
     assert_eq!(declared.mcp.len(), 1);
-    let wrong =
+    let error =
         ToolDeclarations::json("{\"http\":\n {\"a\":{\"url\":7}}}", &[], &variable).unwrap_err();
     assert_eq!(
-        wrong.to_string(),
+        error.to_string(),
         "2:14: `url` must be a string: write url = \"https://example.com/{argument}\""
     );
-    let wrong = ToolDeclarations::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
-    assert!(wrong.starts_with("2:3: invalid JSON"), "{wrong}");
+    let error = ToolDeclarations::json("{\"http\":\n [}", &[], &variable).unwrap_err().to_string();
+    assert!(error.starts_with("2:3: invalid JSON"), "{error}");
 }
 
 #[test]
@@ -155,17 +155,17 @@ fn errors_contain_position_and_remedy() {
             "3:11: `headers` contains the header `a b`, whose name or value is invalid",
         ),
     ] {
-        assert_eq!(wrong(text), expected);
+        assert_eq!(toml_error(text), expected);
     }
-    let name = wrong("[mcp.\"a b\"]\ncommand = \"npx\"");
+    let name = toml_error("[mcp.\"a b\"]\ncommand = \"npx\"");
     assert!(name.starts_with("1:6: the server name `a b` is invalid"), "{name}");
-    let name = wrong("[http.\"a b\"]\nurl = \"http://localhost/\"");
+    let name = toml_error("[http.\"a b\"]\nurl = \"http://localhost/\"");
     assert!(name.starts_with("1:7: the tool name `a b` is invalid"), "{name}");
 }
 
 #[test]
 fn all_errors_are_reported_at_once() {
-    let errors = wrong("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
+    let errors = toml_error("[mcp.a]\ncommand = 1\nargs = 2\n[http.b]\nurl = 3\nidempotent = 4\n");
     assert_eq!(errors.lines().count(), 4, "{errors}");
 }
 

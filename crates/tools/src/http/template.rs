@@ -171,8 +171,8 @@ mod template_tests {
             ("http://2852039166/", "link-local or cloud metadata address"),
             ("http://[fe80::1]/", "link-local or cloud metadata address"),
         ] {
-            let refused = Template::parse(url).unwrap_err();
-            assert!(refused.contains(reason), "{url}: {refused}");
+            let error = Template::parse(url).unwrap_err();
+            assert!(error.contains(reason), "{url}: {error}");
         }
     }
 }

@@ -26,13 +26,13 @@ impl McpTool {
     }
 
     /// Calls the tool. Returns an error if the call was not sent or was rejected.
-    async fn call(&self, args: &Json, about: &ToolContext) -> Result<ToolAnswer, String> {
+    async fn call(&self, args: &Json, context: &ToolContext) -> Result<ToolAnswer, String> {
         let config = &self.server.config;
         let arguments: JsonObject = serde_json::from_slice(args.bytes())
             .map_err(|error| format!("The arguments are not an object: {error}"))?;
         let session = self.server.session().await.map_err(|error| error.to_string())?;
         let params = CallToolRequestParams::new(self.name.to_string()).with_arguments(arguments);
-        let response = session.call(params, Arc::clone(&about.progress));
+        let response = session.call(params, Arc::clone(&context.progress));
         let error = match timeout(config.timeout, response).await {
             Ok(Ok(ServerResult::CallToolResult(result))) => {
                 return Ok(result::answer(result, config.largest_answer));
@@ -59,9 +59,9 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            let answer = self.call(args, about).await.unwrap_or_else(ToolAnswer::error);
+            let answer = self.call(args, context).await.unwrap_or_else(ToolAnswer::error);
             answer::mask_errors(answer, &self.server.mask)
         })
     }

@@ -181,8 +181,8 @@ async fn metadata_services_are_blocked() {
         "http://metadata.google.internal/",
         "http://[fd00:ec2::254]/",
     ] {
-        let refused = HttpTool::new(HttpConfig::get("a", url)).unwrap_err().to_string();
-        assert!(refused.contains("is a link-local or cloud metadata address"), "{refused}");
+        let error = HttpTool::new(HttpConfig::get("a", url)).unwrap_err().to_string();
+        assert!(error.contains("is a link-local or cloud metadata address"), "{error}");
     }
 }
 

@@ -7,7 +7,9 @@ use throughline_agent::{Tool, ToolAnswer};
 use throughline_core::{Media, Outcome, Part};
 use throughline_tools::{Approval, McpConfig, McpErrorKind, McpServer};
 
-use crate::world::{Endpoint, SECRET, about, json, named, process, python, run, spawned, texts};
+use crate::world::{
+    Endpoint, SECRET, json, named, process, python, run, spawned, texts, tool_context,
+};
 
 async fn tools_of(config: McpConfig) -> Vec<Arc<dyn Tool>> {
     McpServer::open(config).await.unwrap().tools().await.unwrap()
@@ -90,8 +92,8 @@ async fn errors_are_reported_without_secrets() {
     let refused = run(&*named(&tools, "outside__refuse"), "{}").await;
     let expected = "The MCP server `outside` failed: not with … (code -32601)";
     assert_eq!(refused, ToolAnswer::error(expected));
-    let wrong = run(&*named(&tools, "outside__echo"), "[]").await;
-    assert!(wrong.to_text().contains("not an object"), "{wrong:?}");
+    let invalid = run(&*named(&tools, "outside__echo"), "[]").await;
+    assert!(invalid.to_text().contains("not an object"), "{invalid:?}");
 }
 
 #[tokio::test]
@@ -108,9 +110,9 @@ async fn progress_is_reported_over_http() {
 async fn assert_progress(server: McpServer) {
     let tools = server.tools().await.unwrap();
     let (wait, release) = (named(&tools, "outside__wait"), named(&tools, "outside__release"));
-    let (about, mut progress) = about();
+    let (tool_context, mut progress) = tool_context();
     let args = json("{}");
-    let waiting = wait.run(&args, &about);
+    let waiting = wait.run(&args, &tool_context);
     let releasing = async {
         assert_eq!(progress.recv().await.as_deref(), Some("half way (1/2)"));
         run(&*release, "{}").await
@@ -132,10 +134,10 @@ async fn dropping_a_call_over_http_cancels_it() {
 
 async fn assert_cancelled(server: McpServer) {
     let tools = server.tools().await.unwrap();
-    let (about, mut receiver) = about();
+    let (tool_context, mut receiver) = tool_context();
     let (stall, args) = (named(&tools, "outside__stall"), json("{}"));
     tokio::select! {
-        answer = stall.run(&args, &about) => panic!("{answer:?}"),
+        answer = stall.run(&args, &tool_context) => panic!("{answer:?}"),
         progress = receiver.recv() => assert_eq!(progress.as_deref(), Some("1")),
     }
     let cancelled = run(&*named(&tools, "outside__cancelled"), "{}").await;
@@ -227,9 +229,9 @@ async fn failed_start_reports_the_reason() {
     assert!(message.contains("is unavailable: cannot start `no-such-program`"), "{message}");
     let env = [("API_KEY", SECRET)];
     let script = "import os, sys; sys.exit('no: ' + os.environ['API_KEY'])";
-    let ended = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
+    let exited = McpServer::spawn("files", python(), ["-c", script], env).await.unwrap_err();
     assert_eq!(
-        ended.reason,
+        exited.reason,
         "it closed the connection before it responded; its last error output was: no: …"
     );
     let mut silent = process();
@@ -244,20 +246,20 @@ async fn failed_start_reports_the_reason() {
 async fn failed_connection_reports_the_reason_without_keys() {
     let endpoint = Endpoint::start(0);
     let url = format!("http://127.0.0.1:{}/mcp?key={SECRET}", endpoint.port);
-    let wrong = [("Authorization", "Bearer sk-another-secret")];
-    let refused = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
-    assert_eq!(refused.trouble, McpErrorKind::Unreachable);
-    let message = format!("{refused} {refused:?}");
+    let headers = [("Authorization", "Bearer sk-another-secret")];
+    let error = McpServer::connect("search", url.as_str(), headers).await.unwrap_err();
+    assert_eq!(error.trouble, McpErrorKind::Unreachable);
+    let message = format!("{error} {error:?}");
     assert!(message.contains("401"), "{message}");
     drop(endpoint);
-    let closed = McpServer::connect("search", url.as_str(), wrong).await.unwrap_err();
+    let closed = McpServer::connect("search", url.as_str(), headers).await.unwrap_err();
     let all = format!("{message} {closed} {closed:?}");
     assert!(closed.reason.contains("refused"), "{all}");
     assert!(!all.contains(SECRET) && !all.contains("sk-another-secret"), "{all}");
     for url in
         ["http://169.254.169.254/mcp", "http://metadata.google.internal/mcp", "ftp://example.com/"]
     {
-        let refused = McpServer::connect("search", url, []).await.unwrap_err();
-        assert_eq!(refused.trouble, McpErrorKind::Unreachable, "{refused}");
+        let error = McpServer::connect("search", url, []).await.unwrap_err();
+        assert_eq!(error.trouble, McpErrorKind::Unreachable, "{error}");
     }
 }

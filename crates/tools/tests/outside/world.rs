@@ -83,20 +83,20 @@ pub(crate) fn named(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
 }
 
 /// Creates a tool context and a receiver for its progress messages.
-pub(crate) fn about() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
+pub(crate) fn tool_context() -> (ToolContext, mpsc::UnboundedReceiver<String>) {
     let (sender, receiver) = mpsc::unbounded_channel();
-    let about = ToolContext {
+    let tool_context = ToolContext {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "assistant".into(),
         progress: Arc::new(move |text: &str| drop(sender.send(text.to_owned()))),
     };
-    (about, receiver)
+    (tool_context, receiver)
 }
 
 /// Runs a tool and ignores its progress messages.
 pub(crate) async fn run(tool: &dyn Tool, args: &str) -> ToolAnswer {
-    tool.run(&json(args), &about().0).await
+    tool.run(&json(args), &tool_context().0).await
 }
 
 pub(crate) fn texts(answer: &ToolAnswer) -> Vec<&str> {

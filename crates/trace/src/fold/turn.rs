@@ -155,6 +155,6 @@ fn put_replay(replay: Option<&ReplayEvent>, span: &mut Span) {
         };
         span.add_if_some(key, count.tree().root().u64());
     }
-    let why = replay.why.iter().flatten().map(|(why, _)| why.clone());
-    span.add_texts("throughline.fates.why", why.collect());
+    let reasons = replay.why.iter().flatten().map(|(reason, _)| reason.clone());
+    span.add_texts("throughline.fates.why", reasons.collect());
 }

@@ -108,8 +108,8 @@ mod tests {
         let sink = FileSink::new(Name::from("file"), outside.join("traces"));
         let absolute = outside.join("x").display().to_string();
         for name in ["../x", "..", ".", "", "a/b", "sess_é", "a\0b", &*absolute] {
-            let refused = sink.send(&batch(Name::from(name))).await.unwrap_err();
-            assert!(refused.message.contains("id may contain only"), "{refused}");
+            let error = sink.send(&batch(Name::from(name))).await.unwrap_err();
+            assert!(error.message.contains("id may contain only"), "{error}");
         }
         // The ids would escape the folder if used as paths. The runs of both tenants must end up in
         // separate folders inside it.
