@@ -54,13 +54,13 @@ fn losses(entry: &LedgerEntry) -> Vec<Loss> {
         }
     }
     losses.dedup();
-    let others = [
+    let other_losses = [
         (entry.lost > 0, Loss::Lost),
         (entry.stop.as_deref() == Some("refused"), Loss::Answer),
         (entry.reconfigured, Loss::Thinking),
         (entry.missed > 0, Loss::Cache),
     ];
-    losses.extend(others.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, loss)| loss));
+    losses.extend(other_losses.into_iter().filter(|(is_lost, _)| *is_lost).map(|(_, loss)| loss));
     losses
 }
 
@@ -71,8 +71,8 @@ pub(crate) fn rules_of(audit: &Audit) -> Vec<&'static str> {
         Verdict::Degrade => Severity::Degrade,
         Verdict::Accept => return Vec::new(),
     };
-    let found = audit.findings.iter().filter(|finding| finding.severity == gravest);
-    let mut rules: Vec<&str> = found.map(|finding| finding.rule.id).collect();
+    let decisive = audit.findings.iter().filter(|finding| finding.severity == gravest);
+    let mut rules: Vec<&str> = decisive.map(|finding| finding.rule.id).collect();
     rules.dedup();
     rules
 }
@@ -93,77 +93,77 @@ impl AuditKnowledge {
 /// which states whether the audit or the simulator is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DisagreementKind {
-    ToldLess,
+    MissingInformation,
     AgeUnknown,
     OriginUnknown,
     SealUnknown,
     BedrockThinking,
     BedrockCache,
-    LeadsNowhere,
+    OrphanedReasoning,
 }
 
 impl DisagreementKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::ToldLess => "audit_accepts_what_it_cannot_verify",
+            Self::MissingInformation => "audit_accepts_what_it_cannot_verify",
             Self::AgeUnknown => "unknown_account_age_only_warns",
             Self::OriginUnknown => "unknown_ids_are_assumed_to_be_stored",
             Self::SealUnknown => "unknown_seals_are_assumed_to_be_altered",
             Self::BedrockThinking => "bedrock_config_change_within_a_turn_is_not_flagged",
             Self::BedrockCache => "bedrock_caches_only_marked_prefixes",
-            Self::LeadsNowhere => "orphaned_reasoning_is_not_flagged",
+            Self::OrphanedReasoning => "orphaned_reasoning_is_not_flagged",
         }
     }
 
-    /// Classifies a disagreement; `None` if the kind is unknown. `knows` describes the information
-    /// that the audit received.
+    /// Classifies a disagreement; `None` if the kind is unknown. `knowledge` describes the
+    /// information that the audit received.
     pub(crate) fn of(
-        talk: &Conversation<'_>,
+        conversation: &Conversation<'_>,
         body: &bytes::Bytes,
-        made: &SimOutcome,
+        outcome: &SimOutcome,
         audit: &Audit,
-        knows: AuditKnowledge,
+        knowledge: AuditKnowledge,
     ) -> Option<Self> {
-        let heard = audit.verdict();
-        let told = talk.audit_with(body, PriorScope::Everything, true);
-        let full = told.verdict();
-        if heard == full {
-            return Self::classify_undocumented(&talk.setup, made, audit);
+        let verdict = audit.verdict();
+        let full_audit = conversation.audit_with(body, PriorScope::Everything, true);
+        let full_verdict = full_audit.verdict();
+        if verdict == full_verdict {
+            return Self::classify_undocumented(&conversation.setup, outcome, audit);
         }
         // With full information, the audit must agree; with less, it may only report less.
-        let agrees =
-            full == made.verdict || Self::classify_undocumented(&talk.setup, made, &told).is_some();
-        let of_age = talk.audit_with(body, knows.past, true).verdict();
+        let agrees = full_verdict == outcome.verdict
+            || Self::classify_undocumented(&conversation.setup, outcome, &full_audit).is_some();
+        let with_age = conversation.audit_with(body, knowledge.past, true).verdict();
         if !agrees {
             return None;
         }
-        if !knows.age && of_age != heard {
-            let is_warning = heard == Verdict::Degrade;
-            return (is_warning && of_age <= made.verdict).then_some(Self::AgeUnknown);
+        if !knowledge.age && with_age != verdict {
+            let is_warning = verdict == Verdict::Degrade;
+            return (is_warning && with_age <= outcome.verdict).then_some(Self::AgeUnknown);
         }
-        if heard < made.verdict {
-            return Some(Self::ToldLess);
+        if verdict < outcome.verdict {
+            return Some(Self::MissingInformation);
         }
-        let of_ids = [
+        let id_rules = [
             "openai/reasoning-without-following-item",
             "openai/item-without-its-reasoning",
             "openai/item-not-found",
         ];
-        if rules_of(audit).iter().all(|rule| of_ids.contains(rule)) {
+        if rules_of(audit).iter().all(|rule| id_rules.contains(rule)) {
             return Some(Self::OriginUnknown);
         }
-        talk.is_swapped.then_some(Self::SealUnknown)
+        conversation.is_swapped.then_some(Self::SealUnknown)
     }
 
     /// Classifies disagreements about behaviour that providers do not document. Such disagreements
     /// remain even if the audit has full information.
-    fn classify_undocumented(setup: &Setup, made: &SimOutcome, audit: &Audit) -> Option<Self> {
+    fn classify_undocumented(setup: &Setup, outcome: &SimOutcome, audit: &Audit) -> Option<Self> {
         let is_bedrock = setup.provider == "bedrock";
-        match (audit.verdict(), made.verdict, &made.losses[..]) {
+        match (audit.verdict(), outcome.verdict, &outcome.losses[..]) {
             (Verdict::Accept, _, [Loss::Thinking]) if is_bedrock => Some(Self::BedrockThinking),
             (Verdict::Accept, _, [Loss::Cache]) if is_bedrock => Some(Self::BedrockCache),
-            (Verdict::Accept, Verdict::Degrade, [Loss::Dropped(why)]) if why == "moved" => {
-                Some(Self::LeadsNowhere)
+            (Verdict::Accept, Verdict::Degrade, [Loss::Dropped(reason)]) if reason == "moved" => {
+                Some(Self::OrphanedReasoning)
             }
             _ => None,
         }

@@ -15,32 +15,33 @@ fn setup(label: &str) -> Setup {
 
 /// Starts a conversation and stops after the first tool call.
 async fn start_tool_loop<'s>(simulator: &'s Simulator, label: &str) -> Conversation<'s> {
-    let mut talk = Conversation::new(simulator, setup(label), 1, "Plan a weekend in Lisbon.");
-    assert!(talk.step().await, "no tool was called");
-    talk
+    let mut conversation =
+        Conversation::new(simulator, setup(label), 1, "Plan a weekend in Lisbon.");
+    assert!(conversation.step().await, "no tool was called");
+    conversation
 }
 
 /// Sends the next request and returns the simulator's verdict.
-async fn sent(talk: &Conversation<'_>) -> SimOutcome {
-    talk.send(talk.body()).await;
-    SimOutcome::from_last_entry(talk.simulator)
+async fn send_next(conversation: &Conversation<'_>) -> SimOutcome {
+    conversation.send(conversation.body()).await;
+    SimOutcome::from_last_entry(conversation.simulator)
 }
 
-fn heard(talk: &Conversation<'_>, knows: AuditKnowledge) -> Verdict {
-    talk.audit_with(&talk.body(), knows.past, knows.age).verdict()
+fn audit_verdict(conversation: &Conversation<'_>, knowledge: AuditKnowledge) -> Verdict {
+    conversation.audit_with(&conversation.body(), knowledge.past, knowledge.age).verdict()
 }
 
 fn kind(
-    talk: &Conversation<'_>,
-    made: &SimOutcome,
-    knows: AuditKnowledge,
+    conversation: &Conversation<'_>,
+    outcome: &SimOutcome,
+    knowledge: AuditKnowledge,
 ) -> Option<DisagreementKind> {
-    let audit = talk.audit_with(&talk.body(), knows.past, knows.age);
-    DisagreementKind::of(talk, &talk.body(), made, &audit, knows)
+    let audit = conversation.audit_with(&conversation.body(), knowledge.past, knowledge.age);
+    DisagreementKind::of(conversation, &conversation.body(), outcome, &audit, knowledge)
 }
 
-fn edit_system(talk: &mut Conversation<'_>) {
-    talk.next["system"] = json!("Be long-winded.");
+fn edit_system(conversation: &mut Conversation<'_>) {
+    conversation.next["system"] = json!("Be long-winded.");
 }
 
 /// One letter of a signature was changed. Only the issuer can detect the change, because signatures
@@ -52,19 +53,23 @@ fn edit_system(talk: &mut Conversation<'_>) {
 #[tokio::test]
 async fn audit_does_not_judge_missing_information() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut talk = start_tool_loop(&simulator, "Sonnet 4.5, manual").await;
-    let signature = talk.next.pointer_mut("/messages/1/content/0/signature").unwrap();
+    let mut conversation = start_tool_loop(&simulator, "Sonnet 4.5, manual").await;
+    let signature = conversation.next.pointer_mut("/messages/1/content/0/signature").unwrap();
     let text = signature.as_str().unwrap().to_owned();
     let (head, tail) = text.split_at(text.len() / 2);
     let other = if tail.starts_with('A') { "B" } else { "A" };
     *signature = Value::String(format!("{head}{other}{}", &tail[1..]));
-    let made = sent(&talk).await;
-    assert_eq!(made.verdict, Verdict::Refuse);
-    assert!(made.refusal.contains("Invalid `signature` in `thinking` block"), "{}", made.refusal);
-    let less = AuditKnowledge { past: PriorScope::Nothing, age: true };
-    assert_eq!(heard(&talk, less), Verdict::Accept);
-    assert_eq!(kind(&talk, &made, less), Some(DisagreementKind::ToldLess));
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Refuse);
+    let outcome = send_next(&conversation).await;
+    assert_eq!(outcome.verdict, Verdict::Refuse);
+    assert!(
+        outcome.refusal.contains("Invalid `signature` in `thinking` block"),
+        "{}",
+        outcome.refusal
+    );
+    let partial = AuditKnowledge { past: PriorScope::Nothing, age: true };
+    assert_eq!(audit_verdict(&conversation, partial), Verdict::Accept);
+    assert_eq!(kind(&conversation, &outcome, partial), Some(DisagreementKind::MissingInformation));
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Refuse);
     simulator.stop().await;
 }
 
@@ -81,14 +86,18 @@ async fn unknown_account_age_causes_a_warning() {
     for (label, verdict) in
         [("Opus 5.5", Verdict::Refuse), ("Opus 5.5, old account", Verdict::Accept)]
     {
-        let mut talk = start_tool_loop(&simulator, label).await;
-        edit_system(&mut talk);
-        let made = sent(&talk).await;
-        assert_eq!(made.verdict, verdict, "{label}");
-        let less = AuditKnowledge { past: PriorScope::Everything, age: false };
-        assert_eq!(heard(&talk, less), Verdict::Degrade, "{label}");
-        assert_eq!(kind(&talk, &made, less), Some(DisagreementKind::AgeUnknown), "{label}");
-        assert_eq!(heard(&talk, AuditKnowledge::ALL), verdict, "{label}");
+        let mut conversation = start_tool_loop(&simulator, label).await;
+        edit_system(&mut conversation);
+        let outcome = send_next(&conversation).await;
+        assert_eq!(outcome.verdict, verdict, "{label}");
+        let partial = AuditKnowledge { past: PriorScope::Everything, age: false };
+        assert_eq!(audit_verdict(&conversation, partial), Verdict::Degrade, "{label}");
+        assert_eq!(
+            kind(&conversation, &outcome, partial),
+            Some(DisagreementKind::AgeUnknown),
+            "{label}"
+        );
+        assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), verdict, "{label}");
     }
     simulator.stop().await;
 }
@@ -103,19 +112,19 @@ async fn unknown_account_age_causes_a_warning() {
 #[tokio::test]
 async fn id_of_unknown_origin_is_treated_as_stored() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut talk = start_tool_loop(&simulator, "OpenAI stateless").await;
-    talk.next["store"] = json!(true);
-    for item in talk.next["input"].as_array_mut().unwrap() {
+    let mut conversation = start_tool_loop(&simulator, "OpenAI stateless").await;
+    conversation.next["store"] = json!(true);
+    for item in conversation.next["input"].as_array_mut().unwrap() {
         if item["type"] == "function_call" {
             item.as_object_mut().unwrap().shift_remove("id");
         }
     }
-    let made = sent(&talk).await;
-    assert_eq!(made.verdict, Verdict::Accept, "{}", made.refusal);
-    let less = AuditKnowledge { past: PriorScope::Nothing, age: true };
-    assert_eq!(heard(&talk, less), Verdict::Refuse);
-    assert_eq!(kind(&talk, &made, less), Some(DisagreementKind::OriginUnknown));
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Accept);
+    let outcome = send_next(&conversation).await;
+    assert_eq!(outcome.verdict, Verdict::Accept, "{}", outcome.refusal);
+    let partial = AuditKnowledge { past: PriorScope::Nothing, age: true };
+    assert_eq!(audit_verdict(&conversation, partial), Verdict::Refuse);
+    assert_eq!(kind(&conversation, &outcome, partial), Some(DisagreementKind::OriginUnknown));
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Accept);
     simulator.stop().await;
 }
 
@@ -130,22 +139,22 @@ async fn id_of_unknown_origin_is_treated_as_stored() {
 async fn seal_of_unknown_origin_is_reported_as_altered() {
     let simulator = start(Options::default()).await.unwrap();
     let setup = setup("OpenAI stateless");
-    let mut talk = Conversation::new(&simulator, setup, 2, "Plan a weekend in Lisbon.");
-    assert!(talk.step().await && talk.step().await, "two tools are called");
-    let items = talk.next["input"].as_array_mut().unwrap();
+    let mut conversation = Conversation::new(&simulator, setup, 2, "Plan a weekend in Lisbon.");
+    assert!(conversation.step().await && conversation.step().await, "two tools are called");
+    let items = conversation.next["input"].as_array_mut().unwrap();
     let is_reasoning = |item: &Value| item["type"] == "reasoning";
-    let places: Vec<usize> = (0..items.len()).filter(|at| is_reasoning(&items[*at])).collect();
-    let [first, second] = places[..] else { panic!("{places:?}") };
+    let positions: Vec<usize> = (0..items.len()).filter(|at| is_reasoning(&items[*at])).collect();
+    let [first, second] = positions[..] else { panic!("{positions:?}") };
     let sealed = items[first]["encrypted_content"].take();
     items[first]["encrypted_content"] = items[second]["encrypted_content"].take();
     items[second]["encrypted_content"] = sealed;
-    talk.is_swapped = true;
-    let made = sent(&talk).await;
-    assert_eq!(made.verdict, Verdict::Degrade);
-    let less = AuditKnowledge { past: PriorScope::TheEarlier, age: true };
-    assert_eq!(heard(&talk, less), Verdict::Refuse);
-    assert_eq!(kind(&talk, &made, less), Some(DisagreementKind::SealUnknown));
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Degrade);
+    conversation.is_swapped = true;
+    let outcome = send_next(&conversation).await;
+    assert_eq!(outcome.verdict, Verdict::Degrade);
+    let partial = AuditKnowledge { past: PriorScope::TheEarlier, age: true };
+    assert_eq!(audit_verdict(&conversation, partial), Verdict::Refuse);
+    assert_eq!(kind(&conversation, &outcome, partial), Some(DisagreementKind::SealUnknown));
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Degrade);
     simulator.stop().await;
 }
 
@@ -158,17 +167,20 @@ async fn seal_of_unknown_origin_is_reported_as_altered() {
 #[tokio::test]
 async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut talk = start_tool_loop(&simulator, "Bedrock Opus 4.7").await;
-    talk.next["additionalModelRequestFields"] = json!({"thinking": {"type": "disabled"}});
-    let made = sent(&talk).await;
-    assert_eq!((made.verdict, &made.losses[..]), (Verdict::Degrade, &[Loss::Thinking][..]));
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Accept);
-    assert_eq!(kind(&talk, &made, AuditKnowledge::ALL), Some(DisagreementKind::BedrockThinking));
+    let mut conversation = start_tool_loop(&simulator, "Bedrock Opus 4.7").await;
+    conversation.next["additionalModelRequestFields"] = json!({"thinking": {"type": "disabled"}});
+    let outcome = send_next(&conversation).await;
+    assert_eq!((outcome.verdict, &outcome.losses[..]), (Verdict::Degrade, &[Loss::Thinking][..]));
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Accept);
+    assert_eq!(
+        kind(&conversation, &outcome, AuditKnowledge::ALL),
+        Some(DisagreementKind::BedrockThinking)
+    );
 
-    let mut talk = start_tool_loop(&simulator, "Opus 4.7").await;
-    talk.next["thinking"] = json!({"type": "disabled"});
-    assert_eq!(sent(&talk).await.losses, [Loss::Thinking]);
-    let audit = talk.audit(&talk.body(), true);
+    let mut conversation = start_tool_loop(&simulator, "Opus 4.7").await;
+    conversation.next["thinking"] = json!({"type": "disabled"});
+    assert_eq!(send_next(&conversation).await.losses, [Loss::Thinking]);
+    let audit = conversation.audit(&conversation.body(), true);
     assert_eq!(rules_of(&audit), ["anthropic/config-changed-in-loop"]);
     simulator.stop().await;
 }
@@ -183,28 +195,31 @@ async fn bedrock_configuration_change_in_a_tool_loop_is_not_reported() {
 #[tokio::test]
 async fn bedrock_caches_only_what_is_marked() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut talk = start_tool_loop(&simulator, "Bedrock Sonnet 4.5, manual").await;
-    let tool = talk.next.pointer_mut("/toolConfig/tools/0/toolSpec").unwrap();
-    turn_round(tool);
-    let made = sent(&talk).await;
-    assert_eq!((made.verdict, &made.losses[..]), (Verdict::Degrade, &[Loss::Cache][..]));
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Accept);
-    assert_eq!(kind(&talk, &made, AuditKnowledge::ALL), Some(DisagreementKind::BedrockCache));
+    let mut conversation = start_tool_loop(&simulator, "Bedrock Sonnet 4.5, manual").await;
+    let tool = conversation.next.pointer_mut("/toolConfig/tools/0/toolSpec").unwrap();
+    rotate_members(tool);
+    let outcome = send_next(&conversation).await;
+    assert_eq!((outcome.verdict, &outcome.losses[..]), (Verdict::Degrade, &[Loss::Cache][..]));
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Accept);
+    assert_eq!(
+        kind(&conversation, &outcome, AuditKnowledge::ALL),
+        Some(DisagreementKind::BedrockCache)
+    );
 
-    let mut talk = start_tool_loop(&simulator, "DeepSeek").await;
-    turn_round(&mut talk.next["tools"][0]);
-    assert_eq!(sent(&talk).await.losses, [Loss::Cache]);
-    let audit = talk.audit(&talk.body(), true);
+    let mut conversation = start_tool_loop(&simulator, "DeepSeek").await;
+    rotate_members(&mut conversation.next["tools"][0]);
+    assert_eq!(send_next(&conversation).await.losses, [Loss::Cache]);
+    let audit = conversation.audit(&conversation.body(), true);
     assert_eq!(rules_of(&audit), ["chat/cache-prefix-broken"]);
     simulator.stop().await;
 }
 
 /// Moves the first member of an object to its end.
-fn turn_round(value: &mut Value) {
+fn rotate_members(value: &mut Value) {
     let members = value.as_object_mut().unwrap();
-    let (first, said) =
+    let (first, member) =
         members.shift_remove_entry(&members.keys().next().unwrap().clone()).unwrap();
-    members.insert(first, said);
+    members.insert(first, member);
 }
 
 /// A reasoning item precedes a different item than in its reply, because the call that followed it
@@ -214,17 +229,21 @@ fn turn_round(value: &mut Value) {
 #[tokio::test]
 async fn trailing_reasoning_is_not_reported_as_lost() {
     let simulator = start(Options::default()).await.unwrap();
-    let mut talk = Conversation::new(&simulator, setup("xAI"), 2, "Plan a weekend in Lisbon.");
-    assert!(talk.step().await && talk.step().await, "no tool was called");
-    let input = talk.next["input"].as_array_mut().unwrap();
+    let mut conversation =
+        Conversation::new(&simulator, setup("xAI"), 2, "Plan a weekend in Lisbon.");
+    assert!(conversation.step().await && conversation.step().await, "no tool was called");
+    let input = conversation.next["input"].as_array_mut().unwrap();
     let reasoning = input.iter().position(|item| item["type"] == "reasoning").unwrap();
     let call = input.remove(reasoning + 1);
     input.retain(|item| {
         item["type"] != "function_call_output" || item["call_id"] != call["call_id"]
     });
-    let made = sent(&talk).await;
-    assert_eq!(made.losses, [Loss::Dropped("moved".to_owned())]);
-    assert_eq!(heard(&talk, AuditKnowledge::ALL), Verdict::Accept);
-    assert_eq!(kind(&talk, &made, AuditKnowledge::ALL), Some(DisagreementKind::LeadsNowhere));
+    let outcome = send_next(&conversation).await;
+    assert_eq!(outcome.losses, [Loss::Dropped("moved".to_owned())]);
+    assert_eq!(audit_verdict(&conversation, AuditKnowledge::ALL), Verdict::Accept);
+    assert_eq!(
+        kind(&conversation, &outcome, AuditKnowledge::ALL),
+        Some(DisagreementKind::OrphanedReasoning)
+    );
     simulator.stop().await;
 }

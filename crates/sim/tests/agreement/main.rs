@@ -52,13 +52,13 @@ use throughline_testkit::{MUTATIONS, MutationTarget, SealLocation, TestRng, case
 /// Counts for one setup or one mutation.
 #[derive(Clone, Debug, Default)]
 struct Tally {
-    heard: usize,
+    compared: usize,
     /// Number of agreements for each verdict: accept, degrade, refuse.
     agreed: [usize; 3],
     /// Number of differences of each known kind.
     kinds: BTreeMap<DisagreementKind, usize>,
     /// Number of unexpected differences.
-    others: usize,
+    unexpected: usize,
 }
 
 /// Result of comparing the audit's verdict with the simulator's verdict.
@@ -70,12 +70,12 @@ enum Comparison {
 }
 
 impl Tally {
-    fn add(&mut self, stand: Comparison) {
-        self.heard += 1;
-        match stand {
+    fn add(&mut self, comparison: Comparison) {
+        self.compared += 1;
+        match comparison {
             Comparison::Agreed(verdict) => self.agreed[verdict as usize] += 1,
             Comparison::Known(kind) => *self.kinds.entry(kind).or_default() += 1,
-            Comparison::Unforeseen => self.others += 1,
+            Comparison::Unforeseen => self.unexpected += 1,
         }
     }
 
@@ -84,9 +84,9 @@ impl Tally {
         let kinds = self.kinds.iter().map(|(kind, count)| format!("{} {count}; ", kind.name()));
         let text = format!(
             "{} compared; agreed: accept {accept}, degrade {degrade}, refuse {refuse}; {}unexpected {}",
-            self.heard,
+            self.compared,
             kinds.collect::<String>(),
-            self.others
+            self.unexpected
         );
         figure(label, text);
     }
@@ -100,38 +100,41 @@ async fn audit_and_simulator_agree() {
     let simulator = start(Options::default()).await.unwrap();
     let mut by_setup: BTreeMap<usize, Tally> = BTreeMap::new();
     let mut by_operator: BTreeMap<&str, Tally> = BTreeMap::new();
-    let (mut all, mut others) = (Tally::default(), UnexpectedDifferences::new());
-    let wanted = cases(600) as usize;
+    let (mut all, mut unexpected) = (Tally::default(), UnexpectedDifferences::new());
+    let required = cases(600) as usize;
     let mut seed = 0;
-    while all.heard < wanted {
+    while all.compared < required {
         for (number, (label, setup)) in SETUPS.iter().enumerate() {
             seed += 1;
-            let mut dice = TestRng::new(seed);
-            let mut talk = conversation(&simulator, *setup, &mut dice, seed).await;
-            let Some((operator, who)) = spoil(&mut talk, setup, &mut dice) else { continue };
-            let knows = told(&mut dice);
-            let name = format!("{label} | {operator}{who}");
-            let stand = hear(&talk, &name, knows, &mut others).await;
-            let own = by_setup.entry(number).or_default();
-            for row in [own, by_operator.entry(operator).or_default(), &mut all] {
-                row.add(stand);
+            let mut rng = TestRng::new(seed);
+            let mut conversation = start_conversation(&simulator, *setup, &mut rng, seed).await;
+            let Some((operator, switched)) = mutate(&mut conversation, setup, &mut rng) else {
+                continue;
+            };
+            let knowledge = random_knowledge(&mut rng);
+            let name = format!("{label} | {operator}{switched}");
+            let comparison = compare(&conversation, &name, knowledge, &mut unexpected).await;
+            let setup_tally = by_setup.entry(number).or_default();
+            for tally in [setup_tally, by_operator.entry(operator).or_default(), &mut all] {
+                tally.add(comparison);
             }
         }
     }
     simulator.stop().await;
-    for (operator, row) in &by_operator {
-        row.figure(&format!("agreement on \"{operator}\""));
+    for (operator, tally) in &by_operator {
+        tally.figure(&format!("agreement on \"{operator}\""));
     }
-    for (number, row) in &by_setup {
-        row.figure(&format!("agreement with {}", SETUPS[*number].0));
+    for (number, tally) in &by_setup {
+        tally.figure(&format!("agreement with {}", SETUPS[*number].0));
     }
     all.figure("agreement in all");
-    figure("conversations compared by audit and simulator", all.heard);
+    figure("conversations compared by audit and simulator", all.compared);
     figure("kinds of disagreement", all.kinds.len());
-    let others =
-        others.iter().map(|(kind, (count, said))| format!("{count} × {kind}\n      {said}"));
-    let others: Vec<String> = others.collect();
-    assert!(others.is_empty(), "{} unexpected:\n{}", others.len(), others.join("\n"));
+    let unexpected = unexpected
+        .iter()
+        .map(|(kind, (count, example))| format!("{count} × {kind}\n      {example}"));
+    let unexpected: Vec<String> = unexpected.collect();
+    assert!(unexpected.is_empty(), "{} unexpected:\n{}", unexpected.len(), unexpected.join("\n"));
     assert!(all.kinds.len() <= 10, "{:?}", all.kinds);
 }
 
@@ -140,118 +143,121 @@ const REDACTS: &str = "ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING_46C9A13E
 
 /// Builds a conversation that ends in a tool loop, after an answer, or in the tool loop of a later
 /// turn. In some conversations the model calls all tools at once, and some responses are streamed.
-async fn conversation<'s>(
+async fn start_conversation<'s>(
     simulator: &'s Simulator,
     setup: Setup,
-    dice: &mut TestRng,
+    rng: &mut TestRng,
     seed: u64,
 ) -> Conversation<'s> {
-    let tools = dice.below(4);
-    let redacts = if dice.below(6) == 0 { REDACTS } else { "" };
+    let tools = rng.below(4);
+    let redacts = if rng.below(6) == 0 { REDACTS } else { "" };
     let question = format!("Plan a weekend in Lisbon. {redacts}");
-    let talk = Conversation::new(simulator, setup, tools, &question);
-    let mut talk = talk.under(format!("key-{seed}"));
-    talk.calls_all = dice.below(3) == 0;
-    for when in ["for a week", "in August"].into_iter().take(dice.below(3)) {
+    let conversation = Conversation::new(simulator, setup, tools, &question);
+    let mut conversation = conversation.with_account(format!("key-{seed}"));
+    conversation.calls_all = rng.below(3) == 0;
+    for when in ["for a week", "in August"].into_iter().take(rng.below(3)) {
         for _ in 0..6 {
-            talk.streams = dice.below(3) == 0;
-            if !talk.step().await {
+            conversation.streams = rng.below(3) == 0;
+            if !conversation.step().await {
                 break;
             }
         }
-        talk.say(&format!("And {when}, please?"));
+        conversation.add_user_message(&format!("And {when}, please?"));
     }
-    for _ in 0..dice.below(tools + 1) {
-        talk.streams = dice.below(3) == 0;
-        if !talk.step().await {
-            talk.say("And after that?");
+    for _ in 0..rng.below(tools + 1) {
+        conversation.streams = rng.below(3) == 0;
+        if !conversation.step().await {
+            conversation.add_user_message("And after that?");
             break;
         }
     }
-    talk
+    conversation
 }
 
 /// Mutates the next request, and sometimes switches its account or model. Returns descriptions of
 /// the mutation and the switch, or `None` if the mutation does not apply to the request.
-fn spoil(
-    talk: &mut Conversation<'_>,
+fn mutate(
+    conversation: &mut Conversation<'_>,
     setup: &Setup,
-    dice: &mut TestRng,
+    rng: &mut TestRng,
 ) -> Option<(&'static str, &'static str)> {
-    let operator = dice.pick(MUTATIONS).unwrap();
+    let operator = rng.pick(MUTATIONS).unwrap();
     let is_other = |other: &&Setup| other.provider == setup.provider && other.model != setup.model;
-    let others: Vec<&Setup> = SETUPS.iter().map(|(_, setup)| setup).filter(is_other).collect();
-    let who = match dice.below(8) {
+    let other_models: Vec<&Setup> =
+        SETUPS.iter().map(|(_, setup)| setup).filter(is_other).collect();
+    let switched = match rng.below(8) {
         0 => {
-            talk.account.push_str("-of-theirs");
+            conversation.account.push_str("-of-theirs");
             " from another account"
         }
-        1 if !others.is_empty() => {
-            talk.switch(**dice.pick(&others).unwrap());
+        1 if !other_models.is_empty() => {
+            conversation.switch(**rng.pick(&other_models).unwrap());
             " on another model"
         }
         _ => "",
     };
-    let places = seals(&talk.next);
-    let place = match operator.on {
-        MutationTarget::Seal => dice.pick(&places).cloned()?,
+    let locations = seals(&conversation.next);
+    let location = match operator.on {
+        MutationTarget::Seal => rng.pick(&locations).cloned()?,
         MutationTarget::Request => SealLocation { parent: String::new(), key: String::new() },
     };
-    talk.is_swapped = operator.name == "swap two seals";
-    let is_spoiled = operator.apply(talk.shape(), &mut talk.next, &place, dice);
-    is_spoiled.then_some((operator.name, who))
+    conversation.is_swapped = operator.name == "swap two seals";
+    let is_mutated = operator.apply(conversation.shape(), &mut conversation.next, &location, rng);
+    is_mutated.then_some((operator.name, switched))
 }
 
 /// Chooses at random which information the audit receives.
-fn told(dice: &mut TestRng) -> AuditKnowledge {
-    let less =
+fn random_knowledge(rng: &mut TestRng) -> AuditKnowledge {
+    let partial =
         [PriorScope::TheLast, PriorScope::TheEarlier, PriorScope::Answers, PriorScope::Nothing];
-    let past = if dice.below(2) == 0 { PriorScope::Everything } else { *dice.pick(&less).unwrap() };
-    AuditKnowledge { past, age: dice.below(8) != 0 }
+    let past =
+        if rng.below(2) == 0 { PriorScope::Everything } else { *rng.pick(&partial).unwrap() };
+    AuditKnowledge { past, age: rng.below(8) != 0 }
 }
 
 /// Compares the verdicts of the audit and the simulator on a request, then sends the repaired
 /// request to the simulator.
-async fn hear(
-    talk: &Conversation<'_>,
+async fn compare(
+    conversation: &Conversation<'_>,
     name: &str,
-    knows: AuditKnowledge,
-    others: &mut UnexpectedDifferences,
+    knowledge: AuditKnowledge,
+    unexpected: &mut UnexpectedDifferences,
 ) -> Comparison {
-    let mut differ = |what: String, said: String| {
-        others.entry(format!("{name} | {what}")).or_insert((0, said)).0 += 1;
+    let mut differ = |description: String, example: String| {
+        unexpected.entry(format!("{name} | {description}")).or_insert((0, example)).0 += 1;
     };
-    let body = talk.body();
-    talk.send(body.clone()).await;
-    let made = SimOutcome::from_last_entry(talk.simulator);
-    let audit = talk.audit_with(&body, knows.past, knows.age);
-    let heard = audit.verdict();
-    let kind = || DisagreementKind::of(talk, &body, &made, &audit, knows);
-    let stand = if heard == made.verdict {
-        Comparison::Agreed(heard)
+    let body = conversation.body();
+    conversation.send(body.clone()).await;
+    let outcome = SimOutcome::from_last_entry(conversation.simulator);
+    let audit = conversation.audit_with(&body, knowledge.past, knowledge.age);
+    let audit_verdict = audit.verdict();
+    let kind = || DisagreementKind::of(conversation, &body, &outcome, &audit, knowledge);
+    let comparison = if audit_verdict == outcome.verdict {
+        Comparison::Agreed(audit_verdict)
     } else {
         kind().map_or(Comparison::Unforeseen, Comparison::Known)
     };
-    if stand == Comparison::Unforeseen {
-        let (verdict, losses) = (made.verdict.as_str(), &made.losses);
-        let what = format!(
-            "simulator {verdict} {losses:?}, audit {} {:?}, told {knows:?}",
-            heard.as_str(),
+    if comparison == Comparison::Unforeseen {
+        let (verdict, losses) = (outcome.verdict.as_str(), &outcome.losses);
+        let description = format!(
+            "simulator {verdict} {losses:?}, audit {} {:?}, told {knowledge:?}",
+            audit_verdict.as_str(),
             rules_of(&audit)
         );
-        let found = audit.findings.first().map(|found| format!("{} {}", found.path, found.message));
-        differ(what, format!("{} {}", made.refusal, found.unwrap_or_default()));
+        let finding =
+            audit.findings.first().map(|finding| format!("{} {}", finding.path, finding.message));
+        differ(description, format!("{} {}", outcome.refusal, finding.unwrap_or_default()));
     }
-    if made.verdict == Verdict::Refuse {
+    if outcome.verdict == Verdict::Refuse {
         // The simulator must accept the repaired request, unless the audit reported that the
         // request cannot be repaired.
-        let repaired = talk.repair(&body, RepairLevel::Refused);
+        let repaired = conversation.repair(&body, RepairLevel::Refused);
         if repaired.audit.verdict() != Verdict::Refuse {
-            let again = talk.send(repaired.request.body.clone()).await;
-            if again.status >= 400 {
-                differ("refused after repair".to_owned(), again.text());
+            let response = conversation.send(repaired.request.body.clone()).await;
+            if response.status >= 400 {
+                differ("refused after repair".to_owned(), response.text());
             }
         }
     }
-    stand
+    comparison
 }

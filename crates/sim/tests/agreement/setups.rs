@@ -16,7 +16,7 @@ fn adaptive() -> Value {
     json!({"type": "adaptive"})
 }
 
-fn shown() -> Value {
+fn summarized() -> Value {
     json!({"type": "adaptive", "display": "summarized"})
 }
 
@@ -53,8 +53,8 @@ fn gemini() -> Value {
 }
 
 macro_rules! setup {
-    ($label:literal: $provider:literal $model:literal $knobs:expr $(, $header:literal: $value:literal)*) => {
-        ($label, Setup { provider: $provider, model: $model, knobs: || $knobs, headers: &[$(($header, $value)),*] })
+    ($label:literal: $provider:literal $model:literal $settings:expr $(, $header:literal: $value:literal)*) => {
+        ($label, Setup { provider: $provider, model: $model, settings: || $settings, headers: &[$(($header, $value)),*] })
     };
 }
 
@@ -63,19 +63,19 @@ pub(crate) static SETUPS: &[(&str, Setup)] = &[
     setup!("Sonnet 4.5, manual": "anthropic" "claude-sonnet-4-5" claude("claude-sonnet-4-5", &manual())),
     setup!("Opus 4.6": "anthropic" "claude-opus-4-6" claude("claude-opus-4-6", &adaptive())),
     setup!("Opus 4.7": "anthropic" "claude-opus-4-7" claude("claude-opus-4-7", &adaptive())),
-    setup!("Opus 5": "anthropic" "claude-opus-5" claude("claude-opus-5", &shown())),
+    setup!("Opus 5": "anthropic" "claude-opus-5" claude("claude-opus-5", &summarized())),
     setup!("Sonnet 5": "anthropic" "claude-sonnet-5" claude("claude-sonnet-5", &adaptive())),
     setup!("Opus 5.5": "anthropic" "claude-opus-5-5" claude("claude-opus-5-5", &adaptive())),
-    setup!("Opus 5.5, old account": "anthropic" "claude-opus-5-5" claude("claude-opus-5-5", &shown()), "x-sim-account-created": "2026-01-01"),
+    setup!("Opus 5.5, old account": "anthropic" "claude-opus-5-5" claude("claude-opus-5-5", &summarized()), "x-sim-account-created": "2026-01-01"),
     setup!("Opus 5.5, drop_block": "anthropic" "claude-opus-5-5" claude("claude-opus-5-5", &bound("drop_block")), "anthropic-beta": "thinking-binding-controls-2026-08-01"),
     setup!("Opus 5.5, old account, error": "anthropic" "claude-opus-5-5" claude("claude-opus-5-5", &bound("error")), "anthropic-beta": "thinking-binding-controls-2026-08-01", "x-sim-account-created": "2026-01-01"),
-    setup!("Sonnet 5.5": "anthropic" "claude-sonnet-5-5" claude("claude-sonnet-5-5", &shown())),
+    setup!("Sonnet 5.5": "anthropic" "claude-sonnet-5-5" claude("claude-sonnet-5-5", &summarized())),
     setup!("Sonnet 5.5, between_tools": "anthropic" "claude-sonnet-5-5" claude("claude-sonnet-5-5", &json!({"type": "between_tools"}))),
-    setup!("Haiku 5.5": "anthropic" "claude-haiku-5-5" claude("claude-haiku-5-5", &shown())),
+    setup!("Haiku 5.5": "anthropic" "claude-haiku-5-5" claude("claude-haiku-5-5", &summarized())),
     setup!("Fable 5.1": "anthropic" "claude-fable-5-1" claude("claude-fable-5-1", &adaptive())),
     setup!("DeepSeek V4 as Anthropic": "deepseek-anthropic" "deepseek-v4" claude("deepseek-v4", &manual())),
     setup!("Bedrock Sonnet 4.5, manual": "bedrock" "us.anthropic.claude-sonnet-4-5-20250929-v1:0" converse(&manual())),
-    setup!("Bedrock Opus 4.7": "bedrock" "us.anthropic.claude-opus-4-7-v1:0" converse(&shown())),
+    setup!("Bedrock Opus 4.7": "bedrock" "us.anthropic.claude-opus-4-7-v1:0" converse(&summarized())),
     setup!("Bedrock Opus 5.5": "bedrock" "us.anthropic.claude-opus-5-5-v1:0" converse(&adaptive())),
     setup!("Bedrock Nova": "bedrock" "us.amazon.nova-2-lite-v1:0" json!({"system": [{"text": "Be brief."}], "additionalModelRequestFields": {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}}})),
     setup!("OpenAI stateless": "openai" "gpt-5.2" responses("gpt-5.2", false)),

@@ -25,7 +25,7 @@ pub(crate) struct Setup {
     pub(crate) provider: &'static str,
     pub(crate) model: &'static str,
     /// Fields of every request other than the conversation.
-    pub(crate) knobs: fn() -> Value,
+    pub(crate) settings: fn() -> Value,
     /// Headers sent with every request.
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
@@ -37,7 +37,7 @@ pub(crate) struct Conversation<'s> {
     /// Body of the next request.
     pub(crate) next: Value,
     /// Earlier exchanges, oldest first.
-    pub(crate) said: Vec<Exchange>,
+    pub(crate) exchanges: Vec<Exchange>,
     /// API key for the following requests.
     pub(crate) account: String,
     /// Whether the next response is streamed.
@@ -96,10 +96,10 @@ impl<'s> Conversation<'s> {
         question: &str,
     ) -> Self {
         let client = Client::builder(TokioExecutor::new()).build(HttpConnector::new());
-        let mut next = (setup.knobs)();
+        let mut next = (setup.settings)();
         let shape = shape_of(&setup);
-        offer(shape, &mut next, tools);
-        say(shape, &mut next, question);
+        add_tools(shape, &mut next, tools);
+        add_user_message(shape, &mut next, question);
         let account = "key-of-mine".to_owned();
         let earlier_account = account.clone();
         let (streams, calls_all) = (false, false);
@@ -107,7 +107,7 @@ impl<'s> Conversation<'s> {
             setup,
             simulator,
             next,
-            said: Vec::new(),
+            exchanges: Vec::new(),
             account,
             streams,
             is_swapped: false,
@@ -119,7 +119,7 @@ impl<'s> Conversation<'s> {
     }
 
     /// Sets the API key for the whole conversation.
-    pub(crate) fn under(mut self, account: impl Into<String>) -> Self {
+    pub(crate) fn with_account(mut self, account: impl Into<String>) -> Self {
         self.account = account.into();
         self.earlier_account.clone_from(&self.account);
         self
@@ -160,17 +160,17 @@ impl<'s> Conversation<'s> {
     /// Sends the next request and appends the reply as a correct client does. Returns whether the
     /// reply contains calls.
     pub(crate) async fn step(&mut self) -> bool {
-        let (is_streamed, body) = (self.streams, self.stepping());
+        let (is_streamed, body) = (self.streams, self.next_body());
         let answer = self.post(body.clone(), is_streamed).await;
         assert_eq!(answer.status, 200, "{}: {}", self.setup.model, answer.text());
-        let whole = if is_streamed { self.joined(&answer.body) } else { answer.json() };
-        let calls = take(self.shape(), &mut self.next, &whole);
-        self.said.push(Exchange { request: body, response: answer.body, is_streamed });
+        let reply = if is_streamed { self.assemble(&answer.body) } else { answer.json() };
+        let calls = append_reply(self.shape(), &mut self.next, &reply);
+        self.exchanges.push(Exchange { request: body, response: answer.body, is_streamed });
         calls > 0
     }
 
     /// Returns the next request. Sets `stream` on wires that request streaming in the body.
-    fn stepping(&self) -> Bytes {
+    fn next_body(&self) -> Bytes {
         let is_in_path = matches!(self.shape(), Shape::Converse | Shape::Gemini);
         if !self.streams || is_in_path {
             return self.body();
@@ -181,16 +181,16 @@ impl<'s> Conversation<'s> {
     }
 
     /// Converts a streamed response to the equivalent complete response.
-    fn joined(&self, stream: &[u8]) -> Value {
+    fn assemble(&self, stream: &[u8]) -> Value {
         let codec = codec_of(&self.setup);
-        let asked = DecodeContext::of(target(&self.setup, &self.account));
-        let reply = reply_of(codec, stream, &asked);
+        let context = DecodeContext::of(target(&self.setup, &self.account));
+        let reply = reply_of(codec, stream, &context);
         serde_json::from_slice(&codec.encode_reply(&reply).unwrap()).unwrap()
     }
 
     /// Runs at most `most` steps, and stops when a reply contains no calls.
-    pub(crate) async fn steps(&mut self, most: usize) {
-        for _ in 0..most {
+    pub(crate) async fn steps(&mut self, limit: usize) {
+        for _ in 0..limit {
             if !self.step().await {
                 break;
             }
@@ -200,15 +200,15 @@ impl<'s> Conversation<'s> {
     /// Continues with another model from the same provider.
     pub(crate) fn switch(&mut self, to: Setup) {
         self.setup = to;
-        for (key, value) in (to.knobs)().as_object().unwrap() {
+        for (key, value) in (to.settings)().as_object().unwrap() {
             if key != self.shape().list() {
                 self.next[key] = value.clone();
             }
         }
     }
 
-    pub(crate) fn say(&mut self, text: &str) {
-        say(self.shape(), &mut self.next, text);
+    pub(crate) fn add_user_message(&mut self, text: &str) {
+        add_user_message(self.shape(), &mut self.next, text);
     }
 
     pub(crate) fn body(&self) -> Bytes {
@@ -216,50 +216,50 @@ impl<'s> Conversation<'s> {
     }
 
     /// Returns the part of the earlier conversation that the audit receives.
-    pub(crate) fn prior(&self, told: PriorScope) -> PriorExchanges {
+    pub(crate) fn prior(&self, scope: PriorScope) -> PriorExchanges {
         let mut prior = PriorExchanges::new();
         let codec = codec_of(&self.earlier);
-        let last = self.said.len().saturating_sub(1);
-        let said = match told {
-            PriorScope::Everything | PriorScope::Answers => &self.said[..],
-            PriorScope::TheLast => &self.said[last..],
-            PriorScope::TheEarlier => &self.said[..last],
+        let last = self.exchanges.len().saturating_sub(1);
+        let exchanges = match scope {
+            PriorScope::Everything | PriorScope::Answers => &self.exchanges[..],
+            PriorScope::TheLast => &self.exchanges[last..],
+            PriorScope::TheEarlier => &self.exchanges[..last],
             PriorScope::Nothing => &[],
         };
-        for Exchange { request, response, is_streamed } in said {
-            let asked = DecodeContext::of(target(&self.earlier, &self.earlier_account));
-            if told != PriorScope::Answers {
+        for Exchange { request, response, is_streamed } in exchanges {
+            let context = DecodeContext::of(target(&self.earlier, &self.earlier_account));
+            if scope != PriorScope::Answers {
                 let request = request_of(&self.earlier, request.clone());
-                prior.push_request(codec, &request, asked.clone()).unwrap();
+                prior.push_request(codec, &request, context.clone()).unwrap();
             }
             if *is_streamed {
-                prior.push_stream(codec, response, codec.framing(), asked).unwrap();
+                prior.push_stream(codec, response, codec.framing(), context).unwrap();
             } else {
-                prior.push_response(codec, response, asked).unwrap();
+                prior.push_response(codec, response, context).unwrap();
             }
         }
         prior
     }
 
     /// Audits a body with either the whole earlier conversation or no earlier conversation.
-    pub(crate) fn audit(&self, body: &Bytes, knows_the_past: bool) -> Audit {
-        let told = if knows_the_past { PriorScope::Everything } else { PriorScope::Nothing };
-        self.audit_with(body, told, true)
+    pub(crate) fn audit(&self, body: &Bytes, has_prior: bool) -> Audit {
+        let scope = if has_prior { PriorScope::Everything } else { PriorScope::Nothing };
+        self.audit_with(body, scope, true)
     }
 
     /// Audits a body with this part of the earlier conversation.
-    pub(crate) fn audit_with(&self, body: &Bytes, told: PriorScope, knows_age: bool) -> Audit {
-        let (prior, request) = (self.prior(told), request_of(&self.setup, body.clone()));
+    pub(crate) fn audit_with(&self, body: &Bytes, scope: PriorScope, knows_age: bool) -> Audit {
+        let (prior, request) = (self.prior(scope), request_of(&self.setup, body.clone()));
         let mut transcript = self.transcript(&request, &prior);
         transcript.account_created = transcript.account_created.filter(|_| knows_age);
         audit(&transcript, &target(&self.setup, &self.account)).unwrap()
     }
 
-    pub(crate) fn repair(&self, body: &Bytes, reach: RepairLevel) -> Repair {
+    pub(crate) fn repair(&self, body: &Bytes, level: RepairLevel) -> Repair {
         let prior = self.prior(PriorScope::Everything);
         let request = request_of(&self.setup, body.clone());
         let transcript = self.transcript(&request, &prior);
-        repair(&transcript, &target(&self.setup, &self.account), reach).unwrap()
+        repair(&transcript, &target(&self.setup, &self.account), level).unwrap()
     }
 
     fn transcript<'t>(&self, request: &'t Request, prior: &'t PriorExchanges) -> Transcript<'t> {
@@ -282,15 +282,15 @@ fn request_of(setup: &Setup, body: Bytes) -> Request {
     }
 }
 
-fn reply_of(codec: &dyn Codec, stream: &[u8], asked: &DecodeContext) -> Reply {
-    let mut decoder = StreamDecoder::with_framing(codec, asked, codec.framing());
+fn reply_of(codec: &dyn Codec, stream: &[u8], context: &DecodeContext) -> Reply {
+    let mut decoder = StreamDecoder::with_framing(codec, context, codec.framing());
     let mut events = decoder.push(stream).unwrap();
     events.extend(decoder.finish().unwrap());
-    let ended = events.into_iter().find_map(|event| match event {
+    let reply = events.into_iter().find_map(|event| match event {
         Event::Ended(reply) => Some(*reply),
         _ => None,
     });
-    ended.unwrap()
+    reply.unwrap()
 }
 
 pub(crate) fn codec_of(setup: &Setup) -> &'static dyn Codec {
@@ -306,10 +306,10 @@ pub(crate) fn target(setup: &Setup, account: &str) -> Target {
 }
 
 /// Adds the first `count` tools to a request.
-fn offer(shape: Shape, request: &mut Value, count: usize) {
+fn add_tools(shape: Shape, request: &mut Value, count: usize) {
     let schema = json!({"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}, "required": ["place"]});
     let names = ["forecast", "flights", "hotels"];
-    let offered = names.iter().take(count).map(|name| {
+    let tools = names.iter().take(count).map(|name| {
         let description = format!("Looks up {name}.");
         match shape {
             Shape::Anthropic => json!({"name": name, "description": description, "input_schema": schema}),
@@ -319,18 +319,18 @@ fn offer(shape: Shape, request: &mut Value, count: usize) {
             Shape::Gemini => json!({"name": name, "description": description, "parametersJsonSchema": schema}),
         }
     });
-    let offered: Vec<Value> = offered.collect();
-    if offered.is_empty() {
+    let tools: Vec<Value> = tools.collect();
+    if tools.is_empty() {
         return;
     }
     match shape {
-        Shape::Anthropic | Shape::Responses | Shape::Chat => request["tools"] = json!(offered),
-        Shape::Converse => request["toolConfig"] = json!({"tools": offered}),
-        Shape::Gemini => request["tools"] = json!([{"functionDeclarations": offered}]),
+        Shape::Anthropic | Shape::Responses | Shape::Chat => request["tools"] = json!(tools),
+        Shape::Converse => request["toolConfig"] = json!({"tools": tools}),
+        Shape::Gemini => request["tools"] = json!([{"functionDeclarations": tools}]),
     }
 }
 
-pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
+pub(crate) fn add_user_message(shape: Shape, request: &mut Value, text: &str) {
     let message = match shape {
         Shape::Anthropic | Shape::Responses | Shape::Chat => {
             json!({"role": "user", "content": text})
@@ -343,7 +343,7 @@ pub(crate) fn say(shape: Shape, request: &mut Value, text: &str) {
 
 /// Appends an unchanged reply and the results of its calls to the request; returns the number of
 /// calls.
-pub(crate) fn take(shape: Shape, request: &mut Value, answer: &Value) -> usize {
+pub(crate) fn append_reply(shape: Shape, request: &mut Value, answer: &Value) -> usize {
     let elements = |value: &Value| value.as_array().cloned().unwrap_or_default();
     match shape {
         Shape::Anthropic => {
