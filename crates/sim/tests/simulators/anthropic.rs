@@ -34,12 +34,12 @@ fn manual(model: &str) -> Value {
     request
 }
 
-async fn ask(simulator: &Simulator, body: &Value) -> HttpResponse {
+async fn submit(simulator: &Simulator, body: &Value) -> HttpResponse {
     post(simulator, PATH, KEY, body).await
 }
 
 /// Appends the reply and the results of its calls to the request.
-fn go_on(request: &mut Value, answer: &Value) {
+fn append_reply(request: &mut Value, answer: &Value) {
     let content = answer["content"].clone();
     let calls = content.as_array().expect("content is a list").iter();
     let calls = calls.filter(|block| block["type"] == "tool_use");
@@ -56,10 +56,10 @@ fn go_on(request: &mut Value, answer: &Value) {
 }
 
 /// Sends a request and returns the follow-up request with the first tool results.
-async fn in_loop(simulator: &Simulator, mut request: Value) -> Value {
-    let answer = ask(simulator, &request).await.accepted();
+async fn follow_up(simulator: &Simulator, mut request: Value) -> Value {
+    let answer = submit(simulator, &request).await.expect_ok();
     assert_eq!(answer["stop_reason"], "tool_use");
-    go_on(&mut request, &answer);
+    append_reply(&mut request, &answer);
     request
 }
 
@@ -76,10 +76,10 @@ async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
         }
         let mut stops = Vec::new();
         for _ in 0..6 {
-            let answer = ask(&simulator, &request).await.accepted();
+            let answer = submit(&simulator, &request).await.expect_ok();
             assert_eq!(answer["content"][0]["type"], "thinking", "{model}");
             stops.push(answer["stop_reason"].as_str().unwrap_or_default().to_owned());
-            go_on(&mut request, &answer);
+            append_reply(&mut request, &answer);
         }
         assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
         let ledger = simulator.ledger();
@@ -91,20 +91,20 @@ async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
 
 #[tokio::test]
 async fn streamed_answer_equals_the_whole_answer() {
-    let whole = ask(&simulator().await, &manual("claude-sonnet-4-5")).await.accepted();
+    let complete = submit(&simulator().await, &manual("claude-sonnet-4-5")).await.expect_ok();
     let mut request = manual("claude-sonnet-4-5");
     request["stream"] = json!(true);
-    let streamed = ask(&simulator().await, &request).await;
+    let streamed = submit(&simulator().await, &request).await;
     let events = streamed.events();
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
     assert_eq!(kinds.first(), Some(&"message_start"));
     assert_eq!(kinds.last(), Some(&"message_stop"));
     let deltas = |kind: &str, key: &str| -> String {
-        let found = events.iter().filter(|event| event["delta"]["type"] == kind);
-        found.filter_map(|event| event["delta"][key].as_str()).collect()
+        let matching = events.iter().filter(|event| event["delta"]["type"] == kind);
+        matching.filter_map(|event| event["delta"][key].as_str()).collect()
     };
     assert!(kinds.iter().filter(|kind| **kind == "content_block_delta").count() > 5);
-    let content = &whole["content"];
+    let content = &complete["content"];
     assert_eq!(content[0]["thinking"], deltas("thinking_delta", "thinking"));
     assert_eq!(content[0]["signature"], deltas("signature_delta", "signature"));
     let input: Value = serde_json::from_str(&deltas("input_json_delta", "partial_json")).unwrap();
@@ -117,23 +117,23 @@ async fn streamed_answer_equals_the_whole_answer() {
 #[tokio::test]
 async fn model_list_includes_capabilities() {
     let simulator = simulator().await;
-    let list = get(&simulator, "/v1/models", KEY).await.accepted();
+    let list = get(&simulator, "/v1/models", KEY).await.expect_ok();
     let fable = list["data"].as_array().unwrap().iter().find(|m| m["id"] == "claude-fable-5-1");
     let types = &fable.unwrap()["capabilities"]["thinking"]["types"];
     assert_eq!(types["adaptive"]["supported"], true);
     assert_eq!(types["enabled"]["supported"], false);
-    let one = get(&simulator, "/v1/models/claude-opus-5", KEY).await.accepted();
+    let one = get(&simulator, "/v1/models/claude-opus-5", KEY).await.expect_ok();
     assert_eq!(one["display_name"], "Claude Opus 5");
-    assert_eq!(get(&simulator, "/v1/models/claude-none", KEY).await.refused(404), "Not found");
+    assert_eq!(get(&simulator, "/v1/models/claude-none", KEY).await.expect_error(404), "Not found");
 }
 
 #[tokio::test]
 async fn tool_loop_without_thinking_is_rejected() {
     let simulator = simulator().await;
-    let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+    let mut request = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
     request["messages"][1]["content"].as_array_mut().unwrap().remove(0);
-    let answer = ask(&simulator, &request).await;
-    assert!(answer.refused(400).starts_with(
+    let answer = submit(&simulator, &request).await;
+    assert!(answer.expect_error(400).starts_with(
         "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. \
          When `thinking` is enabled, a final `assistant` message must start with a thinking block"
     ));
@@ -183,20 +183,20 @@ async fn altered_seals_are_rejected() {
     ];
     for (name, change, expected) in cases {
         let simulator = simulator().await;
-        let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
+        let mut request = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
         change(&mut request["messages"][1]["content"][0]);
-        assert_eq!(ask(&simulator, &request).await.refused(400), expected, "{name}");
+        assert_eq!(submit(&simulator, &request).await.expect_error(400), expected, "{name}");
     }
 }
 
 #[tokio::test]
 async fn edited_earlier_thinking_is_an_invalid_signature() {
     let simulator = simulator().await;
-    let mut request = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
-    request = in_loop(&simulator, request).await;
+    let mut request = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
+    request = follow_up(&simulator, request).await;
     request["messages"][1]["content"][0]["thinking"] = json!("Something else.");
     assert_eq!(
-        ask(&simulator, &request).await.refused(400),
+        submit(&simulator, &request).await.expect_error(400),
         "messages.1.content.0: Invalid `signature` in `thinking` block"
     );
 }
@@ -204,20 +204,20 @@ async fn edited_earlier_thinking_is_an_invalid_signature() {
 #[tokio::test]
 async fn repeated_and_moved_blocks_are_rejected() {
     let simulator = simulator().await;
-    let one = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
-    let two = in_loop(&simulator, one).await;
+    let one = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
+    let two = follow_up(&simulator, one).await;
 
     let mut repeated = two.clone();
     let block = repeated["messages"][3]["content"][0].clone();
     repeated["messages"][3]["content"].as_array_mut().unwrap().insert(1, block);
-    let sentence = ask(&simulator, &repeated).await.refused(400);
-    assert!(sentence.starts_with("messages.3.content.1: `thinking`"), "{sentence}");
+    let error = submit(&simulator, &repeated).await.expect_error(400);
+    assert!(error.starts_with("messages.3.content.1: `thinking`"), "{error}");
 
     let mut moved = two.clone();
     let block = moved["messages"][1]["content"].as_array_mut().unwrap().remove(0);
     moved["messages"][3]["content"][0] = block;
-    let sentence = ask(&simulator, &moved).await.refused(400);
-    assert!(sentence.contains("cannot be modified"), "{sentence}");
+    let error = submit(&simulator, &moved).await.expect_error(400);
+    assert!(error.contains("cannot be modified"), "{error}");
 }
 
 #[tokio::test]
@@ -234,31 +234,31 @@ async fn thinking_may_be_redacted_and_interleaved() {
     "#;
     let options = Options { script: script.parse().unwrap(), ..Options::default() };
     let simulator = start(options).await.unwrap();
-    let whole = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
-    let kind = |place: usize| whole["messages"][1]["content"][place]["type"].as_str().unwrap();
+    let original = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
+    let kind = |index: usize| original["messages"][1]["content"][index]["type"].as_str().unwrap();
     assert_eq!(kind(0), "redacted_thinking");
-    ask(&simulator, &whole).await.accepted();
+    submit(&simulator, &original).await.expect_ok();
 
     // With a budget, all thoughts must be returned; without one, some may be missing.
-    let mut partial = whole.clone();
+    let mut partial = original.clone();
     partial["messages"][1]["content"].as_array_mut().unwrap().remove(3);
-    let sentence = ask(&simulator, &partial).await.refused(400);
-    assert!(sentence.starts_with("messages.1.content.0: `thinking` or `redacted_thinking`"));
+    let error = submit(&simulator, &partial).await.expect_error(400);
+    assert!(error.starts_with("messages.1.content.0: `thinking` or `redacted_thinking`"));
     partial.as_object_mut().unwrap().remove("thinking");
-    ask(&simulator, &partial).await.accepted();
+    submit(&simulator, &partial).await.expect_ok();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
 
-    let mut nameless = whole.clone();
-    nameless["messages"][1]["content"][0].as_object_mut().unwrap().remove("data");
+    let mut without_data = original.clone();
+    without_data["messages"][1]["content"][0].as_object_mut().unwrap().remove("data");
     assert_eq!(
-        ask(&simulator, &nameless).await.refused(400),
+        submit(&simulator, &without_data).await.expect_error(400),
         "messages.1.content.0.redacted_thinking.data: Field required"
     );
-    let mut exchanged = whole.clone();
-    exchanged["messages"][1]["content"][0]["data"] =
-        whole["messages"][1]["content"][1]["signature"].clone();
+    let mut swapped = original.clone();
+    swapped["messages"][1]["content"][0]["data"] =
+        original["messages"][1]["content"][1]["signature"].clone();
     assert_eq!(
-        ask(&simulator, &exchanged).await.refused(400),
+        submit(&simulator, &swapped).await.expect_error(400),
         "messages.1.content.0: Invalid `data` in `redacted_thinking` block"
     );
 
@@ -266,7 +266,7 @@ async fn thinking_may_be_redacted_and_interleaved() {
     magic["messages"][0]["content"] =
         json!("ANTHROPIC_MAGIC_STRING_TRIGGER_REDACTED_THINKING_46C9");
     magic["stream"] = json!(true);
-    let events = ask(&simulator, &magic).await.events();
+    let events = submit(&simulator, &magic).await.events();
     let start = events.iter().find(|event| event["type"] == "content_block_start").unwrap();
     assert_eq!(start["content_block"]["type"], "redacted_thinking");
     assert!(start["content_block"]["data"].as_str().unwrap().starts_with('E'));
@@ -277,14 +277,14 @@ async fn between_tools_mode_thinks_only_after_tool_results() {
     let simulator = simulator().await;
     let mut request = request("claude-sonnet-5-5");
     request["thinking"] = json!({"type": "between_tools"});
-    let first = ask(&simulator, &request).await.accepted();
+    let first = submit(&simulator, &request).await.expect_ok();
     assert_eq!(first["content"][0]["type"], "tool_use");
-    go_on(&mut request, &first);
-    let second = ask(&simulator, &request).await.accepted();
+    append_reply(&mut request, &first);
+    let second = submit(&simulator, &request).await.expect_ok();
     assert_eq!(second["content"][0]["type"], "thinking");
     request["output_config"] = json!({"effort": "max"});
-    let sentence = ask(&simulator, &request).await.refused(400);
-    assert!(sentence.starts_with("\"thinking.type.between_tools\" is not supported"), "{sentence}");
+    let error = submit(&simulator, &request).await.expect_error(400);
+    assert!(error.starts_with("\"thinking.type.between_tools\" is not supported"), "{error}");
 }
 
 #[tokio::test]
@@ -292,15 +292,15 @@ async fn thinking_of_completed_turns_is_optional() {
     let simulator = simulator().await;
     let mut request = manual("claude-sonnet-4-5");
     for _ in 0..3 {
-        let answer = ask(&simulator, &request).await.accepted();
-        go_on(&mut request, &answer);
+        let answer = submit(&simulator, &request).await.expect_ok();
+        append_reply(&mut request, &answer);
     }
     for message in request["messages"].as_array_mut().unwrap() {
         if let Some(blocks) = message["content"].as_array_mut() {
             blocks.retain(|block| block["type"] != "thinking");
         }
     }
-    ask(&simulator, &request).await.accepted();
+    submit(&simulator, &request).await.expect_ok();
 }
 
 #[tokio::test]
@@ -308,9 +308,9 @@ async fn dropped_adaptive_thinking_is_accepted_and_counted_as_lost() {
     let simulator = simulator().await;
     let mut first = request("claude-opus-4-6");
     first["thinking"] = json!({"type": "adaptive"});
-    let mut request = in_loop(&simulator, first).await;
+    let mut request = follow_up(&simulator, first).await;
     request["messages"][1]["content"].as_array_mut().unwrap().remove(0);
-    ask(&simulator, &request).await.accepted();
+    submit(&simulator, &request).await.expect_ok();
     let ledger = simulator.ledger();
     assert_eq!(ledger.entries[1].lost, 1);
     assert!(!ledger.all_verified());
@@ -342,34 +342,34 @@ async fn changed_prefix_is_rejected_dropped_or_tolerated() {
     ];
     for (change, difference) in differences {
         let simulator = simulator().await;
-        let one = in_loop(&simulator, request("claude-fable-5-1")).await;
-        let mut changed = in_loop(&simulator, one).await;
+        let one = follow_up(&simulator, request("claude-fable-5-1")).await;
+        let mut changed = follow_up(&simulator, one).await;
         change(&mut changed);
-        let sentence = ask(&simulator, &changed).await.refused(400);
-        assert!(sentence.contains("The block is bound to a different conversation."), "{sentence}");
-        assert!(sentence.ends_with(difference), "{sentence}");
+        let error = submit(&simulator, &changed).await.expect_error(400);
+        assert!(error.contains("The block is bound to a different conversation."), "{error}");
+        assert!(error.ends_with(difference), "{error}");
         let counted = post(&simulator, "/v1/messages/count_tokens", KEY, &changed).await;
-        assert_eq!(counted.refused(400), sentence);
+        assert_eq!(counted.expect_error(400), error);
 
         // For an older account, prefixes are checked only if the request asks for it.
         let old = [KEY, &[("x-sim-account-created", "2026-08-30")]].concat();
-        post(&simulator, PATH, &old, &changed).await.accepted();
+        post(&simulator, PATH, &old, &changed).await.expect_ok();
         let mut bound = changed.clone();
         bound["thinking"] = json!({"type": "adaptive",
             "block_binding": {"prefix_mismatch_behavior": "error"}});
         assert_eq!(
-            post(&simulator, PATH, &old, &bound).await.refused(400),
+            post(&simulator, PATH, &old, &bound).await.expect_error(400),
             "thinking.adaptive.block_binding: Extra inputs are not permitted"
         );
         let old = [&old[..], &[("anthropic-beta", beta)]].concat();
-        assert_eq!(post(&simulator, PATH, &old, &bound).await.refused(400), sentence);
+        assert_eq!(post(&simulator, PATH, &old, &bound).await.expect_error(400), error);
 
         bound["thinking"]["block_binding"]["prefix_mismatch_behavior"] = json!("drop_block");
-        let dropped = post(&simulator, PATH, &old, &bound).await.accepted();
-        let notices = dropped["input_transformations"].as_array().unwrap();
-        assert!(!notices.is_empty());
+        let dropped = post(&simulator, PATH, &old, &bound).await.expect_ok();
+        let transformations = dropped["input_transformations"].as_array().unwrap();
+        assert!(!transformations.is_empty());
         assert!(
-            notices.iter().all(
+            transformations.iter().all(
                 |n| n["type"] == "thinking_dropped" && n["reason"] == "prefix_binding_mismatch"
             )
         );
@@ -379,44 +379,44 @@ async fn changed_prefix_is_rejected_dropped_or_tolerated() {
 #[tokio::test]
 async fn key_order_and_cache_control_do_not_change_a_prefix() {
     let simulator = simulator().await;
-    let mut request = in_loop(&simulator, request("claude-fable-5-1")).await;
+    let mut request = follow_up(&simulator, request("claude-fable-5-1")).await;
     request["messages"][0]["content"] = json!([{"cache_control": {"type": "ephemeral"}, "text": "How is Zürich today? 🌤", "type": "text"}]);
     request["system"] = json!([{"type": "text", "text": "Be brief."}]);
     let input = request["tools"][0]["input_schema"].take();
     request["tools"][0] =
         json!({"input_schema": input, "name": "weather", "description": "Looks something up."});
-    ask(&simulator, &request).await.accepted();
+    submit(&simulator, &request).await.expect_ok();
 }
 
 #[tokio::test]
 async fn unreadable_blocks_are_dropped_without_error() {
     let simulator = simulator().await;
     // Opus 5.5 cannot read thoughts from Fable 5.1.
-    let mut switched = in_loop(&simulator, request("claude-fable-5-1")).await;
+    let mut switched = follow_up(&simulator, request("claude-fable-5-1")).await;
     switched["model"] = json!("claude-opus-5-5");
-    ask(&simulator, &switched).await.accepted();
+    submit(&simulator, &switched).await.expect_ok();
     let dropped = |simulator: &Simulator| {
         simulator.ledger().entries.last().unwrap().returned[0].verdict.clone()
     };
     assert_eq!(dropped(&simulator), Verdict::Dropped("model_binding_mismatch".to_owned()));
     let beta = [KEY, &[("anthropic-beta", "thinking-binding-controls-2026-08-01")]].concat();
-    let told = post(&simulator, PATH, &beta, &switched).await.accepted();
+    let response = post(&simulator, PATH, &beta, &switched).await.expect_ok();
     assert_eq!(
-        told["input_transformations"],
+        response["input_transformations"],
         json!([{"type": "thinking_dropped", "path": "messages.1.content.0",
                 "reason": "model_binding_mismatch"}])
     );
 
     // Sonnet 5.5 binds signatures to the account.
-    let moved = in_loop(&simulator, request("claude-sonnet-5-5")).await;
-    post(&simulator, PATH, &[("x-api-key", "key-two")], &moved).await.accepted();
+    let moved = follow_up(&simulator, request("claude-sonnet-5-5")).await;
+    post(&simulator, PATH, &[("x-api-key", "key-two")], &moved).await.expect_ok();
     assert_eq!(dropped(&simulator), Verdict::Dropped("organization_binding_mismatch".to_owned()));
 }
 
 #[tokio::test]
 async fn thoughts_shown_as_text_are_refused_by_the_model() {
     let simulator = simulator().await;
-    let first = ask(&simulator, &manual("claude-sonnet-4-5")).await.accepted();
+    let first = submit(&simulator, &manual("claude-sonnet-4-5")).await.expect_ok();
     let thought = first["content"][0]["thinking"].clone();
     let mut demoted = request("claude-sonnet-4-5");
     demoted["messages"] = json!([
@@ -424,14 +424,14 @@ async fn thoughts_shown_as_text_are_refused_by_the_model() {
         {"role": "assistant", "content": [{"type": "text", "text": thought}]},
         {"role": "user", "content": "Go on"},
     ]);
-    let answer = ask(&simulator, &demoted).await.accepted();
+    let answer = submit(&simulator, &demoted).await.expect_ok();
     assert_eq!(answer["stop_reason"], "refusal");
     assert_eq!(answer["stop_details"]["category"], "reasoning_extraction");
     assert_eq!(answer["content"], json!([]));
 
     demoted["messages"][1]["content"] = json!("<think>I wonder…</think>Hello!");
     demoted["stream"] = json!(true);
-    let events = ask(&simulator, &demoted).await.events();
+    let events = submit(&simulator, &demoted).await.events();
     let end = events.iter().find(|event| event["type"] == "message_delta").unwrap();
     assert_eq!(end["delta"]["stop_reason"], "refusal");
     assert_eq!(end["delta"]["stop_details"]["category"], "reasoning_extraction");
@@ -439,9 +439,9 @@ async fn thoughts_shown_as_text_are_refused_by_the_model() {
 
 #[tokio::test]
 async fn unsupported_settings_are_rejected() {
-    let unsupported = |word: &str| {
+    let unsupported = |kind: &str| {
         format!(
-            "\"thinking.type.{word}\" is not supported for this model. Use \
+            "\"thinking.type.{kind}\" is not supported for this model. Use \
              \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior."
         )
     };
@@ -510,59 +510,63 @@ async fn unsupported_settings_are_rejected() {
         for (key, value) in settings.as_object().unwrap() {
             request[key] = value.clone();
         }
-        assert_eq!(ask(&simulator, &request).await.refused(400), expected, "{model} {settings}");
+        assert_eq!(
+            submit(&simulator, &request).await.expect_error(400),
+            expected,
+            "{model} {settings}"
+        );
     }
     let mut large = manual("claude-sonnet-4-5");
     large["thinking"] = budget(4096);
-    let sentence = ask(&simulator, &large).await.refused(400);
-    assert!(sentence.starts_with("`max_tokens` must be greater than `thinking.budget_tokens`."));
+    let error = submit(&simulator, &large).await.expect_error(400);
+    assert!(error.starts_with("`max_tokens` must be greater than `thinking.budget_tokens`."));
     let interleaved = [KEY, &[("anthropic-beta", "interleaved-thinking-2025-05-14")]].concat();
-    post(&simulator, PATH, &interleaved, &large).await.accepted();
+    post(&simulator, PATH, &interleaved, &large).await.expect_ok();
     // With adaptive thinking, forced tools are allowed.
     let mut adaptive = request("claude-opus-4-6");
     adaptive["thinking"] = json!({"type": "adaptive"});
     adaptive["tool_choice"] = json!({"type": "tool", "name": "news"});
-    let answer = ask(&simulator, &adaptive).await.accepted();
+    let answer = submit(&simulator, &adaptive).await.expect_ok();
     assert_eq!(answer["content"][1]["name"], "news");
 }
 
 #[tokio::test]
 async fn invalid_endings_and_unpaired_calls_are_rejected() {
     let simulator = simulator().await;
-    let looped = in_loop(&simulator, manual("claude-sonnet-4-5")).await;
-    let id = looped["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
+    let original = follow_up(&simulator, manual("claude-sonnet-4-5")).await;
+    let id = original["messages"][1]["content"][1]["id"].as_str().unwrap().to_owned();
 
-    let mut unanswered = looped.clone();
+    let mut unanswered = original.clone();
     unanswered["messages"][2]["content"] = json!("Never mind.");
     assert_eq!(
-        ask(&simulator, &unanswered).await.refused(400),
+        submit(&simulator, &unanswered).await.expect_error(400),
         format!(
             "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: \
              {id}. Each `tool_use` block must have a corresponding `tool_result` block in the next \
              message."
         )
     );
-    let mut unasked = looped.clone();
+    let mut unasked = original.clone();
     unasked["messages"].as_array_mut().unwrap().remove(1);
     assert_eq!(
-        ask(&simulator, &unasked).await.refused(400),
+        submit(&simulator, &unasked).await.expect_error(400),
         format!(
             "messages.1.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
              `tool_result` block must have a corresponding `tool_use` block in the previous message."
         )
     );
-    let mut open = looped.clone();
+    let mut open = original.clone();
     open["messages"].as_array_mut().unwrap().truncate(2);
     open["messages"][1]["content"].as_array_mut().unwrap().truncate(1);
     assert_eq!(
-        ask(&simulator, &open).await.refused(400),
+        submit(&simulator, &open).await.expect_error(400),
         "messages.1.content.0: The final block in an assistant message cannot be `thinking`."
     );
     let mut prefilled = request("claude-opus-5-5");
     let messages = prefilled["messages"].as_array_mut().unwrap();
     messages.push(json!({"role": "assistant", "content": "Well,"}));
     assert_eq!(
-        ask(&simulator, &prefilled).await.refused(400),
+        submit(&simulator, &prefilled).await.expect_error(400),
         "This model does not support assistant message prefill. The conversation must end with a \
          user message."
     );
@@ -573,7 +577,7 @@ async fn invalid_endings_and_unpaired_calls_are_rejected() {
         {"role": "user", "content": "Go on"},
     ]);
     assert_eq!(
-        ask(&simulator, &empty).await.refused(400),
+        submit(&simulator, &empty).await.expect_error(400),
         "messages.1.content.0.compaction.content: String should have at least 1 character"
     );
 }
@@ -583,21 +587,21 @@ async fn cache_matches_prefixes_as_written() {
     let simulator = simulator().await;
     let first = request("claude-opus-4-6");
     let cached = |answer: &Value| answer["usage"]["cache_read_input_tokens"].as_u64().unwrap();
-    let one = ask(&simulator, &first).await.accepted();
+    let one = submit(&simulator, &first).await.expect_ok();
     assert_eq!(cached(&one), 0);
     let mut longer = first.clone();
-    go_on(&mut longer, &one);
-    let two = ask(&simulator, &longer).await.accepted();
+    append_reply(&mut longer, &one);
+    let two = submit(&simulator, &longer).await.expect_ok();
     assert!(cached(&two) > 20, "{two}");
     let mut again = longer.clone();
     let schema = again["tools"][0]["input_schema"].take();
     again["tools"][0] =
         json!({"input_schema": schema, "name": "weather", "description": "Looks something up."});
-    let three = ask(&simulator, &again).await.accepted();
+    let three = submit(&simulator, &again).await.expect_ok();
     assert_eq!(cached(&three), 0, "the order of members counts");
     // Changed thinking settings invalidate the cached messages, but not the cached tools.
     longer["thinking"] = json!({"type": "adaptive"});
-    let four = ask(&simulator, &longer).await.accepted();
+    let four = submit(&simulator, &longer).await.expect_ok();
     assert!(cached(&four) > 0 && cached(&four) < cached(&two));
 }
 
@@ -607,10 +611,10 @@ async fn compatible_apis_neither_sign_nor_verify() {
     let mut request = request("deepseek-v4");
     request["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
     let path = "/at/deepseek/anthropic/v1/messages";
-    let answer = post(&simulator, path, KEY, &request).await.accepted();
+    let answer = post(&simulator, path, KEY, &request).await.expect_ok();
     assert_eq!(answer["content"][0]["type"], "thinking");
-    go_on(&mut request, &answer);
+    append_reply(&mut request, &answer);
     request["messages"][1]["content"][0] = json!({"type": "thinking", "thinking": "Mine."});
-    post(&simulator, path, KEY, &request).await.accepted();
+    post(&simulator, path, KEY, &request).await.expect_ok();
     assert_eq!(simulator.ledger().entries[0].provider, "deepseek-anthropic");
 }

@@ -29,7 +29,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-async fn ask(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
+async fn submit(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/at/{row}/v1/chat/completions"), &KEY, request).await
 }
 
@@ -38,7 +38,7 @@ fn message(answer: &Value) -> Value {
 }
 
 /// Appends the message and the results of its calls to `messages`; returns the number of calls.
-fn gone_on(messages: &mut Vec<Value>, message: Value) -> usize {
+fn append_reply(messages: &mut Vec<Value>, message: Value) -> usize {
     let calls = message["tool_calls"].as_array().cloned().unwrap_or_default();
     messages.push(message);
     for call in &calls {
@@ -86,13 +86,13 @@ fn assembled(answer: &HttpResponse) -> Value {
         let Some(delta) = event.pointer("/choices/0/delta").cloned() else { continue };
         for key in ["reasoning_content", "reasoning"] {
             if let Some(piece) = delta[key].as_str() {
-                let said = message[key].as_str().unwrap_or_default().to_owned();
-                message[key] = json!(said + piece);
+                let text = message[key].as_str().unwrap_or_default().to_owned();
+                message[key] = json!(text + piece);
             }
         }
         match &delta["content"] {
             Value::String(piece) => match &mut message["content"] {
-                Value::String(said) => said.push_str(piece),
+                Value::String(text) => text.push_str(piece),
                 Value::Array(chunks) => chunks.push(json!({"type": "text", "text": piece})),
                 _ => {}
             },
@@ -121,12 +121,12 @@ fn add_chunk(message: &mut Value, chunk: &Value) {
     match chunks.last_mut().filter(|last| last["type"] == chunk["type"]) {
         Some(last) if chunk["type"] == "thinking" => {
             let piece = chunk["thinking"][0]["text"].as_str().unwrap_or_default();
-            let said = last["thinking"][0]["text"].as_str().unwrap_or_default().to_owned();
-            last["thinking"][0]["text"] = json!(said + piece);
+            let text = last["thinking"][0]["text"].as_str().unwrap_or_default().to_owned();
+            last["thinking"][0]["text"] = json!(text + piece);
         }
         Some(last) => {
-            let said = last["text"].as_str().unwrap_or_default().to_owned();
-            last["text"] = json!(said + chunk["text"].as_str().unwrap_or_default());
+            let text = last["text"].as_str().unwrap_or_default().to_owned();
+            last["text"] = json!(text + chunk["text"].as_str().unwrap_or_default());
         }
         None => chunks.push(chunk.clone()),
     }
@@ -137,18 +137,18 @@ fn add_detail(message: &mut Value, fragment: &Value) {
         message["reasoning_details"] = json!([]);
     }
     let details = message["reasoning_details"].as_array_mut().unwrap();
-    let known = details
+    let existing = details
         .iter_mut()
         .find(|detail| detail["index"] == fragment["index"] && detail["type"] == fragment["type"]);
-    let Some(detail) = known else {
+    let Some(detail) = existing else {
         details.push(fragment.clone());
         return;
     };
     for (key, value) in fragment.as_object().unwrap() {
         match (key.as_str(), value) {
             ("text" | "summary", Value::String(piece)) => {
-                let said = detail[key].as_str().unwrap_or_default().to_owned();
-                detail[key] = json!(said + piece);
+                let text = detail[key].as_str().unwrap_or_default().to_owned();
+                detail[key] = json!(text + piece);
             }
             (_, Value::Null) => {}
             (_, value) => detail[key] = value.clone(),
@@ -172,9 +172,9 @@ fn add_call(message: &mut Value, fragment: &Value) {
     if let Some(name) = fragment["function"]["name"].as_str() {
         call["function"]["name"] = json!(name);
     }
-    let said = call["function"]["arguments"].as_str().unwrap_or_default().to_owned();
+    let arguments = call["function"]["arguments"].as_str().unwrap_or_default().to_owned();
     let piece = fragment["function"]["arguments"].as_str().unwrap_or_default();
-    call["function"]["arguments"] = json!(said + piece);
+    call["function"]["arguments"] = json!(arguments + piece);
 }
 
 #[tokio::test]
@@ -186,13 +186,14 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
             let mut steps = 0;
             for turn in 0..2 {
                 loop {
-                    let asked = thinking(row, request(model, &messages));
-                    let answer = ask(&simulator, row, &with(asked, "stream", json!(streams))).await;
-                    let said =
-                        if streams { assembled(&answer) } else { message(&answer.accepted()) };
-                    assert!(!said[key].is_null(), "{row} {model} {said}");
+                    let body = thinking(row, request(model, &messages));
+                    let answer =
+                        submit(&simulator, row, &with(body, "stream", json!(streams))).await;
+                    let reply =
+                        if streams { assembled(&answer) } else { message(&answer.expect_ok()) };
+                    assert!(!reply[key].is_null(), "{row} {model} {reply}");
                     steps += 1;
-                    if gone_on(&mut messages, said) == 0 {
+                    if append_reply(&mut messages, reply) == 0 {
                         break;
                     }
                 }
@@ -210,47 +211,49 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
 async fn openai_chat_returns_no_reasoning() {
     let simulator = simulator().await;
     let answer =
-        ask(&simulator, "openai-chat", &request("gpt-5.6", &[user("Hi")])).await.accepted();
-    let said = message(&answer);
-    assert_eq!((said.get("reasoning_content"), said.get("reasoning_details")), (None, None));
+        submit(&simulator, "openai-chat", &request("gpt-5.6", &[user("Hi")])).await.expect_ok();
+    let reply = message(&answer);
+    assert_eq!((reply.get("reasoning_content"), reply.get("reasoning_details")), (None, None));
     assert!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"].as_u64() > Some(0));
     let mut messages = vec![user("Hi")];
-    gone_on(&mut messages, said);
+    append_reply(&mut messages, reply);
     messages[1]["reasoning_content"] = json!("of another model");
-    ask(&simulator, "openai-chat", &request("gpt-5.6", &messages)).await.accepted();
+    submit(&simulator, "openai-chat", &request("gpt-5.6", &messages)).await.expect_ok();
 }
 
 #[tokio::test]
 async fn unsupported_efforts_sampling_and_limits_are_rejected() {
     let simulator = simulator().await;
-    let asked = |model: &str, key: &str, value: Value| {
+    let body = |model: &str, key: &str, value: Value| {
         with(json!({"model": model, "messages": [user("Hi")]}), key, value)
     };
-    let effort = asked("gpt-5", "reasoning_effort", json!("xhigh"));
-    let answer = ask(&simulator, "openai-chat", &effort).await;
+    let effort = body("gpt-5", "reasoning_effort", json!("xhigh"));
+    let answer = submit(&simulator, "openai-chat", &effort).await;
     assert!(
-        answer.refused(400).starts_with("Unsupported value: 'xhigh' is not supported with the")
+        answer
+            .expect_error(400)
+            .starts_with("Unsupported value: 'xhigh' is not supported with the")
     );
     assert_eq!(answer.json()["error"]["param"], "reasoning_effort");
-    let warm = asked("gpt-5", "temperature", json!(0.5));
+    let warm = body("gpt-5", "temperature", json!(0.5));
     assert_eq!(
-        ask(&simulator, "openai-chat", &warm).await.refused(400),
+        submit(&simulator, "openai-chat", &warm).await.expect_error(400),
         "Unsupported value: 'temperature' does not support 0.5 with this model. Only the default (1) value is supported."
     );
-    let limit = asked("o4-mini", "max_tokens", json!(500));
+    let limit = body("o4-mini", "max_tokens", json!(500));
     assert_eq!(
-        ask(&simulator, "openai-chat", &limit).await.refused(400),
+        submit(&simulator, "openai-chat", &limit).await.expect_error(400),
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     );
-    let renamed = asked("o4-mini", "max_completion_tokens", json!(500));
-    ask(&simulator, "openai-chat", &renamed).await.accepted();
+    let renamed = body("o4-mini", "max_completion_tokens", json!(500));
+    submit(&simulator, "openai-chat", &renamed).await.expect_ok();
     // A router translates efforts and drops unsupported settings.
     let routed = with(
-        asked("openai/gpt-5", "temperature", json!(0.5)),
+        body("openai/gpt-5", "temperature", json!(0.5)),
         "reasoning",
         json!({"effort": "max"}),
     );
-    ask(&simulator, "openrouter", &routed).await.accepted();
+    submit(&simulator, "openrouter", &routed).await.expect_ok();
 }
 
 #[tokio::test]
@@ -258,22 +261,22 @@ async fn calls_without_results_are_rejected() {
     let simulator = simulator().await;
     for (row, model) in [("openai-chat", "gpt-5.6"), ("moonshot", "kimi-k2-turbo")] {
         let mut messages = vec![user("Weather?")];
-        let answer = ask(&simulator, row, &request(model, &messages)).await.accepted();
-        gone_on(&mut messages, message(&answer));
+        let answer = submit(&simulator, row, &request(model, &messages)).await.expect_ok();
+        append_reply(&mut messages, message(&answer));
         let id = messages[2]["tool_call_id"].as_str().unwrap();
         let unanswered = [&messages[..2], &[user("Well?")]].concat();
         for broken in [&messages[..2], &unanswered] {
-            let refused = ask(&simulator, row, &request(model, broken)).await.refused(400);
+            let error = submit(&simulator, row, &request(model, broken)).await.expect_error(400);
             assert_eq!(
-                refused,
+                error,
                 format!(
                     "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {id}"
                 )
             );
         }
         let orphan = [messages[0].clone(), messages[2].clone()];
-        let refused = ask(&simulator, row, &request(model, &orphan)).await.refused(400);
-        assert!(refused.starts_with("Invalid parameter: messages with role 'tool' must be"));
+        let error = submit(&simulator, row, &request(model, &orphan)).await.expect_error(400);
+        assert!(error.starts_with("Invalid parameter: messages with role 'tool' must be"));
     }
 }
 
@@ -294,35 +297,35 @@ async fn deepseek_and_kimi_require_the_reasoning_of_calls() {
     ];
     for (row, model, expected) in cases {
         let mut messages = vec![user("Weather?")];
-        let answer = ask(&simulator, row, &request(model, &messages)).await.accepted();
-        gone_on(&mut messages, message(&answer));
+        let answer = submit(&simulator, row, &request(model, &messages)).await.expect_ok();
+        append_reply(&mut messages, message(&answer));
         for broken in [None, Some(Value::Null)] {
             let mut without = messages.clone();
-            let said = without[1].as_object_mut().unwrap();
-            said.remove("reasoning_content");
-            said.extend(broken.map(|value| ("reasoning_content".to_owned(), value)));
-            let answer = ask(&simulator, row, &request(model, &without)).await;
-            assert_eq!(answer.refused(400), expected);
+            let reply = without[1].as_object_mut().unwrap();
+            reply.remove("reasoning_content");
+            reply.extend(broken.map(|value| ("reasoning_content".to_owned(), value)));
+            let answer = submit(&simulator, row, &request(model, &without)).await;
+            assert_eq!(answer.expect_error(400), expected);
             assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
             // Later turns do not fix the missing reasoning.
             without.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
-            ask(&simulator, row, &request(model, &without)).await.refused(400);
+            submit(&simulator, row, &request(model, &without)).await.expect_error(400);
         }
         let mut empty = messages.clone();
         empty[1]["reasoning_content"] = json!("");
-        ask(&simulator, row, &request(model, &empty)).await.accepted();
+        submit(&simulator, row, &request(model, &empty)).await.expect_ok();
         let mut stand_in = messages.clone();
         stand_in[1]["reasoning_content"] = json!(".");
-        ask(&simulator, row, &request(model, &stand_in)).await.accepted();
+        submit(&simulator, row, &request(model, &stand_in)).await.expect_ok();
     }
     let mut messages = vec![user("Weather?")];
     let off = |messages: &[Value]| {
         with(request("deepseek-v4-flash", messages), "thinking", json!({"type": "disabled"}))
     };
-    let answer = ask(&simulator, "deepseek", &off(&messages)).await.accepted();
+    let answer = submit(&simulator, "deepseek", &off(&messages)).await.expect_ok();
     assert_eq!(message(&answer).get("reasoning_content"), None);
-    gone_on(&mut messages, message(&answer));
-    ask(&simulator, "deepseek", &off(&messages)).await.accepted();
+    append_reply(&mut messages, message(&answer));
+    submit(&simulator, "deepseek", &off(&messages)).await.expect_ok();
 }
 
 #[tokio::test]
@@ -330,7 +333,7 @@ async fn deepseek_rejects_forced_tools_while_thinking() {
     let simulator = simulator().await;
     let forced =
         with(request("deepseek-v4-flash", &[user("Hi")]), "tool_choice", json!("required"));
-    let answer = ask(&simulator, "deepseek", &forced).await;
+    let answer = submit(&simulator, "deepseek", &forced).await;
     assert_eq!(
         answer.json()["error"],
         json!({
@@ -341,23 +344,23 @@ async fn deepseek_rejects_forced_tools_while_thinking() {
         })
     );
     let off = with(forced, "thinking", json!({"type": "disabled"}));
-    ask(&simulator, "deepseek", &off).await.accepted();
+    submit(&simulator, "deepseek", &off).await.expect_ok();
 }
 
 #[tokio::test]
 async fn mistral_rejects_unknown_keys_and_long_call_ids() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
-    let asked = |messages: &[Value]| request("magistral-medium-latest", messages);
-    let answer = ask(&simulator, "mistral", &asked(&messages)).await.accepted();
-    let said = message(&answer);
-    assert_eq!(said["content"][0]["type"], "thinking");
-    assert_eq!(said["tool_calls"][0]["id"].as_str().unwrap().len(), 9);
-    gone_on(&mut messages, said);
+    let body = |messages: &[Value]| request("magistral-medium-latest", messages);
+    let answer = submit(&simulator, "mistral", &body(&messages)).await.expect_ok();
+    let reply = message(&answer);
+    assert_eq!(reply["content"][0]["type"], "thinking");
+    assert_eq!(reply["tool_calls"][0]["id"].as_str().unwrap().len(), 9);
+    append_reply(&mut messages, reply);
     for key in ["reasoning_content", "reasoning", "reasoning_details"] {
         let mut extra = messages.clone();
         extra[1][key] = json!("hm");
-        let answer = ask(&simulator, "mistral", &asked(&extra)).await;
+        let answer = submit(&simulator, "mistral", &body(&extra)).await;
         assert_eq!(answer.status, 422);
         let detail = &answer.json()["message"]["detail"][0];
         assert_eq!(detail["type"], "extra_forbidden");
@@ -367,36 +370,33 @@ async fn mistral_rejects_unknown_keys_and_long_call_ids() {
     let mut renamed = messages.clone();
     renamed[1]["tool_calls"][0]["id"] = json!("call_long");
     renamed[2]["tool_call_id"] = json!("call_long");
-    let refused = ask(&simulator, "mistral", &asked(&renamed)).await.refused(400);
-    assert_eq!(
-        refused,
-        "Tool call id was call_long but must be a-z, A-Z, 0-9, with a length of 9."
-    );
-    let refused = ask(&simulator, "mistral", &asked(&messages[..2])).await.refused(400);
-    assert_eq!(refused, "Not the same number of function calls and responses");
+    let error = submit(&simulator, "mistral", &body(&renamed)).await.expect_error(400);
+    assert_eq!(error, "Tool call id was call_long but must be a-z, A-Z, 0-9, with a length of 9.");
+    let error = submit(&simulator, "mistral", &body(&messages[..2])).await.expect_error(400);
+    assert_eq!(error, "Not the same number of function calls and responses");
 }
 
 #[tokio::test]
 async fn groq_rejects_conflicting_reasoning_settings() {
     let simulator = simulator().await;
     let both = json!({"model": "qwen3-32b", "messages": [user("Hi")], "reasoning_format": "parsed", "include_reasoning": true});
-    let refused = ask(&simulator, "groq", &both).await.refused(400);
-    assert!(refused.contains("include_reasoning") && refused.contains("reasoning_format"));
+    let error = submit(&simulator, "groq", &both).await.expect_error(400);
+    assert!(error.contains("include_reasoning") && error.contains("reasoning_format"));
 }
 
 #[tokio::test]
 async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
-    let answer = ask(&simulator, "zai", &request("glm-4.7", &messages)).await.accepted();
-    gone_on(&mut messages, message(&answer));
+    let answer = submit(&simulator, "zai", &request("glm-4.7", &messages)).await.expect_ok();
+    append_reply(&mut messages, message(&answer));
     let mut lost = messages.clone();
     lost[1].as_object_mut().unwrap().remove("reasoning_content");
-    ask(&simulator, "zai", &request("glm-4.7", &lost)).await.accepted();
+    submit(&simulator, "zai", &request("glm-4.7", &lost)).await.expect_ok();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
     let mut edited = messages.clone();
     edited[1]["reasoning_content"] = json!("Something that no model ever thought.");
-    ask(&simulator, "zai", &request("glm-4.7", &edited)).await.accepted();
+    submit(&simulator, "zai", &request("glm-4.7", &edited)).await.expect_ok();
     let entry = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(entry.returned[0].verdict, Verdict::Dropped("altered".to_owned()));
 }
@@ -405,9 +405,9 @@ async fn lost_or_edited_reasoning_is_accepted_and_recorded() {
 /// details, and the call's result.
 async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     let mut messages = vec![user("Weather?")];
-    let asked = thinking("openrouter", request(model, &messages));
-    let answer = ask(simulator, "openrouter", &asked).await.accepted();
-    assert_eq!(gone_on(&mut messages, message(&answer)), 1);
+    let body = thinking("openrouter", request(model, &messages));
+    let answer = submit(simulator, "openrouter", &body).await.expect_ok();
+    assert_eq!(append_reply(&mut messages, message(&answer)), 1);
     messages
 }
 
@@ -437,8 +437,8 @@ async fn routed_claude_verifies_signatures() {
     );
     let signature = detail["signature"].as_str().unwrap().to_owned();
     assert!(signature.starts_with('E'));
-    let asked = |messages: &[Value]| thinking("openrouter", request(CLAUDE, messages));
-    ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
+    let body = |messages: &[Value]| thinking("openrouter", request(CLAUDE, messages));
+    submit(&simulator, "openrouter", &body(&messages)).await.expect_ok();
 
     let invalid = "messages.1.content.0: Invalid `signature` in `thinking` block";
     let cases: [(&str, Value, &str); 4] = [
@@ -453,22 +453,22 @@ async fn routed_claude_verifies_signatures() {
             continue;
         }
         broken[1]["reasoning_details"][0][key] = value;
-        let answer = ask(&simulator, "openrouter", &asked(&broken)).await;
+        let answer = submit(&simulator, "openrouter", &body(&broken)).await;
         let raw = upstream(&answer, "Anthropic");
         assert_eq!(raw["error"]["type"], "invalid_request_error");
         assert_eq!(raw["error"]["message"], expected, "{key}");
     }
     let mut unsigned = messages.clone();
     unsigned[1]["reasoning_details"][0].as_object_mut().unwrap().remove("signature");
-    let raw = upstream(&ask(&simulator, "openrouter", &asked(&unsigned)).await, "Anthropic");
+    let raw = upstream(&submit(&simulator, "openrouter", &body(&unsigned)).await, "Anthropic");
     assert_eq!(raw["error"]["message"], "messages.1.content.0.thinking.signature: Field required");
     // After a new user message, the signature is not required any more.
     unsigned.extend([json!({"role": "assistant", "content": "Sunny."}), user("And then?")]);
-    ask(&simulator, "openrouter", &asked(&unsigned)).await.accepted();
+    submit(&simulator, "openrouter", &body(&unsigned)).await.expect_ok();
     // If all details are missing, the request is accepted, and the loss is recorded.
     let mut dropped = messages.clone();
     dropped[1].as_object_mut().unwrap().remove("reasoning_details");
-    ask(&simulator, "openrouter", &asked(&dropped)).await.accepted();
+    submit(&simulator, "openrouter", &body(&dropped)).await.expect_ok();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
 }
 
@@ -476,9 +476,9 @@ async fn routed_claude_verifies_signatures() {
 async fn raw_stream_fragments_are_rejected() {
     let simulator = simulator().await;
     let mut messages = vec![user("Weather?")];
-    let asked = with(thinking("openrouter", request(CLAUDE, &messages)), "stream", json!(true));
-    let answer = ask(&simulator, "openrouter", &asked).await;
-    let mut said = assembled(&answer);
+    let body = with(thinking("openrouter", request(CLAUDE, &messages)), "stream", json!(true));
+    let answer = submit(&simulator, "openrouter", &body).await;
+    let mut reply = assembled(&answer);
     let fragments: Vec<Value> = answer
         .events()
         .iter()
@@ -488,10 +488,10 @@ async fn raw_stream_fragments_are_rejected() {
         .flatten()
         .collect();
     assert!(fragments.len() > 2);
-    said["reasoning_details"] = json!(fragments);
-    gone_on(&mut messages, said);
+    reply["reasoning_details"] = json!(fragments);
+    append_reply(&mut messages, reply);
     let replayed = thinking("openrouter", request(CLAUDE, &messages));
-    let raw = upstream(&ask(&simulator, "openrouter", &replayed).await, "Anthropic");
+    let raw = upstream(&submit(&simulator, "openrouter", &replayed).await, "Anthropic");
     assert_eq!(
         raw["error"]["message"],
         "messages.1.content.0: Invalid `signature` in `thinking` block"
@@ -502,13 +502,13 @@ async fn raw_stream_fragments_are_rejected() {
 async fn detail_moved_to_another_message_is_rejected() {
     let simulator = simulator().await;
     let mut messages = one_step(&simulator, CLAUDE).await;
-    let asked = |messages: &[Value]| thinking("openrouter", request(CLAUDE, messages));
-    let second = ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
-    gone_on(&mut messages, message(&second));
+    let body = |messages: &[Value]| thinking("openrouter", request(CLAUDE, messages));
+    let second = submit(&simulator, "openrouter", &body(&messages)).await.expect_ok();
+    append_reply(&mut messages, message(&second));
     let first = messages[1]["reasoning_details"].clone();
     messages[1]["reasoning_details"] = messages[3]["reasoning_details"].clone();
     messages[3]["reasoning_details"] = first;
-    let raw = upstream(&ask(&simulator, "openrouter", &asked(&messages)).await, "Anthropic");
+    let raw = upstream(&submit(&simulator, "openrouter", &body(&messages)).await, "Anthropic");
     assert!(raw["error"]["message"].as_str().unwrap().contains("cannot be modified"));
 }
 
@@ -520,21 +520,23 @@ async fn routed_gemini_requires_the_first_call_signature() {
     let details = messages[1]["reasoning_details"].as_array().unwrap();
     let signed = details.iter().find(|detail| detail["type"] == "reasoning.encrypted").unwrap();
     assert_eq!(signed["id"], messages[1]["tool_calls"][0]["id"]);
-    let asked = |messages: &[Value]| request(model, messages);
-    ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
+    let body = |messages: &[Value]| request(model, messages);
+    submit(&simulator, "openrouter", &body(&messages)).await.expect_ok();
 
     let mut without = messages.clone();
     without[1].as_object_mut().unwrap().remove("reasoning_details");
-    let raw = upstream(&ask(&simulator, "openrouter", &asked(&without)).await, "Google AI Studio");
+    let raw =
+        upstream(&submit(&simulator, "openrouter", &body(&without)).await, "Google AI Studio");
     assert_eq!(raw["error"]["status"], "INVALID_ARGUMENT");
-    let sentence = raw["error"]["message"].as_str().unwrap();
-    assert!(sentence.contains("missing a thought_signature"), "{sentence}");
-    assert!(sentence.contains("`default_api:weather` , position 2"), "{sentence}");
+    let error = raw["error"]["message"].as_str().unwrap();
+    assert!(error.contains("missing a thought_signature"), "{error}");
+    assert!(error.contains("`default_api:weather` , position 2"), "{error}");
 
     let mut altered = messages.clone();
     let at = altered[1]["reasoning_details"].as_array().unwrap().len() - 1;
     altered[1]["reasoning_details"][at]["data"] = json!("AAAA");
-    let raw = upstream(&ask(&simulator, "openrouter", &asked(&altered)).await, "Google AI Studio");
+    let raw =
+        upstream(&submit(&simulator, "openrouter", &body(&altered)).await, "Google AI Studio");
     assert_eq!(raw["error"]["message"], "Corrupted thought signature.");
 }
 
@@ -543,13 +545,14 @@ async fn foreign_seals_are_rejected_or_ignored() {
     let simulator = simulator().await;
     let claudes = one_step(&simulator, CLAUDE).await;
     let openais = one_step(&simulator, "openai/gpt-5.6").await;
-    let asked = |model: &str, messages: &[Value]| thinking("openrouter", request(model, messages));
-    let raw = upstream(&ask(&simulator, "openrouter", &asked(CLAUDE, &openais)).await, "Anthropic");
+    let body = |model: &str, messages: &[Value]| thinking("openrouter", request(model, messages));
+    let raw =
+        upstream(&submit(&simulator, "openrouter", &body(CLAUDE, &openais)).await, "Anthropic");
     assert!(raw["error"]["message"].as_str().unwrap().contains("Invalid `signature`"));
-    let to_openai = ask(&simulator, "openrouter", &asked("openai/gpt-5.6", &claudes)).await;
+    let to_openai = submit(&simulator, "openrouter", &body("openai/gpt-5.6", &claudes)).await;
     assert_eq!(upstream(&to_openai, "OpenAI")["error"]["code"], "invalid_encrypted_content");
-    let elsewhere = ask(&simulator, "openrouter", &asked("deepseek/deepseek-v4", &claudes)).await;
-    elsewhere.accepted();
+    let elsewhere = submit(&simulator, "openrouter", &body("deepseek/deepseek-v4", &claudes)).await;
+    elsewhere.expect_ok();
     let last = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(last.returned[0].verdict, Verdict::Dropped("not_read".to_owned()));
 }
@@ -563,7 +566,7 @@ async fn thoughts_as_text_cause_a_refusal() {
         let mut demoted = messages.clone();
         demoted[1].as_object_mut().unwrap().remove("reasoning_details");
         demoted[1]["content"] = json!(text);
-        let answer = ask(&simulator, "openrouter", &request(CLAUDE, &demoted)).await.accepted();
+        let answer = submit(&simulator, "openrouter", &request(CLAUDE, &demoted)).await.expect_ok();
         assert_eq!(answer["choices"][0]["finish_reason"], "content_filter");
         assert_eq!(answer["choices"][0]["native_finish_reason"], "refusal");
     }
@@ -574,16 +577,16 @@ async fn requested_tools_are_called_in_parallel() {
     let simulator = simulator().await;
     for model in [CLAUDE, "google/gemini-3-pro-preview"] {
         let mut messages = vec![user("Weather?")];
-        let asked = |messages: &[Value]| {
+        let body = |messages: &[Value]| {
             with(
                 thinking("openrouter", request(model, messages)),
                 "parallel_tool_calls",
                 json!(true),
             )
         };
-        let answer = ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
-        assert_eq!(gone_on(&mut messages, message(&answer)), 2);
-        let last = ask(&simulator, "openrouter", &asked(&messages)).await.accepted();
+        let answer = submit(&simulator, "openrouter", &body(&messages)).await.expect_ok();
+        assert_eq!(append_reply(&mut messages, message(&answer)), 2);
+        let last = submit(&simulator, "openrouter", &body(&messages)).await.expect_ok();
         assert!(message(&last)["content"].as_str().unwrap().contains("sunny"));
     }
     assert!(simulator.ledger().all_verified());

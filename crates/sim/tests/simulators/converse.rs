@@ -34,12 +34,12 @@ fn manual() -> Value {
     request
 }
 
-async fn ask(simulator: &Simulator, model: &str, body: &Value) -> HttpResponse {
+async fn submit(simulator: &Simulator, model: &str, body: &Value) -> HttpResponse {
     let path = format!("/model/{}/converse", model.replace(':', "%3A"));
     post(simulator, &path, KEY, body).await
 }
 
-fn go_on(request: &mut Value, answer: &Value) {
+fn append_reply(request: &mut Value, answer: &Value) {
     let message = answer["output"]["message"].clone();
     let calls = message["content"].as_array().unwrap().iter().filter_map(|b| b.get("toolUse"));
     let results: Vec<Value> = calls
@@ -54,9 +54,9 @@ fn go_on(request: &mut Value, answer: &Value) {
     messages.push(json!({"role": "user", "content": content}));
 }
 
-async fn in_loop(simulator: &Simulator, model: &str, mut request: Value) -> Value {
-    let answer = ask(simulator, model, &request).await.accepted();
-    go_on(&mut request, &answer);
+async fn follow_up(simulator: &Simulator, model: &str, mut request: Value) -> Value {
+    let answer = submit(simulator, model, &request).await.expect_ok();
+    append_reply(&mut request, &answer);
     request
 }
 
@@ -68,11 +68,11 @@ async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
         let mut request = first;
         let mut stops = Vec::new();
         for _ in 0..6 {
-            let answer = ask(&simulator, model, &request).await.accepted();
+            let answer = submit(&simulator, model, &request).await.expect_ok();
             let first = &answer["output"]["message"]["content"][0];
             assert!(first["reasoningContent"]["reasoningText"].is_object(), "{answer}");
             stops.push(answer["stopReason"].as_str().unwrap().to_owned());
-            go_on(&mut request, &answer);
+            append_reply(&mut request, &answer);
         }
         assert_eq!(stops, ["tool_use", "tool_use", "end_turn", "tool_use", "tool_use", "end_turn"]);
         assert!(simulator.ledger().all_verified());
@@ -81,7 +81,7 @@ async fn two_turns_with_tools_are_accepted_if_returned_exactly() {
 
 #[tokio::test]
 async fn streamed_answer_equals_the_whole_answer() {
-    let whole = ask(&simulator().await, SONNET, &manual()).await.accepted();
+    let complete = submit(&simulator().await, SONNET, &manual()).await.expect_ok();
     let path = format!("/model/{}/converse-stream", SONNET.replace(':', "%3A"));
     let streamed = post(&simulator().await, &path, KEY, &manual()).await;
     assert_eq!(streamed.headers["content-type"], "application/vnd.amazon.eventstream");
@@ -91,12 +91,12 @@ async fn streamed_answer_equals_the_whole_answer() {
     events.extend(decoder.finish().unwrap());
     assert!(events.iter().filter(|event| matches!(event, Event::Delta { .. })).count() > 5);
     let Some(Event::Ended(reply)) = events.pop() else { panic!("the stream has an end") };
-    let content = &whole["output"]["message"]["content"];
+    let content = &complete["output"]["message"]["content"];
     let Body::Thought(thought) = &reply.items[0].body else { panic!("it thinks first") };
     assert_eq!(content[0]["reasoningContent"]["reasoningText"]["text"], *thought.content);
     let signature = &content[0]["reasoningContent"]["reasoningText"]["signature"];
     assert_eq!(reply.items[0].seals[0].reveal_to_tenant(), signature.as_str().unwrap());
-    assert_eq!(reply.usage.output, whole["usage"]["outputTokens"].as_u64().unwrap());
+    assert_eq!(reply.usage.output, complete["usage"]["outputTokens"].as_u64().unwrap());
 }
 
 #[tokio::test]
@@ -149,14 +149,14 @@ async fn claude_errors_are_wrapped_by_bedrock() {
     ];
     for (name, change, expected) in cases {
         let simulator = simulator().await;
-        let mut request = in_loop(&simulator, SONNET, manual()).await;
+        let mut request = follow_up(&simulator, SONNET, manual()).await;
         change(&mut request);
-        let answer = ask(&simulator, SONNET, &request).await;
-        let sentence = answer.refused(400);
+        let answer = submit(&simulator, SONNET, &request).await;
+        let error = answer.expect_error(400);
         let expected = format!("The model returned the following errors: {expected}");
-        assert!(sentence.starts_with(&expected), "{name}: {sentence}");
+        assert!(error.starts_with(&expected), "{name}: {error}");
         assert_eq!(answer.headers["x-amzn-errortype"], "ValidationException");
-        assert_eq!(answer.json(), json!({"message": sentence}));
+        assert_eq!(answer.json(), json!({"message": error}));
     }
 }
 
@@ -167,24 +167,24 @@ async fn adaptive_thinking_rejects_forced_tools_up_to_4_7() {
     forced["additionalModelRequestFields"] = json!({"thinking": {"type": "adaptive"}});
     forced["toolConfig"]["toolChoice"] = json!({"tool": {"name": "news"}});
     let model = "anthropic.claude-opus-4-6-v1";
-    assert!(ask(&simulator, model, &forced).await.refused(400).contains("forces tool use"));
-    ask(&simulator, "anthropic.claude-opus-4-8-v1", &forced).await.accepted();
+    assert!(submit(&simulator, model, &forced).await.expect_error(400).contains("forces tool use"));
+    submit(&simulator, "anthropic.claude-opus-4-8-v1", &forced).await.expect_ok();
 }
 
 #[tokio::test]
 async fn changed_prefix_is_rejected_but_cache_points_are_ignored() {
     let simulator = simulator().await;
-    let request = in_loop(&simulator, FABLE, request()).await;
+    let request = follow_up(&simulator, FABLE, request()).await;
     let mut marked = request.clone();
     marked["system"].as_array_mut().unwrap().push(json!({"cachePoint": {"type": "default"}}));
     let content = marked["messages"][0]["content"].as_array_mut().unwrap();
     content.push(json!({"cachePoint": {"type": "default"}}));
-    ask(&simulator, FABLE, &marked).await.accepted();
+    submit(&simulator, FABLE, &marked).await.expect_ok();
     let mut changed = request;
     changed["system"][0]["text"] = json!("Be verbose.");
-    let sentence = ask(&simulator, FABLE, &changed).await.refused(400);
+    let error = submit(&simulator, FABLE, &changed).await.expect_error(400);
     assert!(
-        sentence.ends_with("The `system` prompt differs from the one this block was created with.")
+        error.ends_with("The `system` prompt differs from the one this block was created with.")
     );
 }
 
@@ -194,15 +194,15 @@ async fn converse_rejects_blank_texts_and_unpaired_calls() {
     let mut blank = request();
     blank["messages"][0]["content"].as_array_mut().unwrap().push(json!({"text": " \n"}));
     assert_eq!(
-        ask(&simulator, "amazon.nova-2-lite-v1:0", &blank).await.refused(400),
+        submit(&simulator, "amazon.nova-2-lite-v1:0", &blank).await.expect_error(400),
         "The text field in the ContentBlock object at messages.0.content.1 is blank. Add text to the \
          text field, and try again."
     );
-    let mut unanswered = in_loop(&simulator, SONNET, manual()).await;
+    let mut unanswered = follow_up(&simulator, SONNET, manual()).await;
     let id = unanswered["messages"][1]["content"][1]["toolUse"]["toolUseId"].clone();
     unanswered["messages"][2]["content"] = json!([{"text": "Never mind."}]);
     assert_eq!(
-        ask(&simulator, SONNET, &unanswered).await.refused(400),
+        submit(&simulator, SONNET, &unanswered).await.expect_error(400),
         format!(
             "Expected toolResult blocks at messages.2.content for the following Ids: {}",
             id.as_str().unwrap()
@@ -217,23 +217,20 @@ async fn nova_rejects_empty_signatures() {
     let mut first = request();
     first["additionalModelRequestFields"] =
         json!({"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}});
-    let mut request = in_loop(&simulator, model, first).await;
-    ask(&simulator, model, &request).await.accepted();
+    let mut request = follow_up(&simulator, model, first).await;
+    submit(&simulator, model, &request).await.expect_ok();
     request["messages"][1]["content"][0]["reasoningContent"]["reasoningText"]["signature"] =
         json!("");
-    let sentence = ask(&simulator, model, &request).await.refused(400);
-    assert!(
-        sentence.starts_with("The signature field in the ReasoningTextBlock object"),
-        "{sentence}"
-    );
+    let error = submit(&simulator, model, &request).await.expect_error(400);
+    assert!(error.starts_with("The signature field in the ReasoningTextBlock object"), "{error}");
 }
 
 #[tokio::test]
 async fn unsigned_deepseek_thoughts_are_rejected_by_claude() {
     let simulator = simulator().await;
-    let request = in_loop(&simulator, "deepseek.r1-v1:0", request()).await;
+    let request = follow_up(&simulator, "deepseek.r1-v1:0", request()).await;
     assert_eq!(
-        ask(&simulator, SONNET, &request).await.refused(400),
+        submit(&simulator, SONNET, &request).await.expect_error(400),
         "The model returned the following errors: messages.1.content.0.thinking.signature: Field \
          required"
     );
@@ -242,7 +239,7 @@ async fn unsigned_deepseek_thoughts_are_rejected_by_claude() {
 #[tokio::test]
 async fn bedrock_signatures_are_valid_at_anthropic() {
     let simulator = simulator().await;
-    let request = in_loop(&simulator, SONNET, manual()).await;
+    let request = follow_up(&simulator, SONNET, manual()).await;
     let content = &request["messages"][1]["content"];
     let text = &content[0]["reasoningContent"]["reasoningText"];
     let call = &content[1]["toolUse"];
@@ -261,7 +258,7 @@ async fn bedrock_signatures_are_valid_at_anthropic() {
             ]},
         ],
     });
-    post(&simulator, "/v1/messages", &[("x-api-key", "one")], &moved).await.accepted();
+    post(&simulator, "/v1/messages", &[("x-api-key", "one")], &moved).await.expect_ok();
 }
 
 #[tokio::test]
@@ -273,7 +270,7 @@ async fn thoughts_shown_as_text_are_refused_by_the_model() {
         {"role": "assistant", "content": [{"text": "<thinking>I wonder…</thinking> Hello!"}]},
         {"role": "user", "content": [{"text": "Go on"}]},
     ]);
-    let answer = ask(&simulator, SONNET, &demoted).await.accepted();
+    let answer = submit(&simulator, SONNET, &demoted).await.expect_ok();
     assert_eq!(answer["stopReason"], "content_filtered");
     assert_eq!(answer["additionalModelResponseFields"]["stop_reason"], "refusal");
     assert_eq!(simulator.ledger().entries[0].stop.as_deref(), Some("refused"));
@@ -284,8 +281,8 @@ async fn tokens_are_counted_and_models_listed() {
     let simulator = simulator().await;
     let path = format!("/model/{}/count-tokens", SONNET.replace(':', "%3A"));
     let body = json!({"input": {"converse": request()}});
-    let counted = post(&simulator, &path, KEY, &body).await.accepted();
+    let counted = post(&simulator, &path, KEY, &body).await.expect_ok();
     assert!(counted["inputTokens"].as_u64() > Some(50));
-    let models = get(&simulator, "/foundation-models", KEY).await.accepted();
+    let models = get(&simulator, "/foundation-models", KEY).await.expect_ok();
     assert!(models["modelSummaries"].as_array().is_some_and(|models| models.len() > 3));
 }

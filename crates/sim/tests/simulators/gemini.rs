@@ -36,7 +36,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "parts": [{"text": text}]})
 }
 
-async fn ask(simulator: &Simulator, model: &str, request: &Value) -> HttpResponse {
+async fn submit(simulator: &Simulator, model: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/v1beta/models/{model}:generateContent"), &KEY, request).await
 }
 
@@ -50,7 +50,7 @@ fn content(answer: &Value) -> Value {
 }
 
 /// Appends the content and the results of its calls to `contents`; returns the number of calls.
-fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
+fn append_reply(contents: &mut Vec<Value>, content: Value) -> usize {
     let calls: Vec<Value> = content["parts"]
         .as_array()
         .unwrap()
@@ -61,14 +61,14 @@ fn gone_on(contents: &mut Vec<Value>, content: Value) -> usize {
     if calls.is_empty() {
         return 0;
     }
-    let answers: Vec<Value> = calls
+    let results: Vec<Value> = calls
         .iter()
         .map(|call| {
             let response = json!({"result": "sunny ☀"});
             json!({"functionResponse": {"name": call["name"], "id": call["id"], "response": response}})
         })
         .collect();
-    contents.push(json!({"role": "user", "parts": answers}));
+    contents.push(json!({"role": "user", "parts": results}));
     calls.len()
 }
 
@@ -85,9 +85,9 @@ fn assembled(chunks: &[Value]) -> Value {
                     && is_bare(&part)
                     && last.get("thought") == part.get("thought") =>
             {
-                let said =
+                let text =
                     last["text"].as_str().unwrap().to_owned() + part["text"].as_str().unwrap();
-                last["text"] = json!(said);
+                last["text"] = json!(text);
             }
             _ => parts.push(part),
         }
@@ -97,8 +97,8 @@ fn assembled(chunks: &[Value]) -> Value {
 
 async fn one_step(simulator: &Simulator, model: &str) -> Vec<Value> {
     let mut contents = vec![user("What is the weather?")];
-    let answer = ask(simulator, model, &request(&contents)).await.accepted();
-    assert_eq!(gone_on(&mut contents, content(&answer)), 1);
+    let answer = submit(simulator, model, &request(&contents)).await.expect_ok();
+    assert_eq!(append_reply(&mut contents, content(&answer)), 1);
     contents
 }
 
@@ -119,22 +119,22 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
             let mut steps = 0;
             for turn in 0..2 {
                 loop {
-                    let asked = request(&contents);
-                    let said = match query {
-                        None => content(&ask(&simulator, model, &asked).await.accepted()),
+                    let body = request(&contents);
+                    let reply = match query {
+                        None => content(&submit(&simulator, model, &body).await.expect_ok()),
                         Some("") => {
-                            let answer = stream(&simulator, model, "", &asked).await;
+                            let answer = stream(&simulator, model, "", &body).await;
                             let kind = &answer.headers["content-type"];
                             assert_eq!(kind, "application/json");
-                            assembled(answer.accepted().as_array().unwrap())
+                            assembled(answer.expect_ok().as_array().unwrap())
                         }
                         Some(query) => {
-                            assembled(&stream(&simulator, model, query, &asked).await.events())
+                            assembled(&stream(&simulator, model, query, &body).await.events())
                         }
                     };
-                    assert_eq!(said["parts"][0]["thought"], true, "{said}");
+                    assert_eq!(reply["parts"][0]["thought"], true, "{reply}");
                     steps += 1;
-                    if gone_on(&mut contents, said) == 0 {
+                    if append_reply(&mut contents, reply) == 0 {
                         break;
                     }
                 }
@@ -158,12 +158,12 @@ async fn first_parallel_call_is_signed_and_text_signature_streams_last() {
     let mut contents = vec![user("What is the weather?")];
     let path = "/v1beta/models/gemini-3-pro-preview:generateContent";
     let headers = [KEY[0], ("x-sim-parallel", "true")];
-    let answer = post(&simulator, path, &headers, &request(&contents)).await.accepted();
+    let answer = post(&simulator, path, &headers, &request(&contents)).await.expect_ok();
     let parts = content(&answer)["parts"].as_array().cloned().unwrap();
     let signed: Vec<bool> =
         parts.iter().map(|part| part.get("thoughtSignature").is_some()).collect();
     assert_eq!(signed, [false, true, false], "{parts:?}");
-    assert_eq!(gone_on(&mut contents, content(&answer)), 2);
+    assert_eq!(append_reply(&mut contents, content(&answer)), 2);
     let chunks =
         stream(&simulator, "gemini-3-pro-preview", "?alt=sse", &request(&contents)).await.events();
     let last = chunks.last().unwrap();
@@ -185,47 +185,48 @@ async fn only_gemini_3_requires_the_first_call_signature() {
             let part = call(&mut unsigned[1]).as_object_mut().unwrap();
             part.remove("thoughtSignature");
             part.extend(broken.map(|value| ("thoughtSignature".to_owned(), value)));
-            let answer = ask(&simulator, model, &request(&unsigned)).await;
+            let answer = submit(&simulator, model, &request(&unsigned)).await;
             if model.contains("2.5") {
-                answer.accepted();
+                answer.expect_ok();
                 assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
                 continue;
             }
             assert_eq!(
-                answer.refused(400),
+                answer.expect_error(400),
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly, and missing thought_signature may lead to degraded model performance. Additional data, function call `default_api:weather` , position 2. Please refer to https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
             );
             assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
             // Only the current turn is checked for signatures.
             unsigned
                 .extend([json!({"role": "model", "parts": [{"text": "Sunny."}]}), user("And?")]);
-            ask(&simulator, model, &request(&unsigned)).await.accepted();
+            submit(&simulator, model, &request(&unsigned)).await.expect_ok();
         }
     }
     let contents = one_step(&simulator, "gemini-3-pro-preview").await;
     // Parallel calls that were split into separate contents count as separate steps.
-    let mut apart = contents.clone();
+    let mut split = contents.clone();
     let mut second = contents[1].clone();
     call(&mut second).as_object_mut().unwrap().remove("thoughtSignature");
-    apart.extend([second, contents[2].clone()]);
-    let refused = ask(&simulator, "gemini-3-pro-preview", &request(&apart)).await.refused(400);
-    assert!(refused.contains("position 4"), "{refused}");
+    split.extend([second, contents[2].clone()]);
+    let error =
+        submit(&simulator, "gemini-3-pro-preview", &request(&split)).await.expect_error(400);
+    assert!(error.contains("position 4"), "{error}");
     let path = "/v1/projects/p/locations/global/publishers/google/models/gemini-3-pro-preview:generateContent";
     let mut vertex = vec![user("Weather?")];
-    let answer = post(&simulator, path, &KEY, &request(&vertex)).await.accepted();
-    gone_on(&mut vertex, content(&answer));
+    let answer = post(&simulator, path, &KEY, &request(&vertex)).await.expect_ok();
+    append_reply(&mut vertex, content(&answer));
     call(&mut vertex[1]).as_object_mut().unwrap().remove("thoughtSignature");
-    let refused = post(&simulator, path, &KEY, &request(&vertex)).await.refused(400);
+    let error = post(&simulator, path, &KEY, &request(&vertex)).await.expect_error(400);
     assert_eq!(
-        refused,
+        error,
         "Function call `weather` in the `1.` content block is missing a `thought_signature`."
     );
-    let counted = "/v1beta/models/gemini-3-pro-preview:countTokens";
+    let count_path = "/v1beta/models/gemini-3-pro-preview:countTokens";
     let mut unsigned = contents.clone();
     call(&mut unsigned[1]).as_object_mut().unwrap().remove("thoughtSignature");
-    post(&simulator, counted, &KEY, &request(&unsigned)).await.refused(400);
-    let whole = json!({"generateContentRequest": request(&contents)});
-    let count = post(&simulator, counted, &KEY, &whole).await.accepted();
+    post(&simulator, count_path, &KEY, &request(&unsigned)).await.expect_error(400);
+    let wrapped = json!({"generateContentRequest": request(&contents)});
+    let count = post(&simulator, count_path, &KEY, &wrapped).await.expect_ok();
     assert!(count["totalTokens"].as_u64() > Some(0));
 }
 
@@ -242,7 +243,7 @@ async fn invalid_signatures_are_rejected_as_corrupted() {
         request(&changed)
     };
     // Signatures are valid in both base64 alphabets.
-    ask(&simulator, model, &signed(&URL_SAFE.encode(&bytes))).await.accepted();
+    submit(&simulator, model, &signed(&URL_SAFE.encode(&bytes))).await.expect_ok();
     assert!(simulator.ledger().all_verified());
     let mut flipped = bytes.clone();
     flipped[40] ^= 1;
@@ -252,19 +253,19 @@ async fn invalid_signatures_are_rejected_as_corrupted() {
         "EqQBCgIYAhIk".to_owned(),
     ];
     for bad in cases {
-        let answer = ask(&simulator, model, &signed(&bad)).await;
-        assert_eq!(answer.refused(400), "Corrupted thought signature.");
+        let answer = submit(&simulator, model, &signed(&bad)).await;
+        assert_eq!(answer.expect_error(400), "Corrupted thought signature.");
     }
-    let refused = ask(&simulator, model, &signed("not base64!")).await.refused(400);
-    assert!(refused.starts_with("Invalid value at 'contents[1].parts[1].thought_signature'"));
+    let error = submit(&simulator, model, &signed("not base64!")).await.expect_error(400);
+    assert!(error.starts_with("Invalid value at 'contents[1].parts[1].thought_signature'"));
     let path = format!("/v1beta/models/{model}:generateContent");
     let elsewhere = post(&simulator, &path, &OTHER_KEY, &signed(&good)).await;
-    assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
+    assert_eq!(elsewhere.expect_error(400), "Corrupted thought signature.");
     let vertex = format!("/at/vertex{path}");
     let elsewhere = post(&simulator, &vertex, &KEY, &signed(&good)).await;
-    assert_eq!(elsewhere.refused(400), "Corrupted thought signature.");
+    assert_eq!(elsewhere.expect_error(400), "Corrupted thought signature.");
     // Other Gemini models accept the signature, because no documentation states otherwise.
-    ask(&simulator, "gemini-3-flash-preview", &signed(&good)).await.accepted();
+    submit(&simulator, "gemini-3-flash-preview", &signed(&good)).await.expect_ok();
     let last = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(last.returned[0].verdict, Verdict::Accepted);
 }
@@ -273,11 +274,12 @@ async fn invalid_signatures_are_rejected_as_corrupted() {
 async fn documented_placeholder_signatures_are_accepted() {
     let simulator = simulator().await;
     let contents = one_step(&simulator, "gemini-3-pro-preview").await;
-    for word in ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"] {
-        for spelling in [word.to_owned(), STANDARD.encode(word)] {
+    for placeholder in ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"]
+    {
+        for spelling in [placeholder.to_owned(), STANDARD.encode(placeholder)] {
             let mut changed = contents.clone();
             call(&mut changed[1])["thoughtSignature"] = json!(spelling);
-            ask(&simulator, "gemini-3-pro-preview", &request(&changed)).await.accepted();
+            submit(&simulator, "gemini-3-pro-preview", &request(&changed)).await.expect_ok();
             let last = simulator.ledger().entries.last().cloned().unwrap();
             assert_eq!(last.returned[0].verdict, Verdict::Dropped("stand_in".to_owned()));
         }
@@ -289,11 +291,11 @@ async fn edited_text_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let model = "gemini-3-pro-preview";
     let mut contents = vec![user("Hi")];
-    let asked = json!({"contents": contents});
-    gone_on(&mut contents, content(&ask(&simulator, model, &asked).await.accepted()));
+    let body = json!({"contents": contents});
+    append_reply(&mut contents, content(&submit(&simulator, model, &body).await.expect_ok()));
     contents[1]["parts"][0]["text"] = json!("Something else.");
     contents.push(user("And then?"));
-    ask(&simulator, model, &json!({"contents": contents})).await.accepted();
+    submit(&simulator, model, &json!({"contents": contents})).await.expect_ok();
     let last = simulator.ledger().entries.last().cloned().unwrap();
     assert_eq!(last.returned[0].verdict, Verdict::Dropped("text_edited".to_owned()));
 }
@@ -329,8 +331,8 @@ async fn unsupported_levels_and_budgets_are_rejected() {
         ),
     ];
     for (model, config, expected) in cases {
-        let answer = ask(&simulator, model, &thinking(&config)).await;
-        assert_eq!(answer.refused(400), expected, "{model}");
+        let answer = submit(&simulator, model, &thinking(&config)).await;
+        assert_eq!(answer.expect_error(400), expected, "{model}");
     }
     let accepted = [
         ("gemini-3-pro-preview", json!({"thinkingLevel": "low"})),
@@ -339,7 +341,7 @@ async fn unsupported_levels_and_budgets_are_rejected() {
         ("gemini-2.5-pro", json!({"thinking_budget": 128, "include_thoughts": true})),
     ];
     for (model, config) in accepted {
-        ask(&simulator, model, &thinking(&config)).await.accepted();
+        submit(&simulator, model, &thinking(&config)).await.expect_ok();
     }
 }
 
@@ -350,23 +352,23 @@ async fn mismatched_result_counts_are_rejected() {
         let mut contents = one_step(&simulator, model).await;
         let twice = contents[2]["parts"][0].clone();
         contents[2]["parts"].as_array_mut().unwrap().push(twice);
-        let refused = ask(&simulator, model, &request(&contents)).await.refused(400);
+        let error = submit(&simulator, model, &request(&contents)).await.expect_error(400);
         assert_eq!(
-            refused,
+            error,
             "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn."
         );
         contents[2] = user("Well?");
-        ask(&simulator, model, &request(&contents)).await.refused(400);
+        submit(&simulator, model, &request(&contents)).await.expect_error(400);
     }
 }
 
 #[tokio::test]
 async fn models_are_listed() {
     let simulator = simulator().await;
-    let list = get(&simulator, "/v1beta/models", &KEY).await.accepted();
+    let list = get(&simulator, "/v1beta/models", &KEY).await.expect_ok();
     assert!(list["models"].as_array().unwrap().len() > 3);
     // Google's client also lists models at the path that other providers use.
-    assert_eq!(get(&simulator, "/v1/models", &KEY).await.accepted(), list);
-    let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.accepted();
+    assert_eq!(get(&simulator, "/v1/models", &KEY).await.expect_ok(), list);
+    let one = get(&simulator, "/v1beta/models/gemini-2.5-pro", &KEY).await.expect_ok();
     assert_eq!(one["name"], "models/gemini-2.5-pro");
 }

@@ -36,7 +36,7 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-async fn ask(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
+async fn submit(simulator: &Simulator, row: &str, request: &Value) -> HttpResponse {
     post(simulator, &format!("/at/{row}/v1/responses"), &KEY, request).await
 }
 
@@ -45,25 +45,25 @@ fn output(answer: &Value) -> Vec<Value> {
 }
 
 /// Appends the output and the results of its calls to `input`; returns the number of calls.
-fn gone_on(input: &mut Vec<Value>, output: &[Value]) -> usize {
+fn append_reply(input: &mut Vec<Value>, output: &[Value]) -> usize {
     input.extend_from_slice(output);
     let calls = output.iter().filter(|item| item["type"] == "function_call");
-    let answers: Vec<Value> = calls
+    let results: Vec<Value> = calls
         .map(|call| {
             let id = &call["call_id"];
             json!({"type": "function_call_output", "call_id": id, "output": "sunny ☀"})
         })
         .collect();
-    input.extend_from_slice(&answers);
-    answers.len()
+    input.extend_from_slice(&results);
+    results.len()
 }
 
 /// Returns the input after one step: a question, a reasoning item, a call and its output.
 async fn one_step(simulator: &Simulator, row: &str, model: &str, store: bool) -> Vec<Value> {
     let mut input = vec![user("What is the weather?")];
     let first = with(request(model, &input), "store", json!(store));
-    let answer = ask(simulator, row, &first).await.accepted();
-    assert_eq!(gone_on(&mut input, &output(&answer)), 1);
+    let answer = submit(simulator, row, &first).await.expect_ok();
+    assert_eq!(append_reply(&mut input, &output(&answer)), 1);
     assert_eq!(input[1]["type"], "reasoning");
     input
 }
@@ -89,17 +89,18 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
             let mut steps = 0;
             for turn in 0..2 {
                 loop {
-                    let asked = with(request(model, &input), "store", json!(store));
-                    let answer = ask(&simulator, row, &with(asked, "stream", json!(streams))).await;
-                    let said = if streams {
+                    let body = with(request(model, &input), "store", json!(store));
+                    let answer =
+                        submit(&simulator, row, &with(body, "stream", json!(streams))).await;
+                    let items = if streams {
                         let done = events_of(&answer, "response.output_item.done");
                         done.into_iter().map(|event| event["item"].clone()).collect()
                     } else {
-                        output(&answer.accepted())
+                        output(&answer.expect_ok())
                     };
-                    assert_eq!(said[0]["type"], "reasoning", "{row}");
+                    assert_eq!(items[0]["type"], "reasoning", "{row}");
                     steps += 1;
-                    if gone_on(&mut input, &said) == 0 {
+                    if append_reply(&mut input, &items) == 0 {
                         break;
                     }
                 }
@@ -118,15 +119,15 @@ async fn two_turns_with_tools_are_accepted_if_everything_is_returned() {
 async fn stream_events_are_ordered_and_the_early_ciphertext_is_invalid() {
     let simulator = simulator().await;
     let mut input = vec![user("What is the weather?")];
-    let asked = with(request("gpt-5.6", &input), "stream", json!(true));
-    let answer = ask(&simulator, "openai", &asked).await;
+    let body = with(request("gpt-5.6", &input), "stream", json!(true));
+    let answer = submit(&simulator, "openai", &body).await;
     assert_eq!(answer.headers["content-type"], "text/event-stream; charset=utf-8");
     let mut kinds: Vec<String> =
         answer.events().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
     kinds.dedup();
-    let told: Vec<&str> = kinds.iter().map(|kind| kind.trim_start_matches("response.")).collect();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.trim_start_matches("response.")).collect();
     assert_eq!(
-        told,
+        names,
         [
             "created",
             "in_progress",
@@ -152,61 +153,61 @@ async fn stream_events_are_ordered_and_the_early_ciphertext_is_invalid() {
     assert_ne!(early, done[0]["item"]["encrypted_content"]);
     assert_eq!(completed[0]["response"]["output"][0], done[0]["item"]);
     let deltas = events_of(&answer, "response.function_call_arguments.delta");
-    let said: String = deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect();
-    assert_eq!(done[1]["item"]["arguments"], said);
+    let arguments: String = deltas.iter().map(|event| event["delta"].as_str().unwrap()).collect();
+    assert_eq!(done[1]["item"]["arguments"], arguments);
     assert!(deltas.len() > 1);
 
-    gone_on(&mut input, &[done[0]["item"].clone(), done[1]["item"].clone()]);
+    append_reply(&mut input, &[done[0]["item"].clone(), done[1]["item"].clone()]);
     input[1]["encrypted_content"] = json!(early);
-    let refused = ask(&simulator, "openai", &request("gpt-5.6", &input)).await;
-    assert_eq!(refused.json()["error"]["code"], "invalid_encrypted_content");
+    let response = submit(&simulator, "openai", &request("gpt-5.6", &input)).await;
+    assert_eq!(response.json()["error"]["code"], "invalid_encrypted_content");
 }
 
 #[tokio::test]
 async fn previous_response_id_continues_a_stored_response() {
     let simulator = simulator().await;
     let first =
-        ask(&simulator, "openai", &request("gpt-5.6", &[user("Weather?")])).await.accepted();
+        submit(&simulator, "openai", &request("gpt-5.6", &[user("Weather?")])).await.expect_ok();
     let mut outputs = Vec::new();
-    gone_on(&mut outputs, &output(&first));
+    append_reply(&mut outputs, &output(&first));
     let resumed =
         with(request("gpt-5.6", &outputs[2..]), "previous_response_id", first["id"].clone());
-    let second = ask(&simulator, "openai", &resumed).await.accepted();
+    let second = submit(&simulator, "openai", &resumed).await.expect_ok();
     assert_eq!(second["output"][1]["name"], "news");
     assert!(simulator.ledger().all_verified());
 
     let elsewhere = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &resumed).await;
     assert_eq!(elsewhere.json()["error"]["code"], "previous_response_not_found");
     let both = with(resumed.clone(), "conversation", json!("conv_1"));
-    let refused = ask(&simulator, "openai", &both).await.refused(400);
-    assert!(refused.starts_with("Mutually exclusive parameters"), "{refused}");
+    let error = submit(&simulator, "openai", &both).await.expect_error(400);
+    assert!(error.starts_with("Mutually exclusive parameters"), "{error}");
     // Calls in the previous response still require their outputs.
     let silent = with(resumed, "input", json!([user("Well?")]));
-    let refused = ask(&simulator, "openai", &silent).await.refused(400);
-    assert!(refused.starts_with("No tool output found for function call call_"), "{refused}");
+    let error = submit(&simulator, "openai", &silent).await.expect_error(400);
+    assert!(error.starts_with("No tool output found for function call call_"), "{error}");
 }
 
 #[tokio::test]
 async fn unstored_responses_are_not_found() {
     let simulator = simulator().await;
     let unstored = with(request("gpt-5.6", &[user("Weather?")]), "store", json!(false));
-    let first = ask(&simulator, "openai", &unstored).await.accepted();
+    let first = submit(&simulator, "openai", &unstored).await.expect_ok();
     let resumed = with(request("gpt-5.6", &[]), "previous_response_id", first["id"].clone());
-    let refused = ask(&simulator, "openai", &resumed).await;
-    let error = refused.json()["error"].clone();
-    assert_eq!(refused.status, 400);
+    let response = submit(&simulator, "openai", &resumed).await;
+    let error = response.json()["error"].clone();
+    assert_eq!(response.status, 400);
     assert_eq!(error["code"], "previous_response_not_found");
     let id = first["id"].as_str().unwrap();
     assert_eq!(error["message"], format!("Previous response with id '{id}' not found."));
 
     for store in [true, false] {
         let mut input = vec![user("Weather?")];
-        gone_on(&mut input, &output(&first));
+        append_reply(&mut input, &output(&first));
         input[1].as_object_mut().unwrap().remove("encrypted_content");
-        let asked = with(request("gpt-5.6", &input), "store", json!(store));
-        let refused = ask(&simulator, "openai", &asked).await.refused(404);
+        let body = with(request("gpt-5.6", &input), "store", json!(store));
+        let message = submit(&simulator, "openai", &body).await.expect_error(404);
         let id = input[1]["id"].as_str().unwrap();
-        assert!(refused.starts_with(&format!("Item with id '{id}' not found. Items are not")));
+        assert!(message.starts_with(&format!("Item with id '{id}' not found. Items are not")));
     }
 }
 
@@ -214,17 +215,17 @@ async fn unstored_responses_are_not_found() {
 async fn stored_items_resolve_by_id() {
     let simulator = simulator().await;
     let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
-    let whole = input.clone();
+    let original = input.clone();
     input[1].as_object_mut().unwrap().remove("encrypted_content");
-    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    submit(&simulator, "openai", &request("gpt-5.6", &input)).await.expect_ok();
     for at in [1, 2] {
-        input[at] = json!({"type": "item_reference", "id": whole[at]["id"]});
+        input[at] = json!({"type": "item_reference", "id": original[at]["id"]});
     }
-    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    submit(&simulator, "openai", &request("gpt-5.6", &input)).await.expect_ok();
     assert!(simulator.ledger().all_verified());
     let lost = json!({"type": "item_reference", "id": "rs_made_up"});
-    let refused = ask(&simulator, "openai", &request("gpt-5.6", &[lost])).await.refused(404);
-    assert!(refused.contains("rs_made_up"));
+    let error = submit(&simulator, "openai", &request("gpt-5.6", &[lost])).await.expect_error(404);
+    assert!(error.contains("rs_made_up"));
 }
 
 #[tokio::test]
@@ -243,15 +244,15 @@ async fn stored_reasoning_requires_its_following_item() {
         let edited =
             [input[0].clone(), input[1].clone(), json!({"role": "assistant", "content": "42"})];
         for broken in [&without_id[..], &alone, &edited] {
-            let answer = ask(&simulator, row, &request(model, broken)).await;
-            assert_eq!(answer.refused(400), expected);
+            let answer = submit(&simulator, row, &request(model, broken)).await;
+            assert_eq!(answer.expect_error(400), expected);
             assert_eq!(
                 answer.json()["error"],
                 json!({"message": expected, "type": "invalid_request_error", "param": "input", "code": null})
             );
             // Without `store`, pairs are not checked.
             let unstored = with(request(model, broken), "store", json!(false));
-            ask(&simulator, row, &unstored).await.accepted();
+            submit(&simulator, row, &unstored).await.expect_ok();
         }
     }
 }
@@ -262,16 +263,16 @@ async fn stored_item_requires_its_reasoning() {
     let input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     let (reasoning, call) = (input[1]["id"].as_str().unwrap(), input[2]["id"].as_str().unwrap());
     let mut broken = vec![input[0].clone(), input[2].clone(), input[3].clone()];
-    let refused = ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.refused(400);
+    let error = submit(&simulator, "openai", &request("gpt-5.6", &broken)).await.expect_error(400);
     assert_eq!(
-        refused,
+        error,
         format!(
             "Item '{call}' of type 'function_call' was provided without its required 'reasoning' item: '{reasoning}'."
         )
     );
     // Without its id, the call requires no reasoning item.
     broken[1].as_object_mut().unwrap().remove("id");
-    ask(&simulator, "openai", &request("gpt-5.6", &broken)).await.accepted();
+    submit(&simulator, "openai", &request("gpt-5.6", &broken)).await.expect_ok();
     assert_eq!(simulator.ledger().entries.last().unwrap().lost, 1);
 }
 
@@ -280,9 +281,9 @@ async fn xai_checks_no_pairs() {
     let simulator = simulator().await;
     let mut input = one_step(&simulator, "xai", "grok-4.3", true).await;
     input[2].as_object_mut().unwrap().remove("id");
-    ask(&simulator, "xai", &request("grok-4.3", &input)).await.accepted();
+    submit(&simulator, "xai", &request("grok-4.3", &input)).await.expect_ok();
     input.remove(1);
-    ask(&simulator, "xai", &request("grok-4.3", &input)).await.accepted();
+    submit(&simulator, "xai", &request("grok-4.3", &input)).await.expect_ok();
 }
 
 #[tokio::test]
@@ -302,10 +303,10 @@ async fn invalid_ciphertexts_are_rejected() {
         }
         let mut broken = input.clone();
         broken[1]["encrypted_content"] = json!(bad);
-        let answer = ask(&simulator, "openai", &request("gpt-5.6", &broken)).await;
+        let answer = submit(&simulator, "openai", &request("gpt-5.6", &broken)).await;
         let id = input[1]["id"].as_str().unwrap();
         assert_eq!(
-            answer.refused(400),
+            answer.expect_error(400),
             format!(
                 "The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."
             )
@@ -315,19 +316,19 @@ async fn invalid_ciphertexts_are_rejected() {
         assert!(matches!(last.returned.last().unwrap().verdict, Verdict::Refused(_)));
     }
     // Ciphertexts issued to another account, and by another endpoint.
-    let mut stranger = input.clone();
-    for item in &mut stranger[1..3] {
+    let mut without_ids = input.clone();
+    for item in &mut without_ids[1..3] {
         item.as_object_mut().unwrap().remove("id");
     }
-    let asked = with(request("gpt-5.6", &stranger), "store", json!(false));
-    let answer = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &asked).await;
-    assert!(answer.refused(400).contains("organization_id did not match"));
-    let answer = ask(&simulator, "azure", &asked).await;
-    assert!(answer.refused(400).starts_with("The encrypted content gAAA..."));
-    ask(&simulator, "openai", &asked).await.accepted();
+    let body = with(request("gpt-5.6", &without_ids), "store", json!(false));
+    let answer = post(&simulator, "/at/openai/v1/responses", &OTHER_KEY, &body).await;
+    assert!(answer.expect_error(400).contains("organization_id did not match"));
+    let answer = submit(&simulator, "azure", &body).await;
+    assert!(answer.expect_error(400).starts_with("The encrypted content gAAA..."));
+    submit(&simulator, "openai", &body).await.expect_ok();
     let compaction = json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAB"});
-    let answer = ask(&simulator, "openai", &request("gpt-5.6", &[compaction])).await;
-    assert!(answer.refused(400).starts_with("The encrypted content for item cmp_1"));
+    let answer = submit(&simulator, "openai", &request("gpt-5.6", &[compaction])).await;
+    assert!(answer.expect_error(400).starts_with("The encrypted content for item cmp_1"));
 }
 
 #[tokio::test]
@@ -335,36 +336,36 @@ async fn reasoning_requires_a_summary() {
     let simulator = simulator().await;
     let mut input = one_step(&simulator, "openai", "gpt-5.6", true).await;
     input[1].as_object_mut().unwrap().remove("summary");
-    let answer = ask(&simulator, "openai", &request("gpt-5.6", &input)).await;
-    assert_eq!(answer.refused(400), "Missing required parameter: 'input[1].summary'.");
+    let answer = submit(&simulator, "openai", &request("gpt-5.6", &input)).await;
+    assert_eq!(answer.expect_error(400), "Missing required parameter: 'input[1].summary'.");
     assert_eq!(answer.json()["error"]["code"], "missing_required_parameter");
     input[1]["summary"] = json!([]);
-    ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    submit(&simulator, "openai", &request("gpt-5.6", &input)).await.expect_ok();
 }
 
 #[tokio::test]
 async fn unsupported_efforts_and_sampling_are_rejected() {
     let simulator = simulator().await;
-    let asked = |model: &str, effort: &str| json!({"model": model, "input": "Hi", "reasoning": {"effort": effort}});
-    let refused = ask(&simulator, "openai", &asked("gpt-5", "xhigh")).await.refused(400);
+    let body = |model: &str, effort: &str| json!({"model": model, "input": "Hi", "reasoning": {"effort": effort}});
+    let error = submit(&simulator, "openai", &body("gpt-5", "xhigh")).await.expect_error(400);
     assert_eq!(
-        refused,
+        error,
         "Unsupported value: 'xhigh' is not supported with the 'gpt-5' model. Supported values are: 'minimal', 'low', 'medium', and 'high'."
     );
-    ask(&simulator, "openai", &asked("gpt-5.6", "max")).await.accepted();
-    ask(&simulator, "openai", &asked("gpt-4.1", "low")).await.refused(400);
+    submit(&simulator, "openai", &body("gpt-5.6", "max")).await.expect_ok();
+    submit(&simulator, "openai", &body("gpt-4.1", "low")).await.expect_error(400);
     let warm = |model: &str| json!({"model": model, "input": "Hi", "temperature": 0.5});
-    let answer = ask(&simulator, "openai", &warm("gpt-5")).await;
+    let answer = submit(&simulator, "openai", &warm("gpt-5")).await;
     assert_eq!(
-        answer.refused(400),
+        answer.expect_error(400),
         "Unsupported parameter: 'temperature' is not supported with this model."
     );
     assert_eq!(answer.json()["error"]["param"], "temperature");
-    ask(&simulator, "openai", &warm("gpt-4.1")).await.accepted();
-    ask(&simulator, "openai", &warm("gpt-5.1")).await.accepted();
-    ask(&simulator, "openai", &with(warm("gpt-5.1"), "reasoning", json!({"effort": "low"})))
+    submit(&simulator, "openai", &warm("gpt-4.1")).await.expect_ok();
+    submit(&simulator, "openai", &warm("gpt-5.1")).await.expect_ok();
+    submit(&simulator, "openai", &with(warm("gpt-5.1"), "reasoning", json!({"effort": "low"})))
         .await
-        .refused(400);
+        .expect_error(400);
 }
 
 #[tokio::test]
@@ -373,13 +374,13 @@ async fn calls_without_outputs_are_rejected() {
     let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
     let id = input[2]["call_id"].as_str().unwrap();
     let unstored = |input: &[Value]| with(request("gpt-5.6", input), "store", json!(false));
-    let refused = ask(&simulator, "openai", &unstored(&input[..3])).await.refused(400);
-    assert_eq!(refused, format!("No tool output found for function call {id}."));
+    let error = submit(&simulator, "openai", &unstored(&input[..3])).await.expect_error(400);
+    assert_eq!(error, format!("No tool output found for function call {id}."));
     let alone = [input[0].clone(), input[3].clone()];
-    let refused = ask(&simulator, "openai", &unstored(&alone)).await.refused(400);
-    assert_eq!(refused, format!("No tool call found for function call output with call_id {id}."));
+    let error = submit(&simulator, "openai", &unstored(&alone)).await.expect_error(400);
+    assert_eq!(error, format!("No tool call found for function call output with call_id {id}."));
     let elsewhere = with(unstored(&alone), "conversation", json!("conv_1"));
-    ask(&simulator, "openai", &elsewhere).await.accepted();
+    submit(&simulator, "openai", &elsewhere).await.expect_ok();
 }
 
 #[tokio::test]
@@ -388,13 +389,13 @@ async fn deepseek_rejects_messages_between_calls_and_outputs() {
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "weather", "arguments": "{}"});
     let answer =
         |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "sunny"});
-    let said = json!({"role": "assistant", "content": "<think>\nhm\n</think>"});
+    let message = json!({"role": "assistant", "content": "<think>\nhm\n</think>"});
     let input =
-        [call("call-a"), said, call("call-b"), answer("call-a"), answer("call-b"), user("?")];
-    let asked = json!({"model": "deepseek-v4-flash", "input": input});
-    let refused = ask(&simulator, "deepseek-responses", &asked).await;
+        [call("call-a"), message, call("call-b"), answer("call-a"), answer("call-b"), user("?")];
+    let body = json!({"model": "deepseek-v4-flash", "input": input});
+    let response = submit(&simulator, "deepseek-responses", &body).await;
     assert_eq!(
-        refused.json(),
+        response.json(),
         json!({"error": {
             "message": "No tool output found for tool call call-a.",
             "type": "invalid_request_error",
@@ -409,8 +410,8 @@ async fn lost_moved_or_repeated_reasoning_is_accepted_and_recorded() {
     let simulator = simulator().await;
     let unstored = |input: &[Value]| with(request("gpt-5.6", input), "store", json!(false));
     let mut input = one_step(&simulator, "openai", "gpt-5.6", false).await;
-    let second = ask(&simulator, "openai", &unstored(&input)).await.accepted();
-    gone_on(&mut input, &output(&second));
+    let second = submit(&simulator, "openai", &unstored(&input)).await.expect_ok();
+    append_reply(&mut input, &output(&second));
     for item in &mut input {
         item.as_object_mut().unwrap().remove("id");
     }
@@ -418,21 +419,21 @@ async fn lost_moved_or_repeated_reasoning_is_accepted_and_recorded() {
     let verdicts = || -> Vec<Verdict> {
         last().returned.into_iter().map(|returned| returned.verdict).collect()
     };
-    let dropped = |why: &str| Verdict::Dropped(why.to_owned());
+    let dropped = |reason: &str| Verdict::Dropped(reason.to_owned());
 
     let mut without = input.clone();
     without.remove(1);
-    ask(&simulator, "openai", &unstored(&without)).await.accepted();
+    submit(&simulator, "openai", &unstored(&without)).await.expect_ok();
     assert_eq!((verdicts(), last().lost), (vec![Verdict::Accepted], 1));
 
     let mut moved = input.clone();
     moved.swap(1, 4);
-    ask(&simulator, "openai", &unstored(&moved)).await.accepted();
+    submit(&simulator, "openai", &unstored(&moved)).await.expect_ok();
     assert_eq!(verdicts(), [dropped("moved"), dropped("moved")]);
 
     let mut repeated = input.clone();
     repeated.insert(2, input[1].clone());
-    ask(&simulator, "openai", &unstored(&repeated)).await.accepted();
+    submit(&simulator, "openai", &unstored(&repeated)).await.expect_ok();
     assert_eq!(verdicts(), [Verdict::Accepted, dropped("duplicate"), Verdict::Accepted]);
     assert!(!simulator.ledger().all_verified());
 }
@@ -441,41 +442,41 @@ async fn lost_moved_or_repeated_reasoning_is_accepted_and_recorded() {
 async fn reordered_members_miss_the_cache() {
     let simulator = simulator().await;
     let input = one_step(&simulator, "openai", "gpt-5.6", false).await;
-    let asked = with(request("gpt-5.6", &input), "store", json!(false));
+    let body = with(request("gpt-5.6", &input), "store", json!(false));
     let cached = |answer: Value| {
         let usage = answer["usage"].clone();
         usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap()
     };
-    assert!(cached(ask(&simulator, "openai", &asked).await.accepted()) > 0);
+    assert!(cached(submit(&simulator, "openai", &body).await.expect_ok()) > 0);
     let tools =
         r#"[{"name":"weather","type":"function","strict":true,"parameters":{"type":"object"}}]"#;
-    let reordered = with(asked, "tools", serde_json::from_str(tools).unwrap());
-    assert_eq!(cached(ask(&simulator, "openai", &reordered).await.accepted()), 0);
+    let reordered = with(body, "tools", serde_json::from_str(tools).unwrap());
+    assert_eq!(cached(submit(&simulator, "openai", &reordered).await.expect_ok()), 0);
 }
 
 #[tokio::test]
 async fn parallel_calls_and_tool_choice_are_honoured() {
     let simulator = simulator().await;
-    let asked = request("gpt-5.6", &[user("Weather?")]);
-    let together = with(asked.clone(), "parallel_tool_calls", json!(true));
-    let answer = ask(&simulator, "openai", &together).await.accepted();
+    let body = request("gpt-5.6", &[user("Weather?")]);
+    let together = with(body.clone(), "parallel_tool_calls", json!(true));
+    let answer = submit(&simulator, "openai", &together).await.expect_ok();
     let kinds: Vec<_> = output(&answer).iter().map(|item| item["type"].clone()).collect();
     assert_eq!(kinds, ["reasoning", "function_call", "function_call"]);
     let mut input = vec![user("Weather?")];
-    gone_on(&mut input, &output(&answer));
-    let last = ask(&simulator, "openai", &request("gpt-5.6", &input)).await.accepted();
+    append_reply(&mut input, &output(&answer));
+    let last = submit(&simulator, "openai", &request("gpt-5.6", &input)).await.expect_ok();
     assert_eq!(last["output"][1]["type"], "message");
     assert_eq!(last["output"][1]["phase"], "final_answer");
 
-    let forced = with(asked.clone(), "tool_choice", json!({"type": "function", "name": "news"}));
-    let answer = ask(&simulator, "openai", &forced).await.accepted();
+    let forced = with(body.clone(), "tool_choice", json!({"type": "function", "name": "news"}));
+    let answer = submit(&simulator, "openai", &forced).await.expect_ok();
     assert_eq!(answer["output"][1]["name"], "news");
-    let custom = with(asked, "tools", json!([{"type": "custom", "name": "shell"}]));
-    let answer = ask(&simulator, "openai", &custom).await.accepted();
+    let custom = with(body, "tools", json!([{"type": "custom", "name": "shell"}]));
+    let answer = submit(&simulator, "openai", &custom).await.expect_ok();
     assert_eq!(answer["output"][1]["type"], "custom_tool_call");
     let format = json!({"format": {"type": "json_schema", "name": "a", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}});
     let shaped = json!({"model": "gpt-5.6", "input": "Hi", "text": format});
-    let answer = ask(&simulator, "openai", &shaped).await.accepted();
+    let answer = submit(&simulator, "openai", &shaped).await.expect_ok();
     let text = answer["output"][1]["content"][0]["text"].as_str().unwrap();
     assert!(serde_json::from_str::<Value>(text).unwrap()["n"].is_i64(), "{text}");
     assert!(simulator.ledger().all_verified());
@@ -486,8 +487,8 @@ async fn the_same_seed_gives_the_same_bytes() {
     let mut bodies = Vec::new();
     for seed in [7, 7, 8] {
         let simulator = start(Options { seed, ..Options::default() }).await.unwrap();
-        let asked = with(request("gpt-5.6", &[user("Hi")]), "stream", json!(true));
-        bodies.push(ask(&simulator, "openai", &asked).await.body);
+        let body = with(request("gpt-5.6", &[user("Hi")]), "stream", json!(true));
+        bodies.push(submit(&simulator, "openai", &body).await.body);
     }
     assert_eq!(bodies[0], bodies[1]);
     assert_ne!(bodies[0], bodies[2]);

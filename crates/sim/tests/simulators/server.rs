@@ -51,27 +51,27 @@ async fn the_same_seed_gives_the_same_bytes() {
 
 #[tokio::test]
 async fn seals_survive_a_restart_with_the_same_seed() {
-    let first = post(&simulator().await, PATH, KEY, &request()).await.accepted();
+    let first = post(&simulator().await, PATH, KEY, &request()).await.expect_ok();
     let mut request = request();
     let id = &first["content"][1]["id"];
     request["messages"].as_array_mut().unwrap().extend([
         json!({"role": "assistant", "content": first["content"]}),
         json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": id, "content": "x"}]}),
     ]);
-    post(&simulator().await, PATH, KEY, &request).await.accepted();
+    post(&simulator().await, PATH, KEY, &request).await.expect_ok();
     let other = start(Options { seed: 1, ..Options::default() }).await.unwrap();
-    let sentence = post(&other, PATH, KEY, &request).await.refused(400);
-    assert_eq!(sentence, "messages.1.content.0: Invalid `signature` in `thinking` block");
+    let error = post(&other, PATH, KEY, &request).await.expect_error(400);
+    assert_eq!(error, "messages.1.content.0: Invalid `signature` in `thinking` block");
 }
 
 #[tokio::test]
 async fn cut_fault_truncates_the_body() {
     for body in [request(), streamed()] {
-        let whole = post(&simulator().await, PATH, KEY, &body).await;
+        let complete = post(&simulator().await, PATH, KEY, &body).await;
         let cut = with_fault("cut@120", &body).await;
         assert!(cut.was_cut);
-        assert_eq!(cut.body, whole.body[..120]);
-        assert!(!whole.was_cut);
+        assert_eq!(cut.body, complete.body[..120]);
+        assert!(!complete.was_cut);
     }
 }
 
@@ -82,22 +82,22 @@ async fn injected_errors_use_the_provider_format() {
     assert_eq!(limited.headers["retry-after"], "30");
     assert_eq!(limited.json()["error"]["type"], "rate_limit_error");
     let overloaded = with_fault("529", &streamed()).await;
-    assert_eq!(overloaded.refused(529), "Overloaded");
+    assert_eq!(overloaded.expect_error(529), "Overloaded");
     assert_eq!(overloaded.json()["error"]["type"], "overloaded_error");
     assert_eq!(with_fault("500", &request()).await.json()["error"]["type"], "api_error");
-    let sentence = with_fault("flood", &request()).await.refused(400);
-    assert!(sentence.starts_with("`flood` is not a fault: try cut@200"), "{sentence}");
+    let error = with_fault("flood", &request()).await.expect_error(400);
+    assert!(error.starts_with("`flood` is not a fault: try cut@200"), "{error}");
 }
 
 #[tokio::test]
 async fn drip_garbage_and_duplicate_faults_change_the_bytes() {
-    let whole = post(&simulator().await, PATH, KEY, &streamed()).await;
-    assert_eq!(with_fault("drip", &streamed()).await.body, whole.body);
+    let complete = post(&simulator().await, PATH, KEY, &streamed()).await;
+    assert_eq!(with_fault("drip", &streamed()).await.body, complete.body);
     let garbage = with_fault("garbage@50", &streamed()).await.body;
-    assert!(garbage.len() > whole.body.len());
-    assert_eq!((&garbage[..50], &garbage[50..52]), (&whole.body[..50], &b"\xff\xfe"[..]));
+    assert!(garbage.len() > complete.body.len());
+    assert_eq!((&garbage[..50], &garbage[50..52]), (&complete.body[..50], &b"\xff\xfe"[..]));
     let twice = with_fault("duplicate", &streamed()).await;
-    assert_eq!(twice.body.len(), 2 * whole.body.len());
+    assert_eq!(twice.body.len(), 2 * complete.body.len());
     let events = twice.events();
     assert_eq!(events[0], events[1]);
 }
@@ -139,14 +139,14 @@ async fn tools_are_called_in_parallel_if_requested() {
         content.iter().filter(|block| block["type"] == "tool_use").count()
     };
     let simulator = simulator().await;
-    assert_eq!(calls(&post(&simulator, PATH, KEY, &request()).await.accepted()), 1);
+    assert_eq!(calls(&post(&simulator, PATH, KEY, &request()).await.expect_ok()), 1);
     let parallel = [KEY, &[("x-sim-parallel", "true")]].concat();
-    assert_eq!(calls(&post(&simulator, PATH, &parallel, &request()).await.accepted()), 2);
+    assert_eq!(calls(&post(&simulator, PATH, &parallel, &request()).await.expect_ok()), 2);
     let always = start(Options { parallel: true, ..Options::default() }).await.unwrap();
-    assert_eq!(calls(&post(&always, PATH, KEY, &request()).await.accepted()), 2);
+    assert_eq!(calls(&post(&always, PATH, KEY, &request()).await.expect_ok()), 2);
     let mut single = request();
     single["tool_choice"] = json!({"type": "auto", "disable_parallel_tool_use": true});
-    assert_eq!(calls(&post(&always, PATH, KEY, &single).await.accepted()), 1);
+    assert_eq!(calls(&post(&always, PATH, KEY, &single).await.expect_ok()), 1);
 }
 
 #[tokio::test]
@@ -173,9 +173,9 @@ async fn script_determines_replies() {
     .parse()
     .unwrap();
     let simulator = start(Options { script, ..Options::default() }).await.unwrap();
-    assert_eq!(post(&simulator, PATH, KEY, &request()).await.refused(529), "Too much.");
+    assert_eq!(post(&simulator, PATH, KEY, &request()).await.expect_error(529), "Too much.");
 
-    let first = post(&simulator, PATH, KEY, &request()).await.accepted();
+    let first = post(&simulator, PATH, KEY, &request()).await.expect_ok();
     let content = first["content"].as_array().unwrap();
     let kinds: Vec<&str> = content.iter().filter_map(|block| block["type"].as_str()).collect();
     assert_eq!(kinds, ["redacted_thinking", "thinking", "text", "tool_use"]);
@@ -186,8 +186,8 @@ async fn script_determines_replies() {
     assert_eq!(first["usage"]["output_tokens_details"]["thinking_tokens"], 3);
 
     // No scripted turn matches a new conversation, so the simulator generates a reply.
-    let own = post(&simulator, PATH, KEY, &request()).await.accepted();
-    assert_eq!(own["stop_reason"], "tool_use");
+    let generated = post(&simulator, PATH, KEY, &request()).await.expect_ok();
+    assert_eq!(generated["stop_reason"], "tool_use");
 
     let mut next = request();
     next["messages"].as_array_mut().unwrap().extend([
@@ -195,14 +195,14 @@ async fn script_determines_replies() {
         json!({"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": content[3]["id"], "content": "x"}]}),
     ]);
-    let second = post(&simulator, PATH, KEY, &next).await.accepted();
+    let second = post(&simulator, PATH, KEY, &next).await.expect_ok();
     assert_eq!(second["stop_reason"], "max_tokens");
     assert_eq!(second["content"], json!([{"type": "text", "text": "Cut sh"}]));
 
     // Swapped blocks are rejected, because each Seal is bound to its position.
     next["messages"][1]["content"].as_array_mut().unwrap().swap(0, 1);
-    let sentence = post(&simulator, PATH, KEY, &next).await.refused(400);
-    assert!(sentence.starts_with("messages.1.content.1: `thinking`"), "{sentence}");
+    let error = post(&simulator, PATH, KEY, &next).await.expect_error(400);
+    assert!(error.starts_with("messages.1.content.1: `thinking`"), "{error}");
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn generated_arguments_match_their_schema() {
             "maybe": {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
         },
     }}]);
-    let answer = post(&simulator().await, PATH, KEY, &body).await.accepted();
+    let answer = post(&simulator().await, PATH, KEY, &body).await.expect_ok();
     let input = &answer["content"][1]["input"];
     assert!(["rail", "boat"].contains(&input["mode"].as_str().unwrap()));
     assert_eq!(input["stops"][1]["at"], "2026-11-15T09:30:00Z");
@@ -240,7 +240,7 @@ async fn structured_replies_match_their_schema() {
     body["tools"] = json!([]);
     body["output_config"] = json!({"format": {"type": "json_schema", "schema": {
         "type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}}});
-    let answer = post(&simulator().await, PATH, KEY, &body).await.accepted();
+    let answer = post(&simulator().await, PATH, KEY, &body).await.expect_ok();
     let text = answer["content"][1]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), json!({"days": 7}));
 }
@@ -248,12 +248,12 @@ async fn structured_replies_match_their_schema() {
 #[tokio::test]
 async fn ledger_endpoint_exposes_no_seals() {
     let simulator = simulator().await;
-    let answer = post(&simulator, PATH, KEY, &request()).await.accepted();
+    let answer = post(&simulator, PATH, KEY, &request()).await.expect_ok();
     let signature = answer["content"][0]["signature"].as_str().unwrap();
     let ledger = get(&simulator, "/sim/ledger", &[]).await;
-    let read = ledger.json();
-    assert_eq!(read["entries"][0]["issued"][0]["kind"], "thinking");
-    assert_eq!(read["entries"][0]["stop"], "tools");
+    let body = ledger.json();
+    assert_eq!(body["entries"][0]["issued"][0]["kind"], "thinking");
+    assert_eq!(body["entries"][0]["stop"], "tools");
     assert!(!ledger.text().contains(signature));
     assert!(!format!("{:?}", simulator.ledger()).contains(signature));
     assert!(!ledger.text().contains("key-one"));
@@ -263,14 +263,14 @@ async fn ledger_endpoint_exposes_no_seals() {
 async fn unknown_paths_return_the_provider_404() {
     let simulator = simulator().await;
     let anthropic = get(&simulator, "/v1/nothing", KEY).await;
-    assert_eq!(anthropic.refused(404), "Not found");
+    assert_eq!(anthropic.expect_error(404), "Not found");
     assert_eq!(anthropic.json()["error"]["type"], "not_found_error");
     assert_eq!(get(&simulator, "/at/unknown/v1/messages", KEY).await.status, 404);
     let wrong = send(&simulator, "GET", PATH, KEY, Vec::new()).await;
-    assert_eq!(wrong.refused(405), "Method Not Allowed");
+    assert_eq!(wrong.expect_error(405), "Method Not Allowed");
     let broken = send(&simulator, "POST", PATH, KEY, b"{\"model\": ".to_vec()).await;
-    assert!(broken.refused(400).starts_with("The request body is not valid JSON"));
-    let aged = [KEY, &[("x-sim-account-created", "yesterday")]].concat();
-    let sentence = post(&simulator, PATH, &aged, &request()).await.refused(400);
-    assert_eq!(sentence, "x-sim-account-created is not a date; write it as 2026-08-31");
+    assert!(broken.expect_error(400).starts_with("The request body is not valid JSON"));
+    let headers = [KEY, &[("x-sim-account-created", "yesterday")]].concat();
+    let error = post(&simulator, PATH, &headers, &request()).await.expect_error(400);
+    assert_eq!(error, "x-sim-account-created is not a date; write it as 2026-08-31");
 }

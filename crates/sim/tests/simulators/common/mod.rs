@@ -36,19 +36,19 @@ impl HttpResponse {
 
     /// Asserts status 200 and returns the body.
     #[track_caller]
-    pub(crate) fn accepted(&self) -> Value {
+    pub(crate) fn expect_ok(&self) -> Value {
         assert_eq!(self.status, 200, "{}", self.text());
         self.json()
     }
 
     /// Asserts the status and returns the error message from the provider's error body.
     #[track_caller]
-    pub(crate) fn refused(&self, status: u16) -> String {
+    pub(crate) fn expect_error(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text());
         let body = self.json();
-        let places = ["/error/message", "/message"];
-        let found = places.iter().find_map(|place| body.pointer(place)?.as_str());
-        found.unwrap_or_else(|| panic!("no error message in {body}")).to_owned()
+        let pointers = ["/error/message", "/message"];
+        let message = pointers.iter().find_map(|pointer| body.pointer(pointer)?.as_str());
+        message.unwrap_or_else(|| panic!("no error message in {body}")).to_owned()
     }
 }
 
