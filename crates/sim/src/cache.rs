@@ -78,23 +78,23 @@ const UNCACHED_TAIL_TOKENS: u64 = 3;
 /// The digests of all prefixes seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct PromptCache {
-    known: Mutex<HashSet<Digest>>,
+    prefixes: Mutex<HashSet<Digest>>,
 }
 
 impl PromptCache {
     /// Looks up the longest cached prefix and caches all longer prefixes. `owner` identifies the
     /// account, provider and model.
     pub(crate) fn read_and_write(&self, owner: Digest, elements: &[PromptElement]) -> Usage {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut usage = Usage::default();
         let (mut beginning, mut prefix) = (owner, PrefixDigests::new(owner));
         let mut is_known = true;
         for element in elements {
             beginning = beginning.and(element.written.bytes());
             prefix.add(element);
-            known.extend([prefix.content, prefix.written]);
+            prefixes.extend([prefix.content, prefix.written]);
             usage.input += element.tokens;
-            is_known = !known.insert(beginning) && is_known;
+            is_known = !prefixes.insert(beginning) && is_known;
             if is_known {
                 usage.cached += element.tokens;
             } else {
@@ -110,15 +110,15 @@ impl PromptCache {
     /// an earlier element is written differently. Changed content and changed settings are not
     /// counted.
     pub(crate) fn missed(&self, owner: Digest, elements: &[PromptElement]) -> u64 {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut prefix = PrefixDigests::new(owner);
         let mut missed = 0;
         for element in elements {
             prefix.add(element);
-            if !known.contains(&prefix.content) {
+            if !prefixes.contains(&prefix.content) {
                 break;
             }
-            if !known.contains(&prefix.written) {
+            if !prefixes.contains(&prefix.written) {
                 missed += element.tokens;
             }
         }

@@ -115,8 +115,8 @@ impl fmt::Debug for Digest {
 }
 
 impl From<Digest> for String {
-    fn from(mark: Digest) -> Self {
-        mark.to_string()
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
     }
 }
 

@@ -27,12 +27,12 @@ fn cache_markers_are_ignored_in_both_forms() {
 
 #[test]
 fn ids_have_the_requested_format_and_are_deterministic() {
-    let mark = Digest::new("test", "one");
-    let id = mark.id("toolu_", 24);
+    let digest = Digest::new("test", "one");
+    let id = digest.id("toolu_", 24);
     assert!(id.starts_with("toolu_") && id.len() == 30, "{id}");
     assert!(id.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'));
-    assert_eq!(id, mark.id("toolu_", 24));
-    assert_ne!(id, mark.and("more").id("toolu_", 24));
-    assert_eq!(mark.hex(40).len(), 40);
-    assert_eq!(Digest::try_from(mark.to_string()), Ok(mark));
+    assert_eq!(id, digest.id("toolu_", 24));
+    assert_ne!(id, digest.and("more").id("toolu_", 24));
+    assert_eq!(digest.hex(40).len(), 40);
+    assert_eq!(Digest::try_from(digest.to_string()), Ok(digest));
 }

@@ -64,20 +64,20 @@ impl FromStr for Fault {
 
 impl FaultKind {
     fn read(text: &str) -> Option<Self> {
-        if let Some((word, place)) = text.split_once('@') {
-            let place = place.parse().ok()?;
-            return match word {
-                "cut" => Some(Self::Cut(place)),
-                "garbage" => Some(Self::Garbage(place)),
+        if let Some((name, offset)) = text.split_once('@') {
+            let offset = offset.parse().ok()?;
+            return match name {
+                "cut" => Some(Self::Cut(offset)),
+                "garbage" => Some(Self::Garbage(offset)),
                 _ => None,
             };
         }
-        let (word, wait) = match text.split_once(':') {
-            Some((word, wait)) => (word, Some(wait.parse().ok()?)),
+        let (name, wait) = match text.split_once(':') {
+            Some((name, wait)) => (name, Some(wait.parse().ok()?)),
             None => (text, None),
         };
-        match word {
-            "429" | "500" | "503" | "529" => Some(Self::Status(word.parse().ok()?, wait)),
+        match name {
+            "429" | "500" | "503" | "529" => Some(Self::Status(name.parse().ok()?, wait)),
             "stall" if wait.is_none() => Some(Self::Stall),
             "drip" if wait.is_none() => Some(Self::Drip),
             "duplicate" if wait.is_none() => Some(Self::Duplicate),
@@ -97,13 +97,13 @@ pub(crate) enum BodyStep {
 }
 
 /// Converts the chunks of a response body to steps and applies the fault, if any.
-pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<BodyStep> {
+pub(crate) fn apply_fault(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<BodyStep> {
     match fault {
         None | Some(FaultKind::Status(..)) => chunks.into_iter().map(BodyStep::Bytes).collect(),
-        Some(FaultKind::Cut(at)) => first(chunks, *at, BodyStep::Break),
+        Some(FaultKind::Cut(at)) => truncate(chunks, *at, BodyStep::Break),
         Some(FaultKind::Stall) => {
             let half = chunks.iter().map(Vec::len).sum::<usize>() / 2;
-            first(chunks, half, BodyStep::Silence)
+            truncate(chunks, half, BodyStep::Silence)
         }
         Some(FaultKind::Drip) => {
             chunks.concat().into_iter().map(|byte| BodyStep::Bytes(vec![byte])).collect()
@@ -124,16 +124,16 @@ pub(crate) fn spoiled(chunks: Vec<Vec<u8>>, fault: Option<&FaultKind>) -> Vec<Bo
     }
 }
 
-/// Keeps the first `left` bytes of the chunks, then appends the step `then`.
-fn first(chunks: Vec<Vec<u8>>, mut left: usize, then: BodyStep) -> Vec<BodyStep> {
+/// Keeps the first `remaining` bytes of the chunks, then appends the step `then`.
+fn truncate(chunks: Vec<Vec<u8>>, mut remaining: usize, then: BodyStep) -> Vec<BodyStep> {
     let mut pieces = Vec::new();
     for mut chunk in chunks {
-        if chunk.len() > left {
-            chunk.truncate(left);
+        if chunk.len() > remaining {
+            chunk.truncate(remaining);
             pieces.push(BodyStep::Bytes(chunk));
             break;
         }
-        left -= chunk.len();
+        remaining -= chunk.len();
         pieces.push(BodyStep::Bytes(chunk));
     }
     pieces.push(then);

@@ -26,13 +26,13 @@ fn faults_parse_from_text() {
 fn cut_fault_ends_the_body_at_the_exact_byte() {
     let chunks = || vec![b"abc".to_vec(), b"def".to_vec()];
     let bytes = |text: &[u8]| BodyStep::Bytes(text.to_vec());
-    assert_eq!(spoiled(chunks(), None), [bytes(b"abc"), bytes(b"def")]);
-    let cut = spoiled(chunks(), Some(&FaultKind::Cut(4)));
+    assert_eq!(apply_fault(chunks(), None), [bytes(b"abc"), bytes(b"def")]);
+    let cut = apply_fault(chunks(), Some(&FaultKind::Cut(4)));
     assert_eq!(cut, [bytes(b"abc"), bytes(b"d"), BodyStep::Break]);
-    let late = spoiled(chunks(), Some(&FaultKind::Cut(60)));
+    let late = apply_fault(chunks(), Some(&FaultKind::Cut(60)));
     assert_eq!(late, [bytes(b"abc"), bytes(b"def"), BodyStep::Break]);
-    let stalled = spoiled(chunks(), Some(&FaultKind::Stall));
+    let stalled = apply_fault(chunks(), Some(&FaultKind::Stall));
     assert_eq!(stalled, [bytes(b"abc"), bytes(b""), BodyStep::Silence]);
-    let twice = spoiled(chunks(), Some(&FaultKind::Duplicate));
+    let twice = apply_fault(chunks(), Some(&FaultKind::Duplicate));
     assert_eq!(twice, [bytes(b"abc"), bytes(b"abc"), bytes(b"def"), bytes(b"def")]);
 }

@@ -132,7 +132,7 @@ pub(crate) struct EntryBuilder {
     /// Digests of the reply's readable thoughts, to detect thoughts that a client returns as text.
     thoughts: Vec<Digest>,
     /// Digests of the other keys by which a later request is matched to this reply.
-    landmarks: Vec<Digest>,
+    keys: Vec<Digest>,
 }
 
 /// The model family, account and thinking configuration that produced a reply.
@@ -156,7 +156,7 @@ pub(crate) enum ReplyKey {
 }
 
 impl ReplyKey {
-    fn mark(&self) -> Option<Digest> {
+    fn digest(&self) -> Option<Digest> {
         match self {
             Self::Call(id) => Some(Digest::new("throughline-sim call", id)),
             Self::Text(account, text) => Some(account.unwrap_or_default().and(text)),
@@ -182,19 +182,19 @@ impl EntryBuilder {
 
     /// Records a readable thought, so that the thought is recognised if a client returns it as
     /// text.
-    pub(crate) fn think(&mut self, text: &str) {
+    pub(crate) fn record_thought(&mut self, text: &str) {
         self.thoughts.extend(thought(text));
     }
 
     /// Records the id of a tool call as a key of the reply.
     pub(crate) fn call(&mut self, id: &str) {
-        self.landmarks.extend(ReplyKey::Call(id.to_owned()).mark());
+        self.keys.extend(ReplyKey::Call(id.to_owned()).digest());
     }
 
     /// Records a visible text as a key of the reply.
     pub(crate) fn record_text(&mut self, text: &str) {
         for account in [None, Some(self.source.account)] {
-            self.landmarks.extend(ReplyKey::Text(account, text.to_owned()).mark());
+            self.keys.extend(ReplyKey::Text(account, text.to_owned()).digest());
         }
     }
 }
@@ -225,7 +225,7 @@ struct LedgerState {
     ledger: Ledger,
     thoughts: HashSet<Digest>,
     /// Earlier replies by key. Several replies may have the same key.
-    answers: HashMap<Digest, Vec<Arc<SentReply>>>,
+    replies: HashMap<Digest, Vec<Arc<SentReply>>>,
 }
 
 /// A reply that the simulator sent.
@@ -240,7 +240,7 @@ pub(crate) struct SentReply {
 impl SentReply {
     /// Returns whether `returned` contains at least one Seal of this reply.
     fn has_returned_seal(&self, returned: &[ReturnedSeal]) -> bool {
-        returned.iter().any(|back| self.seals.contains(&back.seal))
+        returned.iter().any(|seal| self.seals.contains(&seal.seal))
     }
 }
 
@@ -260,10 +260,10 @@ impl SharedLedger {
         let reply = SentReply { source: record.source, request: record.entry.request, seals };
         let reply = Arc::new(reply);
         let seals = reply.seals.iter().map(|name| seal_name_digest(name));
-        let marks: HashSet<Digest> =
-            record.landmarks.iter().chain(&record.thoughts).copied().chain(seals).collect();
-        for mark in marks {
-            state.answers.entry(mark).or_default().push(Arc::clone(&reply));
+        let digests: HashSet<Digest> =
+            record.keys.iter().chain(&record.thoughts).copied().chain(seals).collect();
+        for digest in digests {
+            state.replies.entry(digest).or_default().push(Arc::clone(&reply));
         }
         state.thoughts.extend(record.thoughts);
         state.ledger.entries.push(record.entry);
@@ -271,18 +271,18 @@ impl SharedLedger {
 
     /// Returns whether this text is a thought that a simulated model produced.
     pub(crate) fn contains_thought(&self, text: &str) -> bool {
-        thought(text).is_some_and(|mark| self.state().thoughts.contains(&mark))
+        thought(text).is_some_and(|digest| self.state().thoughts.contains(&digest))
     }
 
     /// Returns the earlier replies that have this key.
-    pub(crate) fn answers(&self, landmark: &ReplyKey) -> Vec<Arc<SentReply>> {
-        let mark = landmark.mark();
-        mark.and_then(|mark| self.state().answers.get(&mark).cloned()).unwrap_or_default()
+    pub(crate) fn replies(&self, key: &ReplyKey) -> Vec<Arc<SentReply>> {
+        let digest = key.digest();
+        digest.and_then(|digest| self.state().replies.get(&digest).cloned()).unwrap_or_default()
     }
 
     /// Returns whether both keys belong to earlier replies, but no reply has both keys.
     pub(crate) fn are_apart(&self, one: &ReplyKey, other: &ReplyKey) -> bool {
-        let (one, other) = (self.answers(one), self.answers(other));
+        let (one, other) = (self.replies(one), self.replies(other));
         let is_one =
             |reply: &Arc<SentReply>| other.iter().any(|other| other.request == reply.request);
         !one.is_empty() && !other.is_empty() && !one.iter().any(is_one)
@@ -292,18 +292,18 @@ impl SharedLedger {
     /// whose Seals the requested model cannot read.
     pub(crate) fn lost(
         &self,
-        landmarks: &[ReplyKey],
+        keys: &[ReplyKey],
         returned: &[ReturnedSeal],
         is_read: impl Fn(&ReplySource) -> bool,
     ) -> usize {
         // If several replies match a key, prefer a reply whose Seals were returned.
-        let answers = landmarks.iter().filter_map(|landmark| {
-            let mut replies = self.answers(landmark);
+        let matching = keys.iter().filter_map(|key| {
+            let mut replies = self.replies(key);
             let back = replies.iter().position(|reply| reply.has_returned_seal(returned));
             back.map(|at| replies.swap_remove(at)).or_else(|| replies.pop())
         });
-        let own: Vec<_> = answers.filter(|reply| is_read(&reply.source)).collect();
-        let issued: HashSet<&String> = own.iter().flat_map(|reply| &reply.seals).collect();
+        let readable: Vec<_> = matching.filter(|reply| is_read(&reply.source)).collect();
+        let issued: HashSet<&String> = readable.iter().flat_map(|reply| &reply.seals).collect();
         issued.iter().filter(|seal| !returned.iter().any(|back| back.seal == ***seal)).count()
     }
 

@@ -113,7 +113,7 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
         "Okay, step by step, comme il faut.",
     ];
     let opening = nonce.and("opening").choose(&OPENINGS).copied().unwrap_or_default();
-    let asked = excerpt(&turn.user_text);
+    let question = excerpt(&turn.user_text);
     let result = turn.results.last();
     let result = result.map(|result| format!(" The tool said “{}”.", excerpt(result)));
     let names: Vec<&str> = calls.iter().map(|tool| tool.name.as_str()).collect();
@@ -125,19 +125,19 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
     // The number makes every thought unique.
     let number = nonce.and("number").hex(6);
     let result = result.unwrap_or_default();
-    format!("{opening} The user says “{asked}”.{result} {next} (note {number})")
+    format!("{opening} The user says “{question}”.{result} {next} (note {number})")
 }
 
 fn answer(turn: &Turn, nonce: Digest) -> String {
     if let Some(schema) = &turn.schema {
         return schema::fitting(schema, nonce).to_string();
     }
-    let asked = excerpt(&turn.user_text);
+    let question = excerpt(&turn.user_text);
     if turn.results.is_empty() {
-        return format!("Here is my answer to “{asked}”: it depends — but mostly yes. 🙂");
+        return format!("Here is my answer to “{question}”: it depends — but mostly yes. 🙂");
     }
     let results: Vec<String> = turn.results.iter().map(|result| excerpt(result)).collect();
-    format!("You asked “{asked}”. What I found: {}. Voilà ✨", results.join("; "))
+    format!("You asked “{question}”. What I found: {}. Voilà ✨", results.join("; "))
 }
 
 /// Shortens a text to a single line of at most 60 characters.

@@ -50,8 +50,8 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
         Route::Model { wire, verb, model, .. } => {
             // For example, `deepseek` on Anthropic's wire is the catalog entry
             // `deepseek-anthropic`.
-            let found = catalog.provider_on_wire(&named.name, &wire).unwrap_or(named);
-            Route::Model { wire, verb, model, row: Some(found) }
+            let provider = catalog.provider_on_wire(&named.name, &wire).unwrap_or(named);
+            Route::Model { wire, verb, model, row: Some(provider) }
         }
         Route::Models { wire: None, model } => {
             Route::Models { wire: Some(named.wire.clone()), model }
@@ -124,9 +124,9 @@ fn models(path: &str) -> Route {
 pub(crate) fn row(catalog: &Catalog, wire: &Wire, model: &str, path: &str) -> Arc<Provider> {
     let is_vertex = *wire == Wire::GEMINI && path.contains("/projects/");
     let vertex = catalog.provider("vertex").filter(|_| is_vertex);
-    let found = vertex.or_else(|| catalog.provider_for_model(wire, model));
+    let provider = vertex.or_else(|| catalog.provider_for_model(wire, model));
     // Without a catalog entry for this wire, use an empty provider.
-    found.unwrap_or_else(|| {
+    provider.unwrap_or_else(|| {
         Arc::new(Provider {
             name: wire.as_str().into(),
             wire: wire.clone(),

@@ -161,11 +161,11 @@ fn with_suggestion(message: &str) -> String {
     let Some((unknown, expected)) = message.split_once(", expected ") else {
         return message.to_owned();
     };
-    let word = unknown.split('`').nth(1).unwrap_or_default();
+    let typed = unknown.split('`').nth(1).unwrap_or_default();
     let known = expected.split('`').skip(1).step_by(2);
-    let closest = known.map(|known| (strsim::osa_distance(word, known), known)).min();
+    let closest = known.map(|known| (strsim::osa_distance(typed, known), known)).min();
     match closest {
-        Some((edits, known)) if edits <= 1 + word.len() / 3 => {
+        Some((edits, known)) if edits <= 1 + typed.len() / 3 => {
             format!("{unknown}; did you mean `{known}`?")
         }
         Some(_) | None => message.to_owned(),
@@ -176,13 +176,13 @@ fn with_suggestion(message: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct ScriptPlayer {
     /// The turns, each with the number of requests that it still answers.
-    left: Mutex<Vec<(u32, ScriptedTurn)>>,
+    remaining: Mutex<Vec<(u32, ScriptedTurn)>>,
 }
 
 impl ScriptPlayer {
     pub(crate) fn new(script: Script) -> Self {
         let turns = script.turns.into_iter().map(|turn| (turn.times.unwrap_or(1), turn));
-        Self { left: Mutex::new(turns.collect()) }
+        Self { remaining: Mutex::new(turns.collect()) }
     }
 
     /// Returns the next scripted reply that matches the request, if any. `cost` supplies the token
@@ -194,9 +194,10 @@ impl ScriptPlayer {
         nonce: Digest,
     ) -> Option<Result<ReplyPlan, Refusal>> {
         let scripted = {
-            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = left.iter_mut().find(|(times, scripted)| *times > 0 && scripted.fits(turn));
-            let (times, scripted) = found?;
+            let mut remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
+            let matching =
+                remaining.iter_mut().find(|(times, scripted)| *times > 0 && scripted.fits(turn));
+            let (times, scripted) = matching?;
             *times -= 1;
             scripted.clone()
         };
@@ -218,8 +219,8 @@ impl ScriptedTurn {
             return Err(refusal);
         }
         let call = |name: String, arguments: Option<Value>| {
-            let offered = turn.tools.iter().find(|tool| tool.name == name);
-            let fitting = || offered.map(|tool| schema::fitting(&tool.schema, nonce.and(&name)));
+            let tool = turn.tools.iter().find(|tool| tool.name == name);
+            let fitting = || tool.map(|tool| schema::fitting(&tool.schema, nonce.and(&name)));
             let arguments = arguments.or_else(fitting).unwrap_or_else(|| json!({}));
             ReplyPart::Call { name, arguments }
         };

@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use crate::account;
 use crate::cache::PromptCache;
 use crate::digest::Digest;
-use crate::faults::{BodyStep, Fault, FaultKind, spoiled};
+use crate::faults::{BodyStep, Fault, FaultKind, apply_fault};
 use crate::ledger::{EntryBuilder, Ledger, LedgerEntry, ReplySource};
 use crate::options::Options;
 use crate::route::{self, Route, route};
@@ -61,8 +61,8 @@ pub async fn start(options: Options) -> io::Result<Simulator> {
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     let state = Arc::new(SimState::new(options));
     let (stop, stopped) = watch::channel(false);
-    let served = ServerState { state: Arc::clone(&state), stopped: stopped.clone() };
-    let router = Router::new().fallback(answer).with_state(served);
+    let server = ServerState { state: Arc::clone(&state), stopped: stopped.clone() };
+    let router = Router::new().fallback(handle_request).with_state(server);
     let mut serving = JoinSet::new();
     serving.spawn(async move {
         axum::serve(listener, router).with_graceful_shutdown(until(stopped)).await
@@ -94,8 +94,8 @@ impl Simulator {
     /// Waits up to five seconds for open requests to finish, then stops the server.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        let ended = async { while self.serving.join_next().await.is_some() {} };
-        if timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
+        let drain = async { while self.serving.join_next().await.is_some() {} };
+        if timeout(SHUTDOWN_TIMEOUT, drain).await.is_err() {
             self.serving.shutdown().await;
         }
     }
@@ -103,7 +103,7 @@ impl Simulator {
     /// Waits until the server ends, and returns its error if it failed.
     pub async fn serve(mut self) -> io::Result<()> {
         match self.serving.join_next().await {
-            Some(Ok(served)) => served,
+            Some(Ok(result)) => result,
             Some(Err(error)) => Err(io::Error::other(error)),
             None => Ok(()),
         }
@@ -121,21 +121,21 @@ struct ServerState {
     stopped: watch::Receiver<bool>,
 }
 
-async fn answer(
-    State(served): State<ServerState>,
+async fn handle_request(
+    State(server): State<ServerState>,
     request: Request,
 ) -> Result<Response, Infallible> {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path();
-    let state = &*served.state;
+    let state = &*server.state;
     Ok(match route(path, &state.catalog) {
         Route::Ledger => {
             let ledger = serde_json::to_vec_pretty(&state.ledger.read()).unwrap_or_default();
             plain(StatusCode::OK, "application/json", ledger)
         }
         Route::UnknownRow(name) => {
-            let known: Vec<&str> = state.catalog.providers().iter().map(|row| &*row.name).collect();
-            let message = format!("no provider named `{name}`; known: {}\n", known.join(", "));
+            let names: Vec<&str> = state.catalog.providers().iter().map(|row| &*row.name).collect();
+            let message = format!("no provider named `{name}`; known: {}\n", names.join(", "));
             plain(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", message.into_bytes())
         }
         Route::Unknown => not_found(&parts, state),
@@ -144,7 +144,7 @@ async fn answer(
             let Some(endpoint) = endpoint(&wire) else { return Ok(not_found(&parts, state)) };
             let read = to_bytes(body, MAX_BODY_BYTES).await;
             let call = ModelCall { endpoint, wire, verb, model, row, parts: &parts };
-            handle_model_call(&call, read.ok(), &served)
+            handle_model_call(&call, read.ok(), &server)
         }
     })
 }
@@ -159,8 +159,8 @@ struct ModelCall<'r> {
     parts: &'r Parts,
 }
 
-fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, served: &ServerState) -> Response {
-    let (state, endpoint) = (&*served.state, call.endpoint);
+fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, server: &ServerState) -> Response {
+    let (state, endpoint) = (&*server.state, call.endpoint);
     let mut record = EntryBuilder::default();
     record.entry.request = state.next_request();
     call.wire.as_str().clone_into(&mut record.entry.wire);
@@ -195,7 +195,7 @@ fn handle_model_call(call: &ModelCall<'_>, body: Option<Bytes>, served: &ServerS
     match chunks {
         Ok(chunks) => {
             let id = (endpoint.request_id)(request.nonce);
-            respond(kind, chunks, fault.as_ref(), served, id)
+            respond(kind, chunks, fault.as_ref(), server, id)
         }
         Err(error) => {
             plain(StatusCode::NOT_IMPLEMENTED, "text/plain", error.to_string().into_bytes())
@@ -209,10 +209,10 @@ type ReplyChunks = (&'static str, Result<Vec<Vec<u8>>, CodecError>);
 /// Handles a request and builds its response: a token count, a complete reply or a stream.
 fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<ReplyChunks, Refusal> {
     let (request, state) = (exchange.request, exchange.state);
-    let whole = |body: &Value| ("application/json", Ok(vec![body.to_string().into_bytes()]));
+    let json_reply = |body: &Value| ("application/json", Ok(vec![body.to_string().into_bytes()]));
     let turn = (endpoint.read)(exchange)?;
     if request.verb == Operation::Count {
-        return Ok(whole(&(endpoint.count)(PromptCache::count(&turn.elements))));
+        return Ok(json_reply(&(endpoint.count)(PromptCache::count(&turn.elements))));
     }
     exchange.record.entry.missed = state.cache.missed(planner::owner(request), &turn.elements);
     let plan = planner::plan(request, &turn, state)?;
@@ -223,7 +223,7 @@ fn reply_chunks(endpoint: &Endpoint, exchange: &mut Exchange<'_>) -> Result<Repl
     entry.cached = plan.usage.cached;
     entry.stop = Some(planner::stop_word(&plan.stop).to_owned());
     if !turn.stream {
-        return Ok(whole(&body));
+        return Ok(json_reply(&body));
     }
     let chunks = streams::chunks(endpoint, request, &turn, &body);
     Ok((content_type((endpoint.framing)(request)), chunks))
@@ -243,12 +243,12 @@ fn record_lost_seals(exchange: &mut Exchange<'_>, turn: &Turn) {
         let is_own = is_routed || !is_bound || source.account == request.account;
         is_own && profile.reads_seals_of(&source.family)
     };
-    record.entry.lost = state.ledger.lost(&turn.owed, &record.entry.returned, is_read);
+    record.entry.lost = state.ledger.lost(&turn.expected_replies, &record.entry.returned, is_read);
     let is_other =
         |source: &ReplySource| source.family == profile.name && source.config != turn.config;
-    let mut answers = turn.owed.iter().flat_map(|owed| state.ledger.answers(owed));
+    let mut replies = turn.expected_replies.iter().flat_map(|key| state.ledger.replies(key));
     record.entry.reconfigured =
-        turn.config.is_some() && answers.any(|reply| is_other(&reply.source));
+        turn.config.is_some() && replies.any(|reply| is_other(&reply.source));
     let (family, account) = (profile.name.clone(), request.account);
     record.source = ReplySource { family, account, config: turn.config };
 }
@@ -267,13 +267,12 @@ fn prepare(
         let named = call.row.clone();
         named.unwrap_or_else(|| route::row(&state.catalog, &call.wire, model, uri.path()))
     };
-    let refused = |refusal: Refusal| Box::new((row(""), refusal));
-    let invalid = |message: String| refused(Refusal::invalid(message));
+    let reject = |refusal: Refusal| Box::new((row(""), refusal));
+    let invalid = |message: String| reject(Refusal::invalid(message));
     if method != Method::POST {
-        return Err(refused(Refusal::new(405, "Method Not Allowed")));
+        return Err(reject(Refusal::new(405, "Method Not Allowed")));
     }
-    let body =
-        body.ok_or_else(|| refused(Refusal::new(413, "Request exceeds the maximum size")))?;
+    let body = body.ok_or_else(|| reject(Refusal::new(413, "Request exceeds the maximum size")))?;
     let body = Tree::parse(body)
         .map_err(|error| invalid(format!("The request body is not valid JSON: {error}")))?;
     let in_body = || body.root().text_of("model").map(Cow::into_owned);
@@ -327,8 +326,8 @@ fn fault(headers: &HeaderMap, number: u64, state: &SimState) -> Result<Option<Fa
         return Ok(Some(fault.kind).filter(|_| fault.only.is_none_or(|only| only == number)));
     }
     let mut set = state.options.faults.iter();
-    let found = set.find(|fault| fault.only.is_none_or(|only| only == number));
-    Ok(found.map(|fault| fault.kind.clone()))
+    let fault = set.find(|fault| fault.only.is_none_or(|only| only == number));
+    Ok(fault.map(|fault| fault.kind.clone()))
 }
 
 fn fault_message(status: u16) -> &'static str {
@@ -418,7 +417,7 @@ fn respond(
     content_type: &'static str,
     chunks: Vec<Vec<u8>>,
     fault: Option<&FaultKind>,
-    served: &ServerState,
+    server: &ServerState,
     (id_header, id): (&'static str, String),
 ) -> Response {
     let is_whole = chunks.len() < 2 && fault.is_none();
@@ -426,15 +425,15 @@ fn respond(
         plain(StatusCode::OK, content_type, chunks.concat())
     } else {
         let is_slow = fault == Some(&FaultKind::Drip);
-        let pieces = spoiled(chunks, fault).into_iter();
-        let stopped = served.stopped.clone();
+        let pieces = apply_fault(chunks, fault).into_iter();
+        let stopped = server.stopped.clone();
         let body = stream::unfold((pieces, stopped), move |(mut pieces, stopped)| async move {
             let piece = pieces.next()?;
             if is_slow || piece == BodyStep::Break {
                 // Yield, so that the bytes so far are sent.
                 tokio::task::yield_now().await;
             }
-            let sent = match piece {
+            let result = match piece {
                 BodyStep::Bytes(bytes) => Ok(Bytes::from(bytes)),
                 BodyStep::Break => Err(io::Error::other("the connection was cut on request")),
                 BodyStep::Silence => {
@@ -442,7 +441,7 @@ fn respond(
                     return None;
                 }
             };
-            Some((sent, (pieces, stopped)))
+            Some((result, (pieces, stopped)))
         });
         ([(header::CONTENT_TYPE, content_type)], Body::from_stream(body)).into_response()
     };

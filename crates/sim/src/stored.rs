@@ -44,21 +44,21 @@ impl ResponseStore {
     /// response.
     pub(crate) fn insert(&self, owner: Digest, id: &str, before: Vec<Json>, output: &[Json]) {
         let mut accounts = self.accounts();
-        let own = accounts.entry(owner).or_default();
+        let account = accounts.entry(owner).or_default();
         for (at, json) in output.iter().enumerate() {
             let Some(item_id) = id_of(json) else { continue };
             let leads = is_reasoning(json);
-            let led = output.iter().skip(at + 1).find(|item| !is_reasoning(item));
-            let leader = output.iter().take(at).rev().find(|item| is_reasoning(item));
+            let next = output.iter().skip(at + 1).find(|item| !is_reasoning(item));
+            let previous = output.iter().take(at).rev().find(|item| is_reasoning(item));
             let item = StoredItem {
                 json: json.clone(),
-                follows: led.filter(|_| leads).and_then(id_of),
-                requires: leader.filter(|_| !leads).and_then(id_of),
+                follows: next.filter(|_| leads).and_then(id_of),
+                requires: previous.filter(|_| !leads).and_then(id_of),
             };
-            own.items.insert(item_id, Arc::new(item));
+            account.items.insert(item_id, Arc::new(item));
         }
-        let whole = before.into_iter().chain(output.iter().cloned()).collect();
-        own.conversations.insert(id.to_owned(), Arc::new(whole));
+        let conversation = before.into_iter().chain(output.iter().cloned()).collect();
+        account.conversations.insert(id.to_owned(), Arc::new(conversation));
     }
 
     fn accounts(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, AccountResponses>> {

@@ -19,11 +19,11 @@ pub(crate) fn chunks(
     endpoint: &Endpoint,
     request: &SimRequest,
     turn: &Turn,
-    whole: &Value,
+    body: &Value,
 ) -> Result<Vec<Vec<u8>>, CodecError> {
     let codec = endpoint.codec;
     let context = DecodeContext::of(turn.target.clone());
-    let reply = codec.decode_reply(Json::from(whole).bytes(), &context)?;
+    let reply = codec.decode_reply(Json::from(body).bytes(), &context)?;
     let mut encoder = codec.encoder();
     let mut frames = Vec::new();
     for event in split_deltas(events_from_reply(&reply), &codec.wire(), request.nonce) {
@@ -31,7 +31,7 @@ pub(crate) fn chunks(
     }
     let mut writer = FrameWriter::new((endpoint.framing)(request));
     let mut chunks = Vec::new();
-    for frame in (endpoint.decorate)(frames, whole) {
+    for frame in (endpoint.decorate)(frames, body) {
         let mut chunk = Vec::new();
         writer.write(&frame, &mut chunk);
         chunks.push(chunk);
@@ -89,13 +89,13 @@ fn split_deltas(events: Vec<Event>, wire: &Wire, nonce: Digest) -> Vec<Event> {
 
 /// Splits a text into pieces of a few characters. The nonce determines the lengths of the pieces.
 fn pieces(text: &str, nonce: Digest) -> Vec<Name> {
-    let mut letters = text.chars().peekable();
+    let mut chars = text.chars().peekable();
     let mut state = nonce;
     let pieces = std::iter::from_fn(|| {
-        letters.peek()?;
+        chars.peek()?;
         state = state.and("piece");
         let length = 3 + state.below(24);
-        let piece: String = letters.by_ref().take(length).collect();
+        let piece: String = chars.by_ref().take(length).collect();
         Some(Arc::from(piece))
     });
     pieces.collect()

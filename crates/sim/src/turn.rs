@@ -74,7 +74,7 @@ pub(crate) struct Turn {
     pub(crate) called: Vec<String>,
     /// Keys of the replies whose Seals the request must contain: the replies with the calls in
     /// `called`. Some providers also require the Seals of other replies.
-    pub(crate) owed: Vec<ReplyKey>,
+    pub(crate) expected_replies: Vec<ReplyKey>,
     /// Digest of the thinking configuration, for providers that require the configuration to stay
     /// constant within a turn.
     pub(crate) config: Option<Digest>,
@@ -107,7 +107,7 @@ impl Turn {
             thinks: false,
             shows: true,
             called: Vec::new(),
-            owed: Vec::new(),
+            expected_replies: Vec::new(),
             config: None,
             results: Vec::new(),
             step: 0,
@@ -126,7 +126,7 @@ impl Turn {
     pub(crate) fn start_user_turn(&mut self, text: impl Into<String>) {
         self.user_text = text.into();
         self.called.clear();
-        self.owed.clear();
+        self.expected_replies.clear();
         self.results.clear();
     }
 }

@@ -109,9 +109,9 @@ fn offered(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
         "custom" => true,
         _ => return None,
     };
-    let own = if is_nested { tool.get(&kind)? } else { tool };
-    let schema = own.present("parameters").map_or_else(empty_schema, value);
-    Some(OfferedTool { name: string(own, "name")?, schema, custom })
+    let definition = if is_nested { tool.get(&kind)? } else { tool };
+    let schema = definition.present("parameters").map_or_else(empty_schema, value);
+    Some(OfferedTool { name: string(definition, "name")?, schema, custom })
 }
 
 /// Reads `tool_choice`; defaults to `Auto`.
@@ -157,8 +157,8 @@ pub(crate) fn thinks(profile: &Profile, effort: Option<&str>) -> bool {
 }
 
 /// Joins quoted names in OpenAI's style: `'low', 'medium', and 'high'`.
-fn join_quoted(words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+fn join_quoted(values: &[String]) -> String {
+    let quoted: Vec<String> = values.iter().map(|value| format!("'{value}'")).collect();
     match quoted.as_slice() {
         [] => String::new(),
         [only] => only.clone(),

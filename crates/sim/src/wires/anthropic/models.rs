@@ -51,7 +51,7 @@ pub(super) fn models(state: &SimState, model: Option<&str>) -> Option<Value> {
 fn capabilities(profile: &Profile) -> Value {
     let supported = |is_supported: bool| json!({"supported": is_supported});
     let takes = |mode: Mode| supported(profile.supports_mode(mode));
-    let effort = |word: &str| supported(profile.efforts.iter().any(|known| known == word));
+    let effort = |level: &str| supported(profile.efforts.iter().any(|known| known == level));
     json!({
         "batch": supported(true),
         "citations": supported(true),

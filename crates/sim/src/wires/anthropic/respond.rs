@@ -77,7 +77,7 @@ fn stop_reason(stop: &StopReason) -> &str {
         StopReason::Sequence(_) => "stop_sequence",
         StopReason::Paused => "pause_turn",
         StopReason::Refused(_) => "refusal",
-        StopReason::Other(word) => word,
+        StopReason::Other(reason) => reason,
     }
 }
 

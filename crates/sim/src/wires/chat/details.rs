@@ -87,14 +87,14 @@ impl Vendor {
 
 /// Returns the digests of a message's text and calls. Claude binds each thought to one of these
 /// digests.
-fn landmarks(message: Node<'_>) -> Vec<Digest> {
+fn content_digests(message: Node<'_>) -> Vec<Digest> {
     let text = Block::Text(openai::text(message.get("content")));
     let calls = calls(message).map(|call| Block::Call {
         id: string(call, "id").unwrap_or_default(),
         name: String::new(),
         content: Vec::new(),
     });
-    [text].into_iter().chain(calls).filter_map(|block| block.landmark()).collect()
+    [text].into_iter().chain(calls).filter_map(|block| block.content_digest()).collect()
 }
 
 /// Checks the `reasoning_details` of all messages with the checks of the model's vendor.
@@ -105,16 +105,16 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     let vendor = Vendor::from_profile(&turn.target.profile);
     let replies = messages.iter().filter(|message| member_is(**message, "role", "assistant"));
-    let landmarks = replies.flat_map(|message| landmarks(*message)).collect();
-    let mut checker = DetailChecker { exchange, turn, vendor, landmarks };
+    let content_digests = replies.flat_map(|message| content_digests(*message)).collect();
+    let mut checker = DetailChecker { exchange, turn, vendor, content_digests };
     let is_user = |message: &Node<'_>| member_is(*message, "role", "user");
     let current = messages.iter().rposition(is_user).unwrap_or_default();
     let mut upstream = 0;
     for (at, message) in messages.iter().enumerate() {
         let role = message.text_of("role").unwrap_or_default();
         if role == "assistant" {
-            let place = MessagePosition { at, upstream, is_current: at > current };
-            checker.message(place, *message)?;
+            let position = MessagePosition { at, upstream, is_current: at > current };
+            checker.message(position, *message)?;
         }
         // The router sends the system prompt separately, and merges the tool results of a step into
         // one message.
@@ -137,7 +137,7 @@ struct MessagePosition {
 
 /// A returned reasoning detail, with its message and its position.
 struct ReturnedDetail<'t> {
-    place: MessagePosition,
+    position: MessagePosition,
     message: Node<'t>,
     detail: Node<'t>,
     /// The opaque value; empty if the detail contains no opaque value.
@@ -157,39 +157,39 @@ struct DetailChecker<'a, 'e> {
     turn: &'a Turn,
     vendor: Vendor,
     /// Digests of the texts and calls in all assistant messages.
-    landmarks: HashSet<Digest>,
+    content_digests: HashSet<Digest>,
 }
 
 impl DetailChecker<'_, '_> {
-    fn message(&mut self, place: MessagePosition, message: Node<'_>) -> Result<(), Refusal> {
+    fn message(&mut self, position: MessagePosition, message: Node<'_>) -> Result<(), Refusal> {
         let details: Vec<Node<'_>> = list(message, "reasoning_details").collect();
-        let beside = landmarks(message);
+        let beside = content_digests(message);
         for (number, detail) in details.iter().enumerate() {
             let index = |node: &Node<'_>| node.get("index").and_then(Node::u64);
             let is_fragment = |other: &&Node<'_>| {
                 is_text(**other) && index(other).is_some() && index(other) == index(detail)
             };
             let sealed = ["signature", "data"].iter().find_map(|key| string(*detail, key));
-            let found = ReturnedDetail {
-                place,
+            let returned = ReturnedDetail {
+                position,
                 message,
                 detail: *detail,
                 sealed: sealed.unwrap_or_default(),
-                path: format!("messages[{}].reasoning_details[{number}]", place.at),
-                block: format!("messages.{}.content.{number}", place.upstream),
+                path: format!("messages[{}].reasoning_details[{number}]", position.at),
+                block: format!("messages.{}.content.{number}", position.upstream),
             };
             let is_relayed = self.vendor == Vendor::Claude && self.relays();
             let is_cut = || details.iter().filter(is_fragment).count() > 1;
             let (problem, refusal) = if is_relayed && is_text(*detail) && is_cut() {
-                (Some("fragment"), Some(self.invalid_signature(&found)))
-            } else if found.sealed.is_empty() {
-                (None, self.missing_signature(&found))
+                (Some("fragment"), Some(self.invalid_signature(&returned)))
+            } else if returned.sealed.is_empty() {
+                (None, self.missing_signature(&returned))
             } else {
-                self.judge(&found, &beside)
+                self.judge(&returned, &beside)
             };
-            self.record(&found, problem, refusal)?;
+            self.record(&returned, problem, refusal)?;
         }
-        self.check_first_call(place, message, &details)
+        self.check_first_call(position, message, &details)
     }
 
     /// Returns whether the router forwards details to the vendor unchanged. No other router is
@@ -198,8 +198,8 @@ impl DetailChecker<'_, '_> {
         self.exchange.request.row.dialect.relays
     }
 
-    fn invalid_signature(&self, found: &ReturnedDetail<'_>) -> Refusal {
-        self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", found.block))
+    fn invalid_signature(&self, returned: &ReturnedDetail<'_>) -> Refusal {
+        self.vendor.refuse(format!("{}: Invalid `signature` in `thinking` block", returned.block))
     }
 
     /// Records the verdict on a detail. If the router relays the vendor's error, the detail is
@@ -207,7 +207,7 @@ impl DetailChecker<'_, '_> {
     /// dropped.
     fn record(
         &mut self,
-        found: &ReturnedDetail<'_>,
+        returned: &ReturnedDetail<'_>,
         problem: Option<&str>,
         refusal: Option<Refusal>,
     ) -> Result<(), Refusal> {
@@ -216,27 +216,27 @@ impl DetailChecker<'_, '_> {
             Some(problem) if refusal.is_some() => (Verdict::refused(problem), None),
             Some(problem) => (Verdict::dropped(problem), None),
             None if self.vendor == Vendor::Gemini => {
-                (Verdict::Accepted, Some(standard_base64(&found.sealed)))
+                (Verdict::Accepted, Some(standard_base64(&returned.sealed)))
             }
             None => (Verdict::Accepted, None),
         };
-        if !found.sealed.is_empty() {
-            let sealed = sealed.as_deref().unwrap_or(&found.sealed);
-            self.exchange.record.record_returned(sealed, &*found.path, verdict);
+        if !returned.sealed.is_empty() {
+            let sealed = sealed.as_deref().unwrap_or(&returned.sealed);
+            self.exchange.record.record_returned(sealed, &*returned.path, verdict);
         }
         refusal.map_or(Ok(()), Err)
     }
 
     /// Returns the vendor's error if a Claude thinking block in the current turn has no signature.
-    fn missing_signature(&self, found: &ReturnedDetail<'_>) -> Option<Refusal> {
-        let is_claudes = found.format() == Some(Vendor::Claude) && is_text(found.detail);
-        if self.vendor != Vendor::Claude || !is_claudes || !found.place.is_current {
+    fn missing_signature(&self, returned: &ReturnedDetail<'_>) -> Option<Refusal> {
+        let is_claudes = returned.format() == Some(Vendor::Claude) && is_text(returned.detail);
+        if self.vendor != Vendor::Claude || !is_claudes || !returned.position.is_current {
             return None;
         }
-        if found.detail.present("signature").is_some() {
-            return Some(self.invalid_signature(found));
+        if returned.detail.present("signature").is_some() {
+            return Some(self.invalid_signature(returned));
         }
-        let message = format!("{}.thinking.signature: Field required", found.block);
+        let message = format!("{}.thinking.signature: Field required", returned.block);
         Some(self.vendor.refuse(message))
     }
 
@@ -244,10 +244,10 @@ impl DetailChecker<'_, '_> {
     /// If there is a problem but no error, the vendor ignores the detail.
     fn judge(
         &self,
-        found: &ReturnedDetail<'_>,
+        returned: &ReturnedDetail<'_>,
         beside: &[Digest],
     ) -> (Option<&'static str>, Option<Refusal>) {
-        let (vendor, sealed) = (self.vendor, found.sealed.as_str());
+        let (vendor, sealed) = (self.vendor, returned.sealed.as_str());
         if matches!(vendor, Vendor::Xai | Vendor::Other) {
             return (Some("not_read"), None);
         }
@@ -257,31 +257,32 @@ impl DetailChecker<'_, '_> {
         let unverified = match vendor {
             Vendor::Gemini => vendor.refuse("Corrupted thought signature."),
             Vendor::OpenAi => {
-                let id = found.detail.text_of("id").unwrap_or_default();
+                let id = returned.detail.text_of("id").unwrap_or_default();
                 vendor.refuse(format!("The encrypted content for item {id} could not be verified. Reason: Encrypted content could not be decrypted or parsed."))
             }
-            Vendor::Claude | Vendor::Xai | Vendor::Other => self.invalid_signature(found),
+            Vendor::Claude | Vendor::Xai | Vendor::Other => self.invalid_signature(returned),
         };
-        if found.format().is_some_and(|format| format != vendor) {
+        if returned.format().is_some_and(|format| format != vendor) {
             return (Some("foreign"), Some(unverified));
         }
         let (signer, format) = vendor.signer(self.exchange.request);
         let Ok(claims) = self.exchange.state.keys.open(signer, format, sealed) else {
             return (Some("unknown"), Some(unverified));
         };
-        if vendor == Vendor::Claude && !signs(&claims, found.detail) {
+        if vendor == Vendor::Claude && !signs(&claims, returned.detail) {
             return (Some("edited"), Some(unverified));
         }
-        let is_elsewhere = |mark| self.landmarks.contains(mark) && !beside.contains(mark);
+        let is_elsewhere =
+            |digest| self.content_digests.contains(digest) && !beside.contains(digest);
         if vendor == Vendor::Claude && claims.beside.as_ref().is_some_and(is_elsewhere) {
-            let refusal = vendor.refuse(seals::modified_message(&found.block));
+            let refusal = vendor.refuse(seals::modified_message(&returned.block));
             return (Some("moved"), Some(refusal));
         }
         if !self.turn.target.profile.reads_seals_of(&claims.family) {
             return (Some("model_binding_mismatch"), None);
         }
         let seal = ReplyKey::Seal(sealed.to_owned());
-        let is_elsewhere = || is_on_another_reply(found.message, &seal, self.exchange.state);
+        let is_elsewhere = || is_on_another_reply(returned.message, &seal, self.exchange.state);
         // OpenAI accepts the ciphertext at any position, but it belongs before the items that
         // followed it.
         if vendor == Vendor::OpenAi && is_elsewhere() {
@@ -293,14 +294,14 @@ impl DetailChecker<'_, '_> {
     /// Checks that the first call of each step in the current turn has a Gemini signature.
     fn check_first_call(
         &self,
-        place: MessagePosition,
+        position: MessagePosition,
         message: Node<'_>,
         details: &[Node<'_>],
     ) -> Result<(), Refusal> {
         let is_checked = self.vendor == Vendor::Gemini
             && self.relays()
             && self.turn.target.profile.contract != Contract::Stateless
-            && place.is_current;
+            && position.is_current;
         let ids: Vec<_> = calls(message).filter_map(|call| call.text_of("id")).collect();
         let Some(first) = ids.first().filter(|_| is_checked) else { return Ok(()) };
         let is_its = |detail: &Node<'_>| {
@@ -314,7 +315,7 @@ impl DetailChecker<'_, '_> {
         }
         let name = calls(message).next().and_then(|call| call.at("/function/name"));
         let name = name.and_then(Node::text).unwrap_or_default();
-        Err(self.vendor.refuse(unsigned_call_message(&name, place.upstream)))
+        Err(self.vendor.refuse(unsigned_call_message(&name, position.upstream)))
     }
 }
 

@@ -94,11 +94,12 @@ fn routed(refusal: &Refusal, request_id: &str) -> Value {
 fn mistral(refusal: &Refusal) -> Value {
     let message = match (&refusal.param, refusal.status) {
         (Some(param), 422) => {
-            let place = |piece: &str| match piece.parse::<u64>() {
+            let segment = |piece: &str| match piece.parse::<u64>() {
                 Ok(number) => json!(number),
                 Err(_) => json!(piece),
             };
-            let at: Vec<Value> = ["body"].into_iter().chain(param.split('.')).map(place).collect();
+            let at: Vec<Value> =
+                ["body"].into_iter().chain(param.split('.')).map(segment).collect();
             json!({"detail": [{"type": refusal.kind, "loc": at, "msg": refusal.message}]})
         }
         (Some(_) | None, _) => json!(refusal.message),

@@ -42,7 +42,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     fill_turn(&mut turn, root, &messages, exchange.state);
     if channel == Channel::Tags {
         // Reasoning in tags is part of the text, so clients must return it in every turn.
-        turn.owed = messages.iter().filter_map(|message| landmark(*message)).collect();
+        turn.expected_replies = messages.iter().filter_map(|message| reply_key(*message)).collect();
     }
     if channel == Channel::Details {
         details::check(exchange, &turn, &messages)?;
@@ -179,26 +179,26 @@ fn check_results(request: &SimRequest, messages: &[Node<'_>]) -> Result<(), Refu
         }
         Err(Refusal::invalid(message).param(format!("messages.[{at}].role")))
     };
-    let mut waiting: Vec<String> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for (at, message) in messages.iter().map(Some).chain([None]).enumerate() {
         if let Some(message) = message.filter(|message| member_is(**message, "role", "tool")) {
             let id = message.text_of("tool_call_id").unwrap_or_default();
-            let Some(found) = waiting.iter().position(|call| **call == *id) else {
+            let Some(index) = pending.iter().position(|call| **call == *id) else {
                 let message = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.";
                 return refuse(message.to_owned(), at);
             };
-            waiting.remove(found);
+            pending.remove(index);
             continue;
         }
-        if !waiting.is_empty() {
-            let ids = waiting.join(", ");
+        if !pending.is_empty() {
+            let ids = pending.join(", ");
             let message = format!(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: {ids}"
             );
             return refuse(message, at);
         }
         let calls = message.into_iter().flat_map(|message| calls(*message));
-        waiting = calls.filter_map(|call| string(call, "id")).collect();
+        pending = calls.filter_map(|call| string(call, "id")).collect();
     }
     Ok(())
 }
@@ -259,12 +259,12 @@ fn record_thoughts(exchange: &mut Exchange<'_>, messages: &[Node<'_>]) {
 
 /// Returns whether a message contains a thought from a different reply.
 pub(super) fn is_on_another_reply(message: Node<'_>, thought: &ReplyKey, state: &SimState) -> bool {
-    landmark(message).is_some_and(|landmark| state.ledger.are_apart(thought, &landmark))
+    reply_key(message).is_some_and(|reply_key| state.ledger.are_apart(thought, &reply_key))
 }
 
 /// Returns the key of an assistant message: the id of its first call, or its visible text if it has
 /// no calls.
-fn landmark(message: Node<'_>) -> Option<ReplyKey> {
+fn reply_key(message: Node<'_>) -> Option<ReplyKey> {
     if !member_is(message, "role", "assistant") {
         return None;
     }
@@ -304,7 +304,7 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, messages: &[Node<'_>], state: &Sim
                     let name = ["/function/name", "/custom/name"];
                     let name = name.iter().find_map(|at| call.at(at)?.text());
                     turn.called.push(name.unwrap_or_default().into_owned());
-                    turn.owed.extend(string(call, "id").map(ReplyKey::Call));
+                    turn.expected_replies.extend(string(call, "id").map(ReplyKey::Call));
                 }
                 let is_tagged = ["<think>", "<thinking>"].iter().any(|tag| text.contains(tag));
                 turn.demoted |= is_claude && (is_tagged || state.ledger.contains_thought(&text));

@@ -31,7 +31,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
     let message = writer.message();
     let mut choice =
         json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish});
-    let mut whole = json!({
+    let mut body = json!({
         "id": request.id(if is_router { "gen-" } else { "chatcmpl-" }, "reply", 29),
         "object": "chat.completion",
         "created": openai::CREATED,
@@ -39,12 +39,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
     });
     if is_router {
         set(&mut choice, "native_finish_reason", native_finish(&plan.stop, vendor));
-        set(&mut whole, "provider", vendor.names().0);
+        set(&mut body, "provider", vendor.names().0);
     }
-    set(&mut whole, "choices", json!([choice]));
-    set(&mut whole, "usage", writer.usage());
-    set(&mut whole, "system_fingerprint", Value::Null);
-    whole
+    set(&mut body, "choices", json!([choice]));
+    set(&mut body, "usage", writer.usage());
+    set(&mut body, "system_fingerprint", Value::Null);
+    body
 }
 
 fn native_finish(stop: &StopReason, vendor: Vendor) -> &'static str {
@@ -158,11 +158,12 @@ impl<'a> MessageWriter<'a, '_> {
     /// Returns the text of all thoughts. The ledger records this text in place of a Seal, because
     /// providers that return reasoning as text issue no opaque values.
     fn thought(&mut self) -> Option<String> {
-        let text = self.thoughts().filter_map(|(.., shown)| shown).collect::<Vec<_>>().join("\n");
+        let text =
+            self.thoughts().filter_map(|(.., visible)| visible).collect::<Vec<_>>().join("\n");
         if text.is_empty() {
             return None;
         }
-        self.exchange.record.think(&text);
+        self.exchange.record.record_thought(&text);
         self.exchange.record.issue(&text, "reasoning");
         Some(text)
     }
@@ -257,9 +258,9 @@ impl<'a> MessageWriter<'a, '_> {
 
     fn openai_details(&mut self) -> Vec<Value> {
         let mut details = Vec::new();
-        for (at, text, shown) in self.thoughts() {
-            if let Some(summary) = shown {
-                self.exchange.record.think(summary);
+        for (at, text, visible) in self.thoughts() {
+            if let Some(summary) = visible {
+                self.exchange.record.record_thought(summary);
                 details.push(json!({"type": "reasoning.summary", "summary": summary}));
             }
             let id = self.exchange.request.id("rs_", &format!("reasoning {at}"), 48);
@@ -271,8 +272,8 @@ impl<'a> MessageWriter<'a, '_> {
 
     fn readable_details(&mut self) -> Vec<Value> {
         let mut details = Vec::new();
-        for text in self.thoughts().filter_map(|(.., shown)| shown) {
-            self.exchange.record.think(text);
+        for text in self.thoughts().filter_map(|(.., visible)| visible) {
+            self.exchange.record.record_thought(text);
             details.push(if self.vendor == Vendor::Xai {
                 json!({"type": "reasoning.summary", "summary": text})
             } else {

@@ -83,7 +83,7 @@ pub(crate) fn content(
     let mut content: Vec<Value> = Vec::new();
     let mut blocks: Vec<Option<Block>> = Vec::new();
     for (number, part) in plan.parts.iter().enumerate() {
-        let (written, block) = match part {
+        let (value, block) = match part {
             ReplyPart::Thought { text, display } => {
                 ((format.unsigned)(request, text, *display), None)
             }
@@ -91,19 +91,19 @@ pub(crate) fn content(
             ReplyPart::Call { name, arguments } => {
                 let id = request.id(format.call_prefix, &format!("call {number}"), 22);
                 exchange.record.call(&id);
-                let written = (format.call)(&id, name, arguments);
+                let value = (format.call)(&id, name, arguments);
                 let input = Json::from(arguments);
-                (written, Some(Block::call(id, name.clone(), Some(input.tree().root()))))
+                (value, Some(Block::call(id, name.clone(), Some(input.tree().root()))))
             }
         };
-        content.push(written);
+        content.push(value);
         blocks.push(block);
     }
     if is_claude(&turn.target.profile) {
         let sealed = seals::seal(exchange, turn, &plan.parts, &blocks);
         let thoughts = content.iter_mut().zip(&blocks).filter(|(_, block)| block.is_none());
-        for ((written, _), thought) in thoughts.zip(sealed) {
-            *written = (format.thought)(thought);
+        for ((value, _), thought) in thoughts.zip(sealed) {
+            *value = (format.thought)(thought);
         }
     }
     content
@@ -201,7 +201,7 @@ impl Block {
     }
 
     /// Returns the digest of this block that the Seal of a neighbouring thought is bound to.
-    pub(crate) fn landmark(&self) -> Option<Digest> {
+    pub(crate) fn content_digest(&self) -> Option<Digest> {
         if let Self::Call { id, .. } = self {
             return Some(Digest::new("throughline-sim beside call", id));
         }
@@ -212,8 +212,8 @@ impl Block {
 impl Message {
     /// Iterates over the position and call id of each tool result.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.blocks.iter().enumerate().filter_map(|(place, block)| {
-            if let Block::Answer { id, .. } = block { Some((place, id.as_str())) } else { None }
+        self.blocks.iter().enumerate().filter_map(|(index, block)| {
+            if let Block::Answer { id, .. } = block { Some((index, id.as_str())) } else { None }
         })
     }
 
@@ -265,7 +265,7 @@ impl Dialogue {
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (usize, usize, &Block)> {
         let numbered = self.messages.iter().enumerate();
         numbered.flat_map(|(number, message)| {
-            message.blocks.iter().enumerate().map(move |(place, block)| (number, place, block))
+            message.blocks.iter().enumerate().map(move |(index, block)| (number, index, block))
         })
     }
 
@@ -317,7 +317,7 @@ impl Dialogue {
             for block in &message.blocks {
                 if let Block::Call { id, name, .. } = block {
                     turn.called.push(name.clone());
-                    turn.owed.push(ReplyKey::Call(id.clone()));
+                    turn.expected_replies.push(ReplyKey::Call(id.clone()));
                 } else if let Block::Answer { text, .. } = block {
                     turn.results.push(text.clone());
                 }
@@ -344,7 +344,7 @@ impl ContentDigest {
         self.0 = self.0.and(content);
     }
 
-    pub(crate) fn mark(self) -> Digest {
+    pub(crate) fn digest(self) -> Digest {
         self.0
     }
 }

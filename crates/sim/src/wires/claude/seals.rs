@@ -53,7 +53,7 @@ pub(crate) fn check(
     let prefix = PrefixBinding {
         system: dialogue.system,
         tools: dialogue.tools,
-        messages: checker.content.mark(),
+        messages: checker.content.digest(),
         previous: checker.accepted.last().copied(),
     };
     Ok((prefix, checker.notices))
@@ -81,7 +81,7 @@ impl SealChecker<'_, '_> {
     fn message(&mut self, number: usize, message: &Message) -> Result<(), Refusal> {
         let mut is_begun = false;
         let mut last: Option<SealClaims> = None;
-        for (place, block) in message.blocks.iter().enumerate() {
+        for (index, block) in message.blocks.iter().enumerate() {
             if let Some(content) = block.bound_content() {
                 self.content.add(message.role, !is_begun, content);
                 is_begun = true;
@@ -95,10 +95,10 @@ impl SealChecker<'_, '_> {
                 | Block::Answer { .. }
                 | Block::Other { .. } => continue,
             };
-            let path = format!("messages.{number}.content.{place}");
+            let path = format!("messages.{number}.content.{index}");
             let seal = seal.unwrap_or_default();
-            let found = ReturnedThought { path, number, place, block, seal, text };
-            last = Some(self.block(&found, message, last.as_ref())?);
+            let thought = ReturnedThought { path, number, index, block, seal, text };
+            last = Some(self.block(&thought, message, last.as_ref())?);
         }
         self.check_whole(number, message, last.as_ref())
     }
@@ -106,19 +106,19 @@ impl SealChecker<'_, '_> {
     /// Checks one thought. Returns the claims of its Seal, even if the thought is dropped.
     fn block(
         &mut self,
-        found: &ReturnedThought<'_>,
+        thought: &ReturnedThought<'_>,
         message: &Message,
         before: Option<&SealClaims>,
     ) -> Result<SealClaims, Refusal> {
-        let opened = self.exchange.state.keys.open(SIGNER, SealFormat::Claude, found.seal);
-        let Some(claims) = opened.ok().filter(|claims| claims.kind == found.block.kind()) else {
-            return Err(self.refuse(found, "forged", found.invalid_message()));
+        let opened = self.exchange.state.keys.open(SIGNER, SealFormat::Claude, thought.seal);
+        let Some(claims) = opened.ok().filter(|claims| claims.kind == thought.block.kind()) else {
+            return Err(self.refuse(thought, "forged", thought.invalid_message()));
         };
-        let is_latest = self.latest == Some(found.number);
+        let is_latest = self.latest == Some(thought.number);
         let refusal =
-            if is_latest { modified_message(&found.path) } else { found.invalid_message() };
-        if claims.text != signed_text(found.text) {
-            return Err(self.refuse(found, "modified", refusal));
+            if is_latest { modified_message(&thought.path) } else { thought.invalid_message() };
+        if claims.text != signed_text(thought.text) {
+            return Err(self.refuse(thought, "modified", refusal));
         }
         // An unreadable thought is dropped, whatever its position.
         let unreadable = self.unreadable(&claims);
@@ -126,25 +126,25 @@ impl SealChecker<'_, '_> {
         let is_disordered =
             before.is_some_and(|b| b.reply == claims.reply && b.ordinal > claims.ordinal);
         let is_moved =
-            self.is_moved(&claims, message) || is_on_other_side(&claims, message, found.place);
+            self.is_moved(&claims, message) || is_on_other_side(&claims, message, thought.index);
         if unreadable.is_none() && (is_repeated || is_disordered || is_moved) {
-            return Err(self.refuse(found, "modified", refusal));
+            return Err(self.refuse(thought, "modified", refusal));
         }
         let verdict = if let Some(reason) = unreadable {
-            self.notices.push(found.notice("thinking_dropped", reason));
+            self.notices.push(thought.notice("thinking_dropped", reason));
             Verdict::dropped(reason)
         } else if let Some(difference) = self.difference(&claims) {
             let reason = "prefix_binding_mismatch";
             match self.mismatch {
                 Some(MismatchPolicy::Error) => {
-                    return Err(self.refuse(found, reason, found.unbound_message(difference)));
+                    return Err(self.refuse(thought, reason, thought.unbound_message(difference)));
                 }
                 Some(MismatchPolicy::Drop) => {
-                    self.notices.push(found.notice("thinking_dropped", reason));
+                    self.notices.push(thought.notice("thinking_dropped", reason));
                     Verdict::dropped(reason)
                 }
                 None => {
-                    self.notices.push(found.notice("thinking_mismatch_allowed", reason));
+                    self.notices.push(thought.notice("thinking_mismatch_allowed", reason));
                     Verdict::Accepted
                 }
             }
@@ -152,16 +152,16 @@ impl SealChecker<'_, '_> {
             Verdict::Accepted
         };
         if verdict == Verdict::Accepted {
-            self.accepted.push(seal_digest(found.seal));
+            self.accepted.push(seal_digest(thought.seal));
         }
-        self.exchange.record.record_returned(found.seal, &*found.path, verdict);
+        self.exchange.record.record_returned(thought.seal, &*thought.path, verdict);
         Ok(claims)
     }
 
     /// Records a Seal as rejected and returns the error.
-    fn refuse(&mut self, found: &ReturnedThought<'_>, reason: &str, message: String) -> Refusal {
+    fn refuse(&mut self, thought: &ReturnedThought<'_>, reason: &str, message: String) -> Refusal {
         let verdict = Verdict::refused(reason);
-        self.exchange.record.record_returned(found.seal, &*found.path, verdict);
+        self.exchange.record.record_returned(thought.seal, &*thought.path, verdict);
         Refusal::invalid(message)
     }
 
@@ -169,7 +169,7 @@ impl SealChecker<'_, '_> {
     fn is_moved(&self, claims: &SealClaims, message: &Message) -> bool {
         let Some(beside) = claims.beside else { return false };
         let is_here = |message: &Message| {
-            message.blocks.iter().filter_map(Block::landmark).any(|mark| mark == beside)
+            message.blocks.iter().filter_map(Block::content_digest).any(|digest| digest == beside)
         };
         let mut replies = self.dialogue.messages.iter().filter(|m| m.role == Role::Assistant);
         !is_here(message) && replies.any(is_here)
@@ -194,7 +194,7 @@ impl SealChecker<'_, '_> {
             Some("The `system` prompt differs from the one this block was created with.")
         } else if prefix.tools != self.dialogue.tools {
             Some("The `tools` differ from the ones this block was created with.")
-        } else if prefix.messages != self.content.mark() {
+        } else if prefix.messages != self.content.digest() {
             Some("An earlier message differs from the one this block was created with.")
         } else if prefix.previous.is_some_and(|previous| !self.accepted.contains(&previous)) {
             Some(
@@ -218,27 +218,28 @@ impl SealChecker<'_, '_> {
         else {
             return Ok(());
         };
-        let found = (0..last.count).filter(|n| self.seen.contains(&(last.reply, *n))).count();
-        if u32::try_from(found).is_ok_and(|found| found == last.count) {
+        let count = (0..last.count).filter(|n| self.seen.contains(&(last.reply, *n))).count();
+        if u32::try_from(count).is_ok_and(|count| count == last.count) {
             return Ok(());
         }
-        let place = message.blocks.iter().position(Block::is_thought).unwrap_or_default();
-        Err(Refusal::invalid(modified_message(&format!("messages.{number}.content.{place}"))))
+        let index = message.blocks.iter().position(Block::is_thought).unwrap_or_default();
+        Err(Refusal::invalid(modified_message(&format!("messages.{number}.content.{index}"))))
     }
 }
 
 /// Returns whether a thought is on the other side of the block that it was issued next to.
-fn is_on_other_side(claims: &SealClaims, message: &Message, place: usize) -> bool {
-    let is_beside = |block: &Block| claims.beside.is_some() && block.landmark() == claims.beside;
+fn is_on_other_side(claims: &SealClaims, message: &Message, index: usize) -> bool {
+    let is_beside =
+        |block: &Block| claims.beside.is_some() && block.content_digest() == claims.beside;
     let beside = message.blocks.iter().position(is_beside);
-    beside.is_some_and(|beside| (beside < place) != claims.is_behind)
+    beside.is_some_and(|beside| (beside < index) != claims.is_behind)
 }
 
 /// A returned thought, with its position in the request.
 struct ReturnedThought<'f> {
     path: String,
     number: usize,
-    place: usize,
+    index: usize,
     block: &'f Block,
     seal: &'f str,
     text: &'f str,
@@ -305,7 +306,7 @@ pub(crate) fn seal(
 ) -> Vec<SealedThought> {
     let is_thought = |part: &&ReplyPart| matches!(part, ReplyPart::Thought { .. });
     let count = u32::try_from(parts.iter().filter(is_thought).count()).unwrap_or(u32::MAX);
-    let beside = blocks.iter().flatten().find_map(Block::landmark);
+    let beside = blocks.iter().flatten().find_map(Block::content_digest);
     let mut prefix = turn.prefix.clone();
     let mut content = ContentDigest(prefix.messages);
     let mut is_begun = false;
@@ -316,17 +317,17 @@ pub(crate) fn seal(
             is_begun = true;
         }
         let ReplyPart::Thought { text, display } = part else { continue };
-        let (kind, shown) = match display {
+        let (kind, visible) = match display {
             ThoughtDisplay::Redacted => ("redacted_thinking", ""),
             ThoughtDisplay::AsAsked if turn.shows => ("thinking", text.as_str()),
             ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => ("thinking", ""),
         };
-        prefix.messages = content.mark();
+        prefix.messages = content.digest();
         let claims = SealClaims {
             ordinal: u32::try_from(sealed.len()).unwrap_or(u32::MAX),
             count,
-            text: signed_text(shown),
-            hidden: shown.is_empty(),
+            text: signed_text(visible),
+            hidden: visible.is_empty(),
             beside,
             is_behind: is_begun,
             prefix: turn.target.profile.bound.prefix.then(|| prefix.clone()),
@@ -334,11 +335,11 @@ pub(crate) fn seal(
         };
         let seal = exchange.seal(SIGNER, SealFormat::Claude, &claims);
         prefix.previous = Some(seal_digest(&seal));
-        exchange.record.think(shown);
+        exchange.record.record_thought(visible);
         sealed.push(match display {
             ThoughtDisplay::Redacted => SealedThought::Redacted { data: seal },
             ThoughtDisplay::AsAsked | ThoughtDisplay::SealOnly => {
-                SealedThought::Thinking { text: shown.to_owned(), signature: seal }
+                SealedThought::Thinking { text: visible.to_owned(), signature: seal }
             }
         });
     }

@@ -21,7 +21,7 @@ pub(crate) fn check(
 
 /// Checks that thoughts have the members that the schema requires.
 fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
-    for (number, place, block) in dialogue.blocks() {
+    for (number, index, block) in dialogue.blocks() {
         let missing = if let Block::Thinking { signature: None, .. } = block {
             "thinking.signature"
         } else if let Block::Redacted { data: None } = block {
@@ -29,7 +29,7 @@ fn check_members(dialogue: &Dialogue) -> Result<(), Refusal> {
         } else {
             continue;
         };
-        let path = format!("messages.{number}.content.{place}.{missing}");
+        let path = format!("messages.{number}.content.{index}.{missing}");
         return Err(Refusal::invalid(format!("{path}: Field required")));
     }
     Ok(())
@@ -46,9 +46,9 @@ fn check_end(dialogue: &Dialogue, profile: &Profile) -> Result<(), Refusal> {
          user message."
     );
     if let Some(block) = last.blocks.last().filter(|block| block.is_thought()) {
-        let (number, place) = (dialogue.messages.len() - 1, last.blocks.len() - 1);
+        let (number, index) = (dialogue.messages.len() - 1, last.blocks.len() - 1);
         return Err(Refusal::invalid(format!(
-            "messages.{number}.content.{place}: The final block in an assistant message cannot be \
+            "messages.{number}.content.{index}: The final block in an assistant message cannot be \
              `{}`.",
             block.kind()
         )));
@@ -68,9 +68,9 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
              next message.",
             unpaired.unanswered.join(", ")
         );
-        if let Some((place, id)) = unpaired.unexpected {
+        if let Some((index, id)) = unpaired.unexpected {
             return Err(Refusal::invalid(format!(
-                "messages.{number}.content.{place}: unexpected `tool_use_id` found in `tool_result` \
+                "messages.{number}.content.{index}: unexpected `tool_use_id` found in `tool_result` \
                  blocks: {id}. Each `tool_result` block must have a corresponding `tool_use` block \
                  in the previous message."
             )));

@@ -58,10 +58,10 @@ fn forced_tools(profile: &Profile) -> ForcedTools {
 }
 
 fn check_texts(dialogue: &Dialogue) -> Result<(), Refusal> {
-    for (number, place, block) in dialogue.blocks() {
+    for (number, index, block) in dialogue.blocks() {
         ensure!(
             !matches!(block, Block::Text(text) if text.trim().is_empty()),
-            "The text field in the ContentBlock object at messages.{number}.content.{place} is \
+            "The text field in the ContentBlock object at messages.{number}.content.{index} is \
              blank. Add text to the text field, and try again."
         );
     }
@@ -70,11 +70,11 @@ fn check_texts(dialogue: &Dialogue) -> Result<(), Refusal> {
 
 /// Rejects empty signatures. Used for models that do not sign.
 fn check_signatures(dialogue: &Dialogue) -> Result<(), Refusal> {
-    for (number, place, block) in dialogue.blocks() {
+    for (number, index, block) in dialogue.blocks() {
         ensure!(
             !matches!(block, Block::Thinking { signature: Some(s), .. } if s.is_empty()),
             "The signature field in the ReasoningTextBlock object at \
-             messages.{number}.content.{place}.reasoningContent.reasoningText is blank. Add a \
+             messages.{number}.content.{index}.reasoningContent.reasoningText is blank. Add a \
              value to the signature field, or remove it, and try again."
         );
     }

@@ -42,8 +42,8 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan
         },
     });
     let mut fields = json!({});
-    let own = exchange.request.body.root().get("additionalModelRequestFields");
-    let mut betas = own.into_iter().flat_map(|own| list(own, "anthropic_beta"));
+    let extra = exchange.request.body.root().get("additionalModelRequestFields");
+    let mut betas = extra.into_iter().flat_map(|extra| list(extra, "anthropic_beta"));
     if betas.any(|beta| beta.is(BINDING_BETA)) {
         set(&mut fields, "input_transformations", turn.notices.clone());
     }
@@ -65,6 +65,6 @@ fn stop_reason(stop: &StopReason) -> &str {
         StopReason::Length => "max_tokens",
         StopReason::Sequence(_) => "stop_sequence",
         StopReason::Refused(_) => "content_filtered",
-        StopReason::Other(word) => word,
+        StopReason::Other(reason) => reason,
     }
 }

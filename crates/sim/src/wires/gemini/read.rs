@@ -37,7 +37,8 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
     }
     check_first_calls(request, &turn.target.profile, &contents)?;
     fill_turn(&mut turn, root, &contents);
-    turn.owed = contents.iter().flat_map(|content| owed(request, *content)).collect();
+    turn.expected_replies =
+        contents.iter().flat_map(|content| reply_keys(request, *content)).collect();
     Ok(turn)
 }
 
@@ -222,8 +223,8 @@ fn check_signature(
     let text = part.text_of("text").filter(|_| claims.kind == "text");
     // If another reply contains this text, the signature was only moved, which has no known effect.
     let is_signed_elsewhere = |text: &str| {
-        let landmark = ReplyKey::Text(Some(request.account), text.to_owned());
-        !state.ledger.answers(&landmark).is_empty()
+        let key = ReplyKey::Text(Some(request.account), text.to_owned());
+        !state.ledger.replies(&key).is_empty()
     };
     let is_edited = text.is_some_and(|text| {
         !text.is_empty() && claims.text != signed(&text) && !is_signed_elsewhere(&text)
@@ -306,7 +307,7 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, contents: &[Node<'_>]) {
 
 /// Returns the keys of the reply that a model content came from. Clients must return the signatures
 /// of that reply in every later turn.
-fn owed(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
+fn reply_keys(request: &SimRequest, content: Node<'_>) -> Vec<ReplyKey> {
     if !is_model_content(content) {
         return Vec::new();
     }

@@ -48,10 +48,10 @@ fn parts(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Vec<Valu
     let signed_at = first_call.or(last_text).filter(|_| is_signing);
     let mut parts = Vec::with_capacity(plan.parts.len());
     for (at, part) in plan.parts.iter().enumerate() {
-        let (mut written, kind, text) = match part {
+        let (mut value, kind, text) = match part {
             ReplyPart::Thought { text, display } => {
                 if turn.shows && *display == ThoughtDisplay::AsAsked {
-                    exchange.record.think(text);
+                    exchange.record.record_thought(text);
                     parts.push(json!({"text": text, "thought": true}));
                 }
                 continue;
@@ -70,9 +70,9 @@ fn parts(exchange: &mut Exchange<'_>, turn: &Turn, plan: &ReplyPlan) -> Vec<Valu
         if signed_at == Some(at) {
             let claims = SealClaims { text: signed(text), ..exchange.claims(turn, kind) };
             let signature = exchange.seal(&request.row.name, SealFormat::Gemini, &claims);
-            set(&mut written, "thoughtSignature", signature);
+            set(&mut value, "thoughtSignature", signature);
         }
-        parts.push(written);
+        parts.push(value);
     }
     parts
 }

@@ -97,7 +97,7 @@ impl InputItem {
 
     /// Returns the key of the reply that contained this item; `None` for items that identify no
     /// reply.
-    fn landmark(&self) -> Option<ReplyKey> {
+    fn reply_key(&self) -> Option<ReplyKey> {
         if self.kind.is_call() {
             return Some(ReplyKey::Call(self.text_of("call_id")));
         }
@@ -207,7 +207,7 @@ impl InputChecker<'_, '_> {
         let is_moved = opened
             .is_ok_and(|claims| claims.beside.is_some() && claims.beside != beside)
             || next
-                .and_then(InputItem::landmark)
+                .and_then(InputItem::reply_key)
                 .is_some_and(|next| state.ledger.are_apart(&seal, &next));
         let verdict = if self.seen.contains(&sealed) {
             Verdict::dropped("duplicate")

@@ -31,9 +31,9 @@ pub(crate) static ENDPOINT: Endpoint = Endpoint {
     request_id: |nonce| ("x-request-id", nonce.id("req_", 32)),
     framing: |_| Framing::Sse,
     error_header: |_| None,
-    decorate: |frames, whole| {
+    decorate: |frames, body| {
         let frames = frames.into_iter();
-        frames.map(|frame| edit_frame(frame, |event| complete(event, whole))).collect()
+        frames.map(|frame| edit_frame(frame, |event| complete(event, body))).collect()
     },
 };
 
@@ -61,24 +61,24 @@ impl StorageMode {
 /// Adds to a stream event the members that the codec does not write. Early events get the response
 /// so far, a new message gets its phase, and a new reasoning item gets an invalid ciphertext.
 /// Returns `None` for other events.
-fn complete(event: &mut Value, whole: &Value) -> Option<()> {
+fn complete(event: &mut Value, body: &Value) -> Option<()> {
     match event.get("type")?.as_str()? {
         "response.created" | "response.in_progress" => {
-            let mut response = whole.clone();
+            let mut response = body.clone();
             set(&mut response, "status", "in_progress");
             set(&mut response, "output", json!([]));
             set(&mut response, "usage", Value::Null);
             set(event, "response", response);
         }
         "response.output_item.added" => {
-            let begun = event.get_mut("item")?;
-            let mut items = whole.get("output")?.as_array()?.iter();
-            let item = items.find(|item| item.get("id") == begun.get("id"))?;
+            let started = event.get_mut("item")?;
+            let mut items = body.get("output")?.as_array()?.iter();
+            let item = items.find(|item| item.get("id") == started.get("id"))?;
             if let Some(phase) = item.get("phase") {
-                set(begun, "phase", phase.clone());
+                set(started, "phase", phase.clone());
             }
             if let Some(sealed) = item.get("encrypted_content").and_then(Value::as_str) {
-                set(begun, "encrypted_content", early(sealed));
+                set(started, "encrypted_content", early(sealed));
             }
         }
         _ => return None,

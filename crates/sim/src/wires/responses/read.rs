@@ -141,7 +141,8 @@ fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(
         if item.kind == ItemKind::Reasoning {
             let mut rest = items.iter().skip(at + 1);
             let next = rest.find(|next| next.kind != ItemKind::Reasoning);
-            let is_led = |next: &String| stored.follows.as_ref().is_none_or(|led| led == next);
+            let is_led =
+                |next: &String| stored.follows.as_ref().is_none_or(|following| following == next);
             let is_paired = next.is_some_and(|next| {
                 next.kind.is_model_output() && next.id.as_ref().is_some_and(is_led)
             });
@@ -175,8 +176,8 @@ fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(
 /// Checks that each call has an output, and that each output has a call.
 fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
     let ids = |is_wanted: fn(ItemKind) -> bool| -> HashSet<String> {
-        let wanted = items.iter().filter(|item| is_wanted(item.kind));
-        wanted.map(|item| item.text_of("call_id")).collect()
+        let required = items.iter().filter(|item| is_wanted(item.kind));
+        required.map(|item| item.text_of("call_id")).collect()
     };
     let (calls, outputs) = (ids(ItemKind::is_call), ids(ItemKind::is_output));
     for item in items {
@@ -196,15 +197,15 @@ fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
 
 /// Checks that no message separates a call from its output, as DeepSeek requires.
 fn check_uninterrupted(items: &[InputItem]) -> Result<(), Refusal> {
-    let mut waiting: Vec<String> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for item in items {
         let id = item.text_of("call_id");
         if item.kind.is_call() {
-            waiting.push(id);
+            pending.push(id);
         } else if item.kind.is_output() {
-            waiting.retain(|call| *call != id);
+            pending.retain(|call| *call != id);
         } else if let (ItemKind::Message | ItemKind::Reply, Some(call)) =
-            (item.kind, waiting.first())
+            (item.kind, pending.first())
         {
             let message = format!("No tool output found for tool call {call}.");
             return Err(Refusal::invalid(message));
@@ -225,7 +226,7 @@ fn fill_turn(turn: &mut Turn, root: Node<'_>, items: &[InputItem]) {
             turn.start_user_turn(openai::text(node.get("content")));
         } else if item.kind.is_call() {
             turn.called.push(item.text_of("name"));
-            turn.owed.push(ReplyKey::Call(item.text_of("call_id")));
+            turn.expected_replies.push(ReplyKey::Call(item.text_of("call_id")));
         } else if item.kind.is_output() {
             turn.results.push(openai::text(node.get("output")));
         }

@@ -101,9 +101,9 @@ fn items(
     let request = exchange.request;
     let has_calls = plan.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }));
     // Write the other items first, because the Seal of a thought is bound to the item after it.
-    let mut written: Vec<Option<Value>> = Vec::new();
+    let mut encoded: Vec<Option<Value>> = Vec::new();
     for (at, part) in plan.parts.iter().enumerate() {
-        written.push(match part {
+        encoded.push(match part {
             ReplyPart::Thought { .. } => None,
             ReplyPart::Text(text) => {
                 exchange.record.record_text(text);
@@ -118,26 +118,26 @@ fn items(
             }
         });
     }
-    let count = written.iter().filter(|item| item.is_none()).count();
-    let (mut items, mut ordinal) = (Vec::with_capacity(written.len()), 0);
+    let count = encoded.iter().filter(|item| item.is_none()).count();
+    let (mut items, mut ordinal) = (Vec::with_capacity(encoded.len()), 0);
     for (at, part) in plan.parts.iter().enumerate() {
         let ReplyPart::Thought { text, display } = part else {
-            items.extend(written.get(at).cloned().flatten());
+            items.extend(encoded.get(at).cloned().flatten());
             continue;
         };
-        let led = written.iter().skip(at + 1).flatten().next();
+        let next = encoded.iter().skip(at + 1).flatten().next();
         let claims = SealClaims {
             ordinal,
             count: u32::try_from(count).unwrap_or(u32::MAX),
             text: Digest::new("throughline-sim reasoning", text),
             hidden: !turn.shows,
-            beside: led.map(|item| InputItem::new(Json::from(item), None).bound_digest()),
+            beside: next.map(|item| InputItem::new(Json::from(item), None).bound_digest()),
             ..exchange.claims(turn, "reasoning")
         };
         ordinal += 1;
         let is_shown = turn.shows && *display == ThoughtDisplay::AsAsked;
         if is_shown {
-            exchange.record.think(text);
+            exchange.record.record_thought(text);
         }
         let id = storage.id(request, "rs_", &format!("reasoning {at}"));
         items.push(if storage == StorageMode::Stateless {
