@@ -33,18 +33,18 @@ impl RawInstant {
 
     /// Parses the text or number into a timestamp.
     pub fn timestamp(&self) -> Result<Timestamp, InvalidInstant> {
-        let (read, given) = match self {
+        let (timestamp, input) = match self {
             Self::Ready(ready) => return Ok(*ready),
             Self::Text(text) => (parse_iso_8601(text), text),
             Self::Number(number) => (parse_unix(number), number),
         };
-        read.ok_or_else(|| InvalidInstant { given: given.clone() })
+        timestamp.ok_or_else(|| InvalidInstant { given: input.clone() })
     }
 }
 
 impl From<Timestamp> for RawInstant {
-    fn from(ready: Timestamp) -> Self {
-        Self::Ready(ready)
+    fn from(timestamp: Timestamp) -> Self {
+        Self::Ready(timestamp)
     }
 }
 

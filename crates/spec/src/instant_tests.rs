@@ -61,8 +61,8 @@ fn numbers_are_parsed_exactly() {
 
 #[test]
 fn typed_timestamp_passes_through() {
-    let ready: Timestamp = "2026-01-31T12:00:00.000000001Z".parse().unwrap();
-    assert_eq!(RawInstant::from(ready).timestamp().unwrap(), ready);
+    let timestamp: Timestamp = "2026-01-31T12:00:00.000000001Z".parse().unwrap();
+    assert_eq!(RawInstant::from(timestamp).timestamp().unwrap(), timestamp);
 }
 
 #[test]

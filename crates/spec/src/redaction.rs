@@ -105,9 +105,9 @@ impl RedactionPolicy {
         blocks: &'b [ThinkingBlock],
     ) -> Cow<'b, [ThinkingBlock]> {
         let mut redacted = Cow::Borrowed(blocks);
-        for (place, block) in blocks.iter().enumerate() {
+        for (index, block) in blocks.iter().enumerate() {
             if let Cow::Owned(content) = self.redact_thought(&block.content)
-                && let Some(copy) = redacted.to_mut().get_mut(place)
+                && let Some(copy) = redacted.to_mut().get_mut(index)
             {
                 copy.content = content.into();
             }
@@ -125,16 +125,16 @@ impl RedactionPolicy {
         if let Cow::Owned(blocks) = self.redact_thinking_blocks(&message.thinking_blocks) {
             redacted.to_mut().thinking_blocks = blocks;
         }
-        for (place, call) in message.tool_calls.iter().enumerate() {
+        for (index, call) in message.tool_calls.iter().enumerate() {
             if let Cow::Owned(args) = self.redact_json(&call.args, ThoughtRedaction::Redact)
-                && let Some(copy) = redacted.to_mut().tool_calls.get_mut(place)
+                && let Some(copy) = redacted.to_mut().tool_calls.get_mut(index)
             {
                 copy.args = args;
             }
         }
-        for (place, (name, value)) in message.extras.iter().enumerate() {
+        for (index, (name, value)) in message.extras.iter().enumerate() {
             if let Cow::Owned(value) = self.redact_member(name, value)
-                && let Some((_, copy)) = redacted.to_mut().extras.get_mut(place)
+                && let Some((_, copy)) = redacted.to_mut().extras.get_mut(index)
             {
                 *copy = value;
             }

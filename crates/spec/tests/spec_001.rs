@@ -115,9 +115,9 @@ fn an_ephemeral_message_is_an_ephemeral_item_and_stays_visible() {
     assert!(items.iter().all(|item| item.ephemeral));
     assert_eq!(items[0].visible(), Some("try again"));
     assert_eq!(Message::from_items(&items), [message]);
-    let kept = parse(r#"{"role":"user","content":"hi","ephemeral":false}"#);
-    assert!(!kept.items(0, None).unwrap()[0].ephemeral);
-    assert_eq!(kept.json().as_str(), r#"{"role":"user","content":"hi"}"#);
+    let message = parse(r#"{"role":"user","content":"hi","ephemeral":false}"#);
+    assert!(!message.items(0, None).unwrap()[0].ephemeral);
+    assert_eq!(message.json().as_str(), r#"{"role":"user","content":"hi"}"#);
 }
 
 #[test]
@@ -319,9 +319,9 @@ fn each_tool_result_is_a_separate_message() {
 
 #[test]
 fn debug_output_never_shows_a_signature() {
-    let shown = format!("{:?}", parse(FULL));
+    let debug = format!("{:?}", parse(FULL));
     for secret in ["c2ln", "ZGF0YQ", "Z2Vt"] {
-        assert!(!shown.contains(secret), "{shown}");
+        assert!(!debug.contains(secret), "{debug}");
     }
 }
 

@@ -246,9 +246,9 @@ fn seal_on_a_call_attaches_by_call_id() {
 #[test]
 fn debug_output_never_shows_opaque_bytes() {
     let items = parse_details(&json(&format!("[{TEXT},{ENCRYPTED}]"))).unwrap();
-    let shown = format!("{items:?}");
-    assert!(!shown.contains("c2ln") && !shown.contains("ZGF0YQ"), "{shown}");
-    assert!(shown.contains("Opaque(8 B)"), "{shown}");
+    let debug = format!("{items:?}");
+    assert!(!debug.contains("c2ln") && !debug.contains("ZGF0YQ"), "{debug}");
+    assert!(debug.contains("Opaque(8 B)"), "{debug}");
 }
 
 // Tests for replay contracts and audits.
@@ -543,10 +543,10 @@ fn foreign_owner_and_model_are_reported() {
         let turn = ReplayTurn::new(&items).with_issuer(&issuer).with_target(target);
         turn.audit(Contract::RequiredWithTools, true).violations
     };
-    let mine = foreign(0, ReasoningFormat::AnthropicClaudeV1);
+    let violation = foreign(0, ReasoningFormat::AnthropicClaudeV1);
     assert_eq!(judge(&target("claude-5", &["claude*"], "a")), []);
     for wrong in [target("claude-5", &[], "a"), target("claude-5", &["claude*"], "b")] {
-        assert_eq!(judge(&wrong), std::slice::from_ref(&mine));
+        assert_eq!(judge(&wrong), std::slice::from_ref(&violation));
     }
 }
 

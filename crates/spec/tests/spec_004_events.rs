@@ -152,7 +152,7 @@ fn an_event_of_an_unknown_type_is_kept_raw() {
 
 #[test]
 fn errors_name_the_path_of_the_invalid_member() {
-    let refused = [
+    let invalid = [
         ("1", "RunEvent must be an object"),
         ("{}", "RunEvent.type is missing; expected a string"),
         (r#"{"type":1}"#, "RunEvent.type must be a string"),
@@ -181,7 +181,7 @@ fn errors_name_the_path_of_the_invalid_member() {
             "ReflectionEvent.trigger must be one of off, every_turn, after_tool, on_branch",
         ),
     ];
-    for (text, problem) in refused {
+    for (text, problem) in invalid {
         assert_eq!(refusal(text), problem);
     }
 }
@@ -190,21 +190,21 @@ fn errors_name_the_path_of_the_invalid_member() {
 fn published_event_schema_accepts_valid_events_and_rejects_invalid_ones() {
     let schema: serde_json::Value = serde_json::from_slice(RunEvent::schema().bytes()).unwrap();
     let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let kept = include_str!("../../../docs/schemas/run-event.json");
+    let published = include_str!("../../../docs/schemas/run-event.json");
     assert!(
-        kept == pretty,
+        published == pretty,
         "docs/schemas/run-event.json: store the output of RunEvent::schema() with two-space indentation"
     );
-    let check = jsonschema::validator_for(&schema).unwrap();
-    let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let is_valid = |text: &str| validator.is_valid(&serde_json::from_str(text).unwrap());
     for (name, full, minimal) in EVENTS {
-        assert!(takes(full) && takes(minimal), "{name}");
+        assert!(is_valid(full) && is_valid(minimal), "{name}");
         // An event without members is valid only if no member is required.
         let bare = format!(r#"{{"type":"{name}"}}"#);
-        assert_eq!(takes(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
+        assert_eq!(is_valid(&bare), RunEvent::parse(&json(&bare)).is_ok(), "{name}");
     }
-    assert!(takes(r#"{"type":"weather","mood":1}"#), "unknown types are valid events");
+    assert!(is_valid(r#"{"type":"weather","mood":1}"#), "unknown types are valid events");
     for wrong in ["{}", "1", r#"{"type":"plan","source":"unknown"}"#] {
-        assert!(!takes(wrong), "{wrong}");
+        assert!(!is_valid(wrong), "{wrong}");
     }
 }

@@ -135,8 +135,8 @@ fn value_defaults_to_label() {
 fn multi_select_defaults_to_false_and_required_to_true() {
     let item = UserQuestionItem::parse(&json(r#"{"question":"?"}"#)).unwrap();
     assert_eq!((item.is_multi_select(), item.is_required()), (false, true));
-    let said = r#"{"question":"?","multiSelect":true,"required":false}"#;
-    let item = UserQuestionItem::parse(&json(said)).unwrap();
+    let text = r#"{"question":"?","multiSelect":true,"required":false}"#;
+    let item = UserQuestionItem::parse(&json(text)).unwrap();
     assert_eq!((item.is_multi_select(), item.is_required()), (true, false));
 }
 
@@ -201,9 +201,9 @@ fn number_keeps_its_spelling() {
     let fact = |confidence: &str| {
         MemoryFact::parse(&json(&format!(r#"{{"key":"k","value":"v","confidence":{confidence}}}"#)))
     };
-    let written = fact("1.0").unwrap().confidence.unwrap();
-    assert_eq!(written.as_str(), "1.0");
-    assert!((written.value() - 1.0).abs() < f64::EPSILON);
+    let confidence = fact("1.0").unwrap().confidence.unwrap();
+    assert_eq!(confidence.as_str(), "1.0");
+    assert!((confidence.value() - 1.0).abs() < f64::EPSILON);
     assert_eq!(Number::from_f64(f64::NAN), None);
     assert_eq!(Number::from_f64(f64::INFINITY), None);
     assert_eq!(Number::from(3).as_str(), "3");
@@ -236,7 +236,7 @@ fn errors_name_the_path_of_the_invalid_member() {
         question(r#""values":["zrh","bsl"]"#, r#""values":["zrh",2]"#),
         r#"SmartState.pendingUserQuestions[0].answers["Which city?"].values[1] must be a string"#
     );
-    let refused = [
+    let invalid = [
         ("[]", "SmartState must be an object"),
         ("{}", "SmartState.messages is missing; expected an array of objects"),
         (r#"{"messages":{}}"#, "SmartState.messages must be an array"),
@@ -271,7 +271,7 @@ fn errors_name_the_path_of_the_invalid_member() {
             "SmartState.reflections[0].usage.inputTokens must be a non-negative whole number",
         ),
     ];
-    for (text, problem) in refused {
+    for (text, problem) in invalid {
         assert_eq!(refusal(text), problem);
     }
     let step = STEP.replace("in-progress", "started");
@@ -320,15 +320,15 @@ proptest! {
 fn published_state_schema_accepts_printed_states() {
     let schema: serde_json::Value = serde_json::from_slice(SmartState::schema().bytes()).unwrap();
     let pretty = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let kept = include_str!("../../../docs/schemas/smart-state.json");
+    let published = include_str!("../../../docs/schemas/smart-state.json");
     assert!(
-        kept == pretty,
+        published == pretty,
         "docs/schemas/smart-state.json: store the output of SmartState::schema() with two-space indentation"
     );
-    let check = jsonschema::validator_for(&schema).unwrap();
-    let takes = |text: &str| check.is_valid(&serde_json::from_str(text).unwrap());
-    assert!(takes(&full_state()) && takes(r#"{"messages":[]}"#));
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let is_valid = |text: &str| validator.is_valid(&serde_json::from_str(text).unwrap());
+    assert!(is_valid(&full_state()) && is_valid(r#"{"messages":[]}"#));
     for wrong in ["{}", r#"{"messages":[],"plan":{}}"#, r#"{"messages":[],"planVersion":-1}"#] {
-        assert!(!takes(wrong), "{wrong}");
+        assert!(!is_valid(wrong), "{wrong}");
     }
 }

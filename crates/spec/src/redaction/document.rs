@@ -56,9 +56,9 @@ impl RedactionPolicy {
 
 fn patterns(fields: &Fields<'_>, key: &str) -> Result<Vec<Pattern>, InvalidDocument> {
     let texts = fields.texts(key)?.unwrap_or_default();
-    let compiled = texts.iter().enumerate().map(|(place, text)| {
+    let compiled = texts.iter().enumerate().map(|(index, text)| {
         Pattern::new(text).map_err(|error| {
-            fields.error(&format!("{key}[{place}]"), format!("is invalid: {error}"))
+            fields.error(&format!("{key}[{index}]"), format!("is invalid: {error}"))
         })
     });
     compiled.collect()

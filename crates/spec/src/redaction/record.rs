@@ -71,8 +71,8 @@ impl RedactionPolicy {
         if redacted.iter().all(Option::is_none) {
             return None;
         }
-        let shown = events.iter().zip(&redacted);
-        let shown = shown.map(|(event, redacted)| &**redacted.as_ref().unwrap_or(event));
-        Some(pack_events(shown).content)
+        let stored = events.iter().zip(&redacted);
+        let stored = stored.map(|(event, redacted)| &**redacted.as_ref().unwrap_or(event));
+        Some(pack_events(stored).content)
     }
 }

@@ -24,9 +24,9 @@ fn redacted(policy: &RedactionPolicy, text: &str) -> String {
     policy.redact_json(&json(text), ThoughtRedaction::Redact).as_str().to_owned()
 }
 
-/// Returns `many` characters that resemble a key.
-fn letters(many: usize) -> String {
-    "aB3dE5gH".chars().cycle().take(many).collect()
+/// Returns `count` characters that resemble a key.
+fn letters(count: usize) -> String {
+    "aB3dE5gH".chars().cycle().take(count).collect()
 }
 
 fn key_block(body: &str, end: &str) -> String {
@@ -249,8 +249,8 @@ fn thoughts_are_recognized_in_every_provider_format() {
     for thought in thoughts {
         let text = thought.replace('@', "Hello Ada");
         assert_eq!(redacted(&policy, &text), thought.replace('@', "Hello [REDACTED]"));
-        let left = policy.redact_json(&json(&text), ThoughtRedaction::Leave).into_owned();
-        assert_eq!(left.as_str(), text);
+        let unredacted = policy.redact_json(&json(&text), ThoughtRedaction::Leave).into_owned();
+        assert_eq!(unredacted.as_str(), text);
     }
 }
 
@@ -272,8 +272,8 @@ fn an_event_is_redacted_by_its_name() {
     let policy = policy(FULL);
     let payload = json(r#"{"ssn":1, "text":"T-1"}"#);
     assert_eq!(policy.redact_event("agent.turn", &payload).as_str(), r#""[REDACTED]""#);
-    let shown = policy.redact_event("stream.agent.token", &payload);
-    assert_eq!(shown.as_str(), r#"{"ssn":"[REDACTED]", "text":"[REDACTED]"}"#);
+    let redacted = policy.redact_event("stream.agent.token", &payload);
+    assert_eq!(redacted.as_str(), r#"{"ssn":"[REDACTED]", "text":"[REDACTED]"}"#);
     let harmless = json(r#"{"text":"t"}"#);
     assert!(matches!(policy.redact_event("stream.token", &harmless), Cow::Borrowed(_)));
 }
@@ -322,15 +322,15 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
 /// Returns all strings in a value, including member names.
 fn strings(value: &Json) -> Vec<String> {
     let tree = value.tree();
-    let (mut found, mut waiting) = (Vec::new(), vec![tree.root()]);
-    while let Some(node) = waiting.pop() {
+    let (mut texts, mut stack) = (Vec::new(), vec![tree.root()]);
+    while let Some(node) = stack.pop() {
         if node.shape() == JsonKind::String {
-            found.extend(node.text().map(Cow::into_owned));
+            texts.extend(node.text().map(Cow::into_owned));
         }
-        waiting.extend(node.elements());
-        waiting.extend(node.members().flat_map(|(name, value)| [name, value]));
+        stack.extend(node.elements());
+        stack.extend(node.members().flat_map(|(name, value)| [name, value]));
     }
-    found
+    texts
 }
 
 proptest! {

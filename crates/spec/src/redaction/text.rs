@@ -26,17 +26,17 @@ pub(super) fn redact<'t>(text: &'t str, patterns: &[&Pattern]) -> Cow<'t, str> {
 
 /// Runs one pass; `None` if nothing matches.
 fn redact_once(text: &str, patterns: &[&Pattern]) -> Option<String> {
-    let marks = redacted_ranges(text);
-    let found = patterns.iter().flat_map(|pattern| pattern.matches(text));
-    let mut found: Vec<_> = found.filter(|range| !is_covered(range, &marks)).collect();
-    if found.is_empty() {
+    let redactions = redacted_ranges(text);
+    let matches = patterns.iter().flat_map(|pattern| pattern.matches(text));
+    let mut matches: Vec<_> = matches.filter(|range| !is_covered(range, &redactions)).collect();
+    if matches.is_empty() {
         return None;
     }
-    found.extend(marks);
-    found.sort_by_key(|range| range.start);
+    matches.extend(redactions);
+    matches.sort_by_key(|range| range.start);
     let mut changed = String::with_capacity(text.len());
     let mut copied = 0;
-    for range in merge_ranges(found) {
+    for range in merge_ranges(matches) {
         changed.push_str(text.get(copied..range.start).unwrap_or_default());
         changed.push_str(REDACTED);
         copied = range.end;
@@ -47,25 +47,25 @@ fn redact_once(text: &str, patterns: &[&Pattern]) -> Option<String> {
 
 /// Returns the ranges of earlier redactions. Adjacent ranges are merged.
 fn redacted_ranges(text: &str) -> Vec<Range<usize>> {
-    let found = memchr::memmem::find_iter(text.as_bytes(), REDACTED);
-    merge_ranges(found.map(|start| start..start + REDACTED.len()).collect())
+    let starts = memchr::memmem::find_iter(text.as_bytes(), REDACTED);
+    merge_ranges(starts.map(|start| start..start + REDACTED.len()).collect())
 }
 
-/// Returns whether the range lies within one of the sorted `marks`.
-fn is_covered(range: &Range<usize>, marks: &[Range<usize>]) -> bool {
-    let after = marks.partition_point(|mark| mark.start <= range.start);
-    let mark = after.checked_sub(1).and_then(|place| marks.get(place));
-    mark.is_some_and(|mark| range.end <= mark.end)
+/// Returns whether the range lies within one of the sorted `redactions`.
+fn is_covered(range: &Range<usize>, redactions: &[Range<usize>]) -> bool {
+    let after = redactions.partition_point(|redaction| redaction.start <= range.start);
+    let redaction = after.checked_sub(1).and_then(|index| redactions.get(index));
+    redaction.is_some_and(|redaction| range.end <= redaction.end)
 }
 
 /// Merges sorted ranges that overlap or touch.
 fn merge_ranges(ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    let mut joined: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
     for range in ranges {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            Some(_) | None => joined.push(range),
+            Some(_) | None => merged.push(range),
         }
     }
-    joined
+    merged
 }

@@ -72,13 +72,13 @@ pub(super) fn redact<'j>(
     let tree = value.tree();
     let mut edits = RedactionEdits::new(policy, thoughts);
     edits.visit(tree.root());
-    if edits.found.is_empty() {
+    if edits.replacements.is_empty() {
         return Cow::Borrowed(value);
     }
-    edits.found.sort_by_key(|(range, _)| range.start);
+    edits.replacements.sort_by_key(|(range, _)| range.start);
     let bytes = tree.bytes();
     let (mut out, mut copied) = (Vec::with_capacity(bytes.len()), 0);
-    for (range, replacement) in edits.found {
+    for (range, replacement) in edits.replacements {
         out.extend_from_slice(bytes.get(copied..range.start).unwrap_or_default());
         out.extend_from_slice(replacement.bytes());
         copied = range.end;
@@ -93,7 +93,7 @@ struct RedactionEdits<'p> {
     of_thoughts: Vec<&'p Pattern>,
     /// Returns the start offsets of the values selected by the paths in `fields`.
     removed: HashSet<usize>,
-    found: Vec<(Range<usize>, Json)>,
+    replacements: Vec<(Range<usize>, Json)>,
 }
 
 impl<'p> RedactionEdits<'p> {
@@ -109,23 +109,23 @@ impl<'p> RedactionEdits<'p> {
                 (policy.active_thought_patterns(), policy.active_thought_patterns())
             }
         };
-        Self { policy, secrets, of_thoughts, removed: HashSet::new(), found: Vec::new() }
+        Self { policy, secrets, of_thoughts, removed: HashSet::new(), replacements: Vec::new() }
     }
 
     /// Visits all values with an explicit stack, so that deep nesting cannot overflow the call
     /// stack.
     fn visit(&mut self, root: Node<'_>) {
-        let mut waiting = vec![(root, ValueContext { is_thinking: false, is_thought: false })];
-        while let Some((node, place)) = waiting.pop() {
+        let mut stack = vec![(root, ValueContext { is_thinking: false, is_thought: false })];
+        while let Some((node, context)) = stack.pop() {
             if self.removed.contains(&node.range().start) {
                 self.remove(node);
                 continue;
             }
             match node.shape() {
                 JsonKind::Null | JsonKind::Bool | JsonKind::Number => {}
-                JsonKind::String => self.string(node, place),
-                JsonKind::Array => waiting.extend(node.elements().map(|element| (element, place))),
-                JsonKind::Object => self.object(node, place, &mut waiting),
+                JsonKind::String => self.string(node, context),
+                JsonKind::Array => stack.extend(node.elements().map(|element| (element, context))),
+                JsonKind::Object => self.object(node, context, &mut stack),
             }
         }
     }
@@ -133,10 +133,10 @@ impl<'p> RedactionEdits<'p> {
     fn object<'t>(
         &mut self,
         node: Node<'t>,
-        place: ValueContext,
-        waiting: &mut Vec<(Node<'t>, ValueContext)>,
+        context: ValueContext,
+        stack: &mut Vec<(Node<'t>, ValueContext)>,
     ) {
-        let is_thinking = place.is_thinking || holds_thoughts(node);
+        let is_thinking = context.is_thinking || holds_thoughts(node);
         for (key, value) in node.members() {
             let name = key.text().unwrap_or_default();
             if self.policy.removes_member(&name) {
@@ -145,29 +145,29 @@ impl<'p> RedactionEdits<'p> {
                 self.follow_paths(&name, value);
                 let is_thought = is_thinking && TEXTS.contains(&&*name);
                 let is_named = THOUGHTS.contains(&&*name);
-                let place = ValueContext {
+                let context = ValueContext {
                     is_thinking: is_thinking || is_named,
                     is_thought: is_thought || is_named,
                 };
-                waiting.push((value, place));
+                stack.push((value, context));
             }
             if let Cow::Owned(redacted) = text::redact(&name, &self.secrets) {
-                self.found.push((key.range(), json::string(&redacted)));
+                self.replacements.push((key.range(), json::string(&redacted)));
             }
         }
     }
 
-    fn string(&mut self, node: Node<'_>, place: ValueContext) {
+    fn string(&mut self, node: Node<'_>, context: ValueContext) {
         let Some(value) = node.text() else { return };
-        let patterns = if place.is_thought { &self.of_thoughts } else { &self.secrets };
+        let patterns = if context.is_thought { &self.of_thoughts } else { &self.secrets };
         if let Cow::Owned(redacted) = text::redact(&value, patterns) {
-            self.found.push((node.range(), json::string(&redacted)));
+            self.replacements.push((node.range(), json::string(&redacted)));
         }
     }
 
     fn remove(&mut self, node: Node<'_>) {
         if !node.is(REDACTED) {
-            self.found.push((node.range(), json::string(REDACTED)));
+            self.replacements.push((node.range(), json::string(REDACTED)));
         }
     }
 

@@ -136,8 +136,8 @@ pub struct UserQuestionAnswerSet(pub Vec<(Name, UserQuestionAnswer)>);
 impl UserQuestionAnswerSet {
     /// Returns the answer to a question; the last answer if there are several.
     pub fn get(&self, question: &str) -> Option<&UserQuestionAnswer> {
-        let found = self.0.iter().rev().find(|(asked, _)| &**asked == question);
-        found.map(|(_, answer)| answer)
+        let entry = self.0.iter().rev().find(|(asked, _)| &**asked == question);
+        entry.map(|(_, answer)| answer)
     }
 
     /// Parses a JSON object that maps each question's text to its answer.

@@ -105,9 +105,9 @@ impl ReasoningItem {
         }
         let text = node.name_of("text");
         let signature = node.name_of("signature").filter(|text| !text.is_empty());
-        let taken = text.as_ref().map(|_| "text").into_iter();
-        let taken: Vec<_> = taken.chain(signature.as_ref().map(|_| "signature")).collect();
-        let meta = DetailMeta::read(node, &taken);
+        let keys = text.as_ref().map(|_| "text").into_iter();
+        let keys: Vec<_> = keys.chain(signature.as_ref().map(|_| "signature")).collect();
+        let meta = DetailMeta::read(node, &keys);
         Some(Self::Text { meta, text, signature: signature.map(Opaque::from) })
     }
 

@@ -203,8 +203,8 @@ impl LettaReasoning {
         if thought.replay_compatibility.as_deref() != Some(tag::LETTA_REASONING) {
             return None;
         }
-        let shown = ReasoningMessage::parse(payload).map(Self::Shown);
-        shown.or_else(|_| HiddenReasoningMessage::parse(payload).map(Self::Hidden)).ok()
+        let reasoning = ReasoningMessage::parse(payload).map(Self::Shown);
+        reasoning.or_else(|_| HiddenReasoningMessage::parse(payload).map(Self::Hidden)).ok()
     }
 
     fn with_header(mut self, header: LettaHeader) -> Self {

@@ -156,11 +156,11 @@ impl RawThought {
         if thought.content.is_empty() && payload.is_none() {
             return None;
         }
-        let kept = record.extras.iter().find(|(key, _)| **key == *"identity");
-        let kept = kept.filter(|(_, raw)| {
+        let identity_member = record.extras.iter().find(|(key, _)| **key == *"identity");
+        let identity_member = identity_member.filter(|(_, raw)| {
             Identity::read(raw.tree().root(), "identity").as_ref() == Ok(&thought.identity)
         });
-        let identity = match kept {
+        let identity = match identity_member {
             Some((_, raw)) => RawIdentity::Raw(raw.clone()),
             None => RawIdentity::Ready(thought.identity.clone()),
         };
@@ -247,10 +247,10 @@ fn missing(field: &str, advice: &str) -> InvalidThought {
     InvalidThought::new(field, format!("is missing; {advice}"))
 }
 
-fn instant(field: &str, given: Option<RawInstant>) -> Result<Timestamp, InvalidThought> {
+fn instant(field: &str, raw: Option<RawInstant>) -> Result<Timestamp, InvalidThought> {
     let advice = "use an ISO 8601 string, Unix seconds or Unix milliseconds";
-    let given = given.ok_or_else(|| missing(field, advice))?;
-    given.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
+    let raw = raw.ok_or_else(|| missing(field, advice))?;
+    raw.timestamp().map_err(|error| InvalidThought::new(field, format!("is invalid: {error}")))
 }
 
 /// Validates the agent's identity. An object with unknown members is also kept whole in the extras.
