@@ -125,14 +125,14 @@ export function follow(run: string, onEvents: (events: NumberedEvent[]) => void,
     const response = await send(`/v1/throughline/runs/${encodeURIComponent(run)}/events/stream?after=${last}${limit}`, { signal: stop.signal });
     onConnection("live");
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
+    let buffer = "";
     for (;;) {
       const { value, done } = await reader.read();
       if (done) return "lost";
       wait = 250;
-      rest += value;
-      const frames = rest.split("\n\n");
-      rest = frames.pop() ?? "";
+      buffer += value;
+      const frames = buffer.split("\n\n");
+      buffer = frames.pop() ?? "";
       const events: NumberedEvent[] = [];
       let end: StreamEnd | null = null;
       for (const frame of frames) {

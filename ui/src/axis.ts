@@ -23,32 +23,32 @@ export function createAxis(intervals: Interval[]): Axis {
   const busy = work.reduce((sum, one) => sum + one.end - one.start, 0);
   const most = Math.max(MAX_WAIT_SHARE * busy, 1);
   // Corner points of the piecewise linear map from times to positions.
-  const corners: [time: number, place: number][] = [[from, 0]];
+  const corners: [time: number, offset: number][] = [[from, 0]];
   const folds: number[] = [];
-  let place = 0;
+  let offset = 0;
   const advance = (until: number, isWork: boolean) => {
     const last = corners[corners.length - 1]![0];
     const length = Math.max(0, until - last);
     const room = isWork ? length : Math.min(length, most);
-    if (room < length) folds.push(place + room / 2);
-    place += room;
-    corners.push([Math.max(until, last), place]);
+    if (room < length) folds.push(offset + room / 2);
+    offset += room;
+    corners.push([Math.max(until, last), offset]);
   };
   for (const one of work) {
     advance(one.start, false);
     advance(one.end, true);
   }
   advance(to, false);
-  const whole = place || 1;
+  const total = offset || 1;
   const at = (time: number) => {
     const next = corners.findIndex(([known]) => known >= time);
     if (next < 0) return 1;
     const [end, placed] = corners[next]!;
     const [start, before] = corners[Math.max(0, next - 1)]!;
     const share = end > start ? (time - start) / (end - start) : 1;
-    return (before + (placed - before) * share) / whole;
+    return (before + (placed - before) * share) / total;
   };
-  return { at, folds: folds.map((fold) => fold / whole) };
+  return { at, folds: folds.map((fold) => fold / total) };
 }
 
 /** Sorts intervals and merges overlapping ones. */

@@ -58,14 +58,14 @@ function middle(a: string[], b: string[]): Line[] {
 /** Replaces unchanged lines more than `around` lines from a change by their number. */
 export function collapseUnchanged(lines: Line[], around = 3): Piece[] {
   const near = new Uint8Array(lines.length);
-  lines.forEach((line, place) => {
+  lines.forEach((line, index) => {
     if (line.sign === " ") return;
-    for (let at = Math.max(0, place - around); at <= Math.min(lines.length - 1, place + around); at++) near[at] = 1;
+    for (let at = Math.max(0, index - around); at <= Math.min(lines.length - 1, index + around); at++) near[at] = 1;
   });
   const pieces: Piece[] = [];
   let skipped = 0;
-  lines.forEach((line, place) => {
-    if (near[place]) {
+  lines.forEach((line, index) => {
+    if (near[index]) {
       if (skipped) pieces.push({ skipped });
       skipped = 0;
       pieces.push(line);

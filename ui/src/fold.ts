@@ -158,12 +158,12 @@ export class Timeline {
     this.rows.push({ ...base, kind: "note", name, tone, text: text ?? "", more });
   }
 
-  /** Returns the row with this key, or adds a new row at `place`, and marks the row as changed. */
-  private upsert<R extends Row>(key: string | null, create: () => R, place = this.rows.length): R {
+  /** Returns the row with this key, or adds a new row at `index`, and marks the row as changed. */
+  private upsert<R extends Row>(key: string | null, create: () => R, index = this.rows.length): R {
     let row = key === null ? undefined : (this.byId.get(key) as R | undefined);
     if (!row) {
       row = create();
-      this.rows.splice(place, 0, row);
+      this.rows.splice(index, 0, row);
       if (key !== null) this.byId.set(key, row);
     }
     row.rev += 1;
@@ -209,8 +209,8 @@ export class Timeline {
   }
 
   private onThought(base: Base, event: RunEvent) {
-    const place = event.phase === "delta" ? this.rows.length : this.placeOfThought();
-    const row = this.upsert(`t${this.started}.${event.id ?? ""}`, (): ThoughtRow => ({ ...base, kind: "thought", id: event.id, text: "", summary: false, sealed: 0, whole: false }), place);
+    const index = event.phase === "delta" ? this.rows.length : this.placeOfThought();
+    const row = this.upsert(`t${this.started}.${event.id ?? ""}`, (): ThoughtRow => ({ ...base, kind: "thought", id: event.id, text: "", summary: false, sealed: 0, whole: false }), index);
     if (event.phase === "delta") {
       row.text += event.text ?? "";
     } else {
@@ -225,8 +225,8 @@ export class Timeline {
   private placeOfThought(): number {
     const from = this.turn ? this.rows.lastIndexOf(this.turn) + 1 : this.rows.length;
     const isPartialAnswer = (row: Row) => row.kind === "message" && row.role === "assistant" && !row.whole;
-    const place = this.rows.slice(from).findIndex(isPartialAnswer);
-    return place < 0 ? this.rows.length : from + place;
+    const index = this.rows.slice(from).findIndex(isPartialAnswer);
+    return index < 0 ? this.rows.length : from + index;
   }
 
   private onStream(base: Base, event: RunEvent) {
@@ -304,9 +304,9 @@ function isAnswer(event: RunEvent): boolean {
 }
 
 function describeGate(event: RunEvent): string {
-  const where = event.fromModel ? ` ${event.fromModel}` : "";
+  const source = event.fromModel ? ` ${event.fromModel}` : "";
   if (event.phase === "recovered") return `Attempt ${event.attempt} was accepted.`;
   if (event.phase === "failed") return `No response was accepted after ${event.attempt} attempts.`;
   const next = event.toModel && event.toModel !== event.fromModel ? `retrying with ${event.toModel}` : "retrying";
-  return `Attempt ${event.attempt} by${where || " the model"} was rejected; ${next}.`;
+  return `Attempt ${event.attempt} by${source || " the model"} was rejected; ${next}.`;
 }

@@ -1,10 +1,10 @@
 /** Formats numbers, times and untrusted texts. */
 
-const whole = new Intl.NumberFormat("en");
+const integer = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
-export const count = (n: number) => whole.format(n);
-export const compact = (n: number) => (n < 10_000 ? whole.format(n) : short.format(n));
+export const count = (n: number) => integer.format(n);
+export const compact = (n: number) => (n < 10_000 ? integer.format(n) : short.format(n));
 
 export function plural(n: number, noun: string): string {
   return `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
@@ -63,12 +63,12 @@ const BASE64 = /^[A-Za-z0-9+/_=-]+$/;
 
 /** Formats JSON with an indentation of two spaces, and replaces Seals by their size. */
 export function pretty(value: unknown): string {
-  const seen = (key: string, inner: unknown) => {
+  const replacer = (key: string, inner: unknown) => {
     if (typeof inner !== "string") return inner;
     const sealed = SEALED.test(key) && inner.length > 24;
     return sealed || (inner.length > 120 && BASE64.test(inner)) ? `‹sealed ${bytes(inner.length)}›` : inner;
   };
-  return plain(JSON.stringify(value, seen, 2) ?? "");
+  return plain(JSON.stringify(value, replacer, 2) ?? "");
 }
 
 /** Formats a value on one line. */

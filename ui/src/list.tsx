@@ -43,9 +43,9 @@ export function useList<R extends Row>(path: string, name: string, every: number
   const page = first.value ? first.value[name]! : null;
 
   // Loaded rows stay in the list when newer rows push them off the first page.
-  const seen = useRef<{ query: string; rows: Map<string, R> }>({ query: "", rows: new Map() });
-  if (seen.current.query !== query) seen.current = { query, rows: new Map() };
-  page?.forEach((row) => seen.current.rows.set(row.id, row));
+  const loaded = useRef<{ query: string; rows: Map<string, R> }>({ query: "", rows: new Map() });
+  if (loaded.current.query !== query) loaded.current = { query, rows: new Map() };
+  page?.forEach((row) => loaded.current.rows.set(row.id, row));
 
   const [more, setMore] = useState<{ query: string; next?: string; problem?: ApiError }>({ query: "" });
   const [isBusy, setBusy] = useState(false);
@@ -54,9 +54,9 @@ export function useList<R extends Row>(path: string, name: string, every: number
   const loadOlder = async () => {
     setBusy(true);
     try {
-      const found = await get<Record<string, R[]> & { next?: string }>(`${query}&after=${encodeURIComponent(next!)}`);
-      if (seen.current.query === query) found[name]!.forEach((row) => seen.current.rows.set(row.id, seen.current.rows.get(row.id) ?? row));
-      setMore({ query, next: found.next });
+      const response = await get<Record<string, R[]> & { next?: string }>(`${query}&after=${encodeURIComponent(next!)}`);
+      if (loaded.current.query === query) response[name]!.forEach((row) => loaded.current.rows.set(row.id, loaded.current.rows.get(row.id) ?? row));
+      setMore({ query, next: response.next });
     } catch (error) {
       setMore({ query, next, problem: error as ApiError });
     }
@@ -67,8 +67,8 @@ export function useList<R extends Row>(path: string, name: string, every: number
     if (!page || !isOpen) return page;
     const fresh = new Set(page.map((row) => row.id));
     const time = (row: R) => Date.parse(row.updated ?? row.at ?? "");
-    const others = [...seen.current.rows.values()].filter((row) => !fresh.has(row.id));
-    return [...page, ...others.sort((a, b) => time(b) - time(a))];
+    const older = [...loaded.current.rows.values()].filter((row) => !fresh.has(row.id));
+    return [...page, ...older.sort((a, b) => time(b) - time(a))];
   }, [page, isOpen, more]);
   return {
     rows,

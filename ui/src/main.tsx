@@ -60,8 +60,8 @@ function App() {
         }
       } else if (event.key === "T") setTheme(isDark() ? "light" : "dark");
       else if (awaitsPage) {
-        const found = PAGES.find(([, , shortcut]) => shortcut === event.key);
-        if (found) location.hash = to(found[0]);
+        const match = PAGES.find(([, , shortcut]) => shortcut === event.key);
+        if (match) location.hash = to(match[0]);
       }
       awaitsPage = event.key === "g";
     };

@@ -165,13 +165,13 @@ const SEALS: Record<SealState, [sign: string, label: string]> = {
   open: ["○", "not sealed"],
 };
 
-export function sealState(did: string | undefined): SealState {
-  if (did === undefined) return "sealed";
-  if (did.startsWith("kept")) return "intact";
-  if (did.startsWith("restored")) return "restored";
-  if (did.startsWith("reshaped")) return "reshaped";
-  if (did.startsWith("elided: foreign")) return "foreign";
-  if (/forgotten|retention|expired/.test(did)) return "forgotten";
+export function sealState(fate: string | undefined): SealState {
+  if (fate === undefined) return "sealed";
+  if (fate.startsWith("kept")) return "intact";
+  if (fate.startsWith("restored")) return "restored";
+  if (fate.startsWith("reshaped")) return "reshaped";
+  if (fate.startsWith("elided: foreign")) return "foreign";
+  if (/forgotten|retention|expired/.test(fate)) return "forgotten";
   return "elided";
 }
 
@@ -283,14 +283,14 @@ const MAX_LINES = 14;
 /** Shows an untrusted text, collapsed if it is long. It is never interpreted as markup. */
 export function LongText({ text, limit = 1600, mono }: { text: string; limit?: number; mono?: boolean }) {
   const [open, setOpen] = useState(false);
-  const whole = plain(text);
-  const part = shorten(whole, limit);
+  const full = plain(text);
+  const part = shorten(full, limit);
   return (
     <div class={mono ? "long-text mono" : "long-text"}>
-      <bdi>{open || part === whole ? whole : `${part}…`}</bdi>
-      {part !== whole ? (
+      <bdi>{open || part === full ? full : `${part}…`}</bdi>
+      {part !== full ? (
         <button class="more" onClick={() => setOpen(!open)} aria-expanded={open}>
-          {open ? "Show less" : `Show all ${count(whole.length)} characters`}
+          {open ? "Show less" : `Show all ${count(full.length)} characters`}
         </button>
       ) : null}
     </div>

@@ -48,7 +48,7 @@ export function Bars({ title, bars, names, show }: { title: string; bars: Bar[];
             </text>
           </g>
         ))}
-        {bars.map((bar, place) => {
+        {bars.map((bar, index) => {
           let base = HEIGHT - BOTTOM;
           return (
             <g>
@@ -56,10 +56,10 @@ export function Bars({ title, bars, names, show }: { title: string; bars: Bar[];
               {bar.parts.map((part, at) => {
                 const height = part * scale;
                 base -= height;
-                return <rect class={`part${at}`} x={LEFT + place * step + (step - barWidth) / 2} y={base} width={barWidth} height={Math.max(0, height)} rx="1.5" />;
+                return <rect class={`part${at}`} x={LEFT + index * step + (step - barWidth) / 2} y={base} width={barWidth} height={Math.max(0, height)} rx="1.5" />;
               })}
-              {place % every === 0 ? (
-                <text x={LEFT + place * step + step / 2} y={HEIGHT - 6} text-anchor="middle">
+              {index % every === 0 ? (
+                <text x={LEFT + index * step + step / 2} y={HEIGHT - 6} text-anchor="middle">
                   {bar.at}
                 </text>
               ) : null}

@@ -81,14 +81,14 @@ export function VirtualList<R>({ rows, id, draw, estimateHeight, follows, label 
   let above = 0;
   let end = rows.length;
   let below = 0;
-  for (let place = 0; place < rows.length; place++) {
-    const row = rows[place]!;
+  for (let index = 0; index < rows.length; index++) {
+    const row = rows[index]!;
     const height = heights.current.get(id(row)) ?? estimateHeight(row);
     if (before + height < view.top - OVERSCAN) {
-      first = place + 1;
+      first = index + 1;
       above = before + height;
     } else if (before > view.top + view.height + OVERSCAN) {
-      if (end === rows.length) end = place;
+      if (end === rows.length) end = index;
       below += height;
     }
     before += height;

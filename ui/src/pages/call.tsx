@@ -90,17 +90,17 @@ export function CallPage({ call }: { call: string }) {
 function Findings({ record }: { record: CallRecord }) {
   const findings = record.findings ?? [];
   const repairs = record.repaired ?? [];
-  const others = [...(record.restore_findings ?? []).map((one) => `${one.item}: ${one.message}`), ...(record.warnings ?? []).map((one) => `${one.setting}: ${one.message}`)];
+  const notes = [...(record.restore_findings ?? []).map((one) => `${one.item}: ${one.message}`), ...(record.warnings ?? []).map((one) => `${one.setting}: ${one.message}`)];
   return (
     <section aria-labelledby="findings">
       <h2 id="findings">Audit</h2>
-      {!findings.length && !repairs.length && !others.length ? <p class="same">No findings.</p> : null}
+      {!findings.length && !repairs.length && !notes.length ? <p class="same">No findings.</p> : null}
       {[...repairs.map((one) => ({ ...one, severity: "repaired" })), ...findings].map((one) => (
         <FindingCard {...one} about={record.rules?.[one.rule]} />
       ))}
-      {others.length ? (
+      {notes.length ? (
         <ul class="notes">
-          {others.map((one) => (
+          {notes.map((one) => (
             <li><bdi>{plain(one)}</bdi></li>
           ))}
         </ul>
@@ -158,7 +158,7 @@ function Parts({ record }: { record: CallRecord }) {
     tally.set(name, (tally.get(name) ?? 0) + 1);
   }
   const notable = fates.filter((fate) => fate.seals.length || fate.visible !== "kept");
-  const shown = (open ? fates : notable).slice(-MAX_PARTS);
+  const visible = (open ? fates : notable).slice(-MAX_PARTS);
   return (
     <section aria-labelledby="fates">
       <h2 id="fates">Fate of each part</h2>
@@ -168,7 +168,7 @@ function Parts({ record }: { record: CallRecord }) {
         ))}
         {!fates.length ? "This call was not audited." : null}
       </p>
-      {shown.length ? <Table rows={shown} columns={FATE_COLUMNS} /> : null}
+      {visible.length ? <Table rows={visible} columns={FATE_COLUMNS} /> : null}
       {fates.length > notable.length ? (
         <button class="quiet" onClick={() => setOpen(!open)} aria-expanded={open}>
           {open ? "Show only sealed or changed parts" : `Show all ${count(fates.length)} parts`}

@@ -146,12 +146,12 @@ function QuestionCard({ one, done }: CardProps) {
   const questions = one.questions ?? [];
   const [chosen, setChosen] = useState<Selection[]>(() => questions.map(() => ({ values: [], freeText: "" })));
   const { problem, busy, decide } = useDecision(`/v1/throughline/questions/${encodeURIComponent(one.id)}`, done);
-  const change = (place: number, next: Partial<Selection>) => setChosen((all) => all.map((old, at) => (at === place ? { ...old, ...next } : old)));
+  const change = (index: number, next: Partial<Selection>) => setChosen((all) => all.map((old, at) => (at === index ? { ...old, ...next } : old)));
   const answer = (event: Event) => {
     event.preventDefault();
     const answers = Object.fromEntries(
-      questions.map((question, place) => {
-        const { values, freeText } = chosen[place]!;
+      questions.map((question, index) => {
+        const { values, freeText } = chosen[index]!;
         return [question.question, { values, ...(freeText.trim() ? { freeText: freeText.trim() } : {}) }];
       }),
     );
@@ -161,8 +161,8 @@ function QuestionCard({ one, done }: CardProps) {
     <article class="card" aria-label="Question">
       <CardHeader one={one} label="Question" />
       <form onSubmit={answer}>
-        {questions.map((question, place) => (
-          <Options id={`${one.id}-${place}`} question={question} free={one.allowFreeText !== false || !question.options?.length} chosen={chosen[place]!} change={(next) => change(place, next)} />
+        {questions.map((question, index) => (
+          <Options id={`${one.id}-${index}`} question={question} free={one.allowFreeText !== false || !question.options?.length} chosen={chosen[index]!} change={(next) => change(index, next)} />
         ))}
         {missingToolsHint(one)}
         {problem ? <ErrorBox problem={problem} /> : null}

@@ -56,19 +56,19 @@ function Picture({ map }: { map: ThoughtMap }) {
   const step = Math.max(22, Math.min(110, Math.floor(room / calls.length)));
   // Agents request models by route, but Origins contain the model's own name. A lane is a requested
   // model.
-  const givenBy = new Map<number, number>();
-  calls.forEach((call, column) => call.returned.forEach((place) => givenBy.set(place, column)));
+  const returnedBy = new Map<number, number>();
+  calls.forEach((call, column) => call.returned.forEach((index) => returnedBy.set(index, column)));
   const models = [...new Set(calls.map((call) => call.model))];
   const cells: { column: number; row: number; did: string }[] = [];
   const tally = new Map<SealState, number>();
   // One row for each item that a shown call returned or sent, so the legend counts the drawn cells.
   const sentTo = new Set(calls.flatMap((call) => call.spans.flatMap(([from, number]) => Array.from({ length: number }, (_, step) => from + step))));
-  const shownRows = items.map((_, place) => place).filter((place) => givenBy.has(place) || sentTo.has(place));
-  const rowOf = new Map(shownRows.map((place, row) => [place, row]));
+  const visibleRows = items.map((_, index) => index).filter((index) => returnedBy.has(index) || sentTo.has(index));
+  const rowOf = new Map(visibleRows.map((index, row) => [index, row]));
   calls.forEach((call, column) => {
     for (const [from, number, did] of call.spans) {
-      for (let place = from; place < from + number; place++) {
-        const row = rowOf.get(place);
+      for (let index = from; index < from + number; index++) {
+        const row = rowOf.get(index);
         if (row === undefined) continue;
         const state = sealState(did);
         tally.set(state, (tally.get(state) ?? 0) + 1);
@@ -79,7 +79,7 @@ function Picture({ map }: { map: ThoughtMap }) {
   const lanes = TOP + models.length * LANE;
   const matrix = lanes + 34;
   const width = left + calls.length * step + 30;
-  const height = matrix + shownRows.length * ROW + 16;
+  const height = matrix + visibleRows.length * ROW + 16;
   const x = (column: number) => left + column * step + step / 2;
   const y = (model: string) => TOP + models.indexOf(model) * LANE + LANE / 2;
   const path = calls.map((call, column) => `${column ? "L" : "M"}${x(column)} ${y(call.model)}`).join("");
@@ -125,14 +125,14 @@ function Picture({ map }: { map: ThoughtMap }) {
               {column + 1}
             </text>
           ) : null))}
-          {shownRows.length ? (
+          {visibleRows.length ? (
             <text class="tick" x={8} y={matrix - 12}>
               thoughts and sealed parts
             </text>
           ) : null}
-          {shownRows.map((place, row) => {
-            const item = items[place]!;
-            const given = givenBy.get(place);
+          {visibleRows.map((index, row) => {
+            const item = items[index]!;
+            const origin = returnedBy.get(index);
             const middle = matrix + row * ROW + ROW / 2;
             return (
               <g class="item">
@@ -143,10 +143,10 @@ function Picture({ map }: { map: ThoughtMap }) {
                 <text class="tick" x={left - 14} y={middle + 4} text-anchor="end">
                   {item.bytes ? bytes(item.bytes) : ""}
                 </text>
-                <line x1={given === undefined ? left : x(given)} x2={width - 18} y1={middle} y2={middle} />
-                {given === undefined ? null : (
-                  <circle class="born" cx={x(given)} cy={middle} r="5">
-                    <title>{`returned by ${plain(calls[given]!.model)} at ${calls[given]!.turn}`}</title>
+                <line x1={origin === undefined ? left : x(origin)} x2={width - 18} y1={middle} y2={middle} />
+                {origin === undefined ? null : (
+                  <circle class="born" cx={x(origin)} cy={middle} r="5">
+                    <title>{`returned by ${plain(calls[origin]!.model)} at ${calls[origin]!.turn}`}</title>
                   </circle>
                 )}
               </g>
@@ -200,7 +200,7 @@ function itemLabel(item: MapItem, most: number): string {
 const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; items: MapItem[] }) {
-  const thoughts = call.returned.filter((place) => items[place]?.kind !== "call").length;
+  const thoughts = call.returned.filter((index) => items[index]?.kind !== "call").length;
   return (
     <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${turnOf(call)} of ${plain(call.model)}, ${call.discarded ? "discarded" : plural(thoughts, "thought")}`}>
       <circle class={call.discarded ? "node discarded" : call.purpose && call.purpose !== "turn" ? "node aside" : "node"} data-turn={call.turn} data-attempt={call.attempt} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>

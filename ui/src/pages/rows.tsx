@@ -90,7 +90,7 @@ function Turn({ row }: { row: TurnRow }) {
         {row.phase === "discarded" ? <span class="tag warn" title={row.reason ? plain(row.reason) : undefined}>discarded</span> : null}
         {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts were sent back unchanged`} /> : null}
         {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were restored`} /> : null}
-        {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={why(replay.why)} /> : null}
+        {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={formatReasons(replay.why)} /> : null}
         {usage ? (
           <span class="number" title="input and output tokens">{compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}</span>
         ) : null}
@@ -104,7 +104,7 @@ function Turn({ row }: { row: TurnRow }) {
 /** Returns whether all elided Thoughts were left out because another provider issued them. */
 const isForeign = (reasons: Record<string, number> = {}) => Object.keys(reasons).length > 0 && Object.keys(reasons).every((reason) => reason.startsWith("foreign"));
 
-const why = (reasons?: Record<string, number>) =>
+const formatReasons = (reasons?: Record<string, number>) =>
   Object.entries(reasons ?? {})
     .map(([reason, times]) => `${times} elided: ${reason}`)
     .join("; ");

@@ -131,8 +131,8 @@ function useFates(thread: string | undefined, replays: number): Fates {
     const fates: Fates = new Map();
     for (const call of map.value.calls) {
       for (const [from, number, did] of call.spans) {
-        for (let place = from; place < from + number; place++) {
-          const item = map.value.items[place];
+        for (let index = from; index < from + number; index++) {
+          const item = map.value.items[index];
           if (item) fates.set(item.id, { did, turn: call.turn, model: call.model });
         }
       }

@@ -16,9 +16,9 @@ export function RunsPage() {
   const list = useList<RunRow>("/v1/throughline/runs", "runs", 2000, { status, model });
   const [models, setModels] = useState<string[]>([]);
   useEffect(() => {
-    const seen = new Set(models);
-    list.rows?.forEach((run) => run.models.forEach((name) => seen.add(name)));
-    if (seen.size !== models.length) setModels([...seen].sort());
+    const names = new Set(models);
+    list.rows?.forEach((run) => run.models.forEach((name) => names.add(name)));
+    if (names.size !== models.length) setModels([...names].sort());
   }, [list.rows]);
   const filters = (
     <>
@@ -51,11 +51,11 @@ export function RunTable({ runs }: { runs: RunRow[] }) {
 
 function Models({ models }: { models: string[] }) {
   if (!models.length) return <span class="dim">–</span>;
-  const [first, ...others] = models;
+  const [first, ...rest] = models;
   return (
     <span class="models" title={models.map(plain).join(", ")}>
       <bdi>{plain(first!.slice(first!.indexOf("/") + 1))}</bdi>
-      {others.length ? <small>+{others.length}</small> : null}
+      {rest.length ? <small>+{rest.length}</small> : null}
     </span>
   );
 }
