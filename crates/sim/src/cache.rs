@@ -30,14 +30,14 @@ pub(crate) struct PromptElement {
 impl PromptElement {
     /// Creates an element from a tool, a system block or a message.
     pub(crate) fn new(node: Node<'_>) -> Self {
-        let written = digest::written(node);
+        let bytes = digest::written_bytes(node);
         Self {
-            written: Digest::new("throughline-sim cache", &written),
+            written: Digest::new("throughline-sim cache", &bytes),
             content: Some(Digest::new(
                 "throughline-sim cached meaning",
                 digest::canonical_bytes(node),
             )),
-            tokens: tokens(written.len()),
+            tokens: tokens(bytes.len()),
         }
     }
 

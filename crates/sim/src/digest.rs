@@ -138,7 +138,7 @@ pub(crate) fn canonical_bytes(node: Node<'_>) -> Vec<u8> {
 
 /// Serializes a value as written: members in their original order, no white space and no cache
 /// markers.
-pub(crate) fn written(node: Node<'_>) -> Vec<u8> {
+pub(crate) fn written_bytes(node: Node<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     write(node, Order::AsWritten, &mut out);
     out
@@ -171,8 +171,8 @@ fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
             JsonKind::Array => {
                 out.push(b'[');
                 tasks.push(Task::Literal(b']'));
-                let is_mark = |element: &Node<'_>| element.get("cachePoint").is_some();
-                let elements: Vec<_> = node.elements().filter(|e| !is_mark(e)).collect();
+                let is_marker = |element: &Node<'_>| element.get("cachePoint").is_some();
+                let elements: Vec<_> = node.elements().filter(|e| !is_marker(e)).collect();
                 for element in elements.into_iter().rev() {
                     tasks.push(Task::Literal(b','));
                     tasks.push(Task::Value(element));
@@ -181,8 +181,8 @@ fn write(root: Node<'_>, order: Order, out: &mut Vec<u8>) {
             JsonKind::Object => {
                 out.push(b'{');
                 tasks.push(Task::Literal(b'}'));
-                let counted = node.members().filter(|(name, _)| !name.is("cache_control"));
-                let mut members: Vec<_> = counted.collect();
+                let included = node.members().filter(|(name, _)| !name.is("cache_control"));
+                let mut members: Vec<_> = included.collect();
                 if order == Order::Sorted {
                     members.retain(|(_, value)| !value.is_null());
                     members.sort_by_key(|(name, _)| name.text());

@@ -7,7 +7,7 @@ use super::*;
 fn both(text: &'static str) -> (String, String) {
     let tree = Tree::parse(text).unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (text(canonical_bytes(tree.root())), text(written(tree.root())))
+    (text(canonical_bytes(tree.root())), text(written_bytes(tree.root())))
 }
 
 #[test]

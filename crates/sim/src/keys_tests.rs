@@ -39,9 +39,9 @@ fn changing_any_letter_invalidates_the_seal() {
     for (form, _) in FORMS {
         let seal = keys.seal("one", form, &claims());
         for at in 0..seal.len() {
-            let mut letters = seal.clone().into_bytes();
-            letters[at] = if letters[at] == b'A' { b'B' } else { b'A' };
-            let changed = String::from_utf8(letters).unwrap();
+            let mut bytes = seal.clone().into_bytes();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(bytes).unwrap();
             assert!(keys.open("one", form, &changed).is_err(), "letter {at} of {form:?}");
             // Gemini accepts Seals without padding.
             let is_whole = form == SealFormat::Gemini && at >= seal.trim_end_matches('=').len();

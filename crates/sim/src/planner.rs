@@ -75,7 +75,7 @@ pub(crate) fn decide(turn: &Turn, parallel: bool, nonce: Digest) -> ReplyPlan {
         let arguments = if tool.custom {
             Value::String("naïve café ☕".to_owned())
         } else {
-            schema::fitting(&tool.schema, nonce.and(&tool.name))
+            schema::generate(&tool.schema, nonce.and(&tool.name))
         };
         parts.push(ReplyPart::Call { name: tool.name.clone(), arguments });
     }
@@ -130,7 +130,7 @@ fn thought(turn: &Turn, calls: &[&OfferedTool], nonce: Digest) -> String {
 
 fn answer(turn: &Turn, nonce: Digest) -> String {
     if let Some(schema) = &turn.schema {
-        return schema::fitting(schema, nonce).to_string();
+        return schema::generate(schema, nonce).to_string();
     }
     let question = excerpt(&turn.user_text);
     if turn.results.is_empty() {

@@ -43,10 +43,10 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
     if path == "/sim/ledger" {
         return Route::Ledger;
     }
-    let Some(rest) = path.strip_prefix("/at/") else { return plain(path, None) };
+    let Some(rest) = path.strip_prefix("/at/") else { return route_path(path, None) };
     let (row, rest) = rest.find('/').and_then(|at| rest.split_at_checked(at)).unwrap_or((rest, ""));
     let Some(named) = catalog.provider(row) else { return Route::UnknownRow(row.to_owned()) };
-    match plain(rest, Some(named.name.as_ref())) {
+    match route_path(rest, Some(named.name.as_ref())) {
         Route::Model { wire, verb, model, .. } => {
             // For example, `deepseek` on Anthropic's wire is the catalog entry
             // `deepseek-anthropic`.
@@ -64,7 +64,7 @@ pub(crate) fn route(path: &str, catalog: &Catalog) -> Route {
 
 /// Routes the path after `/at/{row}`. If the path names a provider, any prefix before the wire's
 /// own path is accepted.
-fn plain(path: &str, row: Option<&str>) -> Route {
+fn route_path(path: &str, row: Option<&str>) -> Route {
     let routes = [
         ("/v1/messages", Wire::ANTHROPIC_MESSAGES, Operation::Answer),
         ("/v1/messages/count_tokens", Wire::ANTHROPIC_MESSAGES, Operation::Count),
@@ -97,8 +97,10 @@ fn plain(path: &str, row: Option<&str>) -> Route {
 /// [`Operation::Answer`], [`Operation::Stream`] and [`Operation::Count`].
 fn model_action(wire: Wire, model: &str, verb: &str, verbs: [&str; 3]) -> Route {
     let operations = [Operation::Answer, Operation::Stream, Operation::Count];
-    let mut known = verbs.into_iter().zip(operations);
-    let Some((_, verb)) = known.find(|(word, _)| *word == verb) else { return Route::Unknown };
+    let mut named_operations = verbs.into_iter().zip(operations);
+    let Some((_, verb)) = named_operations.find(|(name, _)| *name == verb) else {
+        return Route::Unknown;
+    };
     Route::Model { wire, verb, model: Some(unescaped(model).into_owned()), row: None }
 }
 

@@ -13,7 +13,7 @@ const DEEPEST: usize = 12;
 
 /// Generates a value that is valid against `schema`. The same schema and nonce always give the same
 /// value.
-pub(crate) fn fitting(schema: &Value, nonce: Digest) -> Value {
+pub(crate) fn generate(schema: &Value, nonce: Digest) -> Value {
     SampleGenerator { root: schema, nonce }.value(schema, "", 0)
 }
 

@@ -220,8 +220,8 @@ impl ScriptedTurn {
         }
         let call = |name: String, arguments: Option<Value>| {
             let tool = turn.tools.iter().find(|tool| tool.name == name);
-            let fitting = || tool.map(|tool| schema::fitting(&tool.schema, nonce.and(&name)));
-            let arguments = arguments.or_else(fitting).unwrap_or_else(|| json!({}));
+            let generate = || tool.map(|tool| schema::generate(&tool.schema, nonce.and(&name)));
+            let arguments = arguments.or_else(generate).unwrap_or_else(|| json!({}));
             ReplyPart::Call { name, arguments }
         };
         let telling = self.telling;

@@ -93,7 +93,8 @@ pub(crate) fn read_settings(turn: &mut Turn, request: &SimRequest, paths: &Setti
     let root = request.body.root();
     turn.choice = choice(root);
     turn.stream = request.verb == Operation::Stream || is_true(root, "stream");
-    turn.tools = list(root, "tools").filter_map(|tool| offered(tool, paths.nests_tools)).collect();
+    turn.tools =
+        list(root, "tools").filter_map(|tool| parse_tool(tool, paths.nests_tools)).collect();
     turn.parallel = root.present("parallel_tool_calls").and_then(Node::bool);
     turn.schema = match root.at(paths.format_type).and_then(Node::text).as_deref() {
         Some("json_schema") => root.at(paths.format_schema).map(value),
@@ -102,7 +103,7 @@ pub(crate) fn read_settings(turn: &mut Turn, request: &SimRequest, paths: &Setti
     };
 }
 
-fn offered(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
+fn parse_tool(tool: Node<'_>, is_nested: bool) -> Option<OfferedTool> {
     let kind = tool.text_of("type")?;
     let custom = match &*kind {
         "function" => false,

@@ -23,7 +23,7 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
         claude::check(exchange, &mut turn, &dialogue, &settings, profile.forced_tools)?;
     }
     turn.stream = is_true(body, "stream");
-    turn.tools = list(body, "tools").filter_map(offered).collect();
+    turn.tools = list(body, "tools").filter_map(parse_tool).collect();
     let choice = body.get("tool_choice");
     let is_single = choice.is_some_and(|choice| is_true(choice, "disable_parallel_tool_use"));
     turn.parallel = is_single.then_some(false);
@@ -100,7 +100,7 @@ fn choice(choice: Node<'_>) -> ToolChoice {
 
 /// Returns a tool that the client runs; `None` for a tool without a schema, because the provider
 /// runs such tools.
-fn offered(tool: Node<'_>) -> Option<OfferedTool> {
+fn parse_tool(tool: Node<'_>) -> Option<OfferedTool> {
     let schema = parsed(tool.present("input_schema")?)?;
     Some(OfferedTool { name: string(tool, "name")?, schema, custom: false })
 }

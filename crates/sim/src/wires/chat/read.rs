@@ -72,9 +72,10 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
         turn.thinks = false;
     }
     if let Some(param) = openai::fixed_sampling(turn, root).filter(|_| !is_router) {
-        let given = root.get(param).map(Node::raw).map(String::from_utf8_lossy).unwrap_or_default();
+        let setting =
+            root.get(param).map(Node::raw).map(String::from_utf8_lossy).unwrap_or_default();
         let message = format!(
-            "Unsupported value: '{param}' does not support {given} with this model. Only the default (1) value is supported."
+            "Unsupported value: '{param}' does not support {setting} with this model. Only the default (1) value is supported."
         );
         return Err(Refusal::invalid(message).param(param).code("unsupported_value"));
     }

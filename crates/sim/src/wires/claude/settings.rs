@@ -60,7 +60,7 @@ impl Settings<'_> {
     }
 
     pub(crate) fn has_beta(&self, beta: &str) -> bool {
-        self.betas.iter().any(|given| given == beta)
+        self.betas.iter().any(|name| name == beta)
     }
 
     /// Returns whether the model thinks. `is_in_loop` is true if the last message contains tool
@@ -122,18 +122,18 @@ pub(crate) fn check(
 
 fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
     let Some(thinking) = settings.thinking else { return Ok(()) };
-    let Some(word) = thinking.text_of("type") else {
+    let Some(kind) = thinking.text_of("type") else {
         return Err(Refusal::invalid("thinking.type: Field required"));
     };
     let Some(mode) = settings.mode() else {
         return Err(Refusal::invalid(format!(
-            "thinking: Input tag '{word}' found using 'type' does not match any of the expected \
+            "thinking: Input tag '{kind}' found using 'type' does not match any of the expected \
              tags: 'adaptive', 'between_tools', 'disabled', 'enabled'"
         )));
     };
     ensure!(
         profile.supports_mode(mode),
-        "\"thinking.type.{word}\" is not supported for this model. Use \"thinking.type.adaptive\" \
+        "\"thinking.type.{kind}\" is not supported for this model. Use \"thinking.type.adaptive\" \
          and \"output_config.effort\" to control thinking behavior."
     );
     let limit = match mode {
@@ -146,7 +146,7 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
         && is_above(effort, limit, profile)
     {
         return Err(Refusal::invalid(format!(
-            "\"thinking.type.{word}\" is not supported for this model when \
+            "\"thinking.type.{kind}\" is not supported for this model when \
              \"output_config.effort\" is '{effort}'. Use \"thinking.type.adaptive\", or an effort \
              of '{limit}' or lower."
         )));
@@ -156,8 +156,8 @@ fn check_mode(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal>
 
 /// Returns whether `effort` is higher than `limit`. The profile lists efforts in ascending order.
 fn is_above(effort: &str, limit: &str, profile: &Profile) -> bool {
-    let place = |word: &str| profile.efforts.iter().position(|known| known == word);
-    matches!((place(effort), place(limit)), (Some(effort), Some(limit)) if effort > limit)
+    let rank = |level: &str| profile.efforts.iter().position(|known| known == level);
+    matches!((rank(effort), rank(limit)), (Some(effort), Some(limit)) if effort > limit)
 }
 
 fn check_budget(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusal> {
@@ -185,10 +185,10 @@ fn check_budget(settings: &Settings<'_>, profile: &Profile) -> Result<(), Refusa
 
 fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
     let Some(thinking) = settings.thinking else { return Ok(()) };
-    let word = thinking.text_of("type").unwrap_or_default();
+    let kind = thinking.text_of("type").unwrap_or_default();
     ensure!(
         thinking.present("block_binding").is_none() || settings.has_beta(BINDING_BETA),
-        "thinking.{word}.block_binding: Extra inputs are not permitted"
+        "thinking.{kind}.block_binding: Extra inputs are not permitted"
     );
     Ok(())
 }
@@ -196,15 +196,15 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
 /// Checks that the model supports an effort. Called for each place in a request that can set the
 /// effort.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
-    if profile.efforts.iter().any(|known| known == effort) {
+    if profile.efforts.iter().any(|levels| levels == effort) {
         return Ok(());
     }
     ensure!(!profile.efforts.is_empty(), "This model does not support the effort parameter.");
-    let mut known: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-    known.sort_unstable();
+    let mut levels: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
+    levels.sort_unstable();
     Err(Refusal::invalid(format!(
         "This model does not support effort level '{effort}'. Supported levels: {}.",
-        known.join(", ")
+        levels.join(", ")
     )))
 }
 

@@ -36,10 +36,10 @@ pub(super) fn read(exchange: &mut Exchange<'_>) -> Result<Turn, Refusal> {
         check_signatures(&dialogue)?;
     }
     turn.stream = request.verb == Operation::Stream;
-    turn.tools = tools(body).filter_map(offered).collect();
+    turn.tools = tools(body).filter_map(parse_tool).collect();
     // Nova models have their own setting for thinking.
-    let own = body.at("/additionalModelRequestFields/reasoningConfig/type").and_then(Node::text);
-    turn.thinks = match own {
+    let kind = body.at("/additionalModelRequestFields/reasoningConfig/type").and_then(Node::text);
+    turn.thinks = match kind {
         Some(kind) => kind == "enabled",
         None => settings.thinks(&profile, dialogue.is_in_loop()),
     };
@@ -102,18 +102,18 @@ fn check_calls(dialogue: &Dialogue) -> Result<(), Refusal> {
 }
 
 fn settings(body: Node<'_>) -> Settings<'_> {
-    let own = body.present("additionalModelRequestFields");
-    let own_member = |key: &str| own.and_then(|own| own.present(key));
+    let fields = body.present("additionalModelRequestFields");
+    let field = |key: &str| fields.and_then(|fields| fields.present(key));
     let inference = body.present("inferenceConfig");
     let inference = |key: &str| inference.and_then(|inference| inference.present(key));
-    let betas = own.into_iter().flat_map(|own| list(own, "anthropic_beta"));
+    let betas = fields.into_iter().flat_map(|fields| list(fields, "anthropic_beta"));
     Settings {
-        thinking: own_member("thinking"),
-        effort: own_member("output_config").and_then(|config| string(config, "effort")),
+        thinking: field("thinking"),
+        effort: field("output_config").and_then(|config| string(config, "effort")),
         max_tokens: inference("maxTokens").and_then(Node::u64),
         temperature: inference("temperature"),
         top_p: inference("topP"),
-        top_k: own_member("top_k"),
+        top_k: field("top_k"),
         choice: choice(body),
         has_tools: tools(body).next().is_some(),
         betas: betas.filter_map(Node::text).map(Cow::into_owned).collect(),
@@ -136,7 +136,7 @@ fn tools(body: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     tools.filter(|tool| tool.get("cachePoint").is_none())
 }
 
-fn offered(tool: Node<'_>) -> Option<OfferedTool> {
+fn parse_tool(tool: Node<'_>) -> Option<OfferedTool> {
     let spec = tool.present("toolSpec")?;
     let schema = parsed(spec.at("/inputSchema/json")?)?;
     Some(OfferedTool { name: string(spec, "name")?, schema, custom: false })
@@ -176,7 +176,7 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
 
 fn block(block: Node<'_>) -> Block {
     let text = |node: Node<'_>, key: &str| string(node, key).unwrap_or_default();
-    let own = |key: &str| block.present(key).filter(|own| own.get("type").is_none());
+    let untyped = |key: &str| block.present(key).filter(|untyped| untyped.get("type").is_none());
     if let Some(text) = string(block, "text") {
         return Block::Text(text);
     }
@@ -189,10 +189,10 @@ fn block(block: Node<'_>) -> Block {
             None => Block::Redacted { data: string(reasoning, "redactedContent") },
         };
     }
-    if let Some(call) = own("toolUse") {
+    if let Some(call) = untyped("toolUse") {
         return Block::call(text(call, "toolUseId"), text(call, "name"), call.get("input"));
     }
-    if let Some(answer) = own("toolResult") {
+    if let Some(answer) = untyped("toolResult") {
         let texts = list(answer, "content").filter_map(|part| match string(part, "text") {
             Some(text) => Some(text),
             None => Some(String::from_utf8_lossy(part.get("json")?.raw()).into_owned()),

@@ -77,7 +77,7 @@ fn read_settings(turn: &mut Turn, request: &SimRequest, root: Node<'_>) -> Resul
     let wants_json = of_config("responseMimeType").is_some_and(|kind| kind.is("application/json"));
     turn.schema = schema.map(value).or(wants_json.then_some(Value::Bool(true)));
     let tools = list(root, "tools").filter_map(|tool| get(tool, "functionDeclarations"));
-    turn.tools = tools.flat_map(Node::elements).filter_map(offered).collect();
+    turn.tools = tools.flat_map(Node::elements).filter_map(parse_tool).collect();
     turn.choice = choice(root);
     Ok(())
 }
@@ -113,7 +113,7 @@ fn check_budget(profile: &Profile, budget: i64) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn offered(function: Node<'_>) -> Option<OfferedTool> {
+fn parse_tool(function: Node<'_>) -> Option<OfferedTool> {
     let schema = ["parametersJsonSchema", "parameters"].iter().find_map(|key| get(function, key));
     let schema = schema.map_or_else(empty_schema, value);
     Some(OfferedTool { name: string(function, "name")?, schema, custom: false })

@@ -194,12 +194,12 @@ impl InputChecker<'_, '_> {
         if let Some(reason) = reason {
             let verdict = Verdict::refused("invalid_encrypted_content");
             record.record_returned(&sealed, item.path(), verdict);
-            let named = match &item.id {
+            let subject = match &item.id {
                 Some(id) => format!("for item {id}"),
                 None => shortened(&sealed),
             };
             let message =
-                format!("The encrypted content {named} could not be verified. Reason: {reason}");
+                format!("The encrypted content {subject} could not be verified. Reason: {reason}");
             return Err(Refusal::invalid(message).code("invalid_encrypted_content"));
         }
         let seal = ReplyKey::Seal(sealed.clone());

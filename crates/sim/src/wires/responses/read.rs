@@ -141,10 +141,10 @@ fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(
         if item.kind == ItemKind::Reasoning {
             let mut rest = items.iter().skip(at + 1);
             let next = rest.find(|next| next.kind != ItemKind::Reasoning);
-            let is_led =
+            let is_following =
                 |next: &String| stored.follows.as_ref().is_none_or(|following| following == next);
             let is_paired = next.is_some_and(|next| {
-                next.kind.is_model_output() && next.id.as_ref().is_some_and(is_led)
+                next.kind.is_model_output() && next.id.as_ref().is_some_and(is_following)
             });
             if !is_paired {
                 return refuse(format!(
@@ -175,9 +175,9 @@ fn check_pairs(items: &[InputItem], owner: Digest, state: &SimState) -> Result<(
 
 /// Checks that each call has an output, and that each output has a call.
 fn check_outputs(items: &[InputItem]) -> Result<(), Refusal> {
-    let ids = |is_wanted: fn(ItemKind) -> bool| -> HashSet<String> {
-        let required = items.iter().filter(|item| is_wanted(item.kind));
-        required.map(|item| item.text_of("call_id")).collect()
+    let ids = |is_included: fn(ItemKind) -> bool| -> HashSet<String> {
+        let matching = items.iter().filter(|item| is_included(item.kind));
+        matching.map(|item| item.text_of("call_id")).collect()
     };
     let (calls, outputs) = (ids(ItemKind::is_call), ids(ItemKind::is_output));
     for item in items {
