@@ -7,17 +7,17 @@ use throughline_json::Json;
 use super::*;
 
 fn fold(events: &[&str]) -> (RunFold, Vec<(u64, u64, AttemptEnd)>) {
-    let (mut fold, mut ended) = (RunFold::default(), Vec::new());
+    let (mut fold, mut ends) = (RunFold::default(), Vec::new());
     for (second, text) in (0..).zip(events) {
         let at = Timestamp::from_second(second).unwrap();
         let event = RunEvent::parse(&Json::parse((*text).to_owned()).unwrap()).unwrap();
         let change = fold.push(at, &event);
         let left = change.left.map(|attempt| (attempt, AttemptEnd::Left));
         for (attempt, end) in left.into_iter().chain(change.ended) {
-            ended.push((attempt.turn, attempt.number, end));
+            ends.push((attempt.turn, attempt.number, end));
         }
     }
-    (fold, ended)
+    (fold, ends)
 }
 
 const START_1: &str = r#"{"type":"turn","phase":"start","turn":1,"model":"m"}"#;

@@ -187,8 +187,8 @@ fn message_round_trips_through_items() {
     let message = parse(FULL);
     for owner in [None, Some(owner(Wire::ANTHROPIC_MESSAGES))] {
         let items = message.items(3, owner.as_ref()).unwrap();
-        let places: Vec<_> = items.iter().map(|item| item.place).collect();
-        assert_eq!(places, (0..5).map(|part| ItemPosition::new(3, part)).collect::<Vec<_>>());
+        let positions: Vec<_> = items.iter().map(|item| item.place).collect();
+        assert_eq!(positions, (0..5).map(|part| ItemPosition::new(3, part)).collect::<Vec<_>>());
         assert_eq!(Message::from_items(&items)[0].json().as_str(), FULL);
     }
 }
@@ -217,7 +217,7 @@ fn without_an_owner_a_thought_is_opaque_and_never_plain() {
 /// Returns a captured turn: reasoning, text, a signed call, more reasoning, more text.
 fn captured() -> Vec<Item> {
     let owner = owner(Wire::GEMINI);
-    let place = |part| ItemPosition::new(1, part);
+    let position = |part| ItemPosition::new(1, part);
     let issued = |text: &str| {
         Body::Thought(Thought::issued(text, ThoughtKind::Text, ReasoningFormat::unknown()))
     };
@@ -230,11 +230,11 @@ fn captured() -> Vec<Item> {
         )
     };
     let mut items = vec![
-        Item::new("a", place(0), Role::Assistant, issued("one")),
-        Item::new("b", place(1), Role::Assistant, Body::Text("Look. ".into())),
+        Item::new("a", position(0), Role::Assistant, issued("one")),
+        Item::new("b", position(1), Role::Assistant, Body::Text("Look. ".into())),
         Item::new(
             "c",
-            place(2),
+            position(2),
             Role::Assistant,
             Body::Call(ToolCall {
                 id: CallId::from("ours"),
@@ -244,8 +244,8 @@ fn captured() -> Vec<Item> {
                 custom: false,
             }),
         ),
-        Item::new("d", place(3), Role::Assistant, issued("two")),
-        Item::new("e", place(4), Role::Assistant, Body::Text("Done.".into())),
+        Item::new("d", position(3), Role::Assistant, issued("two")),
+        Item::new("e", position(4), Role::Assistant, Body::Text("Done.".into())),
     ];
     items[0].seals.push(seal("c2lnMQ"));
     items[2].seals.push(seal("c2lnMg"));

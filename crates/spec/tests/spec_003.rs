@@ -185,8 +185,8 @@ fn each_element_round_trips_through_a_thought_with_its_seal() {
         let native = item.native.as_ref().unwrap();
         for seal in &item.seals {
             let tree = native.json.tree();
-            let found = tree.root().at(&seal.attached.at).unwrap().text_bytes().unwrap();
-            assert_eq!(&found, seal.reveal_to_tenant());
+            let bytes = tree.root().at(&seal.attached.at).unwrap().text_bytes().unwrap();
+            assert_eq!(&bytes, seal.reveal_to_tenant());
         }
         assert_eq!(item.seals.len(), usize::from(kind != ThoughtKind::Summary));
         assert_eq!(ReasoningItem::from_item(&item), [parse(text)]);
@@ -456,8 +456,8 @@ fn replay_contract_is_the_profiles_contract() {
     assert_eq!(profile.contract, Contract::AlwaysRequired);
     assert!(!audit_replay(&[unsigned(CLAUDE, 0)], profile.contract, false).is_clean());
     for contract in [Contract::Stateless, Contract::RequiredWithTools, Contract::AlwaysRequired] {
-        let written = serde_json::to_value(contract).unwrap();
-        assert_eq!(written, contract.as_str());
+        let value = serde_json::to_value(contract).unwrap();
+        assert_eq!(value, contract.as_str());
     }
 }
 
@@ -609,9 +609,9 @@ proptest! {
             0..5,
         ),
     ) {
-        let mut seen = std::collections::BTreeMap::from([("type".to_owned(), format!("\"{kind}\""))]);
-        seen.extend(members);
-        let members: Vec<_> = seen.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        let mut by_name = std::collections::BTreeMap::from([("type".to_owned(), format!("\"{kind}\""))]);
+        by_name.extend(members);
+        let members: Vec<_> = by_name.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         let document = json(&format!("{{{}}}", members.join(",")));
         prop_assert!(ReasoningItem::parse(&document).json().is_equivalent_to(&document));
     }

@@ -145,21 +145,21 @@ fn reflection_can_be_disabled_or_its_cadence_turned_off() {
 
 #[test]
 fn every_cadence_mode_level_and_effort_is_documented() {
-    for (field, words) in [
+    for (field, values) in [
         ("level", &["low", "medium", "high"][..]),
         ("native.effort", &["minimal", "low", "medium", "high"]),
         ("reflection.cadence", &["off", "every_turn", "after_tool", "on_branch"]),
         ("reflection.mode", &["piggyback", "separate"]),
     ] {
-        let document = |word: &str| match field.split_once('.') {
-            Some((section, key)) => format!(r#"{{"{section}":{{"{key}":"{word}"}}}}"#),
-            None => format!(r#"{{"{field}":"{word}"}}"#),
+        let document = |value: &str| match field.split_once('.') {
+            Some((section, key)) => format!(r#"{{"{section}":{{"{key}":"{value}"}}}}"#),
+            None => format!(r#"{{"{field}":"{value}"}}"#),
         };
-        for word in words {
-            assert_eq!(parse(&document(word)).json().as_str(), document(word));
+        for value in values {
+            assert_eq!(parse(&document(value)).json().as_str(), document(value));
         }
         let error = ReasoningConfig::parse(&json(&document("extreme"))).unwrap_err();
-        let expected = format!("reasoning.{field} must be one of {}", words.join(", "));
+        let expected = format!("reasoning.{field} must be one of {}", values.join(", "));
         assert_eq!(error.to_string(), expected);
     }
 }

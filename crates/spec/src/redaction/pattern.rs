@@ -36,7 +36,7 @@ impl Pattern {
 
     /// Returns the ranges of all non-empty matches.
     pub(super) fn matches(&self, text: &str) -> impl Iterator<Item = Range<usize>> {
-        self.0.find_iter(text).map(|found| found.range()).filter(|range| !range.is_empty())
+        self.0.find_iter(text).map(|hit| hit.range()).filter(|range| !range.is_empty())
     }
 }
 

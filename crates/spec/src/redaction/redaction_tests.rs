@@ -287,7 +287,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
 
 /// Generates values with secrets, Thoughts and names of all kinds.
 fn value() -> impl Strategy<Value = serde_json::Value> {
-    let word = prop_oneof![
+    let text = prop_oneof![
         "[a-zA-Z \\[\\]\u{e9}\"\\\\]{0,12}",
         Just("T-12".to_owned()),
         Just("Ada and Bob".to_owned()),
@@ -306,7 +306,7 @@ fn value() -> impl Strategy<Value = serde_json::Value> {
         Just("T-9".to_owned()),
     ];
     let leaf = prop_oneof![
-        word.prop_map(serde_json::Value::from),
+        text.prop_map(serde_json::Value::from),
         any::<i32>().prop_map(serde_json::Value::from),
         Just(serde_json::Value::Null),
     ];

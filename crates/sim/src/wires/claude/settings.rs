@@ -196,7 +196,7 @@ fn check_binding(settings: &Settings<'_>) -> Result<(), Refusal> {
 /// Checks that the model supports an effort. Called for each place in a request that can set the
 /// effort.
 pub(crate) fn check_effort(effort: &str, profile: &Profile) -> Result<(), Refusal> {
-    if profile.efforts.iter().any(|levels| levels == effort) {
+    if profile.efforts.iter().any(|level| level == effort) {
         return Ok(());
     }
     ensure!(!profile.efforts.is_empty(), "This model does not support the effort parameter.");

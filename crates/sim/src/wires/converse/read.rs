@@ -176,7 +176,7 @@ fn dialogue(body: Node<'_>) -> Result<Dialogue, Refusal> {
 
 fn block(block: Node<'_>) -> Block {
     let text = |node: Node<'_>, key: &str| string(node, key).unwrap_or_default();
-    let untyped = |key: &str| block.present(key).filter(|untyped| untyped.get("type").is_none());
+    let untyped = |key: &str| block.present(key).filter(|node| node.get("type").is_none());
     if let Some(text) = string(block, "text") {
         return Block::Text(text);
     }
