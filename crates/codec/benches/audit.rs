@@ -39,9 +39,9 @@ fn main() {
 
 fn measure(subject: &BenchWire, size: usize, rounds: u32) -> f64 {
     let codec = codec(&subject.wire).unwrap();
-    let (asked, request) = (subject.asked(), subject.request(size));
+    let (context, request) = (subject.context(), subject.request(size));
     let transcript = Transcript::new(codec, &request);
     let mut parse = || drop(black_box(serde_json::from_slice::<Value>(&request.body).unwrap()));
-    let mut look = || drop(black_box(audit(&transcript, &asked.target).unwrap()));
+    let mut look = || drop(black_box(audit(&transcript, &context.target).unwrap()));
     ratio(rounds, &mut parse, &mut look)
 }

@@ -51,10 +51,10 @@ fn main() {
 
 fn measure(subject: &BenchWire, rounds: u32) {
     let codec = codec(&subject.wire).unwrap();
-    let asked = subject.asked();
+    let context = subject.context();
     let request = subject.request(SIZE);
     let body = request.body.clone();
-    let call = codec.decode_request(&request, &asked).unwrap();
+    let call = codec.decode_request(&request, &context).unwrap();
     // The same conversation without source messages, so that every message is assembled from its
     // parts.
     let mut parts = call.clone();
@@ -66,12 +66,12 @@ fn measure(subject: &BenchWire, rounds: u32) {
     }
     let mut parse = || drop(black_box(serde_json::from_slice::<Value>(&body).unwrap()));
     let decode = ratio(rounds, &mut parse, &mut || {
-        drop(black_box(codec.decode_request(&request, &asked).unwrap()));
+        drop(black_box(codec.decode_request(&request, &context).unwrap()));
     });
     let encode = ratio(rounds, &mut parse, &mut || drop(black_box(codec.encode(&call).unwrap())));
     let rebuild = ratio(rounds, &mut parse, &mut || drop(black_box(codec.encode(&parts).unwrap())));
 
-    let stream = stream_of(codec, &asked);
+    let stream = stream_of(codec, &context);
     let mut frames = Vec::new();
     Framer::new(codec.framing()).push(&stream, &mut frames).unwrap();
     let frames: Vec<Bytes> =
@@ -82,7 +82,7 @@ fn measure(subject: &BenchWire, rounds: u32) {
         }
     };
     let mut read = || {
-        let mut decoder = StreamDecoder::new(codec, &asked);
+        let mut decoder = StreamDecoder::new(codec, &context);
         for chunk in stream.chunks(4096) {
             black_box(decoder.push(chunk).unwrap());
         }
@@ -97,30 +97,30 @@ fn measure(subject: &BenchWire, rounds: u32) {
 }
 
 /// Builds a streamed response of about 200 KB: a thought and a text, both in small deltas.
-fn stream_of(codec: &dyn Codec, asked: &DecodeContext) -> Vec<u8> {
+fn stream_of(codec: &dyn Codec, context: &DecodeContext) -> Vec<u8> {
     // Use an unknown wire as origin, so that every encoder emits the events incrementally.
-    let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&asked.target.origin) };
+    let origin = Origin { wire: Wire::new("bench"), ..Origin::clone(&context.target.origin) };
     let origin = Arc::new(origin);
     let piece: Arc<str> = Arc::from("twenty bytes of text");
     let mut encoder = StreamEncoder::new(codec);
     let mut bytes = Vec::new();
     let mut push = |event: Event, bytes: &mut Vec<u8>| encoder.push(&event, bytes).unwrap();
     push(Event::Began { id: Some(Name::from("reply")), origin: Arc::clone(&origin) }, &mut bytes);
-    let thought = |content: &str| {
-        Body::Thought(Thought::issued(content, ThoughtKind::Text, ReasoningFormat::unknown()))
+    let thought = |string: &str| {
+        Body::Thought(Thought::issued(string, ThoughtKind::Text, ReasoningFormat::unknown()))
     };
-    let text = |content: &str| Body::Text(Arc::from(content));
+    let text = |string: &str| Body::Text(Arc::from(string));
     let mut items = Vec::new();
     let thinking: fn(Arc<str>) -> Delta = Delta::Thought;
     let bodies = [(thought(""), thinking), (text(""), Delta::Text)];
     for (index, (body, delta)) in (0_u32..).zip(bodies) {
         push(Event::Opened { index, id: None, body }, &mut bytes);
-        let mut said = String::new();
-        while bytes.len() < SIZE / 2 * (index as usize + 1) && said.len() < SIZE {
-            said.push_str(&piece);
+        let mut full_text = String::new();
+        while bytes.len() < SIZE / 2 * (index as usize + 1) && full_text.len() < SIZE {
+            full_text.push_str(&piece);
             push(Event::Delta { index, delta: delta(Arc::clone(&piece)) }, &mut bytes);
         }
-        let body = if index == 0 { thought(&said) } else { text(&said) };
+        let body = if index == 0 { thought(&full_text) } else { text(&full_text) };
         let item = Item::new(
             format!("{index}"),
             ItemPosition { message: 0, part: index },

@@ -199,14 +199,15 @@ impl Catalog {
         Ok(self.target(&provider, model, account))
     }
 
-    /// Returns the provider names that are most similar to `asked`, best first.
-    fn similar_names(&self, asked: &str) -> Vec<Name> {
-        let asked = asked.to_ascii_lowercase();
+    /// Returns the provider names that are most similar to `requested`, best first.
+    fn similar_names(&self, requested: &str) -> Vec<Name> {
+        let requested = requested.to_ascii_lowercase();
         let mut close: Vec<(usize, &Name)> = Vec::new();
         for Provider { name, .. } in self.providers.iter().map(Arc::as_ref) {
-            let edits = strsim::osa_distance(&asked, name);
-            let contained = asked.len() > 2 && (name.contains(&*asked) || asked.contains(&**name));
-            if contained || edits <= 1 + asked.len() / 4 {
+            let edits = strsim::osa_distance(&requested, name);
+            let contained =
+                requested.len() > 2 && (name.contains(&*requested) || requested.contains(&**name));
+            if contained || edits <= 1 + requested.len() / 4 {
                 close.push((edits, name));
             }
         }

@@ -118,9 +118,9 @@ pub(crate) fn refresh_fates(
     encoded: &mut EncodedRequest,
     repaired: Request,
 ) -> Result<bool, CodecError> {
-    let asked = DecodeContext::of(target.clone());
-    let before = to.decode_request(&encoded.request, &asked)?;
-    let after = to.decode_request(&repaired, &asked)?;
+    let context = DecodeContext::of(target.clone());
+    let before = to.decode_request(&encoded.request, &context)?;
+    let after = to.decode_request(&repaired, &context)?;
     let seals = after.items.iter().flat_map(|item| &item.seals).map(Seal::reveal_to_tenant);
     let mut seals: HashMap<&Bytes, usize> = count_values(seals);
     let mut thoughts = count_values(after.items.iter().filter_map(thought_text));

@@ -23,24 +23,24 @@ pub(crate) fn request(codec: &dyn Codec, target: &Target, body: &str) -> Request
 /// Decodes alternating requests and responses as earlier exchanges with `target`.
 pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> PriorExchanges {
     let mut prior = PriorExchanges::new();
-    let mut asked = DecodeContext::of(target.clone());
+    let mut context = DecodeContext::of(target.clone());
     for document in documents {
         let tree = Tree::parse((*document).to_owned()).unwrap();
         match codec.recognise(tree.root()) {
             Some(Document::Request) => {
                 let bare = Request { path: Name::from(""), ..request(codec, target, document) };
                 // An earlier request may have used another model.
-                asked = match codec.model_of(&bare) {
+                context = match codec.model_of(&bare) {
                     Some(model) => DecodeContext::of(self::target(&target.provider.name, &model)),
                     None => DecodeContext::of(target.clone()),
                 };
                 prior
-                    .push_request(codec, &request(codec, target, document), asked.clone())
+                    .push_request(codec, &request(codec, target, document), context.clone())
                     .unwrap();
             }
             Some(Document::Response | Document::Event) | None => {
                 let body = Bytes::from((*document).to_owned());
-                prior.push_response(codec, &body, asked.clone()).unwrap();
+                prior.push_response(codec, &body, context.clone()).unwrap();
             }
         }
     }

@@ -58,7 +58,7 @@ fn recordings_accepted_requests_are_not_refused() {
             wrong.extend(
                 refusals(&audit)
                     .into_iter()
-                    .map(|said| format!("{} #{index} {knows}: {said}", recording.name)),
+                    .map(|refusal| format!("{} #{index} {knows}: {refusal}", recording.name)),
             );
             for finding in
                 audit.findings.iter().filter(|finding| finding.severity == Severity::Degrade)
@@ -186,12 +186,12 @@ fn issued_seals_survive_audit_and_repair() {
             let (codec, to) = (codec_of(wire), target(provider, wire, model));
             let body = body.replace("SEAL", written.as_str());
             let sent = request("", &body);
-            let asked = DecodeContext::of(to.clone());
+            let context = DecodeContext::of(to.clone());
             let answer = bytes::Bytes::from(answer.replace("SEAL", written.as_str()));
-            let reply = codec.decode_reply(&answer, &asked).unwrap();
+            let reply = codec.decode_reply(&answer, &context).unwrap();
             let issued = KnownSeals(reply.items);
             let mut prior = PriorExchanges::new();
-            prior.push_response(codec, &answer, asked).unwrap();
+            prior.push_response(codec, &answer, context).unwrap();
             let by_store = Transcript { issued: Some(&issued), ..Transcript::new(codec, &sent) };
             for transcript in [by_store, Transcript::new(codec, &sent).with_prior(&prior)] {
                 let repaired = repair(&transcript, &to, RepairLevel::Degraded).unwrap();

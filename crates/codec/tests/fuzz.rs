@@ -125,13 +125,16 @@ fn seeds(wire: &str, ending: &str) -> Vec<Vec<u8>> {
 }
 
 /// Returns a context whose target has the request's own model, so that encoding changes nothing.
-fn asked_by(wire: &str, sent: &throughline_core::Request) -> DecodeContext {
+fn context_for(wire: &str, sent: &throughline_core::Request) -> DecodeContext {
     let model = codec_of(wire).model_of(sent);
-    let provider = asked(wire).target.origin.provider.clone();
-    model.map_or_else(|| asked(wire), |model| DecodeContext::of(target(&provider, wire, &model)))
+    let provider = default_context(wire).target.origin.provider.clone();
+    model.map_or_else(
+        || default_context(wire),
+        |model| DecodeContext::of(target(&provider, wire, &model)),
+    )
 }
 
-fn asked(wire: &str) -> DecodeContext {
+fn default_context(wire: &str) -> DecodeContext {
     let (provider, model) = match wire {
         "anthropic-messages" => ("anthropic", "claude-sonnet-4-5"),
         "openai-responses" => ("openai", "gpt-5.2"),
@@ -148,7 +151,7 @@ fn read_request(wire: &str, bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         let sent =
             throughline_core::Request { body: Bytes::copy_from_slice(bytes), ..request("/", "") };
-        assert!(codec_of(wire).decode_request(&sent, &asked(wire)).is_err());
+        assert!(codec_of(wire).decode_request(&sent, &default_context(wire)).is_err());
         return;
     };
     let path = match wire {
@@ -157,14 +160,16 @@ fn read_request(wire: &str, bytes: &[u8]) {
         _ => "/v1",
     };
     let sent = request(path, text);
-    let Ok(mut call) = codec_of(wire).decode_request(&sent, &asked_by(wire, &sent)) else { return };
+    let Ok(mut call) = codec_of(wire).decode_request(&sent, &context_for(wire, &sent)) else {
+        return;
+    };
     let encoded = codec_of(wire).encode(&call).unwrap();
     // The encoder adds a model if the request has none.
     if codec_of(wire).model_of(&sent).is_some() {
         assert_eq!(encoded.request.body, sent.body);
     }
     for codec in CODECS {
-        call.target = asked(codec.wire().as_str()).target;
+        call.target = default_context(codec.wire().as_str()).target;
         let encoded = codec.encode(&call).unwrap();
         assert!(Tree::parse(encoded.request.body).is_ok(), "{wire} to {}", codec.wire());
         assert_eq!(encoded.fates.len(), call.system.len() + call.items.len());
@@ -173,7 +178,8 @@ fn read_request(wire: &str, bytes: &[u8]) {
 
 fn read_response(wire: &str, bytes: &[u8]) {
     let codec = codec_of(wire);
-    let Ok(reply) = codec.decode_reply(&Bytes::copy_from_slice(bytes), &asked(wire)) else {
+    let Ok(reply) = codec.decode_reply(&Bytes::copy_from_slice(bytes), &default_context(wire))
+    else {
         return;
     };
     for codec in CODECS {
@@ -187,7 +193,9 @@ fn read_response(wire: &str, bytes: &[u8]) {
 
 fn read_stream(wire: &str, framing: Framing, bytes: &[u8]) {
     let codec = codec_of(wire);
-    let Ok(events) = stream_events(codec, &asked(wire), framing, bytes.chunks(37)) else { return };
+    let Ok(events) = stream_events(codec, &default_context(wire), framing, bytes.chunks(37)) else {
+        return;
+    };
     let ends = events.iter().filter(|event| matches!(event, Event::Ended(_))).count();
     assert_eq!(ends, 1, "a stream ends once");
 }
@@ -233,7 +241,7 @@ wires! {
 /// Re-encodes a JSON lines fixture in the wire's default framing.
 fn event_stream(wire: &str, lines: &[u8]) -> Vec<u8> {
     let codec = codec_of(wire);
-    let events = stream_events(codec, &asked(wire), Framing::JsonLines, [lines]).unwrap();
+    let events = stream_events(codec, &default_context(wire), Framing::JsonLines, [lines]).unwrap();
     let mut encoder = StreamEncoder::new(codec);
     let mut bytes = Vec::new();
     for event in &events {

@@ -51,11 +51,11 @@ fn law_1_own_seals_survive_decode_and_encode() {
     let mut seals = 0;
     for sample in samples().iter().filter(|sample| !sample.is_request()) {
         let reply = sample.reply();
-        let mut call = Call::new(sample.asked.target.clone());
+        let mut call = Call::new(sample.context.target.clone());
         call.extend([user_text("Go on.")]);
         call.extend(reply.items.clone());
         let encoded = sample.codec.encode(&call).unwrap();
-        let again = sample.codec.decode_request(&encoded.request, &sample.asked);
+        let again = sample.codec.decode_request(&encoded.request, &sample.context);
         let again = again.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
         let sealed = |items: &[Item]| -> Vec<(Bytes, String)> {
             let seals =
@@ -85,7 +85,7 @@ fn kind_of(item: &Item) -> String {
 /// Returns all endpoints of the sample's wire, and one endpoint of every other wire.
 fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     let catalog = Catalog::builtin();
-    let model = sample.asked.target.model();
+    let model = sample.context.target.model();
     let neighbours = catalog.providers().iter().filter(|row| row.wire == sample.codec.wire());
     let neighbours = neighbours.map(|row| (sample.codec, catalog.target(row, model, "test")));
     let others = targets().into_iter().filter(|(codec, _)| codec.wire() != sample.codec.wire());
@@ -98,7 +98,7 @@ fn sample_call(sample: &Sample) -> Call {
     let mut call = if sample.is_request() {
         sample.call()
     } else {
-        let mut call = Call::new(sample.asked.target.clone());
+        let mut call = Call::new(sample.context.target.clone());
         call.extend([user_text("Go on.")]);
         call.extend(sample.reply().items);
         call
@@ -126,7 +126,7 @@ fn law_2_foreign_seals_and_thoughts_never_reach_another_provider() {
     let mut wrong = BTreeMap::new();
     for sample in samples() {
         let call = sample_call(&sample);
-        let from = &sample.asked.target.origin;
+        let from = &sample.context.target.origin;
         for (codec, to) in everywhere(&sample) {
             if to.origin.provider == from.provider && to.origin.endpoint == from.endpoint {
                 continue;
@@ -161,15 +161,15 @@ fn leaks(call: &Call, to: &Target, body: &[u8]) -> Vec<String> {
         if item.origin.as_ref().is_none_or(|origin| is_own(origin)) {
             continue;
         }
-        let said = throughline_json::string(&thought.content);
-        let words = said.as_str().trim_matches('"').as_bytes();
-        let is_in = |native: &NativePart| find(native.json.bytes(), words);
+        let escaped = throughline_json::string(&thought.content);
+        let thought_text = escaped.as_str().trim_matches('"').as_bytes();
+        let is_in = |native: &NativePart| find(native.json.bytes(), thought_text);
         let is_also_text = || {
             let others = call.items.iter().filter(|other| !matches!(other.body, Body::Thought(_)));
             let mut natives = others.filter_map(|other| other.native.as_ref());
             natives.any(is_in)
         };
-        if holds(words) && !is_also_text() {
+        if holds(thought_text) && !is_also_text() {
             leaks.push("a thought".to_owned());
         }
     }
@@ -187,7 +187,7 @@ fn law_3_every_item_and_seal_has_a_fate() {
     for sample in samples() {
         let call = sample_call(&sample);
         let mut wires = targets();
-        wires.push((sample.codec, sample.asked.target.clone()));
+        wires.push((sample.codec, sample.context.target.clone()));
         for (codec, to) in wires {
             for (call, way) in sent_to(&call, &to).iter().zip(["fresh", "moved"]) {
                 let encoded = codec.encode(call).unwrap();
@@ -201,7 +201,7 @@ fn law_3_every_item_and_seal_has_a_fate() {
                     "encode is deterministic"
                 );
                 let from = sample.codec.wire();
-                for what in untold(call, &encoded) {
+                for what in missing_items(call, &encoded) {
                     let kind = format!("{from} to {} {way}: {what}", codec.wire());
                     wrong.entry(kind).or_insert_with(|| sample.name.clone());
                 }
@@ -214,12 +214,12 @@ fn law_3_every_item_and_seal_has_a_fate() {
 }
 
 /// Returns the Items that their Fates report as sent but that the request does not contain.
-fn untold(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
+fn missing_items(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
     let tree = Tree::parse(encoded.request.body.clone()).unwrap();
-    let mut said = Vec::new();
+    let mut sent_text = Vec::new();
     for (_, text) in strings(&tree) {
-        said.extend_from_slice(&text);
-        said.push(0);
+        sent_text.extend_from_slice(&text);
+        sent_text.push(0);
     }
     let items = call.system.iter().chain(&call.items);
     let sent = encoded.fates.iter().zip(items).filter(|(fate, item)| match &item.body {
@@ -233,9 +233,9 @@ fn untold(call: &Call, encoded: &EncodedRequest) -> Vec<String> {
         Body::Thought(_) => fate.visible == Disposition::Reshaped(ReshapeKind::Enveloped),
         _ => false,
     });
-    let untold =
-        sent.filter(|(_, item)| !find(&said, item.visible().unwrap_or_default().as_bytes()));
-    untold.map(|(fate, item)| format!("{} {:?} {}", item.id, item.role, fate.visible)).collect()
+    let missing =
+        sent.filter(|(_, item)| !find(&sent_text, item.visible().unwrap_or_default().as_bytes()));
+    missing.map(|(fate, item)| format!("{} {:?} {}", item.id, item.role, fate.visible)).collect()
 }
 
 #[test]
@@ -286,21 +286,22 @@ fn law_3_call_encodes_the_same_without_its_source() {
     let mut same = 0;
     for sample in samples().iter().filter(|sample| sample.is_request()) {
         let call = sample.call();
-        let said = |call: &Call| -> Vec<(Role, String)> {
+        let texts_by_role = |call: &Call| -> Vec<(Role, String)> {
             let encoded = sample.codec.encode(call).unwrap();
-            let again = sample.codec.decode_request(&encoded.request, &sample.asked).unwrap();
-            let mut said: Vec<(Role, String)> = Vec::new();
+            let again = sample.codec.decode_request(&encoded.request, &sample.context).unwrap();
+            let mut texts: Vec<(Role, String)> = Vec::new();
             for item in again.system.iter().chain(&again.items) {
                 let Body::Text(text) = &item.body else { continue };
-                match said.last_mut() {
+                match texts.last_mut() {
                     Some((role, so_far)) if *role == item.role => so_far.push_str(text),
-                    _ => said.push((item.role, text.to_string())),
+                    _ => texts.push((item.role, text.to_string())),
                 }
             }
-            said.retain(|(_, text)| !text.is_empty());
-            said
+            texts.retain(|(_, text)| !text.is_empty());
+            texts
         };
-        let (with, without) = (said(&call), said(&Call { source: None, ..call.clone() }));
+        let (with, without) =
+            (texts_by_role(&call), texts_by_role(&Call { source: None, ..call.clone() }));
         if with == without {
             same += 1;
         } else {
@@ -331,14 +332,14 @@ fn law_5_any_stream_chunking_yields_the_same_events() {
     for sample in &samples {
         let SampleKind::Stream(framing) = sample.kind else { continue };
         let read = |chunks: Vec<&[u8]>| {
-            stream_events(sample.codec, &sample.asked, framing, chunks).unwrap()
+            stream_events(sample.codec, &sample.context, framing, chunks).unwrap()
         };
-        let whole = read(vec![&sample.bytes[..]]);
+        let unsplit = read(vec![&sample.bytes[..]]);
         let bytewise = read(sample.bytes.chunks(1).collect());
-        assert!(bytewise == whole, "{}: byte by byte", sample.name);
+        assert!(bytewise == unsplit, "{}: byte by byte", sample.name);
         runner
             .run(&chunks(sample.bytes.len()), |cuts| {
-                prop_assert!(read(split(&sample.bytes, &cuts)) == whole, "{}", sample.name);
+                prop_assert!(read(split(&sample.bytes, &cuts)) == unsplit, "{}", sample.name);
                 Ok(())
             })
             .unwrap();
@@ -360,8 +361,8 @@ fn law_5_reply_round_trips_through_a_stream() {
             encoder.push(&event, &mut bytes).unwrap();
         }
         encoder.finish(&mut bytes);
-        let asked = &sample.asked;
-        let events = stream_events(sample.codec, asked, sample.codec.framing(), [&bytes[..]]);
+        let context = &sample.context;
+        let events = stream_events(sample.codec, context, sample.codec.framing(), [&bytes[..]]);
         let events = events.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
         same_reply(reply_in(&events).unwrap(), &reply, &sample.name);
         replies += 1;
@@ -377,7 +378,7 @@ fn law_5_reply_round_trips_through_a_response() {
             continue;
         }
         let body = sample.codec.encode_reply(&reply).unwrap();
-        let again = sample.codec.decode_reply(&body, &sample.asked);
+        let again = sample.codec.decode_reply(&body, &sample.context);
         let again = again.unwrap_or_else(|error| panic!("{}: {error}", sample.name));
         if sample.codec.wire() == Wire::OPENAI_CHAT {
             // A whole chat message has one slot per part kind, so the order of parts is lost.
@@ -392,16 +393,16 @@ fn law_5_reply_round_trips_through_a_response() {
 fn by_slot(mut reply: Reply) -> Reply {
     let (texts, mut others): (Vec<_>, Vec<_>) =
         reply.items.into_iter().partition(|item| matches!(item.body, Body::Text(_)));
-    let said: String = texts.iter().filter_map(|item| item.visible()).collect();
+    let joined: String = texts.iter().filter_map(|item| item.visible()).collect();
     others.sort_by_key(|item| matches!(item.body, Body::Call(_)));
-    others.push(user_text(&said));
+    others.push(user_text(&joined));
     reply.items = others;
     reply
 }
 
 /// Checks that two replies have the same content, Seals, Seal positions, order and stop reason.
 fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
-    let told = |reply: &Reply| -> Vec<_> {
+    let contents = |reply: &Reply| -> Vec<_> {
         let items = reply.items.iter();
         items
             .map(|item| {
@@ -415,7 +416,7 @@ fn same_reply(ours: &Reply, theirs: &Reply, name: &str) {
             })
             .collect()
     };
-    assert_eq!(told(ours), told(theirs), "{name}");
+    assert_eq!(contents(ours), contents(theirs), "{name}");
     assert_eq!(
         (&ours.stop, ours.usage, &ours.id),
         (&theirs.stop, theirs.usage, &theirs.id),
@@ -432,7 +433,8 @@ fn law_5_truncated_stream_yields_nothing_replayable() {
         runner
             .run(&(0..sample.bytes.len()), |end| {
                 let cut = &sample.bytes[..end];
-                let Ok(events) = stream_events(sample.codec, &sample.asked, framing, [cut]) else {
+                let Ok(events) = stream_events(sample.codec, &sample.context, framing, [cut])
+                else {
                     return Ok(());
                 };
                 let reply = reply_in(&events).expect("a stream ends in a reply");
@@ -464,7 +466,7 @@ fn law_9_next_request_extends_the_last() {
         let mut call = sample.call();
         call.items = with_thoughts(&call.items);
         let mut wires = targets();
-        wires.push((sample.codec, sample.asked.target.clone()));
+        wires.push((sample.codec, sample.context.target.clone()));
         for (codec, to) in wires {
             let messages = |items: &[Item]| -> Vec<Json> {
                 let mut part = with_secret(Call::new(to.clone()));
@@ -476,7 +478,7 @@ fn law_9_next_request_extends_the_last() {
                     .find_map(|key| body.root().get(key));
                 key.unwrap().elements().map(Node::json).collect()
             };
-            let whole = messages(&call.items);
+            let complete = messages(&call.items);
             // Each request ends directly before the model's next message.
             let ends = call.items.windows(2).enumerate().filter(|(_, pair)| {
                 pair[0].role != Role::Assistant && pair[1].role == Role::Assistant
@@ -484,7 +486,7 @@ fn law_9_next_request_extends_the_last() {
             for (end, _) in ends {
                 let part = messages(&call.items[..=end]);
                 let begins =
-                    whole.iter().zip(&part).all(|(a, b)| a == b) && part.len() <= whole.len();
+                    complete.iter().zip(&part).all(|(a, b)| a == b) && part.len() <= complete.len();
                 assert!(begins, "{} to {} up to item {end}", sample.name, codec.wire());
                 extended += 1;
             }
@@ -518,7 +520,7 @@ fn law_14_unknown_members_survive() {
                 }
                 let text = String::from_utf8(text).unwrap();
                 let sent = request(&sample.path, &text);
-                let call = sample.codec.decode_request(&sent, &sample.asked).unwrap();
+                let call = sample.codec.decode_request(&sent, &sample.context).unwrap();
                 prop_assert!(
                     sample.codec.encode(&call).unwrap().request == sent,
                     "{}: {text}",
@@ -536,9 +538,9 @@ fn law_14_unknown_members_of_a_response_survive() {
     let mut wrong = BTreeMap::new();
     let mut tried = 0;
     for sample in samples().iter().filter(|sample| matches!(sample.kind, SampleKind::Response)) {
-        let Ok(whole) = serde_json::from_slice::<Value>(&sample.bytes) else { continue };
+        let Ok(original) = serde_json::from_slice::<Value>(&sample.bytes) else { continue };
         let wire = sample.codec.wire();
-        let is_ollama = whole.get("message").is_some();
+        let is_ollama = original.get("message").is_some();
         let home = match wire.as_str() {
             "anthropic-messages" => "/content",
             "openai-responses" => "/output",
@@ -547,16 +549,16 @@ fn law_14_unknown_members_of_a_response_survive() {
             "gemini" => "/candidates/0/content/parts",
             _ => "/output/message/content",
         };
-        let Some(said) = whole.pointer(home) else { continue };
+        let Some(content) = original.pointer(home) else { continue };
         if sample.bytes.len() > 50_000 {
             continue;
         }
-        for place in objects_in(said, home) {
-            let mut response = whole.clone();
+        for place in objects_in(content, home) {
+            let mut response = original.clone();
             let object = response.pointer_mut(&place).unwrap().as_object_mut().unwrap();
             object.insert("x_unknown".to_owned(), serde_json::json!(["kept", {"deep": 1}]));
             let bytes = Bytes::from(response.to_string());
-            let Ok(reply) = sample.codec.decode_reply(&bytes, &sample.asked) else { continue };
+            let Ok(reply) = sample.codec.decode_reply(&bytes, &sample.context) else { continue };
             tried += 1;
             let needle = br#""x_unknown":["kept",{"deep":1}]"#;
             let mut natives = reply.items.iter().filter_map(|item| item.native.as_ref());
@@ -625,7 +627,7 @@ fn unknown_frames_are_passed_on() {
         let mut bytes = b"data: {\"type\":\"x.unknown\",\"x\":1}\n\n".to_vec();
         bytes.extend_from_slice(&sample.bytes);
         let events =
-            stream_events(sample.codec, &sample.asked, Framing::Sse, [&bytes[..]]).unwrap();
+            stream_events(sample.codec, &sample.context, Framing::Sse, [&bytes[..]]).unwrap();
         let aliens: Vec<_> =
             events.iter().filter(|event| matches!(event, Event::Alien(_))).collect();
         assert!(!aliens.is_empty(), "{}", sample.name);

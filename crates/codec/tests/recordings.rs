@@ -20,7 +20,7 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use common::recorded::{asked_of, exchanges, key, reply_of, report};
+use common::recorded::{context_of, exchanges, key, reply_of, report};
 use common::{codec_of, reply_in, request, stream_events, strings, target};
 use serde_json::Value;
 use throughline_codec::{CodecError, DecodeContext, Framing};
@@ -61,9 +61,9 @@ fn recordings_requests_encode_byte_for_byte() {
     let mut wrong = Vec::new();
     for (recording, index, exchange) in exchanges(&recordings) {
         let codec = codec_of(&exchange.wire);
-        let asked = asked_of(exchange);
+        let context = context_of(exchange);
         let sent = request(&exchange.path, &exchange.request);
-        match codec.decode_request(&sent, &asked).and_then(|call| codec.encode(&call)) {
+        match codec.decode_request(&sent, &context).and_then(|call| codec.encode(&call)) {
             Ok(encoded) if encoded.request == sent => {
                 *counts.entry(key(exchange)).or_default() += 1;
             }
@@ -116,12 +116,12 @@ fn recordings_captures_decode() {
     let mut wrong = Vec::new();
     for capture in &captures {
         let codec = codec_of(&capture.wire);
-        let asked = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
+        let context = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
         let bytes = Bytes::from(capture.response.clone());
         let decoded = if capture.framing == "json" {
-            codec.decode_reply(&bytes, &asked).map(|reply| reply.items.len())
+            codec.decode_reply(&bytes, &context).map(|reply| reply.items.len())
         } else {
-            stream_events(codec, &asked, Framing::JsonLines, [&bytes[..]])
+            stream_events(codec, &context, Framing::JsonLines, [&bytes[..]])
                 .map(|events| reply_in(&events).map_or(0, |reply| reply.items.len()))
         };
         match decoded {
@@ -233,7 +233,7 @@ fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> ReplayOut
 fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<String> {
     let issued = issued_before(recording, index, exchange);
     let sent = request(&exchange.path, &exchange.request);
-    let call = codec_of(&exchange.wire).decode_request(&sent, &asked_of(exchange)).unwrap();
+    let call = codec_of(&exchange.wire).decode_request(&sent, &context_of(exchange)).unwrap();
     let seals = call.items.iter().flat_map(|item| item.seals.iter().map(move |seal| (item, seal)));
     let unissued = seals.filter(|(_, seal)| !issued.contains(&normal(seal.reveal_to_tenant())));
     unissued
@@ -245,7 +245,7 @@ fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<
 fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     let codec = codec_of(&earlier.wire);
     let sent = request(&earlier.path, &earlier.request);
-    let mut call = codec.decode_request(&sent, &asked_of(earlier)).unwrap();
+    let mut call = codec.decode_request(&sent, &context_of(earlier)).unwrap();
     call.extend(reply.items);
     Tree::parse(codec.encode(&call).unwrap().request.body).unwrap()
 }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::recorded::{asked_of, exchanges, reply_of};
+use common::recorded::{context_of, exchanges, reply_of};
 use common::samples::fixtures;
 use common::{codec_of, reply_in, request, stream_events, target};
 use throughline_codec::{DecodeContext, Framing};
@@ -67,7 +67,7 @@ fn recordings_restore_unchanged() {
     for (recording, index, exchange) in exchanges(&recordings) {
         let name = format!("{} #{index}", recording.name);
         let sent = request(&exchange.path, &exchange.request);
-        let call = codec_of(&exchange.wire).decode_request(&sent, &asked_of(exchange)).unwrap();
+        let call = codec_of(&exchange.wire).decode_request(&sent, &context_of(exchange)).unwrap();
         keep(&name, &exchange.wire, &call.system, &mut sizes);
         keep(&name, &exchange.wire, &call.items, &mut sizes);
         if let Ok(reply) = reply_of(exchange) {
@@ -87,12 +87,12 @@ fn recordings_captures_restore_unchanged() {
     let mut sizes = BTreeMap::new();
     for capture in &captures {
         let codec = codec_of(&capture.wire);
-        let asked = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
+        let context = DecodeContext::of(target(&capture.provider, &capture.wire, "unknown"));
         let bytes = Bytes::from(capture.response.clone());
         let items = if capture.framing == "json" {
-            codec.decode_reply(&bytes, &asked).unwrap().items
+            codec.decode_reply(&bytes, &context).unwrap().items
         } else {
-            let events = stream_events(codec, &asked, Framing::JsonLines, [&bytes[..]]).unwrap();
+            let events = stream_events(codec, &context, Framing::JsonLines, [&bytes[..]]).unwrap();
             reply_in(&events).unwrap().items.clone()
         };
         keep(&capture.name, &capture.wire, &items, &mut sizes);
@@ -189,10 +189,12 @@ fn assert_no_text_is_shared_between_items(name: &str, items: &[Item], stored: &[
             !std::ptr::eq(*item, own) && envelopes.is_some_and(|(a, b)| Arc::ptr_eq(a, b))
         };
         for other in items.iter().filter(is_sibling) {
-            let said = other.visible().into_iter().flat_map(|text| text.split(['"', '\\', '\n']));
-            for words in said.filter(|words| words.len() > 12 && !open_native_part.contains(words))
+            let fragments =
+                other.visible().into_iter().flat_map(|text| text.split(['"', '\\', '\n']));
+            for fragment in fragments
+                .filter(|fragment| fragment.len() > 12 && !open_native_part.contains(fragment))
             {
-                assert!(!text.as_str().contains(words), "{name}: {} holds {}", own.id, other.id);
+                assert!(!text.as_str().contains(fragment), "{name}: {} holds {}", own.id, other.id);
             }
         }
     }

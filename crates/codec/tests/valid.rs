@@ -73,7 +73,7 @@ fn conversation(sample: &Sample) -> Option<Call> {
         if reply.stop == StopReason::Cut {
             return None;
         }
-        let mut call = Call::new(sample.asked.target.clone());
+        let mut call = Call::new(sample.context.target.clone());
         call.extend([user_text("Please begin.")]);
         call.extend(reply.items);
         call
@@ -513,19 +513,19 @@ fn converse(body: &Value, call: &Call, problems: &mut ProblemList) {
     let messages = list(body, "messages");
     problems.demand(!messages.is_empty(), "no messages", body);
     let mut pairs = CallPairs::of(call);
-    let mut wanted = "user";
+    let mut expected_role = "user";
     let mut calls = false;
     for message in messages {
         let role = text(message, "role");
-        problems.demand(role == wanted, "roles do not alternate from the user on", message);
-        wanted = if role == "user" { "assistant" } else { "user" };
+        problems.demand(role == expected_role, "roles do not alternate from the user on", message);
+        expected_role = if role == "user" { "assistant" } else { "user" };
         let blocks = list(message, "content");
         problems.demand(!blocks.is_empty(), "empty message", message);
         for block in blocks {
             let members = block.as_object().map_or(0, serde_json::Map::len);
             problems.demand(members == 1, "a block is not one member", block);
-            if let Some(said) = block.get("text") {
-                let is_blank = said.as_str().is_none_or(|said| said.trim().is_empty());
+            if let Some(value) = block.get("text") {
+                let is_blank = value.as_str().is_none_or(|text| text.trim().is_empty());
                 problems.demand(!is_blank, "empty text block", block);
             }
             if let Some(used) = block.get("toolUse") {
@@ -541,9 +541,9 @@ fn converse(body: &Value, call: &Call, problems: &mut ProblemList) {
                 pairs.answer(text(result, "toolUseId"), problems);
             }
             if let Some(reasoning) = block.get("reasoningContent") {
-                let said = &reasoning["reasoningText"];
-                let is_signed = !is_claude || !text(said, "signature").is_empty();
-                problems.demand(said.is_null() || is_signed, "unsigned thinking", block);
+                let reasoning_text = &reasoning["reasoningText"];
+                let is_signed = !is_claude || !text(reasoning_text, "signature").is_empty();
+                problems.demand(reasoning_text.is_null() || is_signed, "unsigned thinking", block);
             }
         }
         if role == "user" {
@@ -588,7 +588,7 @@ fn gemini(body: &Value, call: &Call, problems: &mut ProblemList) {
         // texts.
         let is_blank = |part: &Value| {
             let is_signed = either(part, "thoughtSignature", "thought_signature").is_some();
-            part.get("text").is_some_and(|said| said == "") && !is_signed
+            part.get("text").is_some_and(|value| value == "") && !is_signed
         };
         problems.demand(!parts.iter().all(is_blank), "empty content", content);
         let names = |camel: &str, snake: &str| -> Vec<String> {
@@ -753,7 +753,7 @@ fn chat(body: &Value, call: &Call, problems: &mut ProblemList) {
         if is_owed && !calls.is_empty() {
             let reasoning = message.get("reasoning_content").and_then(Value::as_str);
             let is_there =
-                reasoning.is_some_and(|said| &*row.name != "moonshot" || !said.is_empty());
+                reasoning.is_some_and(|content| &*row.name != "moonshot" || !content.is_empty());
             problems.demand(is_there, "no reasoning_content with calls", message);
         }
         for called in calls {

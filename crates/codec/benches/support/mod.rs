@@ -20,7 +20,7 @@ pub(crate) struct BenchWire {
 }
 
 impl BenchWire {
-    pub(crate) fn asked(&self) -> DecodeContext {
+    pub(crate) fn context(&self) -> DecodeContext {
         let catalog = Catalog::builtin();
         DecodeContext::of(catalog.target_for(self.provider, self.model, "bench").unwrap())
     }

@@ -35,12 +35,12 @@ fn read(model: &str, body: &str) -> Call {
     AnthropicMessages.decode_request(&request(body), &DecodeContext::of(target(model))).unwrap()
 }
 
-fn reply_to(asked: &DecodeContext, content: &str) -> Reply {
+fn reply_to(context: &DecodeContext, blocks: &str) -> Reply {
     let body = format!(
-        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"{}","content":{content},"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":1,"output_tokens":2}}}}"#,
-        asked.target.model()
+        r#"{{"id":"msg_1","type":"message","role":"assistant","model":"{}","content":{blocks},"stop_reason":"end_turn","stop_sequence":null,"usage":{{"input_tokens":1,"output_tokens":2}}}}"#,
+        context.target.model()
     );
-    AnthropicMessages.decode_reply(&Bytes::from(body), asked).unwrap()
+    AnthropicMessages.decode_reply(&Bytes::from(body), context).unwrap()
 }
 
 fn reply(model: &str, content: &str) -> Reply {
@@ -64,7 +64,7 @@ fn warned(encoded: &EncodedRequest) -> Vec<&str> {
     encoded.warnings.iter().map(|warning| &*warning.setting).collect()
 }
 
-fn said(message: usize, role: Role, text: &str) -> Item {
+fn text_item(message: usize, role: Role, text: &str) -> Item {
     Item::new(format!("i{message}"), ItemPosition::new(message, 0), role, Body::Text(text.into()))
 }
 
@@ -94,7 +94,7 @@ fn answered(message: usize, id: &str, text: &str) -> Item {
 
 fn asking(model: &str, reasoning: NativeReasoning) -> Call {
     let mut call = Call::new(target(model));
-    call.items = vec![said(0, Role::User, "hi")];
+    call.items = vec![text_item(0, Role::User, "hi")];
     call.settings.max_tokens = Some(8000);
     call.settings.reasoning = Some(reasoning);
     call
@@ -117,8 +117,8 @@ fn off() -> NativeReasoning {
 }
 
 fn decode(stream: &str) -> Vec<Event> {
-    let asked = DecodeContext::of(target(CLAUDE_4_5));
-    let mut decoder = StreamDecoder::with_framing(&AnthropicMessages, &asked, Framing::JsonLines);
+    let context = DecodeContext::of(target(CLAUDE_4_5));
+    let mut decoder = StreamDecoder::with_framing(&AnthropicMessages, &context, Framing::JsonLines);
     let mut events = decoder.push(stream.as_bytes()).unwrap();
     events.extend(decoder.finish().unwrap());
     events
@@ -156,7 +156,7 @@ fn blocks_are_replayed_unmodified_and_in_order() {
     ];
     assert_eq!(found, expected);
     let mut call = Call::new(target(CLAUDE_4_5));
-    call.items = vec![said(0, Role::User, "q")];
+    call.items = vec![text_item(0, Role::User, "q")];
     call.extend(answer.items);
     call.extend([answered(0, "t1", "done")]);
     let encoded = written(&call);
@@ -236,8 +236,8 @@ fn citations_and_search_results_keep_their_seals() {
 fn bound_thoughts_after_a_prefix_change_are_omitted() {
     let ask = |text: &str| {
         let mut call = Call::new(target(CLAUDE_5_5));
-        call.system = vec![said(0, Role::System, "Be brief.")];
-        call.items = vec![said(0, Role::User, text)];
+        call.system = vec![text_item(0, Role::System, "Be brief.")];
+        call.items = vec![text_item(0, Role::User, text)];
         call
     };
     let thought = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"text","text":"a"}]"#;
@@ -248,12 +248,12 @@ fn bound_thoughts_after_a_prefix_change_are_omitted() {
         let answer = reply_to(&DecodeContext { target: target(CLAUDE_5_5), prefix }, thought).items;
         replies.push(answer.clone());
         call.extend(answer);
-        call.extend([said(0, Role::User, "go on")]);
+        call.extend([text_item(0, Role::User, "go on")]);
     }
     let fates = |mut call: Call| {
         for answer in &replies {
             call.extend(answer.clone());
-            call.extend([said(0, Role::User, "go on")]);
+            call.extend([text_item(0, Role::User, "go on")]);
         }
         let encoded = written(&call);
         [encoded.fates[2].visible.clone(), encoded.fates[5].visible.clone()]
@@ -262,7 +262,7 @@ fn bound_thoughts_after_a_prefix_change_are_omitted() {
     let changed = || Disposition::Elided(ElisionReason::PrefixChanged);
     assert_eq!(fates(ask("two")), [changed(), changed()]);
     let mut system = ask("one");
-    system.system = vec![said(0, Role::System, "Be long.")];
+    system.system = vec![text_item(0, Role::System, "Be long.")];
     assert_eq!(fates(system), [changed(), changed()]);
 }
 
@@ -288,7 +288,7 @@ fn caller_thought_becomes_user_text_or_keeps_its_native_form() {
         let mut call = Call::new(target(CLAUDE_4_5));
         let body = Body::Thought(thought);
         let item = Item::new("t", ItemPosition::new(1, 0), Role::Assistant, body);
-        call.items = vec![said(0, Role::User, "q"), item, said(2, Role::Assistant, "a")];
+        call.items = vec![text_item(0, Role::User, "q"), item, text_item(2, Role::Assistant, "a")];
         call.replay.secret = Some(ThreadSecret::new([7; 32]));
         written(&call)
     };
@@ -308,15 +308,15 @@ fn tool_results_come_first_and_system_prompts_move_to_the_top() {
     let mut call = Call::new(target(CLAUDE_4_5));
     call.settings.max_tokens = Some(9);
     call.items = vec![
-        said(0, Role::System, "Be brief."),
+        text_item(0, Role::System, "Be brief."),
         called(1, "x"),
-        said(2, Role::User, "by the way"),
+        text_item(2, Role::User, "by the way"),
         answered(3, "x", "rain"),
     ];
     let expected = r#"{"model":"claude-sonnet-4-5","system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"x","name":"weather","input":{"city":"Oslo"}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"x","content":"rain"},{"type":"text","text":"by the way"}]}],"max_tokens":9}"#;
     let encoded = written(&call);
-    let said = Json::parse(encoded.request.body.clone()).unwrap();
-    assert_eq!(said.canonical(), Json::parse(expected).unwrap().canonical());
+    let sent = Json::parse(encoded.request.body.clone()).unwrap();
+    assert_eq!(sent.canonical(), Json::parse(expected).unwrap().canonical());
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn caller_thought_is_delayed_until_calls_are_answered() {
     let thought = |at| Item::new("t", ItemPosition::new(at, 0), Role::Assistant, thought.clone());
     call.replay.secret = Some(ThreadSecret::new([7; 32]));
     call.items =
-        vec![said(0, Role::User, "q"), called(1, "x"), thought(2), called(3, "y"), thought(4)];
+        vec![text_item(0, Role::User, "q"), called(1, "x"), thought(2), called(3, "y"), thought(4)];
     call.items.extend([answered(5, "x", "rain"), answered(6, "y", "sun")]);
     let encoded = written(&call);
     let roles = |at: usize| member(&encoded, &format!("/messages/{at}/role"));
@@ -441,7 +441,7 @@ fn vendors_without_signatures_receive_only_their_own_thoughts() {
         r#"{{"id":"m","type":"message","role":"assistant","model":"d","content":{answer},"stop_reason":"tool_use"}}"#
     ));
     let reply = AnthropicMessages.decode_reply(&body, &DecodeContext::of(clone.clone())).unwrap();
-    call.items = vec![said(0, Role::User, "q")];
+    call.items = vec![text_item(0, Role::User, "q")];
     call.extend(reply.items);
     assert!(body_of(&written(&call)).contains("mine"));
     // A request that was written for the other vendor is sent to Anthropic.
@@ -513,8 +513,8 @@ fn call_without_its_source_encodes_completely() {
     let body = r#"{"model":"claude-opus-4-6","system":[{"type":"text","text":"Be brief."}],"messages":[{"role":"user","content":"hi"}],"max_tokens":9000,"tools":[{"type":"web_search_20250305","name":"web_search"}],"thinking":{"type":"adaptive"},"output_config":{"effort":"low"},"metadata":{"user_id":"u"}}"#;
     let mut call = read(CLAUDE_4_6, body);
     call.source = None;
-    let said = Json::parse(written(&call).request.body).unwrap();
-    assert_eq!(said.canonical(), Json::parse(body).unwrap().canonical());
+    let sent = Json::parse(written(&call).request.body).unwrap();
+    assert_eq!(sent.canonical(), Json::parse(body).unwrap().canonical());
 }
 
 #[test]
@@ -552,8 +552,8 @@ fn stop_reasons_usage_and_failures_are_decoded() {
         let body = format!(
             r#"{{"content":[],"stop_reason":{reason},"stop_sequence":{sequence},"usage":{{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":20,"output_tokens":4,"output_tokens_details":{{"thinking_tokens":2}}}}}}"#
         );
-        let asked = DecodeContext::of(target(CLAUDE_4_5));
-        let reply = AnthropicMessages.decode_reply(&body.into(), &asked).unwrap();
+        let context = DecodeContext::of(target(CLAUDE_4_5));
+        let reply = AnthropicMessages.decode_reply(&body.into(), &context).unwrap();
         let usage = Usage { input: 33, cached: 10, written: 20, output: 4, thought: 2 };
         assert_eq!(reply.usage, usage);
         reply.stop
@@ -567,8 +567,8 @@ fn stop_reasons_usage_and_failures_are_decoded() {
     assert_eq!(stop("\"novel\"", "null"), StopReason::Other("novel".into()));
     assert_eq!(stop("null", "null"), StopReason::Cut);
     let fault = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
-    let asked = DecodeContext::of(target(CLAUDE_4_5));
-    let read = AnthropicMessages.decode_reply(&fault.into(), &asked);
+    let context = DecodeContext::of(target(CLAUDE_4_5));
+    let read = AnthropicMessages.decode_reply(&fault.into(), &context);
     let Err(CodecError::Provider(failure)) = read else { panic!("a failure") };
     assert_eq!(
         (failure.kind.as_deref(), &*failure.message),

@@ -66,13 +66,13 @@ fn with(mut body: Value, key: &str, value: Value) -> Value {
 /// Builds an exchange in which the model answers "Go." with `issued`, and a request that continues
 /// with `next`.
 fn replay(model: &str, mode: &Value, issued: &[Value], next: &[Value]) -> AuditFixture {
-    let asked = with(body(mode, &[user("Go.")]), "model", model.into());
+    let first_request = with(body(mode, &[user("Go.")]), "model", model.into());
     let answer = json!({"type": "message", "role": "assistant", "model": model, "content": issued,
         "stop_reason": "tool_use"});
     let mut messages = vec![user("Go.")];
     messages.extend_from_slice(next);
     let request = with(body(mode, &messages), "model", model.into());
-    bench(model, &request).after(&[&asked.to_string(), &answer.to_string()])
+    bench(model, &request).after(&[&first_request.to_string(), &answer.to_string()])
 }
 
 fn whole_thought() -> [Value; 2] {
@@ -249,28 +249,28 @@ fn bound(system: &Value, behavior: Option<&str>) -> AuditFixture {
         mode["block_binding"] = json!({"prefix_mismatch_behavior": behavior});
     }
     let issued = [thinking("Hm.", SIGNATURE), text("Rain.")];
-    let asked = with(body(&mode, &[user("Go.")]), "system", json!("Be brief."));
-    let asked = with(asked, "model", model.into());
+    let first_request = with(body(&mode, &[user("Go.")]), "system", json!("Be brief."));
+    let first_request = with(first_request, "model", model.into());
     let answer =
         json!({"type": "message", "model": model, "content": issued, "stop_reason": "end_turn"});
     let messages = [user("Go."), assistant(&issued), user("On.")];
     let request = with(body(&mode, &messages), "system", system.clone());
     bench(model, &request)
         .with_betas("thinking-binding-controls-2026-08-01")
-        .after(&[&asked.to_string(), &answer.to_string()])
+        .after(&[&first_request.to_string(), &answer.to_string()])
 }
 
 #[test]
 fn changed_prefix_severity_depends_on_request_and_account() {
     let changed = json!("Be long.");
     let lines = |bench: AuditFixture| bench.lines();
-    let told = |severity: &str| vec![format!("{severity} prefix-changed messages.1.content.0")];
-    assert_eq!(lines(bound(&changed, Some("error"))), told("refuse"));
-    assert_eq!(lines(bound(&changed, Some("drop_block"))), told("degrade"));
-    assert_eq!(lines(bound(&changed, None)), told("degrade"));
+    let expected = |severity: &str| vec![format!("{severity} prefix-changed messages.1.content.0")];
+    assert_eq!(lines(bound(&changed, Some("error"))), expected("refuse"));
+    assert_eq!(lines(bound(&changed, Some("drop_block"))), expected("degrade"));
+    assert_eq!(lines(bound(&changed, None)), expected("degrade"));
     let made = |date: &str| bound(&changed, None).with_account_created(date);
-    assert_eq!(lines(made("2026-08-31T00:00:00Z")), told("refuse"));
-    assert_eq!(lines(made("2026-08-30T23:59:59Z")), told("note"));
+    assert_eq!(lines(made("2026-08-31T00:00:00Z")), expected("refuse"));
+    assert_eq!(lines(made("2026-08-30T23:59:59Z")), expected("note"));
 }
 
 #[test]
@@ -431,13 +431,13 @@ fn block_inserted_before_a_bound_thought_changes_its_prefix() {
 #[test]
 fn cache_rule_applies_only_to_the_same_account_and_model() {
     let tool = |text: &str| {
-        let asked: Value = serde_json::from_str(text).unwrap();
-        with(body(&adaptive(), &[user("Go.")]), "tools", json!([asked]))
+        let tool_json: Value = serde_json::from_str(text).unwrap();
+        with(body(&adaptive(), &[user("Go.")]), "tools", json!([tool_json]))
     };
-    let asked = tool(r#"{"name": "weather", "input_schema": {}}"#);
-    let asked = with(asked, "model", "claude-opus-4-6".into()).to_string();
+    let first_request = tool(r#"{"name": "weather", "input_schema": {}}"#);
+    let first_request = with(first_request, "model", "claude-opus-4-6".into()).to_string();
     let turned = tool(r#"{"input_schema": {}, "name": "weather"}"#);
-    let bench = |model| bench(model, &turned).after(&[&asked]);
+    let bench = |model| bench(model, &turned).after(&[&first_request]);
     assert_eq!(bench("claude-opus-4-6").lines(), ["degrade cache-prefix-broken tools.0"]);
     assert!(bench("claude-opus-4-6").with_account("another").lines().is_empty());
     assert!(bench("claude-sonnet-4-6").lines().is_empty());

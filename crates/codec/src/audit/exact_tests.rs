@@ -24,7 +24,7 @@ const BLOCKS: [&str; 4] = [
     r#"{"type":"tool_use","id":"toolu_1","name":"look","input":{}}"#,
 ];
 
-fn asked(model: &str, account: &str) -> DecodeContext {
+fn context(model: &str, account: &str) -> DecodeContext {
     let catalog = Catalog::builtin();
     DecodeContext::of(catalog.target_for("anthropic", model, account).unwrap())
 }
@@ -70,7 +70,7 @@ fn changes_for(
 }
 
 fn changes(blocks: &[&str]) -> Vec<(ChangeKind, String)> {
-    let here = asked(MODEL, "mine");
+    let here = context(MODEL, "mine");
     changes_for(second(blocks), &here, &here)
 }
 
@@ -156,7 +156,8 @@ fn thought_sent_as_text_is_reported() {
 
 #[test]
 fn account_bound_seal_of_another_account_is_foreign() {
-    let (mine, theirs) = (asked("claude-sonnet-5-5", "mine"), asked("claude-sonnet-5-5", "theirs"));
+    let (mine, theirs) =
+        (context("claude-sonnet-5-5", "mine"), context("claude-sonnet-5-5", "theirs"));
     let found = changes_for(second(&BLOCKS), &mine, &theirs);
     let kinds: Vec<_> = found.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, vec![ChangeKind::Foreign(ElisionReason::OtherAccount); 3]);
@@ -164,7 +165,7 @@ fn account_bound_seal_of_another_account_is_foreign() {
 
 #[test]
 fn unreplayed_reply_is_not_reported_as_missing() {
-    let here = asked(MODEL, "mine");
+    let here = context(MODEL, "mine");
     let other = FIRST.replace("find it", "never mind");
     assert_eq!(changes_for(other, &here, &here), []);
 }

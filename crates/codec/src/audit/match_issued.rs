@@ -28,9 +28,9 @@ impl<'p> Comparison<'p> {
         tree: &Tree,
     ) -> Result<Self, CodecError> {
         // Decode the Call from the bytes of `tree`, so that byte ranges are valid in both.
-        let asked = DecodeContext::of(target.clone());
+        let context = DecodeContext::of(target.clone());
         let request = Request { body: tree.bytes().clone(), ..transcript.request.clone() };
-        let call = transcript.codec.decode_request(&request, &asked)?;
+        let call = transcript.codec.decode_request(&request, &context)?;
         let mut search = IssuedMatcher::new(transcript.prior, target, &call, tree);
         search.match_seals();
         search.match_remaining();
@@ -387,7 +387,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
                 let thought = issued.item.visible().unwrap_or_default().trim();
                 matches!(issued.item.body, Body::Thought(_))
                     && thought.len() > 8
-                    && says(text, thought)
+                    && contains_thought(text, thought)
             };
             let issued = self.given.iter().map(|given| given.issued).find(is_thought);
             if issued.is_some() {
@@ -523,7 +523,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
 /// Returns whether a text repeats a thought. Up to 63 additional bytes, such as tags or quotes, are
 /// allowed.
-fn says(text: &str, thought: &str) -> bool {
+fn contains_thought(text: &str, thought: &str) -> bool {
     let text = text.trim();
     let is_as_long = (thought.len()..thought.len() + 64).contains(&text.len());
     is_as_long && text.contains(thought)

@@ -69,10 +69,10 @@ impl PriorExchanges {
         &mut self,
         codec: &dyn Codec,
         request: &Request,
-        asked: DecodeContext,
+        context: DecodeContext,
     ) -> Result<(), CodecError> {
-        let call = codec.decode_request(request, &asked)?;
-        self.exchanges.push(Exchange { asked, call: Some(call), reply: None });
+        let call = codec.decode_request(request, &context)?;
+        self.exchanges.push(Exchange { asked: context, call: Some(call), reply: None });
         Ok(())
     }
 
@@ -82,10 +82,10 @@ impl PriorExchanges {
         &mut self,
         codec: &dyn Codec,
         body: &Bytes,
-        asked: DecodeContext,
+        context: DecodeContext,
     ) -> Result<(), CodecError> {
-        let reply = codec.decode_reply(body, &asked)?;
-        self.answer(asked, reply);
+        let reply = codec.decode_reply(body, &context)?;
+        self.answer(context, reply);
         Ok(())
     }
 
@@ -96,14 +96,14 @@ impl PriorExchanges {
         codec: &dyn Codec,
         bytes: &[u8],
         framing: Framing,
-        asked: DecodeContext,
+        context: DecodeContext,
     ) -> Result<(), CodecError> {
-        let mut decoder = StreamDecoder::with_framing(codec, &asked, framing);
+        let mut decoder = StreamDecoder::with_framing(codec, &context, framing);
         let mut events = decoder.push(bytes)?;
         events.extend(decoder.finish()?);
         for event in events {
             if let Event::Ended(reply) = event {
-                self.answer(asked, *reply);
+                self.answer(context, *reply);
                 break;
             } else if let Event::Failed(failure) = event {
                 return Err(CodecError::Provider(Box::new(failure)));
@@ -112,10 +112,12 @@ impl PriorExchanges {
         Ok(())
     }
 
-    fn answer(&mut self, asked: DecodeContext, reply: Reply) {
+    fn answer(&mut self, context: DecodeContext, reply: Reply) {
         match self.exchanges.last_mut().filter(|exchange| exchange.reply.is_none()) {
             Some(open) => open.reply = Some(reply),
-            None => self.exchanges.push(Exchange { asked, call: None, reply: Some(reply) }),
+            None => {
+                self.exchanges.push(Exchange { asked: context, call: None, reply: Some(reply) });
+            }
         }
     }
 }

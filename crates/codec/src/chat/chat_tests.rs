@@ -15,16 +15,16 @@ pub(super) fn target(provider: &str, model: &str) -> Target {
     Catalog::builtin().target_for(provider, model, "account").unwrap()
 }
 
-pub(super) fn asked(provider: &str, model: &str) -> DecodeContext {
+pub(super) fn context(provider: &str, model: &str) -> DecodeContext {
     DecodeContext::of(target(provider, model))
 }
 
-pub(super) fn reply(asked: &DecodeContext, message: &str) -> Reply {
+pub(super) fn reply(context: &DecodeContext, message: &str) -> Reply {
     let body = format!(
         r#"{{"id":"r","model":"{}","choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#,
-        asked.target.model()
+        context.target.model()
     );
-    OpenAiChat.decode_reply(&Bytes::from(body), asked).unwrap()
+    OpenAiChat.decode_reply(&Bytes::from(body), context).unwrap()
 }
 
 fn user(text: &str) -> Item {
@@ -69,12 +69,12 @@ fn thinking(change: impl Fn(&mut NativeReasoning)) -> impl Fn(&mut Call) {
 }
 
 pub(super) trait SlotTexts {
-    fn said(&self) -> Vec<(String, String)>;
+    fn slot_texts(&self) -> Vec<(String, String)>;
 }
 
 impl SlotTexts for Reply {
     /// Returns the slot and readable text of each Item.
-    fn said(&self) -> Vec<(String, String)> {
+    fn slot_texts(&self) -> Vec<(String, String)> {
         let slot = |item: &Item| item.native.as_ref().unwrap().slot.to_string();
         let text = |item: &Item| match &item.body {
             Body::Call(call) => format!("{}{}", call.name, call.args.as_str()),
@@ -92,27 +92,27 @@ const DETAILS: &str = r#"{"role":"assistant","content":"Hi.","reasoning":"Think.
 
 #[test]
 fn each_detail_is_one_thought_and_its_flat_copy_is_not() {
-    let reply = reply(&asked("openrouter", "claude-sonnet-4.5"), DETAILS);
+    let reply = reply(&context("openrouter", "claude-sonnet-4.5"), DETAILS);
     let expected = [
         ("reasoning_details/0+reasoning", "Think."),
         ("reasoning_details/1", ""),
         ("content", "Hi."),
         ("tool_calls/0", "f{}"),
     ];
-    assert_eq!(reply.said(), pairs(&expected));
+    assert_eq!(reply.slot_texts(), pairs(&expected));
 }
 
 #[test]
 fn details_are_replayed_whole_and_in_order_once_per_message() {
-    let asked = asked("openrouter", "claude-sonnet-4.5");
-    let call = call_with(asked.target.clone(), reply(&asked, DETAILS).items);
+    let context = context("openrouter", "claude-sonnet-4.5");
+    let call = call_with(context.target.clone(), reply(&context, DETAILS).items);
     let expected = r#"{"role":"assistant","content":"Hi.","reasoning_details":[{"type":"reasoning.text","text":"Think.","signature":"c2VhbC1vbmU=","format":"anthropic-claude-v1","index":0},{"type":"reasoning.encrypted","data":"c2VhbC10d28=","format":"anthropic-claude-v1","id":"toolu_1","index":1}],"tool_calls":[{"id":"toolu_1","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     assert_eq!(answer(&call), expected);
 }
 
 #[test]
 fn encrypted_detail_with_call_id_is_linked_to_that_call() {
-    let reply = reply(&asked("openrouter", "claude-sonnet-4.5"), DETAILS);
+    let reply = reply(&context("openrouter", "claude-sonnet-4.5"), DETAILS);
     let leads: Vec<_> =
         reply.items.iter().flat_map(|item| &item.seals).map(|s| s.attached.leads.clone()).collect();
     assert_eq!(leads, [None, Some("r.0.3".into())]);
@@ -120,11 +120,11 @@ fn encrypted_detail_with_call_id_is_linked_to_that_call() {
 
 #[test]
 fn detail_with_empty_signature_has_no_seal_and_is_not_sent() {
-    let asked = asked("openrouter", "claude-sonnet-4.5");
+    let context = context("openrouter", "claude-sonnet-4.5");
     let message = r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.text","text":"T","signature":"","format":"anthropic-claude-v1"}]}"#;
-    let reply = reply(&asked, message);
+    let reply = reply(&context, message);
     assert!(reply.items.iter().all(|item| item.seals.is_empty()));
-    let call = call_with(asked.target.clone(), reply.items);
+    let call = call_with(context.target.clone(), reply.items);
     let encoded = OpenAiChat.encode(&call).unwrap();
     assert_eq!(encoded.fates[1].visible, Disposition::Elided(ElisionReason::Unsigned));
     assert_eq!(answer(&call), r#"{"role":"assistant","content":"Hi."}"#);
@@ -132,9 +132,9 @@ fn detail_with_empty_signature_has_no_seal_and_is_not_sent() {
 
 #[test]
 fn foreign_sealed_details_are_dropped_and_readable_ones_are_sent() {
-    let asked = asked("openrouter", "gpt-5");
+    let context = context("openrouter", "gpt-5");
     let message = r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.summary","summary":"S","format":"openai-responses-v1","index":0},{"type":"reasoning.encrypted","data":"c2VhbC10d28=","format":"openai-responses-v1","index":0}]}"#;
-    let call = call_with(target("openrouter", "claude-sonnet-4.5"), reply(&asked, message).items);
+    let call = call_with(target("openrouter", "claude-sonnet-4.5"), reply(&context, message).items);
     let encoded = OpenAiChat.encode(&call).unwrap();
     let fates: Vec<_> = encoded.fates.iter().map(|fate| fate.visible.clone()).collect();
     assert_eq!(
@@ -151,10 +151,10 @@ fn foreign_sealed_details_are_dropped_and_readable_ones_are_sent() {
 
 #[test]
 fn unknown_details_are_preserved_and_replayed() {
-    let asked = asked("openrouter", "glm-4.7");
+    let context = context("openrouter", "glm-4.7");
     let message =
         r#"{"content":"Hi.","reasoning_details":[{"type":"reasoning.telepathy","waves":[1]}]}"#;
-    let call = call_with(asked.target.clone(), reply(&asked, message).items);
+    let call = call_with(context.target.clone(), reply(&context, message).items);
     assert!(
         answer(&call)
             .contains(r#""reasoning_details":[{"type":"reasoning.telepathy","waves":[1]}]"#)
@@ -163,7 +163,7 @@ fn unknown_details_are_preserved_and_replayed() {
 
 #[test]
 fn foreign_reasoning_is_dropped_and_never_becomes_text() {
-    let deepseek = asked("deepseek", "deepseek-reasoner");
+    let deepseek = context("deepseek", "deepseek-reasoner");
     let items = reply(&deepseek, r#"{"content":"Hi.","reasoning_content":"secret plan"}"#).items;
     for (provider, model) in [
         ("mistral", "magistral-medium-latest"),
@@ -191,9 +191,9 @@ fn reasoning_is_replayed_in_the_field_the_endpoint_used() {
         ("compatible", "anything", "reasoning"),
     ];
     for (provider, model, field) in cases {
-        let asked = asked(provider, model);
-        let reply = reply(&asked, &format!(r#"{{"content":"Hi.","{field}":"T"}}"#));
-        let call = call_with(asked.target.clone(), reply.items);
+        let context = context(provider, model);
+        let reply = reply(&context, &format!(r#"{{"content":"Hi.","{field}":"T"}}"#));
+        let call = call_with(context.target.clone(), reply.items);
         let expected = format!(r#"{{"role":"assistant","content":"Hi.","{field}":"T"}}"#);
         assert_eq!(answer(&call), expected, "{provider}");
     }
@@ -201,30 +201,30 @@ fn reasoning_is_replayed_in_the_field_the_endpoint_used() {
 
 #[test]
 fn unknown_endpoint_gets_every_emitted_field_back() {
-    let asked = asked("compatible", "anything");
+    let context = context("compatible", "anything");
     let message = r#"{"content":"Hi.","reasoning":"T","reasoning_content":"T","reasoning_details":[{"type":"reasoning.text","text":"T"}]}"#;
-    let reply = reply(&asked, message);
+    let reply = reply(&context, message);
     assert_eq!(
-        reply.said(),
+        reply.slot_texts(),
         pairs(&[("reasoning_details/0+reasoning_content+reasoning", "T"), ("content", "Hi.")])
     );
-    let call = call_with(asked.target.clone(), reply.items);
+    let call = call_with(context.target.clone(), reply.items);
     let expected = r#"{"role":"assistant","content":"Hi.","reasoning_content":"T","reasoning":"T","reasoning_details":[{"type":"reasoning.text","text":"T"}]}"#;
     assert_eq!(answer(&call), expected);
 }
 
 #[test]
 fn required_reasoning_is_sent_even_when_empty() {
-    let asked = asked("deepseek", "deepseek-reasoner");
+    let context = context("deepseek", "deepseek-reasoner");
     let message = r#"{"content":null,"reasoning_content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
-    let call = call_with(asked.target.clone(), reply(&asked, message).items);
+    let call = call_with(context.target.clone(), reply(&context, message).items);
     let expected = r#"{"role":"assistant","content":null,"reasoning_content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     assert_eq!(answer(&call), expected);
 }
 
 #[test]
 fn stand_in_replaces_foreign_reasoning_where_required() {
-    let deepseek = asked("deepseek", "deepseek-reasoner");
+    let deepseek = context("deepseek", "deepseek-reasoner");
     let message = r#"{"content":null,"reasoning_content":"mine","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
     let call = call_with(target("moonshot", "kimi-k2.5"), reply(&deepseek, message).items);
     let encoded = OpenAiChat.encode(&call).unwrap();
@@ -235,24 +235,24 @@ fn stand_in_replaces_foreign_reasoning_where_required() {
 
 #[test]
 fn mistral_chunks_stay_in_content_with_their_signature() {
-    let asked = asked("mistral", "magistral-medium-latest");
+    let context = context("mistral", "magistral-medium-latest");
     let message = r#"{"role":"assistant","tool_calls":null,"content":[{"type":"thinking","thinking":[{"type":"text","text":"T"}],"signature":"c2VhbC1vbmU=","closed":true},{"type":"text","text":"Hi."}]}"#;
-    let reply = reply(&asked, message);
-    assert_eq!(reply.said(), pairs(&[("content/0", "T"), ("content/1", "Hi.")]));
+    let reply = reply(&context, message);
+    assert_eq!(reply.slot_texts(), pairs(&[("content/0", "T"), ("content/1", "Hi.")]));
     assert_eq!(reply.items[0].seals[0].attached.at, "/signature");
-    let call = call_with(asked.target.clone(), reply.items);
+    let call = call_with(context.target.clone(), reply.items);
     let expected = r#"{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"T"}],"signature":"c2VhbC1vbmU=","closed":true},{"type":"text","text":"Hi."}]}"#;
     assert_eq!(answer(&call), expected);
 }
 
 #[test]
 fn inline_tags_decode_as_thoughts_and_encode_byte_for_byte() {
-    let asked = asked("minimax", "minimax-m2");
+    let context = context("minimax", "minimax-m2");
     let text = "<think>\nPlan.\n</think>\n\nHi. <thinking>More</thinking>Bye.";
     let message = format!(r#"{{"content":{}}}"#, throughline_json::string(text).as_str());
-    let reply = reply(&asked, &message);
+    let reply = reply(&context, &message);
     assert_eq!(
-        reply.said(),
+        reply.slot_texts(),
         pairs(&[
             ("content", "\nPlan.\n"),
             ("content", "\n\nHi. "),
@@ -260,31 +260,31 @@ fn inline_tags_decode_as_thoughts_and_encode_byte_for_byte() {
             ("content", "Bye.")
         ])
     );
-    let call = call_with(asked.target.clone(), reply.items);
+    let call = call_with(context.target.clone(), reply.items);
     assert_eq!(answer(&call), format!(r#"{{"role":"assistant",{}"#, &message[1..]));
 }
 
 #[test]
 fn unclosed_tag_is_an_incomplete_thought() {
-    let asked = asked("minimax", "minimax-m2");
-    let reply = reply(&asked, r#"{"content":"<think>and th"}"#);
+    let context = context("minimax", "minimax-m2");
+    let reply = reply(&context, r#"{"content":"<think>and th"}"#);
     let Body::Thought(thought) = &reply.items[0].body else { unreachable!() };
     assert_eq!((&*thought.content, thought.whole), ("and th", false));
-    let encoded = OpenAiChat.encode(&call_with(asked.target, reply.items)).unwrap();
+    let encoded = OpenAiChat.encode(&call_with(context.target, reply.items)).unwrap();
     assert_eq!(encoded.fates[1].visible, Disposition::Elided(ElisionReason::Cut));
 }
 
 #[test]
 fn mid_text_tags_of_unknown_endpoints_stay_text() {
-    let reply = reply(&asked("compatible", "anything"), r#"{"content":"Use <think>x</think>."}"#);
-    assert_eq!(reply.said(), pairs(&[("content", "Use <think>x</think>.")]));
+    let reply = reply(&context("compatible", "anything"), r#"{"content":"Use <think>x</think>."}"#);
+    assert_eq!(reply.slot_texts(), pairs(&[("content", "Use <think>x</think>.")]));
 }
 
 #[test]
 fn signatures_on_calls_and_messages_are_replayed_in_place() {
-    let asked = asked("compatible", "gemini-3-flash");
+    let context = context("compatible", "gemini-3-flash");
     let message = r#"{"content":"Hi.","extra_content":{"google":{"thought_signature":"c2VhbC1vbmU="}},"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2VhbC10d28="}}}]}"#;
-    let reply = reply(&asked, message);
+    let reply = reply(&context, message);
     let seals: Vec<_> = reply.items.iter().flat_map(|item| &item.seals).collect();
     let shown: Vec<_> = seals.iter().map(|seal| (&*seal.format, &*seal.attached.at)).collect();
     assert_eq!(
@@ -294,7 +294,7 @@ fn signatures_on_calls_and_messages_are_replayed_in_place() {
             ("openai-chat.thought_signature", "/google/thought_signature")
         ]
     );
-    let own = answer(&call_with(asked.target.clone(), reply.items.clone()));
+    let own = answer(&call_with(context.target.clone(), reply.items.clone()));
     assert!(own.contains("c2VhbC1vbmU=") && own.contains("c2VhbC10d28="));
     let foreign = call_with(target("openrouter", "gpt-5"), reply.items);
     let expected = r#"{"role":"assistant","content":"Hi.","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
@@ -307,7 +307,7 @@ fn unchanged_request_encodes_to_the_same_bytes() {
     let request =
         Request { path: "/v1/chat/completions".into(), headers: Vec::new(), body: text.into() };
     for provider in ["openai-chat", "mistral", "openrouter", "compatible", "ollama-native"] {
-        let call = OpenAiChat.decode_request(&request, &asked(provider, "m")).unwrap();
+        let call = OpenAiChat.decode_request(&request, &context(provider, "m")).unwrap();
         assert_eq!(OpenAiChat.encode(&call).unwrap().request.body, request.body, "{provider}");
     }
 }
@@ -316,7 +316,7 @@ fn unchanged_request_encodes_to_the_same_bytes() {
 fn edited_message_keeps_unknown_members() {
     let text = r#"{"model":"m","messages":[{"role":"assistant","x":{"y":1},"content":"old","reasoning_content":"T"}]}"#;
     let request = Request { path: "/p".into(), headers: Vec::new(), body: text.into() };
-    let mut call = OpenAiChat.decode_request(&request, &asked("xai-chat", "m")).unwrap();
+    let mut call = OpenAiChat.decode_request(&request, &context("xai-chat", "m")).unwrap();
     call.items[1].replace_body(Body::Text("new".into()));
     let expected = r#"{"model":"m","messages":[{"role":"assistant","x":{"y":1},"content":"new","reasoning_content":"T"}]}"#;
     assert_eq!(body(&call), expected);
@@ -326,7 +326,7 @@ fn edited_message_keeps_unknown_members() {
 fn moved_request_uses_the_dialect_of_the_new_endpoint() {
     let text = r#"{"model":"m","messages":[{"role":"developer","content":"Be kind."},{"role":"assistant","x":1,"content":"Hi.","reasoning_content":"","tool_calls":[]},{"role":"user","content":"b"}],"thinking":{"type":"disabled"},"tools":[{"type":"web_search"}]}"#;
     let request = Request { path: "/p".into(), headers: Vec::new(), body: text.into() };
-    let mut call = OpenAiChat.decode_request(&request, &asked("deepseek", "m")).unwrap();
+    let mut call = OpenAiChat.decode_request(&request, &context("deepseek", "m")).unwrap();
     call.target = target("mistral", "magistral-medium-latest");
     let encoded = OpenAiChat.encode(&call).unwrap();
     let expected = r#"{"model":"magistral-medium-latest","messages":[{"role":"system","content":"Be kind."},{"role":"assistant","content":"Hi."},{"role":"user","content":"b"}],"reasoning_effort":"none"}"#;
@@ -464,7 +464,7 @@ fn stop_reasons_and_usage_are_mapped() {
         let text = format!(
             r#"{{"choices":[{{"message":{{"content":"x"}},"finish_reason":{reason}}}],"usage":{usage}}}"#
         );
-        OpenAiChat.decode_reply(&Bytes::from(text), &asked("compatible", "m")).unwrap()
+        OpenAiChat.decode_reply(&Bytes::from(text), &context("compatible", "m")).unwrap()
     };
     let stops = [
         (r#""stop""#, StopReason::Done),
@@ -510,10 +510,10 @@ fn failure_message_is_the_providers_own() {
         ),
     ];
     for (body, message) in bodies {
-        let answer = OpenAiChat.decode_reply(&Bytes::from(body), &asked("compatible", "m"));
+        let answer = OpenAiChat.decode_reply(&Bytes::from(body), &context("compatible", "m"));
         let Err(CodecError::Provider(failure)) = answer else { unreachable!("{body}") };
         assert_eq!(&*failure.message, message);
     }
-    let odd = OpenAiChat.decode_reply(&Bytes::from("{}"), &asked("compatible", "m"));
+    let odd = OpenAiChat.decode_reply(&Bytes::from("{}"), &context("compatible", "m"));
     assert!(matches!(odd, Err(CodecError::Shape { .. })));
 }

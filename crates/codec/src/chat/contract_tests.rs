@@ -25,15 +25,15 @@ fn request(body: &str) -> Request {
 fn prior(target: &Target, documents: &[&str]) -> PriorExchanges {
     let mut prior = PriorExchanges::new();
     for document in documents {
-        let asked = DecodeContext::of(target.clone());
+        let context = DecodeContext::of(target.clone());
         let json = throughline_json::Json::parse((*document).to_owned()).unwrap();
         match OpenAiChat.recognise(json.tree().root()) {
             Some(Document::Request) => {
-                prior.push_request(&OpenAiChat, &request(document), asked).unwrap();
+                prior.push_request(&OpenAiChat, &request(document), context).unwrap();
             }
             Some(Document::Response) => {
                 let body = Bytes::from((*document).to_owned());
-                prior.push_response(&OpenAiChat, &body, asked).unwrap();
+                prior.push_response(&OpenAiChat, &body, context).unwrap();
             }
             Some(Document::Event) | None => panic!("document of another wire: {document}"),
         }
@@ -178,8 +178,8 @@ fn deepseek_requires_only_the_reasoning_key() {
 fn deepseek_requires_nothing_without_thinking_or_calls() {
     let off = tool_loop("").replacen('{', r#"{"thinking":{"type":"disabled"},"#, 1);
     assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], &off)), []);
-    let talk = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
-    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], talk)), []);
+    let conversation = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
+    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], conversation)), []);
     let on = tool_loop("").replacen('{', r#"{"thinking":{"type":"enabled"},"#, 1);
     let audit = looked("deepseek", "deepseek-v3.2", &[], &on);
     assert_eq!(found(&audit), [("deepseek/reasoning-content-missing", Severity::Refuse)]);

@@ -8,13 +8,13 @@ use throughline_core::{
 use throughline_json::{self as json, Json, Name};
 
 use crate::chat::OpenAiChat;
-use crate::chat::tests::{answer, asked, call_with, reply, target};
+use crate::chat::tests::{answer, call_with, context, reply, target};
 use crate::{Codec, DecodeContext};
 
-fn read(text: &str, asked: &DecodeContext) -> Call {
+fn read(text: &str, context: &DecodeContext) -> Call {
     let path = Name::from("/v1/chat/completions");
     let request = Request { path, headers: Vec::new(), body: text.to_owned().into() };
-    OpenAiChat.decode_request(&request, asked).unwrap()
+    OpenAiChat.decode_request(&request, context).unwrap()
 }
 
 fn sent(call: &Call) -> (String, Vec<Warning>) {
@@ -33,7 +33,7 @@ fn moved(
 ) -> (String, Vec<String>) {
     let messages = r#""messages":[{"role":"user","content":"hi"}]"#;
     let text = format!(r#"{{"model":"{}",{messages}{members}}}"#, from.1);
-    let mut call = read(&text, &asked(from.0, from.1));
+    let mut call = read(&text, &context(from.0, from.1));
     assert_eq!(sent(&call).0, text);
     call.target = target(to.0, to.1);
     let (body, warnings) = sent(&call);
@@ -149,7 +149,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 #[test]
 fn tool_choice_is_sent_only_with_tools() {
     let text = r#"{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false}"#;
-    let mut call = read(text, &asked("openai-chat", "gpt-4o"));
+    let mut call = read(text, &context("openai-chat", "gpt-4o"));
     call.tools.clear();
     let (body, warnings) = sent(&call);
     assert!(!body.contains("tool_choice") && !body.contains("parallel"), "{body}");
@@ -161,7 +161,7 @@ fn tool_choice_is_sent_only_with_tools() {
     assert!(!sent(&call).0.contains("tool"));
     // A request whose tool choice names no declared tool stays unchanged.
     let odd = text.replace(r#""tools":[{"type":"function","function":{"name":"f"}}],"#, "");
-    assert_eq!(sent(&read(&odd, &asked("openai-chat", "gpt-4o"))).0, odd);
+    assert_eq!(sent(&read(&odd, &context("openai-chat", "gpt-4o"))).0, odd);
 }
 
 fn caller(payload: &str) -> Item {
@@ -216,7 +216,7 @@ const REQUEST_WITH_ODD_IDS: &str = r#"{"model":"m","messages":[{"role":"user","c
 #[test]
 fn calls_and_results_get_ids_the_endpoint_accepts() {
     for provider in ["mistral", "openai-chat", "moonshot", "compatible"] {
-        let mut call = read(REQUEST_WITH_ODD_IDS, &asked("openrouter", "m"));
+        let mut call = read(REQUEST_WITH_ODD_IDS, &context("openrouter", "m"));
         assert_eq!(sent(&call).0, REQUEST_WITH_ODD_IDS);
         call.target = target(provider, "m");
         let tree = Json::parse(sent(&call).0).unwrap().tree();
@@ -233,9 +233,9 @@ fn calls_and_results_get_ids_the_endpoint_accepts() {
 
 #[test]
 fn endpoint_gets_its_own_ids_back_unchanged() {
-    let asked = asked("moonshot", "kimi-k2.5");
+    let context = context("moonshot", "kimi-k2.5");
     let message = r#"{"content":null,"tool_calls":[{"id":"functions.f:0","type":"function","function":{"name":"f","arguments":"{}"}}]}"#;
-    let call = call_with(asked.target.clone(), reply(&asked, message).items);
+    let call = call_with(context.target.clone(), reply(&context, message).items);
     assert!(answer(&call).contains(r#""id":"functions.f:0""#));
 }
 
@@ -297,7 +297,7 @@ fn thought_between_calls_and_results_is_deferred() {
 #[test]
 fn cache_markers_and_unknown_members_are_dropped_for_strict_endpoints() {
     let text = r#"{"model":"m","messages":[{"role":"system","content":[{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]},{"role":"user","x":1,"content":[{"type":"text","text":"hi"},{"type":"text","text":"you","cache_control":{"type":"ephemeral"}}]}],"tools":[{"type":"function","function":{"name":"f","strict":true},"cache_control":{"type":"ephemeral"}}]}"#;
-    let mut call = read(text, &asked("openrouter", "m"));
+    let mut call = read(text, &context("openrouter", "m"));
     call.target = target("compatible", "m");
     assert_eq!(sent(&call).0, text);
     for provider in ["mistral", "openai-chat"] {
@@ -325,7 +325,7 @@ fn texts_from_other_wires_become_one_string() {
 #[test]
 fn custom_tools_are_declared_and_called_consistently() {
     let text = r#"{"model":"gpt-5","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"f","input":"x = 1"}}]},{"role":"tool","tool_call_id":"a","content":"fine"}],"tools":[{"type":"custom","custom":{"name":"f"}}],"tool_choice":{"type":"custom","custom":{"name":"f"}}}"#;
-    let mut call = read(text, &asked("openai-chat", "gpt-5"));
+    let mut call = read(text, &context("openai-chat", "gpt-5"));
     call.target = target("azure-chat", "gpt-5");
     assert_eq!(sent(&call).0, text);
     call.target = target("groq", "gpt-oss");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use throughline_core::{Body, Delta, Event, Origin, Reply, StopReason, Wire};
 
 use crate::chat::OpenAiChat;
-use crate::chat::tests::{SlotTexts, answer, asked, call_with, pairs, reply};
+use crate::chat::tests::{SlotTexts, answer, call_with, context, pairs, reply};
 use crate::{Codec, DecodeContext, Framing, StreamDecoder, StreamEncoder, events_from_reply};
 
-fn decode_stream(asked: &DecodeContext, bytes: &[u8], framing: Framing) -> (Vec<Event>, Reply) {
-    let mut decoder = StreamDecoder::with_framing(&OpenAiChat, asked, framing);
+fn decode_stream(context: &DecodeContext, bytes: &[u8], framing: Framing) -> (Vec<Event>, Reply) {
+    let mut decoder = StreamDecoder::with_framing(&OpenAiChat, context, framing);
     let mut events = decoder.push(bytes).unwrap();
     events.extend(decoder.finish().unwrap());
     let ended = events.iter().find_map(|event| match event {
@@ -31,7 +31,7 @@ fn sse(deltas: &[&str], finish: &str) -> Vec<u8> {
 
 #[test]
 fn streamed_details_are_joined_with_the_last_signature() {
-    let asked = asked("openrouter", "claude-sonnet-4.5");
+    let context = context("openrouter", "claude-sonnet-4.5");
     let stream = sse(
         &[
             r#"{"reasoning":"Two ","reasoning_details":[{"type":"reasoning.text","text":"Two ","signature":"","index":0}]}"#,
@@ -42,7 +42,7 @@ fn streamed_details_are_joined_with_the_last_signature() {
         ],
         "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
     );
-    let (events, reply) = decode_stream(&asked, &stream, Framing::Sse);
+    let (events, reply) = decode_stream(&context, &stream, Framing::Sse);
     let natives: Vec<_> = reply
         .items
         .iter()
@@ -79,7 +79,7 @@ fn stream_without_finish_reason_is_truncated() {
         "data: [DONE]\n\n",
     );
     let (_, reply) =
-        decode_stream(&asked("openrouter", "claude-sonnet-4.5"), &stream, Framing::Sse);
+        decode_stream(&context("openrouter", "claude-sonnet-4.5"), &stream, Framing::Sse);
     let Body::Thought(thought) = &reply.items[0].body else { unreachable!() };
     assert_eq!(
         (reply.stop, thought.whole, reply.items[0].seals.len()),
@@ -98,18 +98,19 @@ fn streamed_calls_are_joined_by_index_even_if_names_arrive_late() {
         ],
         "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n\n",
     );
-    let (_, reply) = decode_stream(&asked("xai-chat", "grok-4"), &stream, Framing::Sse);
+    let (_, reply) = decode_stream(&context("xai-chat", "grok-4"), &stream, Framing::Sse);
     let expected =
         [("tool_calls/0", "f{}"), ("tool_calls/1", r#"g{"x":1}"#), ("tool_calls/2", "h{}")];
-    assert_eq!((reply.said(), reply.stop), (pairs(&expected), StopReason::Tools));
+    assert_eq!((reply.slot_texts(), reply.stop), (pairs(&expected), StopReason::Tools));
 }
 
 #[test]
 fn further_choices_are_not_mixed_into_the_first() {
     let chunk = r#"{"id":"s","choices":[{"index":1,"delta":{"content":"Tails"}},{"index":0,"delta":{"content":"Heads"},"finish_reason":"stop"}]}"#;
     let stream = format!("data: {chunk}\n\ndata: [DONE]\n\n");
-    let (events, reply) = decode_stream(&asked("compatible", "m"), stream.as_bytes(), Framing::Sse);
-    assert_eq!(reply.said(), pairs(&[("content", "Heads")]));
+    let (events, reply) =
+        decode_stream(&context("compatible", "m"), stream.as_bytes(), Framing::Sse);
+    assert_eq!(reply.slot_texts(), pairs(&[("content", "Heads")]));
     let aliens: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
@@ -123,7 +124,7 @@ fn further_choices_are_not_mixed_into_the_first() {
 #[test]
 fn stream_error_fails_and_truncates_the_reply() {
     let stream = b"data: {\"id\":\"s\",\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: {\"error\":{\"message\":\"overloaded\",\"code\":502},\"choices\":[{\"delta\":{},\"finish_reason\":\"error\"}]}\n\n";
-    let (events, reply) = decode_stream(&asked("openrouter", "m"), stream, Framing::Sse);
+    let (events, reply) = decode_stream(&context("openrouter", "m"), stream, Framing::Sse);
     let failed =
         events.iter().any(|event| matches!(event, Event::Failed(f) if f.status == Some(502)));
     assert!(failed && reply.stop == StopReason::Cut);
@@ -131,24 +132,24 @@ fn stream_error_fails_and_truncates_the_reply() {
 
 #[test]
 fn text_continued_after_a_thought_is_one_string_in_the_next_request() {
-    let asked = asked("deepseek", "deepseek-reasoner");
+    let context = context("deepseek", "deepseek-reasoner");
     let stream = sse(
         &[r#"{"content":"A"}"#, r#"{"reasoning_content":"T"}"#, r#"{"content":"B"}"#],
         "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
     );
-    let (_, reply) = decode_stream(&asked, &stream, Framing::Sse);
+    let (_, reply) = decode_stream(&context, &stream, Framing::Sse);
     assert_eq!(
-        reply.said(),
+        reply.slot_texts(),
         pairs(&[("content", "A"), ("reasoning_content", "T"), ("content", "B")])
     );
-    let call = call_with(asked.target.clone(), reply.items);
+    let call = call_with(context.target.clone(), reply.items);
     assert_eq!(answer(&call), r#"{"role":"assistant","content":"AB","reasoning_content":"T"}"#);
 }
 
 #[test]
 fn reply_from_another_wire_is_shown_without_seals() {
     let mut shown = reply(
-        &asked("deepseek", "deepseek-reasoner"),
+        &context("deepseek", "deepseek-reasoner"),
         r#"{"content":"Hi.","reasoning_content":"T"}"#,
     );
     for item in &mut shown.items {
@@ -161,9 +162,9 @@ fn reply_from_another_wire_is_shown_without_seals() {
     for event in events_from_reply(&shown) {
         encoder.push(&event, &mut bytes).unwrap();
     }
-    let (_, again) = decode_stream(&asked("compatible", "m"), &bytes, Framing::Sse);
-    assert_eq!(again.said(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
+    let (_, again) = decode_stream(&context("compatible", "m"), &bytes, Framing::Sse);
+    assert_eq!(again.slot_texts(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
     let whole = OpenAiChat.encode_reply(&shown).unwrap();
-    let again = OpenAiChat.decode_reply(&whole, &asked("compatible", "m")).unwrap();
-    assert_eq!(again.said(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
+    let again = OpenAiChat.decode_reply(&whole, &context("compatible", "m")).unwrap();
+    assert_eq!(again.slot_texts(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
 }

@@ -32,7 +32,7 @@ impl AuditFixture {
 
     /// Adds earlier requests and responses. A request without a model goes to the fixture's model.
     pub(crate) fn after(mut self, documents: &[&str]) -> Self {
-        let mut asked = DecodeContext::of(self.target.clone());
+        let mut context = DecodeContext::of(self.target.clone());
         for text in documents {
             let body = Bytes::from((*text).to_owned());
             let tree = Tree::parse(body.clone()).unwrap();
@@ -42,11 +42,11 @@ impl AuditFixture {
                     let request = Request { path, headers: Vec::new(), body };
                     let model = self.codec.model_of(&request);
                     let model = model.unwrap_or_else(|| Name::from(self.target.model()));
-                    asked = DecodeContext::of(target(&self.target.provider.name, &model));
-                    self.prior.push_request(self.codec, &request, asked.clone()).unwrap();
+                    context = DecodeContext::of(target(&self.target.provider.name, &model));
+                    self.prior.push_request(self.codec, &request, context.clone()).unwrap();
                 }
                 Document::Response => {
-                    self.prior.push_response(self.codec, &body, asked.clone()).unwrap();
+                    self.prior.push_response(self.codec, &body, context.clone()).unwrap();
                 }
                 Document::Event => panic!("a single event is not a document of a conversation"),
             }

@@ -173,12 +173,13 @@ fn tool_choice_is_not_part_of_the_prefix() {
         request["toolConfig"] = json!({"tools": [tool], "toolChoice": choice});
         request
     };
-    let asked = request("Weather", json!({"auto": {}}), &[user(&[text("Go.")])]);
-    let said = assistant(&[thought("Hm.", SIGNATURE), text("Rain.")]);
-    let answer = json!({"output": {"message": said}, "stopReason": "end_turn"});
-    let messages = [user(&[text("Go.")]), said, user(&[text("On.")])];
-    let after =
-        |request: Value| bench(model, &request).after(&[&asked.to_string(), &answer.to_string()]);
+    let first_request = request("Weather", json!({"auto": {}}), &[user(&[text("Go.")])]);
+    let reply = assistant(&[thought("Hm.", SIGNATURE), text("Rain.")]);
+    let answer = json!({"output": {"message": reply}, "stopReason": "end_turn"});
+    let messages = [user(&[text("Go.")]), reply, user(&[text("On.")])];
+    let after = |request: Value| {
+        bench(model, &request).after(&[&first_request.to_string(), &answer.to_string()])
+    };
     assert!(after(request("Weather", json!({}), &messages)).lines().is_empty());
     let changed = after(request("Forecast", json!({"auto": {}}), &messages));
     assert_eq!(changed.lines(), ["refuse prefix-changed messages.1.content.0"]);
@@ -190,7 +191,7 @@ fn tool_choice_is_not_part_of_the_prefix() {
 #[test]
 fn changed_thought_is_restored_as_issued() {
     let issued = [thought("First.", SIGNATURE), thought("Second.", OTHER), call("a")];
-    let asked = body(&adaptive(), &[user(&[text("Go.")])]);
+    let first_request = body(&adaptive(), &[user(&[text("Go.")])]);
     let answer = json!({"output": {"message": assistant(&issued)}, "stopReason": "tool_use"});
     let [first, second, own_call] = issued.clone();
     let cases = [
@@ -211,7 +212,7 @@ fn changed_thought_is_restored_as_issued() {
     for (content, rule) in cases {
         let messages = [user(&[text("Go.")]), assistant(&content), user(&[result("a")])];
         let changed = bench(OPUS, &body(&adaptive(), &messages))
-            .after(&[&asked.to_string(), &answer.to_string()]);
+            .after(&[&first_request.to_string(), &answer.to_string()]);
         assert_eq!(changed.lines(), [format!("refuse {rule}")]);
         assert_eq!(repaired(&changed)["messages"][1], assistant(&issued));
     }

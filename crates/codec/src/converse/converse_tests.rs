@@ -25,7 +25,7 @@ pub(super) fn target(model: &str) -> Target {
     Catalog::builtin().target_for("bedrock", model, "main").unwrap()
 }
 
-pub(super) fn asked(model: &str) -> DecodeContext {
+pub(super) fn context(model: &str) -> DecodeContext {
     DecodeContext::of(target(model))
 }
 
@@ -35,14 +35,14 @@ pub(super) fn request(model: &str, body: &str) -> Request {
 }
 
 pub(super) fn read(model: &str, body: &str) -> Call {
-    BedrockConverse.decode_request(&request(model, body), &asked(model)).unwrap()
+    BedrockConverse.decode_request(&request(model, body), &context(model)).unwrap()
 }
 
 pub(super) fn reply(model: &str, content: &str) -> Reply {
     let body = format!(
         r#"{{"output":{{"message":{{"role":"assistant","content":{content}}}}},"stopReason":"end_turn","usage":{{"inputTokens":1,"outputTokens":2,"totalTokens":3}},"metrics":{{"latencyMs":4}}}}"#
     );
-    BedrockConverse.decode_reply(&Bytes::from(body), &asked(model)).unwrap()
+    BedrockConverse.decode_reply(&Bytes::from(body), &context(model)).unwrap()
 }
 
 pub(super) fn written(call: &Call) -> EncodedRequest {
@@ -62,7 +62,7 @@ pub(super) fn warned(encoded: &EncodedRequest) -> Vec<&str> {
     encoded.warnings.iter().map(|warning| &*warning.setting).collect()
 }
 
-pub(super) fn said(message: usize, role: Role, text: &str) -> Item {
+pub(super) fn text_item(message: usize, role: Role, text: &str) -> Item {
     Item::new(format!("i{message}"), ItemPosition::new(message, 0), role, Body::Text(text.into()))
 }
 
@@ -90,7 +90,7 @@ pub(super) fn answered(message: usize, id: &str, outcome: Outcome, parts: Vec<Pa
 
 pub(super) fn asking(model: &str, reasoning: NativeReasoning) -> Call {
     let mut call = Call::new(target(model));
-    call.items = vec![said(0, Role::User, "hi")];
+    call.items = vec![text_item(0, Role::User, "hi")];
     call.settings.reasoning = Some(reasoning);
     call
 }
@@ -108,7 +108,7 @@ pub(super) fn off() -> NativeReasoning {
 }
 
 pub(super) fn decode(model: &str, framing: Framing, stream: &[u8]) -> Vec<Event> {
-    let mut decoder = StreamDecoder::with_framing(&BedrockConverse, &asked(model), framing);
+    let mut decoder = StreamDecoder::with_framing(&BedrockConverse, &context(model), framing);
     let mut events = decoder.push(stream).unwrap();
     events.extend(decoder.finish().unwrap());
     events
@@ -144,7 +144,7 @@ fn path_contains_model_and_streaming_mode() {
     streamed.path =
         "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream?trace=1".into();
     assert_eq!(BedrockConverse.model_of(&streamed), Some(Name::from(CLAUDE)));
-    let mut call = BedrockConverse.decode_request(&streamed, &asked(CLAUDE)).unwrap();
+    let mut call = BedrockConverse.decode_request(&streamed, &context(CLAUDE)).unwrap();
     assert!(call.stream);
     assert_eq!(written(&call).request, streamed);
 
@@ -157,7 +157,7 @@ fn path_contains_model_and_streaming_mode() {
 #[test]
 fn new_request_uses_the_path_of_its_model() {
     let mut call = Call::new(target(CLAUDE));
-    call.items = vec![said(0, Role::User, "hi")];
+    call.items = vec![text_item(0, Role::User, "hi")];
     call.stream = true;
     let encoded = written(&call);
     let path = "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream";
@@ -170,7 +170,7 @@ fn model_in_the_body_is_decoded_and_follows_the_target() {
     let body = r#"{"modelId":"us.amazon.nova-2-lite-v1:0","messages":[]}"#;
     let request = Request { path: "".into(), headers: Vec::new(), body: body.into() };
     assert_eq!(BedrockConverse.model_of(&request), Some(Name::from(NOVA)));
-    let mut call = BedrockConverse.decode_request(&request, &asked(NOVA)).unwrap();
+    let mut call = BedrockConverse.decode_request(&request, &context(NOVA)).unwrap();
     assert_eq!(written(&call).request, request);
     call.target = target(CLAUDE_4_6);
     let encoded = written(&call);
@@ -189,7 +189,7 @@ fn empty_and_malformed_members_are_unchanged() {
         r#"{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t","signature":""}}}]}]}"#,
     ] {
         let request = request(CLAUDE, body);
-        let call = BedrockConverse.decode_request(&request, &asked(CLAUDE)).unwrap();
+        let call = BedrockConverse.decode_request(&request, &context(CLAUDE)).unwrap();
         let encoded = written(&call);
         assert_eq!(encoded.request, request);
         assert_eq!(encoded.fates.len(), call.system.len() + call.items.len());
@@ -200,7 +200,7 @@ fn empty_and_malformed_members_are_unchanged() {
 #[test]
 fn invalid_requests_are_rejected_with_their_path() {
     for body in [r#"{"contents":[]}"#, r#"{"messages":{}}"#, r#"{"messages":[1]}"#, "[]"] {
-        let read = BedrockConverse.decode_request(&request(CLAUDE, body), &asked(CLAUDE));
+        let read = BedrockConverse.decode_request(&request(CLAUDE, body), &context(CLAUDE));
         assert!(matches!(read, Err(CodecError::Shape { .. })), "{body}");
     }
 }
@@ -213,8 +213,8 @@ fn call_without_its_source_encodes_completely() {
     call.source = None;
     let encoded = written(&call);
     let expected = body.replace("\"maxTokens\":9", "\"maxTokens\":4000");
-    let said = Json::parse(encoded.request.body.clone()).unwrap();
-    assert_eq!(said.canonical(), Json::parse(expected).unwrap().canonical());
+    let sent = Json::parse(encoded.request.body.clone()).unwrap();
+    assert_eq!(sent.canonical(), Json::parse(expected).unwrap().canonical());
     assert_eq!(encoded.warnings, Vec::new());
 }
 
@@ -379,24 +379,24 @@ fn truncated_thought_is_never_sent() {
 
 #[test]
 fn bound_thought_is_omitted_after_a_prefix_change() {
-    let ask = |text: &str| {
+    let call_asking = |text: &str| {
         let mut call = Call::new(target(CLAUDE_5_5));
-        call.system = vec![said(0, Role::System, "Be brief.")];
-        call.items = vec![said(0, Role::User, text)];
+        call.system = vec![text_item(0, Role::System, "Be brief.")];
+        call.items = vec![text_item(0, Role::User, text)];
         call
     };
-    let content = r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":"c2VhbC1vbmU="}}},{"text":"a"}]"#;
-    let prefix = written(&ask("one")).prefix;
+    let blocks = r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":"c2VhbC1vbmU="}}},{"text":"a"}]"#;
+    let prefix = written(&call_asking("one")).prefix;
     let body =
-        format!(r#"{{"output":{{"message":{{"content":{content}}}}},"stopReason":"end_turn"}}"#);
-    let asked = DecodeContext { target: target(CLAUDE_5_5), prefix };
-    let answer = BedrockConverse.decode_reply(&body.into(), &asked).unwrap();
+        format!(r#"{{"output":{{"message":{{"content":{blocks}}}}},"stopReason":"end_turn"}}"#);
+    let context = DecodeContext { target: target(CLAUDE_5_5), prefix };
+    let answer = BedrockConverse.decode_reply(&body.into(), &context).unwrap();
     let fate = |mut call: Call| {
         call.extend(answer.items.clone());
         written(&call).fates[2].visible.clone()
     };
-    assert_eq!(fate(ask("one")), Disposition::Kept);
-    assert_eq!(fate(ask("two")), Disposition::Elided(ElisionReason::PrefixChanged));
+    assert_eq!(fate(call_asking("one")), Disposition::Kept);
+    assert_eq!(fate(call_asking("two")), Disposition::Elided(ElisionReason::PrefixChanged));
     // A cache marker is not part of the model's input.
     let mut marked = read(
         CLAUDE_5_5,
@@ -421,15 +421,15 @@ fn caller_thought_becomes_user_text_or_keeps_its_native_form() {
         call.replay.secret = Some(throughline_core::ThreadSecret::new([7; 32]));
         let body = Body::Thought(thought);
         call.items = vec![
-            said(0, Role::User, "q"),
+            text_item(0, Role::User, "q"),
             Item::new("t", ItemPosition::new(1, 0), Role::Assistant, body),
-            said(2, Role::Assistant, "a"),
+            text_item(2, Role::Assistant, "a"),
         ];
         written(&call)
     };
     let plain = thought(None, None);
-    let told = member(&plain, "/messages/0/content/1/text").unwrap();
-    assert!(told.contains("a plan") && told.contains("kind=\\\"self-reasoning\\\""));
+    let rendered = member(&plain, "/messages/0/content/1/text").unwrap();
+    assert!(rendered.contains("a plan") && rendered.contains("kind=\\\"self-reasoning\\\""));
     assert_eq!(plain.fates[1].visible, Disposition::Reshaped(ReshapeKind::Enveloped));
 
     let payload = r#"{"reasoningContent":{"reasoningText":{"text":"p","signature":"s"}}}"#;

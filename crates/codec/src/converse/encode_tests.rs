@@ -8,7 +8,7 @@ use throughline_json::{Json, Name};
 
 use crate::converse::tests::{
     CLAUDE, CLAUDE_4_6, CLAUDE_4_7, CLAUDE_5_5, DEEPSEEK, GPT_OSS, NOVA, SEALED, answered, asking,
-    body, budget, called, effort, member, off, read, reply, said, target, warned, written,
+    body, budget, called, effort, member, off, read, reply, target, text_item, warned, written,
 };
 
 #[test]
@@ -18,7 +18,7 @@ fn adjacent_messages_are_joined_and_results_come_first() {
         r#"{"messages":[{"role":"user","content":[{"text":"one"}],"weight":1},{"role":"user","content":[{"text":"two"}]}]}"#,
     );
     let before = written(&call);
-    call.extend([said(0, Role::User, "three")]);
+    call.extend([text_item(0, Role::User, "three")]);
     let encoded = written(&call);
     let messages = r#"[{"role":"user","content":[{"text":"one"}],"weight":1},{"role":"user","content":[{"text":"two"},{"text":"three"}]}]"#;
     assert_eq!(member(&encoded, "/messages").as_deref(), Some(messages));
@@ -26,9 +26,9 @@ fn adjacent_messages_are_joined_and_results_come_first() {
 
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![
-        said(0, Role::User, "q"),
+        text_item(0, Role::User, "q"),
         called(1, "x", "weather"),
-        said(2, Role::User, "by the way"),
+        text_item(2, Role::User, "by the way"),
         answered(3, "x", Outcome::Error, vec![Part::Text("no".into())]),
     ];
     let content = r#"[{"toolResult":{"toolUseId":"x","content":[{"text":"no"}],"status":"error"}},{"text":"by the way"}]"#;
@@ -38,12 +38,12 @@ fn adjacent_messages_are_joined_and_results_come_first() {
 #[test]
 fn emptied_message_is_removed_with_its_border() {
     let mut call = Call::new(target(CLAUDE));
-    call.items = vec![said(0, Role::User, "one")];
+    call.items = vec![text_item(0, Role::User, "one")];
     call.extend(
         reply(DEEPSEEK, r#"[{"reasoningContent":{"reasoningText":{"text":"hm"}}},{"text":" \n"}]"#)
             .items,
     );
-    call.extend([said(0, Role::User, "two")]);
+    call.extend([text_item(0, Role::User, "two")]);
     let encoded = written(&call);
     let messages = r#"[{"role":"user","content":[{"text":"one"},{"text":"two"}]}]"#;
     assert_eq!(member(&encoded, "/messages").as_deref(), Some(messages));
@@ -54,9 +54,9 @@ fn emptied_message_is_removed_with_its_border() {
 fn system_prompts_among_messages_move_to_the_top() {
     let mut call = Call::new(target(CLAUDE));
     call.items = vec![
-        said(0, Role::Developer, "Be brief."),
-        said(1, Role::User, "hi"),
-        said(2, Role::System, "Be kind."),
+        text_item(0, Role::Developer, "Be brief."),
+        text_item(1, Role::User, "hi"),
+        text_item(2, Role::System, "Be kind."),
     ];
     let encoded = written(&call);
     assert_eq!(

@@ -221,8 +221,8 @@ impl Encoder for ConverseEncoder {
             Event::Ended(reply) => end_frames(reply),
             Event::Failed(failure) => {
                 let kind = failure.kind.as_deref().unwrap_or("internalServerException");
-                let told = event_frame(kind, members! { "message": failure.message });
-                vec![Frame { exception: true, ..told }]
+                let frame = event_frame(kind, members! { "message": failure.message });
+                vec![Frame { exception: true, ..frame }]
             }
             Event::Alien(json) => vec![unwrap_frame(json)],
         })

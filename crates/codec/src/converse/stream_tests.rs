@@ -7,7 +7,7 @@ use throughline_core::{Body, Call, Delta, Event, StopReason, Usage, Wire};
 use throughline_json::{Json, Name};
 
 use crate::converse::tests::{
-    CLAUDE, SEALED, asked, body, called, decode, ended, essence, reply, target, written,
+    CLAUDE, SEALED, body, called, context, decode, ended, essence, reply, target, written,
 };
 use crate::frame::{Frame, Framing};
 use crate::{BedrockConverse, Codec, CodecError, Document, StreamEncoder, events_from_reply};
@@ -18,7 +18,7 @@ fn stop_reasons_and_usage_are_decoded() {
         let body = format!(
             r#"{{"output":{{"message":{{"content":[]}}}},"stopReason":"{reason}","additionalModelResponseFields":{fields},"usage":{{"inputTokens":3,"outputTokens":4,"totalTokens":37,"cacheReadInputTokens":10,"cacheWriteInputTokens":20}}}}"#
         );
-        let reply = BedrockConverse.decode_reply(&body.into(), &asked(CLAUDE)).unwrap();
+        let reply = BedrockConverse.decode_reply(&body.into(), &context(CLAUDE)).unwrap();
         let usage = Usage { input: 33, cached: 10, written: 20, output: 4, thought: 0 };
         assert_eq!(reply.usage, usage);
         reply.stop
@@ -40,12 +40,12 @@ fn stop_reasons_and_usage_are_decoded() {
 #[test]
 fn failures_keep_the_provider_message() {
     let body = r#"{"__type":"com.amazon#ValidationException","message":"The model returned the following errors: messages.1.content.0.thinking.signature: Field required"}"#;
-    let read = BedrockConverse.decode_reply(&body.into(), &asked(CLAUDE));
+    let read = BedrockConverse.decode_reply(&body.into(), &context(CLAUDE));
     let Err(CodecError::Provider(failure)) = read else { panic!("a failure") };
     assert_eq!(failure.kind.as_deref(), Some("ValidationException"));
     assert!(failure.message.ends_with("thinking.signature: Field required"));
     assert_eq!(failure.body, body);
-    let read = BedrockConverse.decode_reply(&r#"{"content":[]}"#.into(), &asked(CLAUDE));
+    let read = BedrockConverse.decode_reply(&r#"{"content":[]}"#.into(), &context(CLAUDE));
     assert!(matches!(read, Err(CodecError::Shape { .. })));
 }
 
@@ -218,7 +218,7 @@ fn blob_pieces_are_joined_and_citations_join_their_text() {
 
 #[test]
 fn exceptions_and_unknown_events_are_forwarded() {
-    let mut decoder = BedrockConverse.decoder(&asked(CLAUDE));
+    let mut decoder = BedrockConverse.decoder(&context(CLAUDE));
     let frame = |event: Option<&str>, data: &str, exception| Frame {
         event: event.map(Name::from),
         data: Bytes::from(data.to_owned()),

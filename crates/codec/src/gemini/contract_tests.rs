@@ -69,8 +69,8 @@ fn class_c_a_signature_of_another_endpoint_or_account_is_corrupted() {
     let other = catalog.target_for("gemini", "gemini-3-flash-preview", "other").unwrap();
     let there = audit_body(&Gemini, &other, &before, &body);
     assert_eq!(violated_rules(&there), [("gemini/signature-corrupted", Refuse)]);
-    let asked = request(&Gemini, &vertex, &body);
-    let transcript = Transcript::new(&Gemini, &asked).with_prior(&before);
+    let request = request(&Gemini, &vertex, &body);
+    let transcript = Transcript::new(&Gemini, &request).with_prior(&before);
     let repaired = repair(&transcript, &vertex, RepairLevel::Refused).unwrap();
     let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
     assert!(text.contains("skip_thought_signature_validator"), "{text}");
@@ -169,8 +169,8 @@ fn levels_and_budgets_are_checked_against_the_profile() {
 fn level_becomes_a_budget_for_models_with_budgets() {
     let body = r#"{"contents":[{"role":"user","parts":[{"text":"Hi."}]}],"generationConfig":{"thinkingConfig":{"includeThoughts":true,"thinkingLevel":"LOW"}}}"#;
     let to = target("gemini", "gemini-2.5-flash");
-    let asked = request(&Gemini, &to, body);
-    let repaired = repair(&Transcript::new(&Gemini, &asked), &to, RepairLevel::Refused).unwrap();
+    let request = request(&Gemini, &to, body);
+    let repaired = repair(&Transcript::new(&Gemini, &request), &to, RepairLevel::Refused).unwrap();
     let expected = body.replace(r#""thinkingLevel":"LOW""#, r#""thinkingBudget":2048"#);
     assert_eq!(String::from_utf8(repaired.request.body.to_vec()).unwrap(), expected);
 }
@@ -219,11 +219,11 @@ fn responses_are_counted_against_all_calls_of_a_step() {
 #[test]
 fn accepted_requests_are_not_repaired() {
     let to = target("gemini", "gemini-3-flash-preview");
-    let asked = request(&Gemini, &to, &continued(r#","thoughtSignature":"Eu-KAc_xzXzr""#));
+    let request = request(&Gemini, &to, &continued(r#","thoughtSignature":"Eu-KAc_xzXzr""#));
     let before = prior(&Gemini, &to, &[ASKED, ANSWERED]);
     for before in [&PriorExchanges::new(), &before] {
-        let transcript = Transcript::new(&Gemini, &asked).with_prior(before);
-        assert_eq!(repair(&transcript, &to, RepairLevel::Refused).unwrap().request, asked);
+        let transcript = Transcript::new(&Gemini, &request).with_prior(before);
+        assert_eq!(repair(&transcript, &to, RepairLevel::Refused).unwrap().request, request);
     }
 }
 

@@ -290,7 +290,7 @@ fn calls_without_id_get_one_from_the_reply() {
 
 #[test]
 fn tool_output_is_decoded_by_its_member() {
-    let said = |response: &str| {
+    let decoded = |response: &str| {
         let contents = format!(
             r#"[{{"parts":[{{"functionResponse":{{"name":"f","response":{response}}}}}]}}]"#
         );
@@ -300,10 +300,10 @@ fn tool_output_is_decoded_by_its_member() {
         }
     };
     let value = |text: &str| vec![Part::Value(json(text))];
-    assert_eq!(said(r#"{"output":"a"}"#), (Outcome::Ok, vec![Part::Text("a".into())]));
-    assert_eq!(said(r#"{"result":[1]}"#), (Outcome::Ok, value("[1]")));
-    assert_eq!(said(r#"{"error":"no"}"#), (Outcome::Error, vec![Part::Text("no".into())]));
-    assert_eq!(said(r#"{"a":1,"error":2}"#), (Outcome::Ok, value(r#"{"a":1,"error":2}"#)));
+    assert_eq!(decoded(r#"{"output":"a"}"#), (Outcome::Ok, vec![Part::Text("a".into())]));
+    assert_eq!(decoded(r#"{"result":[1]}"#), (Outcome::Ok, value("[1]")));
+    assert_eq!(decoded(r#"{"error":"no"}"#), (Outcome::Error, vec![Part::Text("no".into())]));
+    assert_eq!(decoded(r#"{"a":1,"error":2}"#), (Outcome::Ok, value(r#"{"a":1,"error":2}"#)));
 }
 
 #[test]

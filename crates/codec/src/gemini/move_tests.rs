@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Codec, DecodeContext, Gemini};
 
-fn told(call: &Call) -> Vec<String> {
+fn warned_settings(call: &Call) -> Vec<String> {
     warnings(call).into_iter().map(|(setting, _)| setting).collect()
 }
 
@@ -27,7 +27,7 @@ fn moved_request_uses_the_new_endpoint_path() {
     let path = Gemini.encode(&call).unwrap().request.path;
     assert_eq!(&*path, "/v1beta/models/gemini-3-flash-preview:generateContent");
     assert_eq!(body_of(&call), r#"{"contents":[]}"#);
-    assert_eq!(told(&call), ["cachedContent"]);
+    assert_eq!(warned_settings(&call), ["cachedContent"]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn tool_choice_requires_the_named_tools() {
     let mut call = Call::new(gemini_25());
     call.settings.choice = Some(ToolChoice::Tool("f".into()));
     assert_eq!(body_of(&call), r#"{"contents":[]}"#);
-    assert_eq!(told(&call), ["tool_choice"]);
+    assert_eq!(warned_settings(&call), ["tool_choice"]);
     let (name, hosted) = ("f".into(), false);
     call.tools = vec![Tool { name, description: None, schema: None, hosted, native: None }];
     assert!(body_of(&call).contains(r#""allowedFunctionNames":["f"]"#));
@@ -113,8 +113,8 @@ fn responses_follow_the_order_of_their_calls_in_one_content() {
     );
     assert_eq!(contents(&call), expected);
     let fates: Vec<_> = Gemini.encode(&call).unwrap().fates;
-    let said: Vec<&str> = fates.iter().map(|fate| &*fate.item.0).collect();
-    assert_eq!(said, ["q", "e", "a", "b", "second", "first", "c", "third"]);
+    let item_ids: Vec<&str> = fates.iter().map(|fate| &*fate.item.0).collect();
+    assert_eq!(item_ids, ["q", "e", "a", "b", "second", "first", "c", "third"]);
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn result_without_a_call_gets_a_safe_id_and_name() {
 fn client_result_uses_the_id_of_the_translated_call() {
     let mut call = Call::new(gemini_25());
     call.items = vec![foreign("a", ItemPosition::new(0, 0), tool_call("toolu/1", "f", "{}"), "{}")];
-    let said = r#"{"contents":[{"role":"user","parts":[{"functionResponse":{"id":"toolu/1","name":"f","response":{}}}]}]}"#;
-    let asked = DecodeContext::of(gemini_25());
-    let mut answered = Gemini.decode_request(&request("", said), &asked).unwrap().items;
+    let body = r#"{"contents":[{"role":"user","parts":[{"functionResponse":{"id":"toolu/1","name":"f","response":{}}}]}]}"#;
+    let context = DecodeContext::of(gemini_25());
+    let mut answered = Gemini.decode_request(&request("", body), &context).unwrap().items;
     if let throughline_core::Body::Result(result) = &mut answered[0].body {
         result.call = "toolu/1".into();
     }

@@ -212,11 +212,11 @@ fn truncated_stream_keeps_text_and_loses_seals() {
     assert_eq!(reply.stop, StopReason::Cut);
     let native = |item: &Item| item.native.as_ref().map(|native| native.json.as_str().to_owned());
     let natives: Vec<_> = reply.items.iter().map(native).collect();
-    let said = |text: &str| Some(text.to_owned());
+    let native_json = |text: &str| Some(text.to_owned());
     // Sealed parts of a truncated reply keep their text but not their signed JSON.
     assert_eq!(
         natives,
-        [said(r#"{"text":"hm","thought":true}"#), None, said(r#"{"text":"half"}"#)]
+        [native_json(r#"{"text":"hm","thought":true}"#), None, native_json(r#"{"text":"half"}"#)]
     );
     assert!(matches!(&reply.items[1].body, Body::Call(call) if &*call.name == "f"));
     assert_eq!(seals(&reply.items), vec![vec![]; 3]);
@@ -230,7 +230,7 @@ fn unknown_frames_are_passed_on_and_kept() {
     let last = last_chunk(r#"[{"text":"x"}]"#);
     let bytes = sse(&[r#"{"novel":1}"#, other, failed, &last]);
     let (events, reply) = stream(&gemini_3(), Framing::Sse, &bytes);
-    let told: Vec<String> = events
+    let reports: Vec<String> = events
         .iter()
         .filter_map(|event| match event {
             Event::Alien(json) => Some(json.as_str().to_owned()),
@@ -239,7 +239,7 @@ fn unknown_frames_are_passed_on_and_kept() {
         })
         .collect();
     let candidate = r#"{"index":1,"content":{"parts":[{"text":"other"}]}}"#;
-    assert_eq!(told, [r#"{"novel":1}"#, candidate, "Overloaded."]);
+    assert_eq!(reports, [r#"{"novel":1}"#, candidate, "Overloaded."]);
     assert_eq!(natives(&reply.items), [r#"{"text":"x"}"#]);
 }
 
@@ -312,19 +312,19 @@ fn blocks_on(
     reply: &Reply,
     events: &[Event],
 ) -> [Vec<(&'static str, String)>; 2] {
-    let asked = DecodeContext::of(match codec.wire().as_str() {
+    let context = DecodeContext::of(match codec.wire().as_str() {
         "anthropic-messages" => target("anthropic", "claude-sonnet-4-5"),
         "openai-responses" => target("openai", "gpt-5.2"),
         "openai-chat" => target("deepseek", "deepseek-v4-pro"),
         _ => target("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
     });
-    let whole = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &asked).unwrap();
+    let whole = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &context).unwrap();
     let (mut encoder, mut bytes) = (StreamEncoder::new(codec), Vec::new());
     for event in events {
         encoder.push(event, &mut bytes).unwrap();
     }
     encoder.finish(&mut bytes);
-    let mut decoder = StreamDecoder::new(codec, &asked);
+    let mut decoder = StreamDecoder::new(codec, &context);
     let mut events = decoder.push(&bytes).unwrap();
     events.extend(decoder.finish().unwrap());
     let Some(Event::Ended(streamed)) = events.last() else { panic!("the stream did not end") };
@@ -380,11 +380,11 @@ fn whole_and_streamed_replies_show_the_same_blocks() {
             let [whole, streamed] = blocks_on(*codec, &reply, &events);
             let what = format!("case {case}, {}: {parts:?}", codec.wire());
             for kind in ["text", "call"] {
-                let said = |blocks: &[(&str, String)]| -> String {
+                let joined = |blocks: &[(&str, String)]| -> String {
                     let own = blocks.iter().filter(|(own, _)| *own == kind);
                     own.map(|(_, text)| text.as_str()).collect()
                 };
-                assert_eq!(said(&whole), said(&streamed), "{what}");
+                assert_eq!(joined(&whole), joined(&streamed), "{what}");
             }
             assert!(whole == streamed || !has_blocks(*codec), "{what}: {whole:?} {streamed:?}");
             let is_empty = |(kind, text): &(&str, String)| *kind == "text" && text.is_empty();

@@ -25,7 +25,7 @@ fn reasoning_becomes_a_level_or_budget_by_model() {
     };
     let effort = |word: &str| NativeReasoning { effort: Some(word.into()), ..Default::default() };
     let budget = |tokens| NativeReasoning { budget_tokens: Some(tokens), ..Default::default() };
-    let told = |config: &str, warned: &str| (Some(config.to_owned()), warned.to_owned());
+    let expected = |config: &str, warned: &str| (Some(config.to_owned()), warned.to_owned());
     let none = |warned: &str| (None, warned.to_owned());
     let shown = NativeReasoning { include_thoughts: Some(true), ..effort("low") };
     let hidden = NativeReasoning { include_thoughts: Some(true), ..effort("none") };
@@ -33,39 +33,45 @@ fn reasoning_becomes_a_level_or_budget_by_model() {
 
     assert_eq!(
         thinking("gemini-3-flash-preview", shown),
-        told(r#"{"includeThoughts":true,"thinkingLevel":"LOW"}"#, "")
+        expected(r#"{"includeThoughts":true,"thinkingLevel":"LOW"}"#, "")
     );
     assert_eq!(
         thinking("gemini-3-pro-preview", effort("minimal")),
-        told(r#"{"thinkingLevel":"LOW"}"#, "reasoning.effort")
+        expected(r#"{"thinkingLevel":"LOW"}"#, "reasoning.effort")
     );
     assert_eq!(
         thinking("gemini-3-flash-preview", effort("none")),
-        told(r#"{"thinkingLevel":"MINIMAL"}"#, "reasoning")
+        expected(r#"{"thinkingLevel":"MINIMAL"}"#, "reasoning")
     );
     assert_eq!(
         thinking("gemini-3-flash-preview", budget(2000)),
-        told(r#"{"thinkingLevel":"LOW"}"#, "reasoning.budget_tokens")
+        expected(r#"{"thinkingLevel":"LOW"}"#, "reasoning.budget_tokens")
     );
-    assert_eq!(thinking("gemini-2.5-flash", effort("low")), told(r#"{"thinkingBudget":2048}"#, ""));
+    assert_eq!(
+        thinking("gemini-2.5-flash", effort("low")),
+        expected(r#"{"thinkingBudget":2048}"#, "")
+    );
     assert_eq!(
         thinking("gemini-2.5-flash", budget(99_999)),
-        told(r#"{"thinkingBudget":24576}"#, "reasoning.budget_tokens")
+        expected(r#"{"thinkingBudget":24576}"#, "reasoning.budget_tokens")
     );
     assert_eq!(
         thinking("gemini-2.5-flash", hidden),
-        told(r#"{"thinkingBudget":0}"#, "reasoning.include_thoughts")
+        expected(r#"{"thinkingBudget":0}"#, "reasoning.include_thoughts")
     );
     assert_eq!(
         thinking("gemini-2.5-pro", effort("none")),
-        told(r#"{"thinkingBudget":128}"#, "reasoning")
+        expected(r#"{"thinkingBudget":128}"#, "reasoning")
     );
-    assert_eq!(thinking("gemini-2.5-flash-lite", on.clone()), told(r#"{"thinkingBudget":-1}"#, ""));
+    assert_eq!(
+        thinking("gemini-2.5-flash-lite", on.clone()),
+        expected(r#"{"thinkingBudget":-1}"#, "")
+    );
     assert_eq!(thinking("gemini-2.5-flash", on), none(""));
     assert_eq!(thinking("gemini-2.0-flash", effort("low")), none("reasoning"));
-    assert_eq!(thinking("mystery", effort("low")), told(r#"{"thinkingLevel":"LOW"}"#, ""));
-    assert_eq!(thinking("mystery", effort("none")), told(r#"{"thinkingBudget":0}"#, ""));
-    assert_eq!(thinking("mystery", budget(5)), told(r#"{"thinkingBudget":5}"#, ""));
+    assert_eq!(thinking("mystery", effort("low")), expected(r#"{"thinkingLevel":"LOW"}"#, ""));
+    assert_eq!(thinking("mystery", effort("none")), expected(r#"{"thinkingBudget":0}"#, ""));
+    assert_eq!(thinking("mystery", budget(5)), expected(r#"{"thinkingBudget":5}"#, ""));
 }
 
 #[test]

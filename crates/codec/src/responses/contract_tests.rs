@@ -55,9 +55,9 @@ fn found(model: &str, documents: &[&str], body: &str) -> Vec<(&'static str, Seve
 /// Repairs the request and checks that the repaired request has no findings.
 fn repair_body(documents: &[&str], body: &str) -> String {
     let to = target("openai", "gpt-5");
-    let asked = request(&OpenAiResponses, &to, body);
+    let request = request(&OpenAiResponses, &to, body);
     let before = prior(&OpenAiResponses, &to, documents);
-    let transcript = Transcript::new(&OpenAiResponses, &asked).with_prior(&before);
+    let transcript = Transcript::new(&OpenAiResponses, &request).with_prior(&before);
     let repaired = repair(&transcript, &to, RepairLevel::Refused).unwrap();
     assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{repaired:#?}");
     String::from_utf8(repaired.request.body.to_vec()).unwrap()
@@ -143,8 +143,8 @@ fn class_c_foreign_encrypted_content_is_invalid() {
     for to in [target("azure", "gpt-5"), other] {
         let audit = audit_body(&OpenAiResponses, &to, &before, &body);
         assert_eq!(violated_rules(&audit), [("openai/encrypted-content-invalid", Refuse)]);
-        let asked = request(&OpenAiResponses, &to, &body);
-        let transcript = Transcript::new(&OpenAiResponses, &asked).with_prior(&before);
+        let request = request(&OpenAiResponses, &to, &body);
+        let transcript = Transcript::new(&OpenAiResponses, &request).with_prior(&before);
         let repaired = repair(&transcript, &to, RepairLevel::Refused).unwrap();
         let text = String::from_utf8(repaired.request.body.to_vec()).unwrap();
         assert!(!text.contains("rs_1") && !text.contains("fc_1"), "{text}");
@@ -183,9 +183,9 @@ fn unissued_content_is_refused_only_with_a_complete_history() {
     let body = unstored(&input(&[stranger, r#"{"role":"assistant","content":"Hm."}"#]));
     let rule = "openai/encrypted-content-invalid";
     assert_eq!(found("gpt-5", &[ASKED], &body), [(rule, Note)]);
-    let said = r#"{"id":"resp_0","object":"response","model":"gpt-5","status":"completed","output":[
+    let response = r#"{"id":"resp_0","object":"response","model":"gpt-5","status":"completed","output":[
         {"type":"message","id":"msg_0","role":"assistant","content":[{"type":"output_text","text":"Hm."}]}]}"#;
-    assert_eq!(found("gpt-5", &[ASKED, said], &body), [(rule, Refuse)]);
+    assert_eq!(found("gpt-5", &[ASKED, response], &body), [(rule, Refuse)]);
 }
 
 #[test]
@@ -275,15 +275,15 @@ fn deepseek_accepts_reasoning_but_no_message_between_calls() {
         violated_rules(&audit_body(&OpenAiResponses, &to, &PriorExchanges::new(), &body)),
         []
     );
-    let said = r#"{"role":"assistant","content":"Hm."}"#;
+    let message = r#"{"role":"assistant","content":"Hm."}"#;
     let between = audit_body(
         &OpenAiResponses,
         &to,
         &PriorExchanges::new(),
-        &input(&[CALL, said, SECOND, OUTPUTS]),
+        &input(&[CALL, message, SECOND, OUTPUTS]),
     );
     assert_eq!(violated_rules(&between), [("deepseek/calls-interrupted", Refuse)]);
-    assert_eq!(found("gpt-5", &[], &without_ids(&input(&[CALL, said, SECOND, OUTPUTS]))), []);
+    assert_eq!(found("gpt-5", &[], &without_ids(&input(&[CALL, message, SECOND, OUTPUTS]))), []);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use throughline_core::{
 };
 use throughline_json as json;
 
-use super::tests::{answer, body, input, look, openai, read, result, said, target, text};
+use super::tests::{answer, body, input, look, openai, read, result, target, text, text_item};
 use crate::{Codec, DecodeContext, Gemini, OpenAiResponses, events_from_reply};
 
 const STORED_ELSEWHERE: &str = "only the endpoint that stores it can use it; it was left out";
@@ -18,37 +18,37 @@ fn moved(request: &str, from: &str, to: Target) -> (String, Vec<String>) {
     let mut call = read(request, target("openai", from));
     assert_eq!(body(&call), request, "without a move the request must stay unchanged");
     call.target = to;
-    let told = OpenAiResponses.encode(&call).unwrap().warnings;
-    (body(&call), told.iter().map(|warning| warning.setting.to_string()).collect())
+    let warnings = OpenAiResponses.encode(&call).unwrap().warnings;
+    (body(&call), warnings.iter().map(|warning| warning.setting.to_string()).collect())
 }
 
 #[test]
 fn non_reasoning_model_gets_no_reasoning_settings() {
     let request = r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"high","mode":"pro"},"include":["reasoning.encrypted_content"],"store":false}"#;
-    let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-4o"));
+    let (sent, warnings) = moved(request, "gpt-5.2", target("openai", "gpt-4o"));
     assert_eq!(sent, r#"{"model":"gpt-4o","input":"Hi","store":false}"#);
-    assert_eq!(told, ["reasoning"]);
+    assert_eq!(warnings, ["reasoning"]);
 }
 
 #[test]
 fn effort_sampling_and_choice_are_adapted_to_another_model() {
     let request =
         r#"{"model":"gpt-5.2","input":"Hi","reasoning":{"effort":"xhigh","summary":"detailed"}}"#;
-    let (sent, told) = moved(request, "gpt-5.2", target("openai", "gpt-5"));
+    let (sent, warnings) = moved(request, "gpt-5.2", target("openai", "gpt-5"));
     let expected =
         r#"{"model":"gpt-5","input":"Hi","reasoning":{"effort":"high","summary":"detailed"}}"#;
-    assert_eq!((sent.as_str(), told), (expected, vec!["reasoning.effort".to_owned()]));
+    assert_eq!((sent.as_str(), warnings), (expected, vec!["reasoning.effort".to_owned()]));
 
     let request = r#"{"model":"gpt-4o","input":"Hi","temperature":0.5}"#;
-    let (sent, told) = moved(request, "gpt-4o", target("openai", "gpt-5"));
+    let (sent, warnings) = moved(request, "gpt-4o", target("openai", "gpt-5"));
     assert_eq!(sent, r#"{"model":"gpt-5","input":"Hi"}"#);
-    assert_eq!(told, ["temperature"]);
+    assert_eq!(warnings, ["temperature"]);
 
     let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"required","store":true}"#;
     let deepseek = target("deepseek-responses", "deepseek-v4-flash");
-    let (sent, told) = moved(request, "gpt-5.6", deepseek);
+    let (sent, warnings) = moved(request, "gpt-5.6", deepseek);
     let expected = r#"{"model":"deepseek-v4-flash","input":"Hi","tools":[{"type":"function","name":"f"}],"tool_choice":"auto","store":true}"#;
-    assert_eq!((sent.as_str(), told), (expected, vec!["tool_choice".to_owned()]));
+    assert_eq!((sent.as_str(), warnings), (expected, vec!["tool_choice".to_owned()]));
 }
 
 #[test]
@@ -57,14 +57,14 @@ fn stored_references_are_dropped_for_another_endpoint() {
     for (provider, model) in
         [("xai", "grok-4.3"), ("azure", "gpt-5.6"), ("deepseek-responses", "deepseek-v4-flash")]
     {
-        let (sent, told) = moved(request, "gpt-5.6", target(provider, model));
+        let (sent, warnings) = moved(request, "gpt-5.6", target(provider, model));
         assert_eq!(sent, format!(r#"{{"model":"{model}","input":"Hi","store":true}}"#));
-        assert_eq!(told, ["previous_response_id", "prompt"]);
+        assert_eq!(warnings, ["previous_response_id", "prompt"]);
     }
     let request = r#"{"model":"gpt-5.6","input":"Hi","conversation":"conv_1"}"#;
-    let (sent, told) = moved(request, "gpt-5.6", target("azure", "gpt-5.6"));
+    let (sent, warnings) = moved(request, "gpt-5.6", target("azure", "gpt-5.6"));
     assert_eq!(sent, r#"{"model":"gpt-5.6","input":"Hi"}"#);
-    assert_eq!(told, ["conversation"]);
+    assert_eq!(warnings, ["conversation"]);
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn full_conversation_is_sent_without_the_previous_response() {
 #[test]
 fn foreign_hosted_tools_and_their_choice_are_dropped() {
     let request = r#"{"model":"gpt-5.6","input":"Hi","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}],"tool_choice":{"type":"file_search"},"parallel_tool_calls":true}"#;
-    let (sent, told) = moved(request, "gpt-5.6", target("xai", "grok-4.3"));
+    let (sent, warnings) = moved(request, "gpt-5.6", target("xai", "grok-4.3"));
     assert_eq!(sent, r#"{"model":"grok-4.3","input":"Hi","tools":[]}"#);
-    assert_eq!(told, ["tools", "tool_choice", "parallel"]);
+    assert_eq!(warnings, ["tools", "tool_choice", "parallel"]);
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn tool_settings_are_dropped_without_tools() {
     let mut call = Call::new(openai());
     call.settings.choice = Some(ToolChoice::Any);
     call.settings.parallel = Some(false);
-    call.items = vec![said(Role::User, "Hi")];
+    call.items = vec![text_item(Role::User, "Hi")];
     let plain = r#"{"model":"gpt-5.6","input":[{"role":"user","content":"Hi"}]}"#;
     assert_eq!(body(&call), plain);
-    let told: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
-    assert_eq!(told, ["tool_choice", "parallel"]);
+    let warnings: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
+    assert_eq!(warnings, ["tool_choice", "parallel"]);
     call.tools = vec![look()];
     assert!(body(&call).contains(r#""tool_choice":"required","parallel_tool_calls":false"#));
 
@@ -137,15 +137,15 @@ fn non_json_arguments_are_sent_verbatim() {
     let mut reply = answer(&[], openai());
     reply.origin = target("gemini", "gemini-2.5-flash").origin;
     reply.items = vec![broken(false)];
-    let asked = DecodeContext::of(openai());
+    let context = DecodeContext::of(openai());
     let arguments = |reply: &Reply| match &reply.items[0].body {
         Body::Call(call) => call.args.clone(),
         other => panic!("{other:?}"),
     };
     let whole = OpenAiResponses.encode_reply(&reply).unwrap();
-    let again = OpenAiResponses.decode_reply(&whole, &asked).unwrap();
+    let again = OpenAiResponses.decode_reply(&whole, &context).unwrap();
     assert_eq!(arguments(&again), arguments(&reply));
-    let (mut encoder, mut decoder) = (OpenAiResponses.encoder(), OpenAiResponses.decoder(&asked));
+    let (mut encoder, mut decoder) = (OpenAiResponses.encoder(), OpenAiResponses.decoder(&context));
     let mut ended = None;
     for event in events_from_reply(&reply) {
         for frame in encoder.push(&event).unwrap() {
@@ -185,10 +185,13 @@ fn gemini_only_settings_are_named_in_warnings() {
         headers: Vec::new(),
         body: Bytes::from_static(body.as_bytes()),
     };
-    let asked = DecodeContext::of(target("gemini", "gemini-2.5-flash"));
-    let mut call = Gemini.decode_request(&request, &asked).unwrap();
+    let context = DecodeContext::of(target("gemini", "gemini-2.5-flash"));
+    let mut call = Gemini.decode_request(&request, &context).unwrap();
     call.target = target("openai", "gpt-4o");
-    let told: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
-    assert_eq!(told, ["generationConfig.seed", "generationConfig.thinkingConfig.odd", "reasoning"]);
+    let warnings: Vec<_> = input(&call).2.iter().map(|w| w.setting.to_string()).collect();
+    assert_eq!(
+        warnings,
+        ["generationConfig.seed", "generationConfig.thinkingConfig.odd", "reasoning"]
+    );
     assert!(super::tests::body(&call).contains(r#""temperature":1"#));
 }

@@ -54,7 +54,7 @@ pub(super) fn extra(key: &str, value: Json) -> Extra {
     Extra { wire: Some(Wire::OPENAI_RESPONSES), key: Name::from(key), value }
 }
 
-pub(super) fn said(role: Role, words: &str) -> Item {
+pub(super) fn text_item(role: Role, words: &str) -> Item {
     Item::new(words, ItemPosition::default(), role, Body::Text(Name::from(words)))
 }
 
@@ -292,7 +292,7 @@ fn string_input_stays_a_string_until_another_message_follows() {
     let request = r#"{"model":"gpt-5.6", "input": "Hi\u0021"}"#;
     let mut call = read(request, openai());
     assert_eq!(body(&call), request);
-    call.extend([said(Role::User, "More.")]);
+    call.extend([text_item(Role::User, "More.")]);
     assert_eq!(
         input(&call).0,
         [r#"{"role":"user","content":"Hi\u0021"}"#, r#"{"role":"user","content":"More."}"#]
@@ -347,7 +347,7 @@ pub(super) fn look() -> Tool {
 #[test]
 fn call_of_another_wire_is_translated() {
     let mut call = Call::new(openai());
-    call.system = vec![said(Role::System, "Be brief."), said(Role::System, "Be kind.")];
+    call.system = vec![text_item(Role::System, "Be brief."), text_item(Role::System, "Be kind.")];
     let user = |body| Item::new("user", ItemPosition::new(0, 0), Role::User, body);
     let image =
         Media::Inline { mime: Name::from("image/png"), base64: Bytes::from_static(b"AAAA") };
@@ -458,9 +458,12 @@ fn reasoning_settings_respect_model_limits() {
 fn a_changed_setting_changes_only_itself() {
     let request = r#"{"model": "gpt-5.6", "input": "Hi", "reasoning": {"context": "auto", "effort": "low", "summary": "detailed"}, "text": {"verbosity": "low"}}"#;
     let mut call = read(request, openai());
-    let asked = call.settings.reasoning.clone().unwrap();
-    assert_eq!((asked.effort.as_deref(), asked.include_thoughts), (Some("low"), Some(true)));
-    call.settings.reasoning = Some(NativeReasoning { effort: Some("high".into()), ..asked });
+    let requested = call.settings.reasoning.clone().unwrap();
+    assert_eq!(
+        (requested.effort.as_deref(), requested.include_thoughts),
+        (Some("low"), Some(true))
+    );
+    call.settings.reasoning = Some(NativeReasoning { effort: Some("high".into()), ..requested });
     call.settings.output = Some(OutputFormat::Json);
     assert_eq!(
         body(&call),
@@ -480,19 +483,20 @@ fn settings_without_an_equivalent_are_reported() {
     call.extras =
         vec![Extra { wire: Some(Wire::GEMINI), key: "safetySettings".into(), value: Json::null() }];
     let encoded = OpenAiResponses.encode(&call).unwrap();
-    let told: Vec<_> = encoded.warnings.iter().map(|warning| &*warning.setting).collect();
-    assert_eq!(told, ["safetySettings", "max_tokens", "top_k", "stop", "tool_choice"]);
+    let warned_settings: Vec<_> =
+        encoded.warnings.iter().map(|warning| &*warning.setting).collect();
+    assert_eq!(warned_settings, ["safetySettings", "max_tokens", "top_k", "stop", "tool_choice"]);
 }
 
 #[test]
 fn sampling_is_dropped_for_models_with_fixed_sampling() {
-    let told = |model: &str| {
+    let warned_settings = |model: &str| {
         let mut call = Call::new(target("openai", model));
         call.settings.temperature = Some(text("0.5"));
         (body(&call).contains("temperature"), input(&call).2.len())
     };
     assert_eq!(
-        (told("gpt-5"), told("gpt-5.1"), told("gpt-4o")),
+        (warned_settings("gpt-5"), warned_settings("gpt-5.1"), warned_settings("gpt-4o")),
         ((false, 1), (true, 0), (true, 0))
     );
 }
@@ -513,8 +517,9 @@ fn responses_only_settings_produce_warnings_on_other_wires() {
     let mut call = read(request, openai());
     call.target = target("anthropic", "claude-sonnet-4-5");
     let encoded = AnthropicMessages.encode(&call).unwrap();
-    let told: Vec<_> = encoded.warnings.iter().map(|warning| &*warning.setting).collect();
-    assert_eq!(told, ["max_tokens", "reasoning", "text", "truncation"]);
+    let warned_settings: Vec<_> =
+        encoded.warnings.iter().map(|warning| &*warning.setting).collect();
+    assert_eq!(warned_settings, ["max_tokens", "reasoning", "text", "truncation"]);
 }
 
 #[test]

@@ -89,18 +89,18 @@ fn unknown_event_is_passed_on() {
 #[test]
 fn reply_from_another_wire_streams_the_full_event_sequence() {
     let body = r#"{"id":"msg_9","type":"message","role":"assistant","model":"claude","content":[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"text","text":"Yes."},{"type":"tool_use","id":"toolu_1","name":"look","input":{"a":1}}],"stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":4}}"#;
-    let asked = DecodeContext::of(target("anthropic", "claude-sonnet-4-5"));
-    let reply = AnthropicMessages.decode_reply(&Bytes::from(body), &asked).unwrap();
+    let context = DecodeContext::of(target("anthropic", "claude-sonnet-4-5"));
+    let reply = AnthropicMessages.decode_reply(&Bytes::from(body), &context).unwrap();
     let mut out = Vec::new();
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
     for event in events_from_reply(&reply) {
         encoder.push(&event, &mut out).unwrap();
     }
     let out = String::from_utf8(out).unwrap();
-    let told: Vec<_> =
+    let event_names: Vec<_> =
         out.lines().filter_map(|line| line.strip_prefix("event: response.")).collect();
     assert_eq!(
-        told,
+        event_names,
         [
             "created",
             "in_progress",
@@ -142,11 +142,11 @@ fn reply_from_another_wire_streams_the_full_event_sequence() {
 #[test]
 fn failed_response_is_decoded_as_provider_failure() {
     let failed = r#"{"type":"response.failed","response":{"id":"r","error":{"code":"server_error","message":"Sorry."}}}"#;
-    let told = events(&sse(&[failed]), openai()).into_iter().find_map(|event| match event {
+    let failure = events(&sse(&[failed]), openai()).into_iter().find_map(|event| match event {
         Event::Failed(failure) => Some((failure.kind, failure.message)),
         _ => None,
     });
-    assert_eq!(told, Some((Some("server_error".into()), "Sorry.".into())));
+    assert_eq!(failure, Some((Some("server_error".into()), "Sorry.".into())));
 }
 
 /// A stream with every kind of element and all event members that clients need.
@@ -186,7 +186,7 @@ const LIVE: &[&str] = &[
 ];
 
 /// Parses an event and removes its sequence number, for comparison.
-fn told(event: &str) -> serde_json::Value {
+fn event_json(event: &str) -> serde_json::Value {
     let mut event: serde_json::Value = serde_json::from_str(event).unwrap();
     event.as_object_mut().unwrap().remove("sequence_number");
     event
@@ -218,8 +218,8 @@ fn native_elements_stream_incrementally_with_their_own_ids() {
         lags.push((count + 1).saturating_sub(written));
     }
     let out = String::from_utf8(out).unwrap();
-    let written = out.lines().filter_map(|line| line.strip_prefix("data: ")).map(told);
-    let expected = LIVE.iter().map(|event| told(event));
+    let written = out.lines().filter_map(|line| line.strip_prefix("data: ")).map(event_json);
+    let expected = LIVE.iter().map(|event| event_json(event));
     let skeleton = |event: &serde_json::Value| event.get("response").is_none();
     let (written, expected) = (written.filter(skeleton), expected.filter(skeleton));
     assert_eq!(by_place(written), by_place(expected));
@@ -231,13 +231,13 @@ fn native_elements_stream_incrementally_with_their_own_ids() {
 #[test]
 fn whole_reply_streams_native_elements_with_their_own_ids() {
     let done: Vec<_> = LIVE.iter().filter(|event| event.contains("output_item.done")).collect();
-    let items: Vec<_> = done.iter().map(|event| told(event)["item"].to_string()).collect();
+    let items: Vec<_> = done.iter().map(|event| event_json(event)["item"].to_string()).collect();
     let whole = format!(
         r#"{{"id":"resp_1","object":"response","status":"completed","model":"gpt-5.6","output":[{}]}}"#,
         items.join(",")
     );
-    let asked = DecodeContext::of(openai());
-    let reply = OpenAiResponses.decode_reply(&Bytes::from(whole), &asked).unwrap();
+    let context = DecodeContext::of(openai());
+    let reply = OpenAiResponses.decode_reply(&Bytes::from(whole), &context).unwrap();
     let mut out = Vec::new();
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
     for event in events_from_reply(&reply) {
@@ -248,8 +248,8 @@ fn whole_reply_streams_native_elements_with_their_own_ids() {
     let done_again: Vec<_> = written
         .iter()
         .filter(|event| event.contains("output_item.done"))
-        .map(|e| told(e))
+        .map(|e| event_json(e))
         .collect();
-    assert_eq!(done_again, done.iter().map(|event| told(event)).collect::<Vec<_>>());
+    assert_eq!(done_again, done.iter().map(|event| event_json(event)).collect::<Vec<_>>());
     assert_eq!(ended(&events(&out, openai())).items.len(), reply.items.len());
 }

@@ -67,11 +67,11 @@ fn work_is_linear_in_request_size() {
         let linear = most as f64 / SMALL as f64;
         let steps = large.steps as f64 / small.steps.max(1) as f64;
         let times = [&small, &large].map(|cost| cost.processor.unwrap_or_default());
-        let said = format!(
+        let summary = format!(
             "{SMALL} items {} steps in {:.0?}, {most} items {} steps in {:.0?}: {steps:.1} times the steps",
             small.steps, times[0], large.steps, times[1],
         );
-        figure(shape.name, said);
+        figure(shape.name, summary);
         if steps > linear * STEPS_MARGIN {
             wrong.push(format!(
                 "{}: {steps:.1} times the steps for {linear} times the items",

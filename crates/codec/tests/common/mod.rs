@@ -45,11 +45,11 @@ pub(crate) fn request(path: &str, body: &str) -> Request {
 /// Decodes a stream from chunks and returns all events.
 pub(crate) fn stream_events<'b>(
     codec: &dyn Codec,
-    asked: &DecodeContext,
+    context: &DecodeContext,
     framing: Framing,
     chunks: impl IntoIterator<Item = &'b [u8]>,
 ) -> Result<Vec<Event>, CodecError> {
-    let mut decoder = StreamDecoder::with_framing(codec, asked, framing);
+    let mut decoder = StreamDecoder::with_framing(codec, context, framing);
     let mut events = Vec::new();
     for chunk in chunks {
         events.extend(decoder.push(chunk)?);

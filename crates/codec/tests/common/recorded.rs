@@ -21,19 +21,19 @@ pub(crate) fn exchanges(
     })
 }
 
-pub(crate) fn asked_of(exchange: &Exchange) -> DecodeContext {
+pub(crate) fn context_of(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
 
 pub(crate) fn reply_of(exchange: &Exchange) -> Result<Reply, CodecError> {
     let codec = codec_of(&exchange.wire);
-    let asked = asked_of(exchange);
+    let context = context_of(exchange);
     if !exchange.stream || exchange.status >= 400 {
-        return codec.decode_reply(&Bytes::from(exchange.response.clone()), &asked);
+        return codec.decode_reply(&Bytes::from(exchange.response.clone()), &context);
     }
     let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
     let framing = framing.unwrap_or(codec.framing());
-    let events = stream_events(codec, &asked, framing, [&exchange.response[..]])?;
+    let events = stream_events(codec, &context, framing, [&exchange.response[..]])?;
     Ok(reply_in(&events).expect("a stream ends in a reply").clone())
 }
 
@@ -62,16 +62,16 @@ pub(crate) fn prior_of(recording: &Recording, index: usize) -> PriorExchanges {
     {
         let exchange =
             if is_flat(recording, index) { flattened(exchange) } else { exchange.clone() };
-        let (codec, asked) = (codec_of(&exchange.wire), asked_of(&exchange));
+        let (codec, context) = (codec_of(&exchange.wire), context_of(&exchange));
         prior
-            .push_request(codec, &request(&exchange.path, &exchange.request), asked.clone())
+            .push_request(codec, &request(&exchange.path, &exchange.request), context.clone())
             .unwrap();
         let body = Bytes::from(exchange.response.clone());
         if exchange.stream {
             let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
-            prior.push_stream(codec, &body, framing.unwrap_or(codec.framing()), asked).unwrap();
+            prior.push_stream(codec, &body, framing.unwrap_or(codec.framing()), context).unwrap();
         } else {
-            prior.push_response(codec, &body, asked).unwrap();
+            prior.push_response(codec, &body, context).unwrap();
         }
     }
     prior

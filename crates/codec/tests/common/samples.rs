@@ -11,7 +11,7 @@ use super::{codec_of, reply_in, request, stream_events, target};
 pub(crate) struct Sample {
     pub(crate) name: String,
     pub(crate) codec: &'static dyn Codec,
-    pub(crate) asked: DecodeContext,
+    pub(crate) context: DecodeContext,
     pub(crate) kind: SampleKind,
     pub(crate) path: String,
     pub(crate) bytes: Bytes,
@@ -32,12 +32,12 @@ pub(crate) fn samples() -> Vec<Sample> {
             recording.exchanges.iter().enumerate().filter(|(_, e)| e.status < 400)
         {
             let codec = codec_of(&exchange.wire);
-            let asked =
+            let context =
                 DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model));
             let sample = |kind, bytes| Sample {
                 name: format!("{} #{index}", recording.name),
                 codec,
-                asked: asked.clone(),
+                context: context.clone(),
                 kind,
                 path: exchange.path.clone(),
                 bytes,
@@ -79,7 +79,7 @@ pub(crate) fn fixtures() -> Vec<Sample> {
                 other => panic!("{name}: unknown kind of fixture: {other:?}"),
             };
             samples.push(Sample {
-                asked: DecodeContext::of(target(provider, wire.as_str(), model)),
+                context: DecodeContext::of(target(provider, wire.as_str(), model)),
                 codec: *codec,
                 kind,
                 path: default_path(wire.as_str(), model, rest.contains("streamed")),
@@ -109,16 +109,16 @@ impl Sample {
     }
 
     pub(crate) fn call(&self) -> Call {
-        let call = self.codec.decode_request(&self.request(), &self.asked);
+        let call = self.codec.decode_request(&self.request(), &self.context);
         call.unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
     pub(crate) fn reply(&self) -> Reply {
         let reply = match self.kind {
             SampleKind::Request => panic!("{}: not a response", self.name),
-            SampleKind::Response => self.codec.decode_reply(&self.bytes, &self.asked),
+            SampleKind::Response => self.codec.decode_reply(&self.bytes, &self.context),
             SampleKind::Stream(framing) => {
-                stream_events(self.codec, &self.asked, framing, [&self.bytes[..]])
+                stream_events(self.codec, &self.context, framing, [&self.bytes[..]])
                     .map(|events| reply_in(&events).expect("a stream ends in a reply").clone())
             }
         };

@@ -66,7 +66,7 @@ const BEDROCK: ClaudeRuleIds = ClaudeRuleIds {
 
 impl RecordedRequest<'_> {
     /// Returns the expected verdict for a mutation of this request.
-    pub(crate) fn says(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
+    pub(crate) fn expected_verdict(&self, spoiled: &MutatedRequest) -> ExpectedVerdict {
         match self.shape {
             Shape::Anthropic => self.expected_claude(spoiled, &ANTHROPIC),
             Shape::Converse => self.expected_claude(spoiled, &BEDROCK),

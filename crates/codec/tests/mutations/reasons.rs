@@ -121,7 +121,7 @@ reasons! {
         Each |sent| details(sent).all(|(_, detail)| !relays(sent) || detail["format"] != "anthropic-claude-v1");
     Chat Absent ["say thought aloud"]
         "the model's text is one string, so no part of it can be a thought",
-        Each |sent| said(sent).all(|message| !message["content"].is_array());
+        Each |sent| assistant_messages(sent).all(|message| !message["content"].is_array());
     Chat Absent ["drop follower"]
         "reasoning is a member of the message it led to, so both are removed together",
         Each |sent| sent.places().iter().all(|place| sent.part(place)["role"] == "assistant");
@@ -167,13 +167,14 @@ fn sealed<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> 
 }
 
 /// Iterates over the assistant messages.
-fn said<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
+fn assistant_messages<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = &'s Value> {
     sent.messages().iter().filter(|message| message["role"] == "assistant")
 }
 
 /// Iterates over the sealed details in a chat request, each with the list that contains it.
 fn details<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s Value)> {
-    let lists = said(sent).filter_map(|message| message["reasoning_details"].as_array());
+    let lists =
+        assistant_messages(sent).filter_map(|message| message["reasoning_details"].as_array());
     let is_sealed = |detail: &Value| {
         let seals = [&detail["data"], &detail["signature"]];
         seals.iter().any(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()))

@@ -41,7 +41,7 @@ impl MutationTable {
             let is = spoiled.target.model();
             format!("{provider} {was}: {operator} {place} for {is}: {found:?}")
         };
-        match sent.says(spoiled) {
+        match sent.expected_verdict(spoiled) {
             ExpectedVerdict::Refused(rules) => {
                 cell.expected += 1;
                 if found.iter().any(|rule| rules.contains(rule)) {
@@ -117,8 +117,8 @@ impl MutationTable {
             }
         }
         let mut explained = EXEMPTIONS.iter().flat_map(|reason| reason.operators);
-        let strange = explained.find(|name| !operators().contains(name));
-        problems.extend(strange.map(|name| format!("unknown operator `{name}`")));
+        let unknown = explained.find(|name| !operators().contains(name));
+        problems.extend(unknown.map(|name| format!("unknown operator `{name}`")));
         problems
     }
 

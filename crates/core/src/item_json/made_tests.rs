@@ -215,10 +215,10 @@ impl ChoiceSource {
         let json = if self.coin() {
             self.json()
         } else {
-            let said = item.visible().unwrap_or_default();
+            let text = item.visible().unwrap_or_default();
             let seal = item.seals.first().map(|seal| seal.reveal_to_tenant().to_vec());
             json::object(|out| {
-                out.string("said", said).string("url", &format!("data:{said}"));
+                out.string("said", text).string("url", &format!("data:{text}"));
                 if let Some(seal) = seal.and_then(|seal| String::from_utf8(seal).ok()) {
                     out.string("sealed", &seal);
                 }

@@ -17,9 +17,9 @@ fn debug_output_hides_keys_and_body() {
         body: Bytes::from_static(b"canary"),
         credential: Some(Credential::new("canary")),
     };
-    let told = format!("{outgoing:?}");
-    assert!(!told.contains("canary"), "{told}");
-    assert!(told.contains("models/m:generateContent"), "{told}");
+    let debug = format!("{outgoing:?}");
+    assert!(!debug.contains("canary"), "{debug}");
+    assert!(debug.contains("models/m:generateContent"), "{debug}");
     assert_eq!(outgoing.credential.as_ref().map(Credential::reveal), Some("canary"));
 }
 

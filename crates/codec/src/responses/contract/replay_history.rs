@@ -128,13 +128,13 @@ impl<'p> ResponsesReplayHistory<'p> {
 /// Returns whether the endpoint stored the response. The request's `store` member decides, or the
 /// response's `store` member if the request has none.
 pub(super) fn was_stored(exchange: &Exchange) -> bool {
-    let asked = exchange.call.as_ref().and_then(|call| {
+    let requested = exchange.call.as_ref().and_then(|call| {
         call.extras.iter().rfind(|extra| &*extra.key == "store").map(|extra| &extra.value)
     });
     let answered = || {
         let extras = &exchange.reply.as_ref()?.extras;
         extras.iter().rfind(|(key, _)| &**key == "store").map(|(_, value)| value)
     };
-    let declines = asked.or_else(answered).is_some_and(|value| value.as_str() == "false");
+    let declines = requested.or_else(answered).is_some_and(|value| value.as_str() == "false");
     exchange.asked.target.provider.dialect.stores && !declines
 }
