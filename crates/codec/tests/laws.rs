@@ -134,8 +134,8 @@ fn law_2_foreign_seals_and_thoughts_never_reach_another_provider() {
             for (call, way) in sent_to(&call, &to).iter().zip(["fresh", "moved"]) {
                 let body = codec.encode(call).unwrap().request.body;
                 pairs += 1;
-                for what in leaks(call, &to, &body) {
-                    let kind = format!("{} to {} {way}: {what}", from.provider, to.origin.provider);
+                for leak in leaks(call, &to, &body) {
+                    let kind = format!("{} to {} {way}: {leak}", from.provider, to.origin.provider);
                     wrong.entry(kind).or_insert_with(|| sample.name.clone());
                 }
             }
@@ -201,8 +201,8 @@ fn law_3_every_item_and_seal_has_a_fate() {
                     "encode is deterministic"
                 );
                 let from = sample.codec.wire();
-                for what in missing_items(call, &encoded) {
-                    let kind = format!("{from} to {} {way}: {what}", codec.wire());
+                for missing in missing_items(call, &encoded) {
+                    let kind = format!("{from} to {} {way}: {missing}", codec.wire());
                     wrong.entry(kind).or_insert_with(|| sample.name.clone());
                 }
                 found += 1;
@@ -307,9 +307,9 @@ fn law_3_call_encodes_the_same_without_its_source() {
         } else {
             let at = with.iter().zip(&without).position(|(a, b)| a != b);
             let at = at.unwrap_or(with.len().min(without.len()));
-            let what = format!("{:?} became {:?}", with.get(at), without.get(at));
-            let what = what.chars().take(200).collect::<String>();
-            let found = wrong.entry(sample.codec.wire().to_string()).or_insert((0, what));
+            let difference = format!("{:?} became {:?}", with.get(at), without.get(at));
+            let difference = difference.chars().take(200).collect::<String>();
+            let found = wrong.entry(sample.codec.wire().to_string()).or_insert((0, difference));
             found.0 += 1;
         }
     }
@@ -572,9 +572,9 @@ fn law_14_unknown_members_of_a_response_survive() {
             };
             let is_native = is_frame || natives.any(holds);
             let body = sample.codec.encode_reply(&reply).unwrap();
-            let kind = |what: &str| {
+            let kind = |problem: &str| {
                 let place = place.replace(|c: char| c.is_ascii_digit(), "N");
-                format!("{wire} {place}: {what}")
+                format!("{wire} {place}: {problem}")
             };
             if !is_native {
                 wrong.entry(kind("not in the Item")).or_insert_with(|| sample.name.clone());

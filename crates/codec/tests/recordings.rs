@@ -156,14 +156,14 @@ fn recordings_opaque_values_return_to_their_place() {
                 outcome
                     .wrong
                     .into_iter()
-                    .map(|what| format!("{} #{index}: {what}", recording.name)),
+                    .map(|problem| format!("{} #{index}: {problem}", recording.name)),
             );
         }
     }
     report("turns replayed", &turns);
     report("opaque values equal and in place", &checked);
     let is_expected = |line: &&String| {
-        EXCEPTIONS.iter().any(|(name, what)| line.contains(name) && line.contains(what))
+        EXCEPTIONS.iter().any(|(name, excerpt)| line.contains(name) && line.contains(excerpt))
     };
     let (expected, unexpected): (Vec<_>, Vec<_>) = wrong.iter().partition(is_expected);
     for line in &expected {
@@ -177,7 +177,9 @@ fn recordings_opaque_values_return_to_their_place() {
     figure("opaque values in no earlier response", unissued.len());
     let stale: Vec<_> = EXCEPTIONS
         .iter()
-        .filter(|(name, what)| !wrong.iter().any(|line| line.contains(name) && line.contains(what)))
+        .filter(|(name, excerpt)| {
+            !wrong.iter().any(|line| line.contains(name) && line.contains(excerpt))
+        })
         .collect();
     figure("exceptions", expected.len());
     assert!(
@@ -280,8 +282,8 @@ fn recordings_opaque_values_are_decoded_as_seals() {
                 *counts.entry(key(exchange)).or_default() += 1;
             } else {
                 let beginning: String = value.chars().take(12).collect();
-                let what = format!("{} #{index}: {beginning}…", recording.name);
-                wrong.entry(key(exchange)).or_insert((0, what)).0 += 1;
+                let label = format!("{} #{index}: {beginning}…", recording.name);
+                wrong.entry(key(exchange)).or_insert((0, label)).0 += 1;
             }
         }
     }

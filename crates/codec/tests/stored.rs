@@ -216,7 +216,7 @@ fn message_bytes(items: &[Item]) -> usize {
     bytes
 }
 
-fn report(what: &str, sizes: &BTreeMap<String, Sizes>) -> Sizes {
+fn report(label: &str, sizes: &BTreeMap<String, Sizes>) -> Sizes {
     let mut total = Sizes::default();
     for sizes in sizes.values() {
         total.items += sizes.items;
@@ -235,7 +235,7 @@ fn report(what: &str, sizes: &BTreeMap<String, Sizes>) -> Sizes {
             format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
         };
         figure(
-            &format!("stored {what}, {wire}"),
+            &format!("stored {label}, {wire}"),
             format!(
                 "{} items, {} seals, {} B stored ÷ {} B native = {}, ÷ {} B of messages = {}; below 10 kB {}; {} hold siblings",
                 sizes.items,

@@ -17,18 +17,18 @@ pub struct Fix {
 
 impl Fix {
     /// Creates a fix from its edits; `what` describes their effect.
-    pub fn new(what: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
-        Self { what: what.into(), edits: edits.into() }
+    pub fn new(description: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
+        Self { what: description.into(), edits: edits.into() }
     }
 
     /// Creates a fix that removes an array element or an object member.
-    pub fn removal(node: Node<'_>, what: impl Into<String>) -> Self {
-        Self::new(what, [Edit::Remove(node.range())])
+    pub fn removal(node: Node<'_>, description: impl Into<String>) -> Self {
+        Self::new(description, [Edit::Remove(node.range())])
     }
 
     /// Creates a fix that replaces the value of `node`.
-    pub fn replacement(node: Node<'_>, value: Json, what: impl Into<String>) -> Self {
-        Self::new(what, [Edit::Replace(node.range(), value)])
+    pub fn replacement(node: Node<'_>, value: Json, description: impl Into<String>) -> Self {
+        Self::new(description, [Edit::Replace(node.range(), value)])
     }
 }
 

@@ -215,13 +215,13 @@ impl Finding {
 
     /// Sets an automatic fix that makes these edits; `what` describes their effect.
     #[must_use]
-    pub fn fixed_by(self, what: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
-        self.with_auto_fix(Fix::new(what, edits))
+    pub fn fixed_by(self, description: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
+        self.with_auto_fix(Fix::new(description, edits))
     }
 
     /// Sets an automatic fix that removes an element or a member.
     #[must_use]
-    pub fn fixed_by_removing(self, node: Node<'_>, what: impl Into<String>) -> Self {
-        self.with_auto_fix(Fix::removal(node, what))
+    pub fn fixed_by_removing(self, node: Node<'_>, description: impl Into<String>) -> Self {
+        self.with_auto_fix(Fix::removal(node, description))
     }
 }

@@ -33,13 +33,17 @@ impl<'c> Inspection<'_, 'c, '_> {
         change: Option<&Change<'_>>,
     ) -> Option<Fix> {
         let issued = self.issued_block(change?.issued?.item)?;
-        let what = format!("restores the {} block as it was issued", block.type_name());
-        Some(Fix::replacement(block.node, issued, what))
+        let description = format!("restores the {} block as it was issued", block.type_name());
+        Some(Fix::replacement(block.node, issued, description))
     }
 
-    pub(crate) fn removal_fix(&self, blocks: &[&ClaudeBlock<'c>], what: &str) -> Option<Fix> {
+    pub(crate) fn removal_fix(
+        &self,
+        blocks: &[&ClaudeBlock<'c>],
+        description: &str,
+    ) -> Option<Fix> {
         let edits = self.removal_edits(blocks);
-        (!edits.is_empty()).then(|| Fix::new(what, edits))
+        (!edits.is_empty()).then(|| Fix::new(description, edits))
     }
 
     /// Builds edits that remove blocks, in request order. A message whose blocks are all removed is
@@ -98,9 +102,9 @@ impl<'c> Inspection<'_, 'c, '_> {
             let found = others.iter_mut().find(is_it).and_then(Option::take);
             parts.extend(found.map(|block| block.node.json()));
         }
-        let what = "restores the thinking blocks of this message as they were issued";
+        let description = "restores the thinking blocks of this message as they were issued";
         let is_complete = others.iter().all(Option::is_none);
-        is_complete.then(|| Fix::replacement(content, json::array_of(&parts), what))
+        is_complete.then(|| Fix::replacement(content, json::array_of(&parts), description))
     }
 
     /// Builds a fix that inserts a missing thought next to the remaining parts of its response.

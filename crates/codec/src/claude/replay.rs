@@ -135,15 +135,15 @@ impl<'c> Inspection<'_, 'c, '_> {
         if is_unread || is_claudes {
             // Endpoints that serve Claude reportedly accept each other's signatures.
             let severity = if is_unread { Severity::Degrade } else { Severity::Note };
-            let what = format!("removes the {word} block that the model cannot read");
-            let fix = self.removal_fix(&[block], &what).filter(|_| is_unread);
+            let description = format!("removes the {word} block that the model cannot read");
+            let fix = self.removal_fix(&[block], &description).filter(|_| is_unread);
             let finding = self.finding("block-unreadable", block.node.range(), message)?;
             return Some(finding.with_severity(severity).with_auto_fix(fix));
         }
         let error = invalid_seal_error(block);
-        let what = format!("removes the {word} block that another provider issued");
+        let description = format!("removes the {word} block that another provider issued");
         let finding = self.rejection("signature-invalid", block.node, message, error)?;
-        Some(finding.with_auto_fix(self.removal_fix(&[block], &what)))
+        Some(finding.with_auto_fix(self.removal_fix(&[block], &description)))
     }
 
     fn leaked_thought_finding(
@@ -326,8 +326,9 @@ impl<'c> Inspection<'_, 'c, '_> {
             let start = block.node.range().start;
             let thinking = self.view.assistant_blocks().filter(|block| block.kind.is_thinking());
             let later: Vec<_> = thinking.filter(|b| b.node.range().start >= start).collect();
-            let what = "removes this thinking block and all later ones, which are no longer valid";
-            self.removal_fix(&later, what).filter(|_| severity == Severity::Refuse)
+            let description =
+                "removes this thinking block and all later ones, which are no longer valid";
+            self.removal_fix(&later, description).filter(|_| severity == Severity::Refuse)
         };
         let finding = self.finding("prefix-changed", block.node.range(), message)?;
         let finding = finding.with_severity(severity);

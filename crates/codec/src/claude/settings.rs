@@ -76,8 +76,8 @@ impl Inspection<'_, '_, '_> {
         let profile = self.case.profile();
         let takes = |mode: Mode| profile.supports_mode(mode);
         let whole = |kind: &str| {
-            let what = format!("uses `{kind}` thinking instead");
-            Fix::replacement(thinking, thinking_object(kind), what)
+            let description = format!("uses `{kind}` thinking instead");
+            Fix::replacement(thinking, thinking_object(kind), description)
         };
         match mode {
             Mode::Enabled | Mode::BetweenTools if takes(Mode::Adaptive) => {
@@ -90,8 +90,8 @@ impl Inspection<'_, '_, '_> {
                 let effort = self.view.settings.efforts.first().and_then(|effort| effort.text());
                 let budget = effort::budget(effort.as_deref()).max(MIN_BUDGET);
                 let manual = object! { "type": "enabled", "budget_tokens": budget };
-                let what = format!("uses thinking with a budget of {budget} tokens instead");
-                Fix::replacement(thinking, manual, what)
+                let description = format!("uses thinking with a budget of {budget} tokens instead");
+                Fix::replacement(thinking, manual, description)
             }
             Mode::Disabled if takes(Mode::BetweenTools) => whole("between_tools"),
             Mode::BetweenTools if takes(Mode::Disabled) => whole("disabled"),
@@ -117,11 +117,11 @@ impl Inspection<'_, '_, '_> {
         let (name, mode_word) = (&profile.name, word_of(mode));
         let message =
             format!("with `{mode_word}` thinking, {name} supports efforts up to `{most}`");
-        let what = format!("uses effort `{most}` instead");
+        let description = format!("uses effort `{most}` instead");
         let finding = self
             .finding("mode-not-supported", effort.range(), message)?
             .with_fix(format!("Use effort `{most}` or less, or omit `thinking`."))
-            .with_auto_fix(Fix::replacement(effort, json::string(most), what));
+            .with_auto_fix(Fix::replacement(effort, json::string(most), description));
         Some(if mode == Mode::Disabled {
             finding.with_provider_error(self.provider_error(format!(
                 "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
@@ -161,10 +161,10 @@ impl Inspection<'_, '_, '_> {
         let severity = if may_interleave { Severity::Note } else { Severity::Refuse };
         let error = "`max_tokens` must be greater than `thinking.budget_tokens`.";
         let room = tokens.saturating_add(MIN_ANSWER_TOKENS);
-        let what = format!("raises the maximum number of tokens to {room}");
+        let description = format!("raises the maximum number of tokens to {room}");
         let message = format!("thinking and answer together have only {most} tokens");
         let finding = self.rejection("budget-not-below-max-tokens", budget, message, error)?;
-        let fix = Fix::replacement(place, Json::from(room), what);
+        let fix = Fix::replacement(place, Json::from(room), description);
         Some(finding.with_severity(severity).with_auto_fix(fix))
     }
 

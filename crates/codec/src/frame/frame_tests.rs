@@ -280,7 +280,7 @@ fn json_array_without_its_end_is_truncated() {
 #[test]
 fn json_array_rejects_unexpected_bytes() {
     let end = "unexpected data after the end of the document";
-    for (stream, whole, what, at) in [
+    for (stream, whole, message, at) in [
         ("x", 0, "expected an array or an object", 0),
         ("[,", 0, "expected an element or the end of the array", 1),
         ("[{},]", 1, "expected an element", 4),
@@ -292,7 +292,7 @@ fn json_array_rejects_unexpected_bytes() {
     ] {
         assert_eq!(
             read(Framing::JsonArray, stream.as_bytes()),
-            (vec![frame("{}"); whole], malformed(what, at)),
+            (vec![frame("{}"); whole], malformed(message, at)),
             "{stream:?}"
         );
     }
@@ -443,7 +443,7 @@ fn event_stream_rejects_implausible_lengths_at_the_prelude() {
 #[test]
 fn event_stream_rejects_unreadable_headers() {
     let cut = "a header exceeds the header section";
-    for (headers, what) in [
+    for (headers, message) in [
         (&b"\x05abc"[..], cut),
         (b"\x03abc", cut),
         (b"\x01a\x07\0", cut),
@@ -453,7 +453,7 @@ fn event_stream_rejects_unreadable_headers() {
     ] {
         assert_eq!(
             read(Framing::EventStream, &message_with(headers, b"{}")),
-            (vec![], malformed(what, 0)),
+            (vec![], malformed(message, 0)),
             "{headers:?}"
         );
     }

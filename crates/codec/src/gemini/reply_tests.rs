@@ -378,15 +378,15 @@ fn whole_and_streamed_replies_show_the_same_blocks() {
         let (events, reply) = stream(&gemini_3(), Framing::Sse, &sse(&chunks));
         for codec in crate::CODECS.iter().filter(|codec| codec.wire() != Gemini.wire()) {
             let [whole, streamed] = blocks_on(*codec, &reply, &events);
-            let what = format!("case {case}, {}: {parts:?}", codec.wire());
+            let label = format!("case {case}, {}: {parts:?}", codec.wire());
             for kind in ["text", "call"] {
                 let joined = |blocks: &[(&str, String)]| -> String {
                     let own = blocks.iter().filter(|(own, _)| *own == kind);
                     own.map(|(_, text)| text.as_str()).collect()
                 };
-                assert_eq!(joined(&whole), joined(&streamed), "{what}");
+                assert_eq!(joined(&whole), joined(&streamed), "{label}");
             }
-            assert!(whole == streamed || !has_blocks(*codec), "{what}: {whole:?} {streamed:?}");
+            assert!(whole == streamed || !has_blocks(*codec), "{label}: {whole:?} {streamed:?}");
             let is_empty = |(kind, text): &(&str, String)| *kind == "text" && text.is_empty();
             assert!(!whole.iter().any(is_empty), "case {case}, {}: {parts:?}", codec.wire());
         }

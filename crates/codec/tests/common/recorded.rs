@@ -41,11 +41,11 @@ pub(crate) fn key(exchange: &Exchange) -> String {
     format!("{} {}", exchange.wire, exchange.provider)
 }
 
-pub(crate) fn report(what: &str, counts: &BTreeMap<String, usize>) {
+pub(crate) fn report(label: &str, counts: &BTreeMap<String, usize>) {
     for (key, count) in counts {
-        figure(&format!("{what}: {key}"), count);
+        figure(&format!("{label}: {key}"), count);
     }
-    figure(&format!("{what}: all"), counts.values().sum::<usize>());
+    figure(&format!("{label}: all"), counts.values().sum::<usize>());
 }
 
 /// Returns a recorded request in a form that can be compared with earlier exchanges. If the

@@ -39,8 +39,8 @@ fn check_exclusive(case: &AuditContext<'_>) -> Option<Finding> {
     let management = case.body().present("context_management")?;
     let message = "`context_management` is set as well";
     let finding = Finding::at(&rules::COMPACTION_EXCLUSIVE, compaction, message);
-    let what = "omits `context_management`, because `compaction` is set";
-    Some(finding.fixed_by_removing(management, what))
+    let description = "omits `context_management`, because `compaction` is set";
+    Some(finding.fixed_by_removing(management, description))
 }
 
 fn check_compactions(inspection: &mut Inspection<'_, '_, '_>) {
@@ -92,7 +92,7 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         (None, Some(is)) => Edit::Remove(is.range()),
         (None, None) => return None,
     };
-    let what = "restores the thinking setting of the start of this tool loop";
+    let description = "restores the thinking setting of the start of this tool loop";
     let began = |key: &str| member(was, key).map(|value| value.as_str().to_owned());
     let message = match (began("type"), began("budget_tokens")) {
         (Some(kind), _) if !is_same("type") => {
@@ -103,5 +103,5 @@ fn check_config(case: &AuditContext<'_>, view: &ClaudeRequest<'_>) -> Option<Fin
         (None, _) => "this tool loop began without `thinking`".to_owned(),
     };
     let finding = Finding::at(&rules::CONFIG_CHANGED_IN_LOOP, is.unwrap_or(case.body()), message);
-    Some(finding.with_path("thinking").fixed_by(what, [edit]))
+    Some(finding.with_path("thinking").fixed_by(description, [edit]))
 }

@@ -158,9 +158,9 @@ impl<'v> PairedCalls<'v> {
                 };
                 let error =
                     format!("Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9.");
-                let what = "gives the call and its result an id of nine letters and digits";
+                let description = "gives the call and its result an id of nine letters and digits";
                 let finding = Finding::at(&CALL_ID_FORM, node, message);
-                findings.add(finding.with_provider_error(error).fixed_by(what, edits));
+                findings.add(finding.with_provider_error(error).fixed_by(description, edits));
             }
         }
     }

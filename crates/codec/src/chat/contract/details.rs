@@ -89,8 +89,8 @@ impl ChatRequest<'_> {
     }
 
     /// Builds a fix that restores the message's reasoning as issued, or else removes the detail.
-    fn restore_or_remove(&self, number: usize, detail: &ChatDetail<'_>, what: &str) -> Fix {
-        self.restore(number).unwrap_or_else(|| Fix::removal(detail.node, what))
+    fn restore_or_remove(&self, number: usize, detail: &ChatDetail<'_>, description: &str) -> Fix {
+        self.restore(number).unwrap_or_else(|| Fix::removal(detail.node, description))
     }
 
     /// Reports a Claude block without its signature.
@@ -106,11 +106,11 @@ impl ChatRequest<'_> {
         }
         // No provider is known to check unsigned blocks of finished turns.
         let severity = if number >= self.current { Severity::Refuse } else { Severity::Note };
-        let what = "removes the thinking block without a signature";
+        let description = "removes the thinking block without a signature";
         let finding = Finding::at(&rules::SIGNATURE_MISSING, detail.node, message)
             .with_severity(severity)
             .with_provider_error(invalid_signature_error(number));
-        Some(finding.with_auto_fix(self.restore_or_remove(number, detail, what)))
+        Some(finding.with_auto_fix(self.restore_or_remove(number, detail, description)))
     }
 
     /// Reports a Seal whose form shows that the vendor did not issue it.
@@ -134,10 +134,10 @@ impl ChatRequest<'_> {
         } else {
             "this signature is not base64, so no provider issued it in this form"
         };
-        let what = "removes the block with the invalid signature";
+        let description = "removes the block with the invalid signature";
         let finding = Finding::at(&rules::SIGNATURE_INVALID, seal, message)
             .with_provider_error(self.upstream_error(number, detail));
-        let finding = finding.with_auto_fix(self.restore_or_remove(number, detail, what));
+        let finding = finding.with_auto_fix(self.restore_or_remove(number, detail, description));
         Some(self.with_router_severity(finding))
     }
 
@@ -151,8 +151,8 @@ impl ChatRequest<'_> {
             let finding = Finding::at(&rules::FOREIGN_DETAILS, detail.node, message)
                 .with_severity(Severity::Note)
                 .without_provider_error();
-            let what = "removes the reasoning of another model";
-            return Some(finding.fixed_by_removing(detail.node, what));
+            let description = "removes the reasoning of another model";
+            return Some(finding.fixed_by_removing(detail.node, description));
         }
         if detail.seal.is_none() || detail.vendor.is_none() || detail.vendor == self.vendor {
             return None;
@@ -167,8 +167,8 @@ impl ChatRequest<'_> {
         let finding = Finding::at(&rules::FOREIGN_DETAILS, detail.node, message)
             .with_severity(severity)
             .with_rejection_error(self.upstream_error(number, detail));
-        let what = "removes the block sealed by another vendor's model";
-        Some(self.with_router_severity(finding.fixed_by_removing(detail.node, what)))
+        let description = "removes the block sealed by another vendor's model";
+        Some(self.with_router_severity(finding.fixed_by_removing(detail.node, description)))
     }
 
     /// Reports the first call of a step if it lacks the signature that Gemini requires.

@@ -59,7 +59,7 @@ impl ChatRequest<'_> {
             if there.is_some_and(|there| stand_in.is_empty() || is_non_empty_string(there)) {
                 continue;
             }
-            let (what, value) = match self.issued_field(number, KEY) {
+            let (description, value) = match self.issued_field(number, KEY) {
                 Some(issued) => ("restores the reasoning issued with this message", issued),
                 None => ("uses the stand-in for the unknown reasoning", json::string(stand_in)),
             };
@@ -74,7 +74,7 @@ impl ChatRequest<'_> {
                 Some(there) => (there, "this is empty, which some models treat as missing"),
                 None => (msg.node, "`reasoning_content` is missing"),
             };
-            let mut finding = Finding::at(rule, node, message).fixed_by(what, [edit]);
+            let mut finding = Finding::at(rule, node, message).fixed_by(description, [edit]);
             if !stand_in.is_empty() {
                 finding = finding.with_provider_error(format!(
                     "thinking is enabled but reasoning_content is missing in assistant tool call message at index {number}"

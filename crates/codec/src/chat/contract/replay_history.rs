@@ -111,8 +111,8 @@ impl<'c> ChatRequest<'c> {
         if self.channel == ReasoningChannel::Tags && !content.is_empty() {
             edits.push(set(slot::CONTENT, json::string(&content)));
         }
-        let what = "restores the reasoning issued with this message";
-        (!edits.is_empty()).then(|| Fix::new(what, edits))
+        let description = "restores the reasoning issued with this message";
+        (!edits.is_empty()).then(|| Fix::new(description, edits))
     }
 
     /// Returns whether the target issued a reply and accepts all Seals in it.
@@ -327,8 +327,8 @@ impl<'c> ChatRequest<'c> {
         let finding = Finding::at(&rules::FOREIGN_DETAILS, detail.node, message)
             .with_severity(severity)
             .with_rejection_error(self.upstream_error(number, detail));
-        let what = "removes the block that this model cannot read";
-        Some(self.with_router_severity(finding.fixed_by_removing(detail.node, what)))
+        let description = "removes the block that this model cannot read";
+        Some(self.with_router_severity(finding.fixed_by_removing(detail.node, description)))
     }
 
     /// Reports a thought that is sent as plain text.

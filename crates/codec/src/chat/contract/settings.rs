@@ -49,8 +49,8 @@ impl ChatRequest<'_> {
                     effort::quoted_series(&profile.efforts, '\'')
                 ),
                 nearest.map_or_else(removed, |nearest| {
-                    let what = format!("uses the nearest effort, `{nearest}`");
-                    Fix::replacement(node, json::string(nearest), what)
+                    let description = format!("uses the nearest effort, `{nearest}`");
+                    Fix::replacement(node, json::string(nearest), description)
                 }),
             )
         };
@@ -91,8 +91,8 @@ impl ChatRequest<'_> {
             edits.push(Edit::Set(self.root.range(), new.to_owned(), old.json()));
         }
         let finding = Finding::at(&rules::MAX_TOKENS_RENAMED, key.unwrap_or(old), message);
-        let what = "renames `max_tokens` to `max_completion_tokens`";
-        Some(finding.with_path("max_tokens").fixed_by(what, edits))
+        let description = "renames `max_tokens` to `max_completion_tokens`";
+        Some(finding.with_path("max_tokens").fixed_by(description, edits))
     }
 
     fn check_tool_choice(&self) -> Option<Finding> {

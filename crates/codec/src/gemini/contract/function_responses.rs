@@ -51,12 +51,12 @@ fn count_finding<'p, 'c>(
     let message = format!("this step has {calls_word}, but {given_word} after it");
     let mut edits = removal_edits(step, &unanswered);
     edits.extend(removal_edits(answers, &uncalled));
-    let what = if unanswered.is_empty() {
+    let description = if unanswered.is_empty() {
         "removes the responses without calls"
     } else {
         "removes the calls without responses"
     };
-    let fix = (!edits.is_empty()).then(|| Fix::new(what, edits));
+    let fix = (!edits.is_empty()).then(|| Fix::new(description, edits));
     let finding = Finding::at(&ANSWERS_DO_NOT_MATCH, step.last()?.node, message);
     Some(finding.with_provider_error(COUNT_MISMATCH_ERROR).with_auto_fix(fix))
 }

@@ -83,8 +83,8 @@ impl GeminiRequest<'_> {
         };
         let fix = self.issued_signature_fix(call).or_else(|| {
             let stand_in = self.case.profile().stand_in.as_deref()?;
-            let what = "uses the stand-in that Google documents for unsigned calls";
-            Some(Fix::new(what, [with_signature(call, json::string(stand_in))]))
+            let description = "uses the stand-in that Google documents for unsigned calls";
+            Some(Fix::new(description, [with_signature(call, json::string(stand_in))]))
         });
         let finding = Finding::at(&rules::FIRST_CALL_NEEDS_SIGNATURE, call.node, message);
         finding.with_provider_error(error).with_auto_fix(fix)
@@ -97,8 +97,8 @@ impl GeminiRequest<'_> {
             change.kind == ChangeKind::SealDropped && change.part.as_ref() == Some(&place)
         })?;
         let signature = self.acceptable_signature(lost.issued?)?;
-        let what = "restores the signature issued with the call";
-        Some(Fix::new(what, [with_signature(part, signature)]))
+        let description = "restores the signature issued with the call";
+        Some(Fix::new(description, [with_signature(part, signature)]))
     }
 
     /// Returns whether the target may receive the issued Seal.
@@ -130,8 +130,8 @@ impl GeminiRequest<'_> {
         let is_first = first_call(content).is_some_and(|call| call.index == part.index);
         if self.requires_signatures() && part.content >= self.current && is_first {
             let stand_in = json::string(self.case.profile().stand_in.as_deref()?);
-            let what = "uses the stand-in that Google documents instead";
-            return Some(Fix::replacement(signature, stand_in, what));
+            let description = "uses the stand-in that Google documents instead";
+            return Some(Fix::replacement(signature, stand_in, description));
         }
         let is_step = |part: &GeminiPart<'_>| {
             use GeminiPartKind::{HostedCall, HostedResult, Unknown};
@@ -142,8 +142,9 @@ impl GeminiRequest<'_> {
             // The provider cannot continue from one of its own steps if it cannot read the step's
             // signature.
             let is_all = content.parts.iter().all(is_step);
-            let what = "removes the provider-run step whose signature the target cannot read";
-            Fix::removal(if is_all { content.node } else { part.node }, what)
+            let description =
+                "removes the provider-run step whose signature the target cannot read";
+            Fix::removal(if is_all { content.node } else { part.node }, description)
         } else if is_empty_text && content.parts.len() > 1 {
             Fix::removal(part.node, "removes the empty part that holds only the signature")
         } else {
@@ -221,7 +222,7 @@ impl GeminiRequest<'_> {
     fn report_missing_part(&self, change: &Change<'_>) -> Option<Finding> {
         // The target could not read parts that another endpoint signed, so they may be omitted.
         let issued = change.issued.filter(|issued| self.is_accepted(*issued))?;
-        let what = match &issued.item.body {
+        let part_name = match &issued.item.body {
             // `ANSWERS_DO_NOT_MATCH` covers missing calls.
             Body::Call(_) => return None,
             Body::Thought(_) => "a thought",
@@ -234,8 +235,9 @@ impl GeminiRequest<'_> {
             | Body::Summary { .. }
             | Body::Unknown => "a part",
         };
-        let message =
-            format!("{what} of an earlier response was issued with a signature and is missing");
+        let message = format!(
+            "{part_name} of an earlier response was issued with a signature and is missing"
+        );
         let place = self.contents.iter().rfind(|content| content.is_models)?;
         let advice = "Send every part of a response back, including empty parts with a signature.";
         Some(Finding::at(&rules::SIGNATURE_DROPPED, place.node, message).with_fix(advice))

@@ -49,8 +49,8 @@ fn check_level(
         let fix = limits.map_or_else(left_out, |limits| {
             let wanted = effort::budget(Some(&word.to_ascii_lowercase()));
             let size = contract::nearest_budget(wanted, Some(limits));
-            let what = format!("uses a budget of {size} tokens instead of the level");
-            Fix::replacement(config, with_budget(config, size), what)
+            let description = format!("uses a budget of {size} tokens instead of the level");
+            Fix::replacement(config, with_budget(config, size), description)
         });
         let error = "Thinking level is not supported for this model.".to_owned();
         (format!("{name} supports a token budget, not a level"), error, fix)
@@ -63,8 +63,8 @@ fn check_level(
         let upper = word.to_ascii_uppercase();
         let error = format!("Thinking level {upper} is not supported for this model.");
         let fix = effort::closest(&word, &profile.levels).map_or_else(left_out, |nearest| {
-            let what = format!("uses the level `{nearest}` instead");
-            Fix::replacement(level, json::string(nearest), what)
+            let description = format!("uses the level `{nearest}` instead");
+            Fix::replacement(level, json::string(nearest), description)
         });
         (message, error, fix)
     };
@@ -106,8 +106,8 @@ fn check_budget(profile: &Profile, budget: Node<'_>, limits: &TokenBudget) -> Op
         0 => format!("{name} cannot disable thinking: its budget is {min} to {max} tokens"),
         _ => format!("{name} supports a budget of {min} to {max} tokens, not {size}"),
     };
-    let what = format!("uses {fitting} tokens instead");
-    let fix = Fix::replacement(budget, Json::from(fitting), what);
+    let description = format!("uses {fitting} tokens instead");
+    let fix = Fix::replacement(budget, Json::from(fitting), description);
     let error = format!("The thinking budget ({size}) is invalid.");
     Some(at(message).with_provider_error(error).with_auto_fix(fix))
 }

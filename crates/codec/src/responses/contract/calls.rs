@@ -60,11 +60,11 @@ impl ResponsesRequest<'_> {
             let led = before.take_while(|element| element.is_reasoning());
             edits.extend(led.map(|element| Edit::Remove(element.node.range())));
         }
-        let what = match edits.len() {
+        let description = match edits.len() {
             1 => "removes the call without an output",
             _ => "removes the call without an output, and the reasoning that led to it",
         };
-        Fix::new(what, edits)
+        Fix::new(description, edits)
     }
 
     /// Builds a fix that restores the call of an output together with its reasoning, or else

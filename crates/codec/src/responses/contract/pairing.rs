@@ -70,8 +70,8 @@ impl ResponsesRequest<'_> {
             && next.id.is_none()
             && has_same_content(next.node, wanted)
         {
-            let what = "restores the id of the item after the reasoning";
-            return Fix::replacement(next.node, wanted.to_request(IdPolicy::Kept), what);
+            let description = "restores the id of the item after the reasoning";
+            return Fix::replacement(next.node, wanted.to_request(IdPolicy::Kept), description);
         }
         let find = |wanted: &PriorOutput<'_>| {
             self.elements.iter().find(|element| wanted.is_named_by(element))
@@ -79,8 +79,8 @@ impl ResponsesRequest<'_> {
         match wanted.and_then(find) {
             Some(led) => move_before(reasoning, led),
             None => {
-                let what = "removes the reasoning item whose pair is missing";
-                Fix::removal(reasoning.node, what)
+                let description = "removes the reasoning item whose pair is missing";
+                Fix::removal(reasoning.node, description)
             }
         }
     }
@@ -111,8 +111,8 @@ impl ResponsesRequest<'_> {
             let fix = if leads_here {
                 let gone = run.iter().filter(|output| !is_here(output));
                 let gone: Vec<Json> = gone.map(|o| o.to_request(IdPolicy::Kept)).collect();
-                let what = format!("restores the reasoning item `{needed_id}` before it");
-                Fix::new(what, [Edit::InsertBefore(element.node.range(), gone)])
+                let description = format!("restores the reasoning item `{needed_id}` before it");
+                Fix::new(description, [Edit::InsertBefore(element.node.range(), gone)])
             } else {
                 Fix::new("removes the id whose pair is missing", id_removal_edits(element))
             };
@@ -147,8 +147,8 @@ impl ResponsesRequest<'_> {
 /// Builds a fix that moves reasoning directly before the item it led to.
 pub(super) fn move_before(reasoning: &ResponsesElement<'_>, led: &ResponsesElement<'_>) -> Fix {
     let place = Edit::InsertBefore(led.node.range(), vec![reasoning.node.json()]);
-    let what = "moves the reasoning item directly before the item it led to";
-    Fix::new(what, [Edit::Remove(reasoning.node.range()), place])
+    let description = "moves the reasoning item directly before the item it led to";
+    Fix::new(description, [Edit::Remove(reasoning.node.range()), place])
 }
 
 /// Returns whether a request element is a call or message with the same content as an earlier

@@ -59,8 +59,8 @@ impl ResponsesRequest<'_> {
     fn remove_seal(&self, element: &ResponsesElement<'_>, seal: Node<'_>) -> Fix {
         let prior = self.past.for_element(element);
         if self.is_kept && element.id.is_some() && prior.is_none_or(|prior| prior.is_own) {
-            let what = "removes the encrypted content; the stored item has its own";
-            return Fix::removal(seal, what);
+            let description = "removes the encrypted content; the stored item has its own";
+            return Fix::removal(seal, description);
         }
         self.remove_item(element)
     }
@@ -79,11 +79,11 @@ impl ResponsesRequest<'_> {
     /// valid only there.
     fn remove_foreign(&self, element: &ResponsesElement<'_>) -> Fix {
         let edits = self.removal_edits(element, true);
-        let what = match edits.len() {
+        let description = match edits.len() {
             1 => "removes the item of another endpoint or account",
             _ => "removes the foreign reasoning item and the ids of the items it led to",
         };
-        Fix::new(what, edits)
+        Fix::new(description, edits)
     }
 
     /// Builds edits that remove an element. With `with_ids`, the ids of the items that it led to
@@ -119,8 +119,8 @@ impl ResponsesRequest<'_> {
                 let whole = prior.to_request(IdPolicy::Dropped);
                 let has_seal = whole.tree().root().present("encrypted_content").is_some();
                 let fix = if prior.kind != ResponsesElementKind::Reasoning || has_seal {
-                    let what = "sends the item itself instead of its id";
-                    Fix::replacement(element.node, whole, what)
+                    let description = "sends the item itself instead of its id";
+                    Fix::replacement(element.node, whole, description)
                 } else {
                     self.remove_item(element)
                 };
@@ -171,15 +171,15 @@ impl ResponsesRequest<'_> {
         let invalid = |seal: Node<'_>| {
             invalid_content_finding(element, seal, format!("the encrypted content {phrase}"))
         };
-        let restored = |prior: &PriorOutput<'_>, what: &str| {
-            Fix::replacement(node, prior.to_request(self.restorable_ids(prior)), what)
+        let restored = |prior: &PriorOutput<'_>, description: &str| {
+            Fix::replacement(node, prior.to_request(self.restorable_ids(prior)), description)
         };
         match change.kind {
             ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
                 let seal = seal.filter(|seal| !seal.is(""))?;
                 let value = issued.and_then(|issued| issued.seal_json(&Wire::OPENAI_RESPONSES));
-                let what = "restores the issued encrypted content";
-                let fix = value.map(|value| Fix::replacement(seal, value, what));
+                let description = "restores the issued encrypted content";
+                let fix = value.map(|value| Fix::replacement(seal, value, description));
                 Some(invalid(seal).with_auto_fix(fix))
             }
             ChangeKind::Foreign(_) => {

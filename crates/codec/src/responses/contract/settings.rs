@@ -54,8 +54,8 @@ impl ResponsesRequest<'_> {
         };
         let fix = match effort::closest(&word, &profile.efforts) {
             Some(nearest) => {
-                let what = format!("uses the effort `{nearest}` instead");
-                Fix::replacement(effort, json::string(nearest), what)
+                let description = format!("uses the effort `{nearest}` instead");
+                Fix::replacement(effort, json::string(nearest), description)
             }
             None => Fix::removal(effort, "omits the effort"),
         };
@@ -85,8 +85,8 @@ impl ResponsesRequest<'_> {
             let message = "the request continues both a response and a conversation";
             let finding =
                 Finding::at(&rules::PREVIOUS_RESPONSE_AND_CONVERSATION, conversation, message);
-            let what = "continues the conversation, not the response";
-            return Some(finding.fixed_by_removing(previous, what));
+            let description = "continues the conversation, not the response";
+            return Some(finding.fixed_by_removing(previous, description));
         }
         let is_previous = |exchange: &Exchange| {
             let id = exchange.reply.as_ref().and_then(|reply| reply.id.as_deref());
