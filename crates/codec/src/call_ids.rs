@@ -13,7 +13,7 @@ use throughline_json::{Name, work};
 /// Tracks the tool calls of one conversation while it is decoded.
 #[derive(Default)]
 pub(crate) struct CallTracker {
-    taken: UniqueNames,
+    used: UniqueNames,
     /// All calls in order; `None` once a call is answered.
     open: Vec<Option<CallId>>,
     /// Indexes of the calls that have each id, latest last. Answered calls are removed lazily.
@@ -31,10 +31,10 @@ impl CallTracker {
         name: &Name,
         place: ItemPosition,
     ) -> CallId {
-        let wanted = wire_id.filter(|id| !id.is_empty()).cloned();
-        let wanted =
-            wanted.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
-        let id = CallId(self.taken.unique(&wanted));
+        let preferred = wire_id.filter(|id| !id.is_empty()).cloned();
+        let preferred =
+            preferred.unwrap_or_else(|| format!("call_{}_{}", place.message, place.part).into());
+        let id = CallId(self.used.unique(&preferred));
         let number = self.open.len();
         self.open.push(Some(id.clone()));
         if let Some(wire_id) = wire_id {
@@ -75,7 +75,7 @@ impl CallTracker {
 /// the request, and depends only on the preceding Items, so prompt caches still hit.
 pub(crate) struct CallIdAllocator {
     style: CallIds,
-    taken: UniqueNames,
+    used: UniqueNames,
     latest: HashMap<CallId, Name>,
 }
 
@@ -83,7 +83,7 @@ impl CallIdAllocator {
     /// Creates an allocator for ids in the form that the target accepts.
     pub(crate) fn for_target(target: &Target) -> Self {
         let style = target.provider.dialect.call_ids;
-        Self { style, taken: UniqueNames::default(), latest: HashMap::new() }
+        Self { style, used: UniqueNames::default(), latest: HashMap::new() }
     }
 
     /// Returns whether the target accepts `id` unchanged.
@@ -98,10 +98,10 @@ impl CallIdAllocator {
 
     /// Returns an id that the target accepts and that no earlier call in the request uses.
     pub(crate) fn assign(&mut self, id: &CallId) -> Name {
-        let mut out = self.taken.unique(&self.accepted_id(&id.0));
+        let mut out = self.used.unique(&self.accepted_id(&id.0));
         while !self.accepts(&out) {
             // A numeric suffix made the id too long, so derive a different digest.
-            out = self.taken.unique(&digest(&out, self.style));
+            out = self.used.unique(&digest(&out, self.style));
         }
         self.latest.insert(id.clone(), Arc::clone(&out));
         out
@@ -118,7 +118,7 @@ impl CallIdAllocator {
 
     /// Records a call that is sent with its original wire id.
     pub(crate) fn record_native(&mut self, id: &CallId, wire_id: &Name) {
-        self.taken.0.entry(Arc::clone(wire_id)).or_insert(2);
+        self.used.0.entry(Arc::clone(wire_id)).or_insert(2);
         self.latest.insert(id.clone(), Arc::clone(wire_id));
     }
 
@@ -156,20 +156,20 @@ fn is_safe(c: char) -> bool {
 struct UniqueNames(HashMap<Name, u32>);
 
 impl UniqueNames {
-    /// Returns `wanted`, or `wanted` with the first free numeric suffix.
-    fn unique(&mut self, wanted: &Name) -> Name {
-        let mut number = match self.0.entry(Arc::clone(wanted)) {
-            Entry::Occupied(taken) => *taken.get(),
+    /// Returns `base`, or `base` with the first free numeric suffix.
+    fn unique(&mut self, base: &Name) -> Name {
+        let mut number = match self.0.entry(Arc::clone(base)) {
+            Entry::Occupied(used) => *used.get(),
             Entry::Vacant(free) => {
                 free.insert(2);
-                return Arc::clone(wanted);
+                return Arc::clone(base);
             }
         };
         loop {
-            let name = Name::from(format!("{wanted}_{number}"));
+            let name = Name::from(format!("{base}_{number}"));
             number += 1;
             if !self.0.contains_key(&name) {
-                self.0.insert(Arc::clone(wanted), number);
+                self.0.insert(Arc::clone(base), number);
                 self.0.insert(Arc::clone(&name), 2);
                 return name;
             }

@@ -95,7 +95,7 @@ pub(crate) fn is_bound_claude(target: &Target) -> bool {
 /// The thinking settings to write into a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThinkingSettings {
-    pub(crate) asking: ThinkingMode,
+    pub(crate) mode: ThinkingMode,
     /// The `thinking` object; `None` to omit it.
     pub(crate) thinking: Option<Json>,
     /// The `effort` value; `None` to omit it.
@@ -107,7 +107,7 @@ pub(crate) struct ThinkingSettings {
 impl ThinkingSettings {
     /// Returns settings that omit all thinking members.
     pub(crate) fn unset() -> Self {
-        Self { asking: ThinkingMode::Silent, thinking: None, effort: None, room: None }
+        Self { mode: ThinkingMode::Silent, thinking: None, effort: None, room: None }
     }
 }
 
@@ -125,11 +125,11 @@ pub(crate) fn decide_thinking(
         return disabled_thinking(draft, profile);
     }
     let is_shown = profile.thinks_by_default && reasoning.include_thoughts.is_some();
-    let asks = is_shown
+    let is_requested = is_shown
         || reasoning.enabled.is_some()
         || reasoning.effort.is_some()
         || reasoning.budget_tokens.is_some();
-    if !asks {
+    if !is_requested {
         return unset;
     }
     if !profile.supports_mode(Mode::Adaptive) && !profile.supports_mode(Mode::Enabled) {
@@ -148,11 +148,11 @@ pub(crate) fn decide_thinking(
         return unset;
     }
     // If the effort was converted to the budget, do not send it a second time.
-    let tells_effort = !is_manual || (has_budget && !profile.efforts.is_empty());
-    let effort = reasoning.effort.as_deref().filter(|_| tells_effort);
+    let sends_effort = !is_manual || (has_budget && !profile.efforts.is_empty());
+    let effort = reasoning.effort.as_deref().filter(|_| sends_effort);
     let effort = effort.and_then(|effort| effort::supported_effort(draft, effort, profile));
     let effort = effort.map(|effort| json::string(&effort));
-    let adaptive = ThinkingSettings { asking: ThinkingMode::Adaptive, effort, ..unset };
+    let adaptive = ThinkingSettings { mode: ThinkingMode::Adaptive, effort, ..unset };
     if is_manual {
         let budget = accepted_budget(draft, reasoning);
         // Older models show their thinking by default and reject `display`.
@@ -160,7 +160,7 @@ pub(crate) fn decide_thinking(
         let thinking =
             Some(object! { "type": "enabled", "budget_tokens": budget, "display": display });
         let room = Some(budget + MIN_ANSWER_TOKENS);
-        return ThinkingSettings { asking: ThinkingMode::Manual, thinking, room, ..adaptive };
+        return ThinkingSettings { mode: ThinkingMode::Manual, thinking, room, ..adaptive };
     }
     if let Some(budget) = reasoning.budget_tokens {
         let message = format!("{} accepts no thinking budget; {budget} was omitted", profile.name);
@@ -177,26 +177,26 @@ fn disabled_thinking(draft: &mut Draft<'_>, profile: &Profile) -> ThinkingSettin
     let name = &profile.name;
     if profile.supports_mode(Mode::Disabled) {
         let thinking = Some(fixes::thinking_object("disabled"));
-        ThinkingSettings { asking: ThinkingMode::Off, thinking, ..unset }
+        ThinkingSettings { mode: ThinkingMode::Off, thinking, ..unset }
     } else if profile.supports_mode(Mode::BetweenTools) {
         let message = format!("{name} cannot disable thinking; `between_tools` was sent instead");
         draft.warn("reasoning", message);
         let thinking = Some(fixes::thinking_object("between_tools"));
-        ThinkingSettings { asking: ThinkingMode::Adaptive, thinking, ..unset }
+        ThinkingSettings { mode: ThinkingMode::Adaptive, thinking, ..unset }
     } else if profile.thinks_by_default || profile.always_thinks {
         draft.warn("reasoning", format!("{name} cannot disable thinking"));
         unset
     } else {
-        ThinkingSettings { asking: ThinkingMode::Off, ..unset }
+        ThinkingSettings { mode: ThinkingMode::Off, ..unset }
     }
 }
 
 fn accepted_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning) -> u64 {
-    let wanted = reasoning.budget_tokens.unwrap_or(effort::budget(reasoning.effort.as_deref()));
-    let budget = wanted.max(MIN_BUDGET);
-    if budget != wanted {
+    let requested = reasoning.budget_tokens.unwrap_or(effort::budget(reasoning.effort.as_deref()));
+    let budget = requested.max(MIN_BUDGET);
+    if budget != requested {
         let message =
-            format!("a budget of {wanted} tokens is too small; {budget} was sent instead");
+            format!("a budget of {requested} tokens is too small; {budget} was sent instead");
         draft.warn("reasoning.budget_tokens", message);
     }
     budget
@@ -209,13 +209,13 @@ pub(crate) fn raise_max_tokens(
     decision: &ThinkingSettings,
 ) -> Option<u64> {
     let Some(room) = decision.room else { return max_tokens };
-    let Some(given) = max_tokens else { return Some(room.max(MIN_MAX_TOKENS)) };
+    let Some(requested) = max_tokens else { return Some(room.max(MIN_MAX_TOKENS)) };
     let budget = room.saturating_sub(MIN_ANSWER_TOKENS);
-    if given > budget {
+    if requested > budget {
         return max_tokens;
     }
     let message = format!(
-        "{given} leaves no room for an answer with {budget} thinking tokens; raised to {room}"
+        "{requested} leaves no room for an answer with {budget} thinking tokens; raised to {room}"
     );
     draft.warn("max_tokens", message);
     Some(room)
@@ -226,20 +226,20 @@ pub(crate) fn raise_max_tokens(
 pub(crate) fn rejects_tool_choice(
     profile: &Profile,
     rule: ForcedTools,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     choice: &ToolChoice,
 ) -> bool {
     let is_forced = matches!(choice, ToolChoice::Any | ToolChoice::Tool(_));
     is_forced
         && match rule {
             ForcedTools::Allowed => false,
-            ForcedTools::RefusedWithBudget => asking == ThinkingMode::Manual,
-            ForcedTools::RefusedWhileThinking => asking.thinks(profile),
+            ForcedTools::RefusedWithBudget => mode == ThinkingMode::Manual,
+            ForcedTools::RefusedWhileThinking => mode.thinks(profile),
             ForcedTools::Refused => true,
         }
 }
 
 /// Returns whether the model rejects `temperature`, `top_p` and `top_k`.
-pub(crate) fn rejects_sampling(profile: &Profile, asking: ThinkingMode) -> bool {
-    profile.fixed_sampling || asking == ThinkingMode::Manual
+pub(crate) fn rejects_sampling(profile: &Profile, mode: ThinkingMode) -> bool {
+    profile.fixed_sampling || mode == ThinkingMode::Manual
 }

@@ -170,7 +170,7 @@ impl<'c> Draft<'c> {
     pub(crate) fn warn_about_cache_markers(&mut self, native: Option<&NativePart>) {
         let Some(native) = native.filter(|native| native.wire != self.wire) else { return };
         let holds =
-            |word: &str| memchr::memmem::find(native.json.bytes(), word.as_bytes()).is_some();
+            |needle: &str| memchr::memmem::find(native.json.bytes(), needle.as_bytes()).is_some();
         if holds("\"cache_control\"") || holds("\"cachePoint\"") {
             let message = "cache markers cannot be translated to another wire; they were omitted";
             self.warn("cache_control", message);
@@ -349,8 +349,8 @@ pub(crate) fn last_member_per_name<'t>(
 ) -> Vec<(Name, Node<'t>)> {
     let all: Vec<_> = members.map(|(key, value)| (key.name().unwrap_or_default(), value)).collect();
     let last: HashMap<Name, usize> =
-        all.iter().enumerate().map(|(place, (key, _))| (Arc::clone(key), place)).collect();
+        all.iter().enumerate().map(|(index, (key, _))| (Arc::clone(key), index)).collect();
     let named = all.into_iter().enumerate();
-    let kept = named.filter(|(place, (key, _))| last.get(key) == Some(place));
+    let kept = named.filter(|(index, (key, _))| last.get(key) == Some(index));
     kept.map(|(_, member)| member).collect()
 }

@@ -95,11 +95,11 @@ impl Rope {
     }
 }
 
-/// Returns the range of `part` in `whole` if `part` is a slice of the same buffer.
-pub(crate) fn range_in(whole: &Bytes, part: &Bytes) -> Option<Range<usize>> {
-    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+/// Returns the range of `part` in `buffer` if `part` is a slice of the same buffer.
+pub(crate) fn range_in(buffer: &Bytes, part: &Bytes) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(buffer.as_ptr() as usize)?;
     let end = start + part.len();
-    (end <= whole.len() && !part.is_empty()).then_some(start..end)
+    (end <= buffer.len() && !part.is_empty()).then_some(start..end)
 }
 
 /// Returns the names and value ranges of an object's members.

@@ -36,45 +36,48 @@ pub(crate) fn supported_effort(
     nearest_or_warn(draft, effort, &profile.efforts, profile)
 }
 
-/// Returns the effort in `taken` that is nearest to `wanted`, ignoring case, and warns if the two
-/// differ.
+/// Returns the effort in `supported` that is nearest to `requested`, ignoring case, and warns if the
+/// two differ.
 pub(crate) fn nearest_or_warn(
     draft: &mut Draft<'_>,
-    wanted: &str,
-    taken: &[String],
+    requested: &str,
+    supported: &[String],
     profile: &Profile,
 ) -> Option<String> {
-    if let Some(word) = taken.iter().find(|taken| taken.eq_ignore_ascii_case(wanted)) {
-        return Some(word.clone());
+    if let Some(exact) =
+        supported.iter().find(|supported| supported.eq_ignore_ascii_case(requested))
+    {
+        return Some(exact.clone());
     }
     if profile.name == "unknown" {
-        return Some(wanted.to_owned());
+        return Some(requested.to_owned());
     }
-    let nearest = closest(wanted, taken).cloned();
+    let nearest = closest(requested, supported).cloned();
     let name = &profile.name;
     let message = match &nearest {
         Some(nearest) => {
-            format!("{name} does not accept effort `{wanted}`; `{nearest}` was sent instead")
+            format!("{name} does not accept effort `{requested}`; `{nearest}` was sent instead")
         }
-        None => format!("{name} accepts no effort setting; `{wanted}` was omitted"),
+        None => format!("{name} accepts no effort setting; `{requested}` was omitted"),
     };
     draft.warn("reasoning.effort", message);
     nearest
 }
 
-/// Returns the effort in `taken` that is nearest to `wanted`, ignoring case. Never returns `none`.
-pub(crate) fn closest<'t>(wanted: &str, taken: &'t [String]) -> Option<&'t String> {
-    let find = |word: &str| taken.iter().find(|taken| taken.eq_ignore_ascii_case(word));
-    let wanted = effort_rank(wanted)?;
+/// Returns the effort in `supported` that is nearest to `requested`, ignoring case. Never returns
+/// `none`.
+pub(crate) fn closest<'t>(requested: &str, supported: &'t [String]) -> Option<&'t String> {
+    let find = |name: &str| supported.iter().find(|supported| supported.eq_ignore_ascii_case(name));
+    let requested = effort_rank(requested)?;
     // A request for some reasoning must never turn into a request for none.
-    let ladder = EFFORTS.iter().enumerate().filter(|(_, word)| **word != "none");
-    let fitting = ladder.filter_map(|(at, word)| Some((at, find(word)?)));
-    fitting.min_by_key(|(at, _)| at.abs_diff(wanted)).map(|(_, word)| word)
+    let ladder = EFFORTS.iter().enumerate().filter(|(_, name)| **name != "none");
+    let fitting = ladder.filter_map(|(at, name)| Some((at, find(name)?)));
+    fitting.min_by_key(|(at, _)| at.abs_diff(requested)).map(|(_, name)| name)
 }
 
 /// Returns the index of an effort in [`EFFORTS`]; `None` for an unknown effort.
 pub(crate) fn effort_rank(effort: &str) -> Option<usize> {
-    EFFORTS.iter().position(|word| word.eq_ignore_ascii_case(effort))
+    EFFORTS.iter().position(|name| name.eq_ignore_ascii_case(effort))
 }
 
 /// Reads Claude's thinking settings, which Anthropic and Bedrock share. `switch` is the object that
@@ -99,8 +102,8 @@ pub(crate) fn read_thinking(
 }
 
 /// Formats values for a sentence, for example "`low`, `medium` and `high`".
-pub(crate) fn quoted_list(words: &[&str]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+pub(crate) fn quoted_list(values: &[&str]) -> String {
+    let quoted: Vec<String> = values.iter().map(|name| format!("`{name}`")).collect();
     match quoted.as_slice() {
         [] => "none".to_owned(),
         [only] => only.clone(),
@@ -109,8 +112,8 @@ pub(crate) fn quoted_list(words: &[&str]) -> String {
 }
 
 /// Formats values as OpenAI's errors list them: `'low', 'medium', and 'high'`.
-pub(crate) fn quoted_series(words: &[String], quote: char) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("{quote}{word}{quote}")).collect();
+pub(crate) fn quoted_series(values: &[String], quote: char) -> String {
+    let quoted: Vec<String> = values.iter().map(|name| format!("{quote}{name}{quote}")).collect();
     match quoted.as_slice() {
         [] => String::new(),
         [only] => only.clone(),

@@ -87,9 +87,9 @@ fn repair_at(
         let findings = looked.findings.iter().filter(|finding| finding.severity >= least);
         let fixable = findings.filter_map(|finding| Some((finding, finding.auto_fix.as_ref()?)));
         let (findings, fixes): (Vec<_>, Vec<_>) = fixable.unzip();
-        let taken = select_compatible(&fixes).into_iter();
-        let taken = taken.filter_map(|at| Some((*findings.get(at)?, *fixes.get(at)?)));
-        let edits: Vec<_> = taken.clone().flat_map(|(_, fix)| &fix.edits).collect();
+        let selected = select_compatible(&fixes).into_iter();
+        let selected = selected.filter_map(|at| Some((*findings.get(at)?, *fixes.get(at)?)));
+        let edits: Vec<_> = selected.clone().flat_map(|(_, fix)| &fix.edits).collect();
         let body = if edits.is_empty() {
             request.body.clone()
         } else {
@@ -98,7 +98,7 @@ fn repair_at(
         if body == request.body {
             return Ok(Repair { request, fixes: applied, audit: looked });
         }
-        applied.extend(taken.map(|(finding, fix)| AppliedFix {
+        applied.extend(selected.map(|(finding, fix)| AppliedFix {
             rule: finding.rule,
             path: finding.path.clone(),
             message: finding.message.clone(),

@@ -108,9 +108,9 @@ fn put_disposition(o: &mut json::Object<'_>, key: &str, did: &Disposition) {
 /// sanitise it.
 pub fn describe(item: &Item) -> String {
     let short = |text: &str| {
-        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let cut: String = line.chars().take(40).collect();
-        let dots = if line.chars().count() > 40 { "…" } else { "" };
+        let joined: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cut: String = joined.chars().take(40).collect();
+        let dots = if joined.chars().count() > 40 { "…" } else { "" };
         format!("{cut}{dots}")
     };
     match &item.body {

@@ -106,8 +106,8 @@ fn check_repair(codec: &dyn Codec, to: &Target, before: &PriorExchanges, rule: &
     let repaired = repair(&transcript, to, RepairLevel::Refused).unwrap();
     assert_ne!(repaired.audit.verdict(), Verdict::Refuse, "{}: {:#?}", rule.id, repaired);
     let canonical = |text: &Bytes| Tree::parse(text.clone()).unwrap().root().canonical();
-    let wanted = Bytes::from_static(rule.example.fixed.as_bytes());
-    assert_eq!(canonical(&repaired.request.body), canonical(&wanted), "{}", rule.id);
+    let expected = Bytes::from_static(rule.example.fixed.as_bytes());
+    assert_eq!(canonical(&repaired.request.body), canonical(&expected), "{}", rule.id);
 }
 
 fn check_texts(rule: &Rule) {
@@ -118,7 +118,7 @@ fn check_texts(rule: &Rule) {
     if let Some(error) = rule.provider_error {
         assert_eq!(rule.severity, Severity::Refuse, "{}", rule.id);
         assert!(
-            error.split('…').any(|words| words.len() > 12),
+            error.split('…').any(|fragment| fragment.len() > 12),
             "{} has a provider error that is too short to be real",
             rule.id
         );

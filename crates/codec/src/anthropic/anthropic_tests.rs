@@ -92,7 +92,7 @@ fn answered(message: usize, id: &str, text: &str) -> Item {
     )
 }
 
-fn asking(model: &str, reasoning: NativeReasoning) -> Call {
+fn call_with_reasoning(model: &str, reasoning: NativeReasoning) -> Call {
     let mut call = Call::new(target(model));
     call.items = vec![text_item(0, Role::User, "hi")];
     call.settings.max_tokens = Some(8000);
@@ -322,7 +322,7 @@ fn tool_results_come_first_and_system_prompts_move_to_the_top() {
 #[test]
 fn reasoning_settings_match_the_model() {
     let thinking = |model: &str, reasoning| {
-        let encoded = written(&asking(model, reasoning));
+        let encoded = written(&call_with_reasoning(model, reasoning));
         let thinking = member(&encoded, "/thinking").unwrap_or_default();
         let effort = member(&encoded, "/output_config/effort").unwrap_or_default();
         let warned: Vec<_> = warned(&encoded).into_iter().map(str::to_owned).collect();
@@ -364,7 +364,7 @@ fn reasoning_settings_match_the_model() {
 
 #[test]
 fn budget_removes_sampling_and_raises_max_tokens() {
-    let mut call = asking(CLAUDE_4_5, budget(4000));
+    let mut call = call_with_reasoning(CLAUDE_4_5, budget(4000));
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
     call.settings.choice = Some(ToolChoice::Any);
@@ -374,7 +374,7 @@ fn budget_removes_sampling_and_raises_max_tokens() {
     assert_eq!(member(&encoded, "/temperature"), None);
     assert_eq!(member(&encoded, "/tool_choice").as_deref(), Some(r#"{"type":"auto"}"#));
     assert_eq!(warned(&encoded), ["max_tokens", "temperature", "tool_choice"]);
-    let mut unlimited = asking(CLAUDE_4_5, budget(4000));
+    let mut unlimited = call_with_reasoning(CLAUDE_4_5, budget(4000));
     unlimited.settings.max_tokens = None;
     assert_eq!(member(&written(&unlimited), "/max_tokens").as_deref(), Some("5024"));
 }
@@ -382,7 +382,7 @@ fn budget_removes_sampling_and_raises_max_tokens() {
 #[test]
 fn forced_tool_choice_is_dropped_for_models_that_reject_it() {
     let choice = |model: &str, reasoning: Option<NativeReasoning>| {
-        let mut call = asking(model, NativeReasoning::default());
+        let mut call = call_with_reasoning(model, NativeReasoning::default());
         call.settings.reasoning = reasoning;
         call.settings.choice = Some(ToolChoice::Tool("f".into()));
         call.tools = vec![tool("f")];
@@ -397,7 +397,7 @@ fn forced_tool_choice_is_dropped_for_models_that_reject_it() {
 #[test]
 fn tool_choice_for_unsent_tools_is_omitted() {
     for choice in [ToolChoice::Any, ToolChoice::Tool("g".into())] {
-        let mut call = asking(CLAUDE_4_5, NativeReasoning::default());
+        let mut call = call_with_reasoning(CLAUDE_4_5, NativeReasoning::default());
         call.settings.reasoning = None;
         call.settings.choice = Some(choice.clone());
         if choice != ToolChoice::Any {
@@ -463,7 +463,7 @@ fn body_of(encoded: &EncodedRequest) -> String {
 
 #[test]
 fn budget_is_omitted_in_a_tool_loop_started_without_thinking() {
-    let mut call = asking(CLAUDE_4_5, budget(2000));
+    let mut call = call_with_reasoning(CLAUDE_4_5, budget(2000));
     call.items.extend([called(1, "x"), answered(2, "x", "rain")]);
     let encoded = written(&call);
     assert_eq!(member(&encoded, "/thinking"), None);

@@ -33,10 +33,10 @@ pub(super) fn unsigned_elision(item: &Item, target: &Target) -> Option<ElisionRe
 
 pub(super) fn rejects_tool_choice(
     profile: &Profile,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     choice: &ToolChoice,
 ) -> bool {
-    claude::rejects_tool_choice(profile, profile.forced_tools, asking, choice)
+    claude::rejects_tool_choice(profile, profile.forced_tools, mode, choice)
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.

@@ -126,14 +126,14 @@ pub(super) fn project(block: &Json) -> Json {
     let tree = block.tree();
     let node = tree.root();
     let kind = Kind::from_type(&node.text_of("type").unwrap_or_default());
-    let Some(taken) = input_members(kind) else { return block.clone() };
-    let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
-        taken.iter().any(|member| key.is(member)) && !value.is_null()
+    let Some(accepted) = input_members(kind) else { return block.clone() };
+    let is_accepted = |(key, value): &(Node<'_>, Node<'_>)| {
+        accepted.iter().any(|member| key.is(member)) && !value.is_null()
     };
-    if node.members().all(|member| is_taken(&member)) {
+    if node.members().all(|member| is_accepted(&member)) {
         return block.clone();
     }
-    json::object(|o| copy_members(o, node.members().filter(is_taken)))
+    json::object(|o| copy_members(o, node.members().filter(is_accepted)))
 }
 
 pub(super) fn stop(reason: Option<&str>, sequence: Option<Name>) -> StopReason {

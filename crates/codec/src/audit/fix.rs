@@ -16,7 +16,7 @@ pub struct Fix {
 }
 
 impl Fix {
-    /// Creates a fix from its edits; `what` describes their effect.
+    /// Creates a fix from its edits; `description` states their effect.
     pub fn new(description: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
         Self { what: description.into(), edits: edits.into() }
     }
@@ -74,14 +74,14 @@ impl Edit {
 /// Edited ranges are stored as disjoint intervals, so each edit costs one lookup in an ordered map.
 pub(crate) fn select_compatible(fixes: &[&Fix]) -> Vec<usize> {
     let mut edited = Intervals::default();
-    let mut taken: Vec<usize> = Vec::new();
+    let mut selected: Vec<usize> = Vec::new();
     for (number, fix) in fixes.iter().enumerate() {
         if !fix.edits.iter().any(|edit| edited.overlaps(edit.place())) {
             fix.edits.iter().for_each(|edit| edited.add(edit.place()));
-            taken.push(number);
+            selected.push(number);
         }
     }
-    taken
+    selected
 }
 
 /// A set of byte offsets as disjoint intervals: maps the start of each interval to its end.

@@ -213,7 +213,7 @@ impl Finding {
         self
     }
 
-    /// Sets an automatic fix that makes these edits; `what` describes their effect.
+    /// Sets an automatic fix that makes these edits; `description` states their effect.
     #[must_use]
     pub fn fixed_by(self, description: impl Into<String>, edits: impl Into<Vec<Edit>>) -> Self {
         self.with_auto_fix(Fix::new(description, edits))

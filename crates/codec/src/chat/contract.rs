@@ -59,14 +59,14 @@ pub(super) fn will_reason(target: &Target, reasoning: Option<&NativeReasoning>) 
     if profile.always_thinks {
         return true;
     }
-    let asks = |reasoning: &NativeReasoning| {
+    let requests_thinking = |reasoning: &NativeReasoning| {
         reasoning.enabled == Some(true)
             || reasoning.effort.is_some()
             || reasoning.budget_tokens.is_some_and(|budget| budget > 0)
     };
     match reasoning {
         Some(reasoning) if reasoning.is_off() => false,
-        Some(reasoning) if asks(reasoning) => profile.can_think(),
+        Some(reasoning) if requests_thinking(reasoning) => profile.can_think(),
         Some(_) | None => profile.thinks_by_default,
     }
 }

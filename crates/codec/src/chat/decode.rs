@@ -190,14 +190,14 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     let message = error.name().or_else(|| error.name_of("message"));
     let message = message.or_else(|| root.name_of("message"));
     let detail = || root.present("detail").map(|detail| Name::from(detail.json().as_str()));
-    let word = |key: &str| {
+    let value_of = |key: &str| {
         let value = error.present(key)?;
         value.name().or_else(|| value.number().map(Name::from))
     };
     let status = error.get("code").and_then(Node::u64).and_then(|code| u16::try_from(code).ok());
     Failure {
         status: status.filter(|code| (400..600).contains(code)),
-        kind: word("type").or_else(|| word("code")),
+        kind: value_of("type").or_else(|| value_of("code")),
         message: message.or_else(detail).unwrap_or_default(),
         body: body.clone(),
     }

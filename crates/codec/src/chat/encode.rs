@@ -347,7 +347,7 @@ impl<'c> ChatWriter<'c> {
             Some(call) => self.call_json(item, call, Some(&part)),
             None => self.without_cache_markers(draft, &part),
         };
-        let slot = self.taken(&native.slot, native.side);
+        let slot = self.slot_to_send(&native.slot, native.side);
         message.add(slot, part, item.visible().unwrap_or_default());
     }
 

@@ -155,7 +155,7 @@ impl ChatDecoder {
                 slot::CALLS => value.elements().for_each(|fragment| self.call(fragment, false)),
                 slot::FUNCTION_CALL if value.is_object() => self.call(value, true),
                 slot::EXTRA_CONTENT if value.is_object() => {
-                    self.whole(Label::Borrowed(slot::EXTRA_CONTENT), value);
+                    self.push_complete(Label::Borrowed(slot::EXTRA_CONTENT), value);
                 }
                 field if FIELDS.contains(&field) => {}
                 _ => self.record_member(pointer, key, value),
@@ -241,7 +241,7 @@ impl ChatDecoder {
             chunk.add(part);
             self.open(slot, Kind::Chunk(chunk));
         } else {
-            self.whole(slot, part);
+            self.push_complete(slot, part);
         }
     }
 
@@ -319,7 +319,7 @@ impl ChatDecoder {
     }
 
     /// Opens and immediately closes a part that arrived in a single fragment.
-    fn whole(&mut self, slot: Label, node: Node<'_>) {
+    fn push_complete(&mut self, slot: Label, node: Node<'_>) {
         self.open(slot, Kind::Raw(node.json()));
         self.close(|kind| matches!(kind, Kind::Raw(_)));
     }

@@ -48,17 +48,17 @@ impl<'c> Inspection<'_, 'c, '_> {
     }
 
     fn seal_finding(&self, block: &ClaudeBlock<'c>) -> Option<Finding> {
-        let (word, seal_word, place) = (block.type_name(), block.seal_name(), block.path());
+        let (block_name, seal_name, place) = (block.type_name(), block.seal_name(), block.path());
         let Some(seal) = block.seal else {
-            let removed = format!("removes the {word} block without a {seal_word}");
-            let message = format!("`{seal_word}` is missing");
-            let error = format!("{place}.{word}.{seal_word}: Field required");
+            let removed = format!("removes the {block_name} block without a {seal_name}");
+            let message = format!("`{seal_name}` is missing");
+            let error = format!("{place}.{block_name}.{seal_name}: Field required");
             let finding = self.rejection("signature-missing", block.node, message, error)?;
             return Some(finding.with_auto_fix(self.restore_or_remove(block, &removed)));
         };
         let problem = seal_problem(seal).filter(|_| !self.case.is_issued(seal))?;
-        let removed = format!("removes the {word} block whose {seal_word} {problem}");
-        let message = format!("this {seal_word} {problem}");
+        let removed = format!("removes the {block_name} block whose {seal_name} {problem}");
+        let message = format!("this {seal_name} {problem}");
         let error = invalid_seal_error(block);
         let finding = self.rejection("signature-invalid", seal, message, error)?;
         Some(finding.with_auto_fix(self.restore_or_remove(block, &removed)))
@@ -143,9 +143,9 @@ impl<'c> Inspection<'_, 'c, '_> {
         last: &ClaudeBlock<'c>,
         is_last: bool,
     ) -> Option<Finding> {
-        let (number, word) = (last.message, last.type_name());
+        let (number, block_name) = (last.message, last.type_name());
         let error = format!(
-            "messages.{number}: The final block in an assistant message cannot be `{word}`."
+            "messages.{number}: The final block in an assistant message cannot be `{block_name}`."
         );
         let message = "no text or tool call follows this block";
         let trailing = blocks.iter().rev().take_while(|block| block.kind.is_thinking()).count();
@@ -160,8 +160,8 @@ impl<'c> Inspection<'_, 'c, '_> {
 
 /// Returns the model's error for a Seal that does not verify.
 pub(super) fn invalid_seal_error(block: &ClaudeBlock<'_>) -> String {
-    let (place, seal, word) = (block.path(), block.seal_name(), block.type_name());
-    format!("{place}: Invalid `{seal}` in `{word}` block")
+    let (place, seal, block_name) = (block.path(), block.seal_name(), block.type_name());
+    format!("{place}: Invalid `{seal}` in `{block_name}` block")
 }
 
 /// Describes an obvious defect of a Seal, worded to follow "the Seal" in a sentence.

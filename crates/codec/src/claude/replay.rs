@@ -42,31 +42,31 @@ impl<'c> Inspection<'_, 'c, '_> {
     fn thinking_finding(&self, block: &ClaudeBlock<'c>, change: &'c Change<'c>) -> Option<Finding> {
         const INVALID: &str = "signature-invalid";
         const MODIFIED: &str = "thinking-modified";
-        let (word, seal_word, kind) = (block.type_name(), block.seal_name(), change.kind);
+        let (block_name, seal_name, kind) = (block.type_name(), block.seal_name(), change.kind);
         let phrase = kind.describe();
-        let of_seal = || format!("this {seal_word} {phrase}");
-        let of_block = || format!("this {word} block {phrase}");
-        let removed = format!("removes the {word} block that differs from the issued one");
+        let of_seal = || format!("this {seal_name} {phrase}");
+        let of_block = || format!("this {block_name} block {phrase}");
+        let removed = format!("removes the {block_name} block that differs from the issued one");
         let restored = || self.restore_fix(block, Some(change));
-        let whole = || self.restore_message_fix(block.message, change.issued?.reply);
-        let home = || self.move_to_own_message(block, change);
-        let gone = || self.removal_fix(&[block], &removed);
+        let message_restored = || self.restore_message_fix(block.message, change.issued?.reply);
+        let moved = || self.move_to_own_message(block, change);
+        let deleted = || self.removal_fix(&[block], &removed);
         let (rule, message, fix) = match kind {
             ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded => {
                 (INVALID, of_seal(), restored())
             }
             ChangeKind::SealDropped => {
-                let message = format!("the {seal_word} of this {word} block {phrase}");
+                let message = format!("the {seal_name} of this {block_name} block {phrase}");
                 ("signature-missing", message, restored())
             }
             ChangeKind::TextEdited { .. } => (MODIFIED, format!("this text {phrase}"), restored()),
             ChangeKind::SealMoved | ChangeKind::Merged => {
-                (MODIFIED, of_block(), whole().or_else(restored))
+                (MODIFIED, of_block(), message_restored().or_else(restored))
             }
-            ChangeKind::Reordered => (MODIFIED, of_block(), whole().or_else(home)),
-            ChangeKind::Duplicated => (MODIFIED, of_block(), whole()),
+            ChangeKind::Reordered => (MODIFIED, of_block(), message_restored().or_else(moved)),
+            ChangeKind::Duplicated => (MODIFIED, of_block(), message_restored()),
             ChangeKind::PartMoved if self.is_in_turn_of_reply(block, change) => return None,
-            ChangeKind::PartMoved => (MODIFIED, of_block(), home()),
+            ChangeKind::PartMoved => (MODIFIED, of_block(), moved()),
             ChangeKind::Unissued => (INVALID, of_seal(), None),
             ChangeKind::Foreign(why) => return self.foreign_finding(block, change, why),
             ChangeKind::PartDropped | ChangeKind::SentAsText => return None,
@@ -84,7 +84,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         if kind == ChangeKind::Unissued && !change.is_placed {
             return Some(finding.with_severity(Severity::Note));
         }
-        Some(finding.with_auto_fix(fix.or_else(gone)))
+        Some(finding.with_auto_fix(fix.or_else(deleted)))
     }
 
     /// Builds a fix that moves a block back into the message with the rest of its response.
@@ -119,7 +119,7 @@ impl<'c> Inspection<'_, 'c, '_> {
         change: &Change<'_>,
         why: ElisionReason,
     ) -> Option<Finding> {
-        let word = block.type_name();
+        let block_name = block.type_name();
         let exchanges = self.case.prior().exchanges();
         let issuer = change.issued.and_then(|issued| exchanges.get(issued.exchange));
         let is_claudes = issuer.is_some_and(|issuer| claude::is_claude(&issuer.asked.target));
@@ -129,19 +129,19 @@ impl<'c> Inspection<'_, 'c, '_> {
                 issuer.asked.target.profile.name,
                 self.case.profile().name
             ),
-            Some(_) | None => format!("this {word} block {}", change.kind.describe()),
+            Some(_) | None => format!("this {block_name} block {}", change.kind.describe()),
         };
         let is_unread = matches!(why, ElisionReason::OtherAccount | ElisionReason::OtherModel);
         if is_unread || is_claudes {
             // Endpoints that serve Claude reportedly accept each other's signatures.
             let severity = if is_unread { Severity::Degrade } else { Severity::Note };
-            let description = format!("removes the {word} block that the model cannot read");
+            let description = format!("removes the {block_name} block that the model cannot read");
             let fix = self.removal_fix(&[block], &description).filter(|_| is_unread);
             let finding = self.finding("block-unreadable", block.node.range(), message)?;
             return Some(finding.with_severity(severity).with_auto_fix(fix));
         }
         let error = invalid_seal_error(block);
-        let description = format!("removes the {word} block that another provider issued");
+        let description = format!("removes the {block_name} block that another provider issued");
         let finding = self.rejection("signature-invalid", block.node, message, error)?;
         Some(finding.with_auto_fix(self.removal_fix(&[block], &description)))
     }
@@ -210,8 +210,8 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// Reports missing thoughts in the open tool loop. Thoughts in finished turns may be omitted.
     fn missing_thought_findings(&self, comparison: &'c Comparison<'c>) -> Vec<Finding> {
         let view = self.view;
-        let asking = view.settings.thinking_mode();
-        let Some(turn) = view.open_loop().filter(|_| asking.thinks(self.case.profile())) else {
+        let mode = view.settings.thinking_mode();
+        let Some(turn) = view.open_loop().filter(|_| mode.thinks(self.case.profile())) else {
             return Vec::new();
         };
         let begins_thinking =
@@ -222,7 +222,7 @@ impl<'c> Inspection<'_, 'c, '_> {
             if self.issued_block(issued.item).is_none() || !reported.insert(issued.exchange) {
                 return None;
             }
-            let is_demanded = asking == ThinkingMode::Manual && change.is_latest;
+            let is_demanded = mode == ThinkingMode::Manual && change.is_latest;
             // Another rule already reports that the loop does not begin with thinking.
             if is_demanded && !begins_thinking {
                 return None;
@@ -339,11 +339,11 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// Returns the severity of a changed prefix. The request can set it; otherwise it depends on
     /// the account's creation date.
     fn mismatch_severity(&self) -> Severity {
-        let word = self.view.settings.mismatch_behavior().and_then(Node::text);
-        match (word.as_deref(), self.case.account_created()) {
+        let behavior = self.view.settings.mismatch_behavior().and_then(Node::text);
+        match (behavior.as_deref(), self.case.account_created()) {
             (Some("error"), _) => Severity::Refuse,
             (Some("drop_block"), _) | (_, None) => Severity::Degrade,
-            (_, Some(made)) if made.as_second() >= PREFIX_CHECK_START => Severity::Refuse,
+            (_, Some(created)) if created.as_second() >= PREFIX_CHECK_START => Severity::Refuse,
             (_, Some(_)) => Severity::Note,
         }
     }

@@ -45,21 +45,22 @@ impl Inspection<'_, '_, '_> {
         let profile = self.case.profile();
         let thinking = self.view.settings.thinking?;
         let kind = thinking.get("type")?;
-        let word = kind.text().unwrap_or_default();
+        let mode_name = kind.text().unwrap_or_default();
         // An unknown mode may be new, so do not report it.
         let modes = [Mode::Enabled, Mode::Adaptive, Mode::Disabled, Mode::BetweenTools];
-        let mode = modes.into_iter().find(|mode| word_of(*mode) == word)?;
+        let mode = modes.into_iter().find(|mode| mode_name_of(*mode) == mode_name)?;
         if profile.modes.is_empty() || profile.supports_mode(mode) {
             return self.check_effort_for_mode(mode);
         }
-        let taken: Vec<&str> = profile.modes.iter().map(|mode| word_of(*mode)).collect();
-        let message = format!("{} supports {}, not `{word}`", profile.name, quoted_list(&taken));
+        let supported: Vec<&str> = profile.modes.iter().map(|mode| mode_name_of(*mode)).collect();
+        let message =
+            format!("{} supports {}, not `{mode_name}`", profile.name, quoted_list(&supported));
         // The provider's errors for the other modes are unknown.
         let error = match mode {
             Mode::Adaptive => Some("adaptive thinking is not supported on this model".to_owned()),
             Mode::Enabled | Mode::Disabled if profile.supports_mode(Mode::Adaptive) => {
                 Some(format!(
-                    "\"thinking.type.{word}\" is not supported for this model. Use \"thinking.type.adaptive\" and \
+                    "\"thinking.type.{mode_name}\" is not supported for this model. Use \"thinking.type.adaptive\" and \
                  \"output_config.effort\" to control thinking behavior."
                 ))
             }
@@ -75,7 +76,7 @@ impl Inspection<'_, '_, '_> {
     fn nearest_mode_fix(&self, thinking: Node<'_>, mode: Mode) -> Fix {
         let profile = self.case.profile();
         let takes = |mode: Mode| profile.supports_mode(mode);
-        let whole = |kind: &str| {
+        let replaced = |kind: &str| {
             let description = format!("uses `{kind}` thinking instead");
             Fix::replacement(thinking, thinking_object(kind), description)
         };
@@ -93,8 +94,8 @@ impl Inspection<'_, '_, '_> {
                 let description = format!("uses thinking with a budget of {budget} tokens instead");
                 Fix::replacement(thinking, manual, description)
             }
-            Mode::Disabled if takes(Mode::BetweenTools) => whole("between_tools"),
-            Mode::BetweenTools if takes(Mode::Disabled) => whole("disabled"),
+            Mode::Disabled if takes(Mode::BetweenTools) => replaced("between_tools"),
+            Mode::BetweenTools if takes(Mode::Disabled) => replaced("disabled"),
             Mode::Enabled | Mode::Adaptive | Mode::Disabled | Mode::BetweenTools => {
                 Fix::removal(thinking, "omits `thinking`")
             }
@@ -110,13 +111,13 @@ impl Inspection<'_, '_, '_> {
         };
         let profile = self.case.profile();
         let (most, effort) = (profile.notes.get(note)?, *self.view.settings.efforts.first()?);
-        let word = effort.text().unwrap_or_default();
-        if effort::effort_rank(&word) <= effort::effort_rank(most) {
+        let effort_name = effort.text().unwrap_or_default();
+        if effort::effort_rank(&effort_name) <= effort::effort_rank(most) {
             return None;
         }
-        let (name, mode_word) = (&profile.name, word_of(mode));
+        let (name, mode_name) = (&profile.name, mode_name_of(mode));
         let message =
-            format!("with `{mode_word}` thinking, {name} supports efforts up to `{most}`");
+            format!("with `{mode_name}` thinking, {name} supports efforts up to `{most}`");
         let description = format!("uses effort `{most}` instead");
         let finding = self
             .finding("mode-not-supported", effort.range(), message)?
@@ -124,7 +125,7 @@ impl Inspection<'_, '_, '_> {
             .with_auto_fix(Fix::replacement(effort, json::string(most), description));
         Some(if mode == Mode::Disabled {
             finding.with_provider_error(self.provider_error(format!(
-                "output_config.effort '{word}' is not supported when thinking is disabled on this model. Use effort \
+                "output_config.effort '{effort_name}' is not supported when thinking is disabled on this model. Use effort \
                  '{most}' or below, or enable thinking."
             )))
         } else {
@@ -195,27 +196,27 @@ impl Inspection<'_, '_, '_> {
 
     fn check_effort(&self, effort: Node<'_>) -> Option<Finding> {
         let profile = self.case.profile();
-        let (name, taken) = (&profile.name, &profile.efforts);
-        let word = effort.text().unwrap_or_default();
-        if taken.iter().any(|taken| **taken == *word) {
+        let (name, efforts) = (&profile.name, &profile.efforts);
+        let effort_name = effort.text().unwrap_or_default();
+        if efforts.iter().any(|supported| **supported == *effort_name) {
             return None;
         }
-        let mut levels: Vec<&str> = taken.iter().map(String::as_str).collect();
-        let message = if taken.is_empty() {
+        let mut levels: Vec<&str> = efforts.iter().map(String::as_str).collect();
+        let message = if efforts.is_empty() {
             format!("{name} has no effort setting")
         } else {
-            format!("{name} supports {}, not `{word}`", quoted_list(&levels))
+            format!("{name} supports {}, not `{effort_name}`", quoted_list(&levels))
         };
         levels.sort_unstable();
-        let error = if taken.is_empty() {
+        let error = if efforts.is_empty() {
             "This model does not support the effort parameter.".to_owned()
         } else {
             let levels = levels.join(", ");
             format!(
-                "This model does not support effort level '{word}'. Supported levels: {levels}."
+                "This model does not support effort level '{effort_name}'. Supported levels: {levels}."
             )
         };
-        let fix = if let Some(near) = effort::closest(&word, taken) {
+        let fix = if let Some(near) = effort::closest(&effort_name, efforts) {
             Fix::replacement(effort, json::string(near), format!("uses effort `{near}` instead"))
         } else {
             // Also remove the parent object if it contains nothing else.
@@ -252,7 +253,7 @@ impl Inspection<'_, '_, '_> {
 }
 
 /// Returns the value of `thinking.type` for a mode.
-fn word_of(mode: Mode) -> &'static str {
+fn mode_name_of(mode: Mode) -> &'static str {
     match mode {
         Mode::Enabled => "enabled",
         Mode::Adaptive => "adaptive",

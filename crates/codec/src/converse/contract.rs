@@ -67,10 +67,10 @@ pub(super) fn unsealed_elision(item: &Item, target: &Target) -> Option<ElisionRe
 
 pub(super) fn rejects_tool_choice(
     profile: &Profile,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     choice: &ToolChoice,
 ) -> bool {
-    claude::rejects_tool_choice(profile, forced_tools(profile), asking, choice)
+    claude::rejects_tool_choice(profile, forced_tools(profile), mode, choice)
 }
 
 /// Returns when a forced tool choice is rejected. For some models, Bedrock is stricter than the

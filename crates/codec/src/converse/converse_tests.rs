@@ -88,7 +88,7 @@ pub(super) fn answered(message: usize, id: &str, outcome: Outcome, parts: Vec<Pa
     )
 }
 
-pub(super) fn asking(model: &str, reasoning: NativeReasoning) -> Call {
+pub(super) fn call_with_reasoning(model: &str, reasoning: NativeReasoning) -> Call {
     let mut call = Call::new(target(model));
     call.items = vec![text_item(0, Role::User, "hi")];
     call.settings.reasoning = Some(reasoning);
@@ -379,14 +379,14 @@ fn truncated_thought_is_never_sent() {
 
 #[test]
 fn bound_thought_is_omitted_after_a_prefix_change() {
-    let call_asking = |text: &str| {
+    let call_with_text = |text: &str| {
         let mut call = Call::new(target(CLAUDE_5_5));
         call.system = vec![text_item(0, Role::System, "Be brief.")];
         call.items = vec![text_item(0, Role::User, text)];
         call
     };
     let blocks = r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":"c2VhbC1vbmU="}}},{"text":"a"}]"#;
-    let prefix = written(&call_asking("one")).prefix;
+    let prefix = written(&call_with_text("one")).prefix;
     let body =
         format!(r#"{{"output":{{"message":{{"content":{blocks}}}}},"stopReason":"end_turn"}}"#);
     let context = DecodeContext { target: target(CLAUDE_5_5), prefix };
@@ -395,8 +395,8 @@ fn bound_thought_is_omitted_after_a_prefix_change() {
         call.extend(answer.items.clone());
         written(&call).fates[2].visible.clone()
     };
-    assert_eq!(fate(call_asking("one")), Disposition::Kept);
-    assert_eq!(fate(call_asking("two")), Disposition::Elided(ElisionReason::PrefixChanged));
+    assert_eq!(fate(call_with_text("one")), Disposition::Kept);
+    assert_eq!(fate(call_with_text("two")), Disposition::Elided(ElisionReason::PrefixChanged));
     // A cache marker is not part of the model's input.
     let mut marked = read(
         CLAUDE_5_5,

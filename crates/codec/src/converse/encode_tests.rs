@@ -7,8 +7,9 @@ use throughline_core::{
 use throughline_json::{Json, Name};
 
 use crate::converse::tests::{
-    CLAUDE, CLAUDE_4_6, CLAUDE_4_7, CLAUDE_5_5, DEEPSEEK, GPT_OSS, NOVA, SEALED, answered, asking,
-    body, budget, called, effort, member, off, read, reply, target, text_item, warned, written,
+    CLAUDE, CLAUDE_4_6, CLAUDE_4_7, CLAUDE_5_5, DEEPSEEK, GPT_OSS, NOVA, SEALED, answered, body,
+    budget, call_with_reasoning, called, effort, member, off, read, reply, target, text_item,
+    warned, written,
 };
 
 #[test]
@@ -196,7 +197,7 @@ fn unsupported_tool_choices_are_dropped_with_a_warning() {
 #[test]
 fn reasoning_settings_match_the_family() {
     let fields = |model: &str, reasoning| {
-        let encoded = written(&asking(model, reasoning));
+        let encoded = written(&call_with_reasoning(model, reasoning));
         let warned: Vec<_> = warned(&encoded).into_iter().map(str::to_owned).collect();
         (member(&encoded, "/additionalModelRequestFields").unwrap_or_default(), warned)
     };
@@ -251,14 +252,14 @@ fn reasoning_settings_match_the_family() {
 #[test]
 fn thoughts_are_requested_only_from_models_that_support_it() {
     let shown = NativeReasoning { include_thoughts: Some(true), ..effort("low") };
-    let encoded = written(&asking(CLAUDE_4_7, shown));
+    let encoded = written(&call_with_reasoning(CLAUDE_4_7, shown));
     let thinking = member(&encoded, "/additionalModelRequestFields/thinking");
     assert_eq!(thinking.as_deref(), Some(r#"{"type":"adaptive","display":"summarized"}"#));
 }
 
 #[test]
 fn budget_removes_sampling_and_raises_max_tokens() {
-    let mut call = asking(CLAUDE, budget(4000));
+    let mut call = call_with_reasoning(CLAUDE, budget(4000));
     call.settings.max_tokens = Some(1000);
     call.settings.temperature = Some(Json::from(0));
     call.settings.top_k = Some(Json::from(5));
@@ -267,13 +268,13 @@ fn budget_removes_sampling_and_raises_max_tokens() {
     assert_eq!(member(&encoded, "/additionalModelRequestFields/top_k"), None);
     assert_eq!(warned(&encoded), ["max_tokens", "temperature", "top_k"]);
     // Without `maxTokens`, the endpoint's default may leave no room for the answer.
-    let encoded = written(&asking(CLAUDE, budget(4000)));
+    let encoded = written(&call_with_reasoning(CLAUDE, budget(4000)));
     assert_eq!(member(&encoded, "/inferenceConfig").as_deref(), Some(r#"{"maxTokens":5024}"#));
 }
 
 #[test]
 fn budget_is_omitted_in_a_tool_loop_started_without_thinking() {
-    let mut call = asking(CLAUDE, budget(2000));
+    let mut call = call_with_reasoning(CLAUDE, budget(2000));
     call.items.push(called(1, "x", "f"));
     call.items.push(answered(2, "x", Outcome::Ok, Vec::new()));
     let encoded = written(&call);
@@ -335,7 +336,7 @@ fn schema_is_written_as_text_and_plain_json_output_is_unsupported() {
 
 #[test]
 fn foreign_members_are_reported_and_caller_extras_come_last() {
-    let mut call = asking(CLAUDE, budget(2000));
+    let mut call = call_with_reasoning(CLAUDE, budget(2000));
     let extra = |wire, key: &str| Extra { wire, key: key.into(), value: Json::from(1) };
     call.extras = vec![extra(Some(Wire::OPENAI_CHAT), "logprobs"), extra(None, "requestMetadata")];
     let fields = Json::parse(r#"{"thinking":{"type":"adaptive"}}"#).unwrap();

@@ -38,11 +38,11 @@ pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
 
 /// Returns the nearest budget that the model accepts. The provider rejects other budgets: "The
 /// thinking budget (52428) is invalid."
-pub(super) fn nearest_budget(wanted: u64, budget: Option<&TokenBudget>) -> u64 {
+pub(super) fn nearest_budget(requested: u64, budget: Option<&TokenBudget>) -> u64 {
     match budget {
-        Some(budget) if wanted == 0 && budget.zero => 0,
-        Some(budget) => wanted.clamp(budget.min, budget.max.max(budget.min)),
-        None => wanted,
+        Some(budget) if requested == 0 && budget.zero => 0,
+        Some(budget) => requested.clamp(budget.min, budget.max.max(budget.min)),
+        None => requested,
     }
 }
 

@@ -190,8 +190,8 @@ fn read_call(reader: &mut ItemReader<'_>, place: ItemPosition, call: Node<'_>) -
     let name = call.name_of("name").unwrap_or_default();
     // Positions start at 0 in every reply, so calls without an id get an id derived from the reply
     // id.
-    let made = (reader.side == Direction::Response).then(|| reader.id_at(place).0);
-    let id = reader.calls.open(wire_id.as_ref().or(made.as_ref()), &name, place);
+    let generated_id = (reader.side == Direction::Response).then(|| reader.id_at(place).0);
+    let id = reader.calls.open(wire_id.as_ref().or(generated_id.as_ref()), &name, place);
     let args = call.get("args").filter(|args| !args.is_null());
     let args = args.map_or_else(|| object! {}, Node::json);
     ToolCall { id, wire_id, name, args, custom: false }

@@ -101,26 +101,26 @@ fn declaration(tool: &Tool) -> Json {
 /// Converts type names such as `STRING` to JSON Schema's lower case; nothing else changes.
 pub(super) fn json_schema(schema: Node<'_>) -> Json {
     const TYPES: [&str; 7] = ["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"];
-    let mut loud = Vec::new();
-    let mut waiting = vec![schema];
-    while let Some(node) = waiting.pop() {
-        waiting.extend(node.elements());
+    let mut upper_case = Vec::new();
+    let mut pending = vec![schema];
+    while let Some(node) = pending.pop() {
+        pending.extend(node.elements());
         for (key, value) in node.members() {
-            if key.is("type") && TYPES.iter().any(|word| value.is(word)) {
-                loud.push(value.range());
+            if key.is("type") && TYPES.iter().any(|type_name| value.is(type_name)) {
+                upper_case.push(value.range());
             } else if !["enum", "default", "example", "const"].iter().any(|data| key.is(data)) {
-                waiting.push(value);
+                pending.push(value);
             }
         }
     }
-    if loud.is_empty() {
+    if upper_case.is_empty() {
         return schema.json();
     }
     let start = schema.range().start;
     let mut text = schema.raw().to_vec();
-    for range in loud {
-        if let Some(word) = text.get_mut(range.start - start..range.end - start) {
-            word.make_ascii_lowercase();
+    for range in upper_case {
+        if let Some(type_name) = text.get_mut(range.start - start..range.end - start) {
+            type_name.make_ascii_lowercase();
         }
     }
     Json::parse(text).unwrap_or_else(|_| schema.json())

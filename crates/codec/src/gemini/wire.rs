@@ -174,13 +174,13 @@ const CALL_MEMBERS: [&str; 3] = ["id", "name", "args"];
 pub(super) fn to_request_part(part: &Json) -> Json {
     let tree = part.tree();
     let Some((key, call)) = member(tree.root(), "functionCall") else { return part.clone() };
-    let is_taken = |key: Node<'_>| CALL_MEMBERS.iter().any(|member| key.is(member));
-    if !call.is_object() || call.members().all(|(key, _)| is_taken(key)) {
+    let is_accepted = |key: Node<'_>| CALL_MEMBERS.iter().any(|member| key.is(member));
+    if !call.is_object() || call.members().all(|(key, _)| is_accepted(key)) {
         return part.clone();
     }
-    let members = call.members().filter(|(key, _)| is_taken(*key));
-    let taken = json::object(|o| copy_members(o, members));
-    draft::with_member(part, key.into_owned(), taken)
+    let members = call.members().filter(|(key, _)| is_accepted(*key));
+    let accepted = json::object(|o| copy_members(o, members));
+    draft::with_member(part, key.into_owned(), accepted)
 }
 
 pub(super) fn with_response_id(part: &Json, id: &str) -> Json {

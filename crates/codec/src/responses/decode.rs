@@ -217,7 +217,7 @@ impl<'a> ResponsesReader<'a> {
 }
 
 pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
-    let given = match element.text_of("role").as_deref() {
+    let explicit = match element.text_of("role").as_deref() {
         Some("assistant") => Some(Role::Assistant),
         Some("system") => Some(Role::System),
         Some("developer") => Some(Role::Developer),
@@ -243,7 +243,7 @@ pub(super) fn role(kind: Kind, element: Node<'_>) -> Role {
         }
         Kind::Unknown => Role::Assistant,
     };
-    given.unwrap_or(default)
+    explicit.unwrap_or(default)
 }
 
 /// Builds one Thought from the summary, content and ciphertext of a reasoning element. The full

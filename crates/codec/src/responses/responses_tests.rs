@@ -419,7 +419,11 @@ fn reasoning(effort: Option<&str>) -> NativeReasoning {
 }
 
 /// Returns the encoded members that follow `model` in a new request, without the empty input.
-fn asking(provider: &str, model: &str, reasoning: NativeReasoning) -> (String, Vec<Warning>) {
+fn encode_reasoning(
+    provider: &str,
+    model: &str,
+    reasoning: NativeReasoning,
+) -> (String, Vec<Warning>) {
     let mut call = Call::new(target(provider, model));
     call.settings.reasoning = Some(reasoning);
     let encoded = OpenAiResponses.encode(&call).unwrap();
@@ -433,24 +437,24 @@ fn asking(provider: &str, model: &str, reasoning: NativeReasoning) -> (String, V
 fn reasoning_settings_respect_model_limits() {
     let sealed = r#""include":["reasoning.encrypted_content"],"store":false,"#;
     let shown = NativeReasoning { include_thoughts: Some(true), ..reasoning(Some("max")) };
-    let (body, warnings) = asking("openai", "gpt-5.6", shown);
+    let (body, warnings) = encode_reasoning("openai", "gpt-5.6", shown);
     assert_eq!(body, format!(r#""reasoning":{{"effort":"max","summary":"auto"}},{sealed}"#));
     assert_eq!(warnings, []);
-    let (body, warnings) = asking("openai", "gpt-5", reasoning(Some("none")));
+    let (body, warnings) = encode_reasoning("openai", "gpt-5", reasoning(Some("none")));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"minimal"}},{sealed}"#));
     let message = "gpt-5 does not accept effort `none`; `minimal` was sent instead";
     assert_eq!(warnings, [Warning::new("reasoning.effort", message)]);
-    let (body, _) = asking("openai", "gpt-5.1", reasoning(None));
+    let (body, _) = encode_reasoning("openai", "gpt-5.1", reasoning(None));
     assert_eq!(body, format!(r#""reasoning":{{"effort":"medium"}},{sealed}"#));
     let budget = NativeReasoning { budget_tokens: Some(9000), ..NativeReasoning::default() };
-    let (body, warnings) = asking("openai", "gpt-5.6", budget);
+    let (body, warnings) = encode_reasoning("openai", "gpt-5.6", budget);
     assert_eq!(body, format!(r#""reasoning":{{"effort":"high"}},{sealed}"#));
     assert_eq!(warnings.len(), 1);
-    let (body, warnings) = asking("openai", "gpt-4o", reasoning(Some("low")));
+    let (body, warnings) = encode_reasoning("openai", "gpt-4o", reasoning(Some("low")));
     assert_eq!(body, "");
     assert_eq!(warnings.len(), 1);
     let shown = NativeReasoning { include_thoughts: Some(true), ..reasoning(Some("low")) };
-    let (body, _) = asking("deepseek-responses", "deepseek-v4-flash", shown);
+    let (body, _) = encode_reasoning("deepseek-responses", "deepseek-v4-flash", shown);
     assert_eq!(body, r#""reasoning":{"effort":"low"},"#);
 }
 

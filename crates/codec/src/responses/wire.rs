@@ -122,18 +122,18 @@ pub(super) enum IdPolicy {
 /// Converts a response element to the form that a request accepts. `null` members are dropped.
 pub(super) fn to_request_element(element: Node<'_>, ids: IdPolicy) -> Json {
     let kind = Kind::from_element(element);
-    let Some(taken) = input_members(kind) else { return element.json() };
+    let Some(accepted) = input_members(kind) else { return element.json() };
     // A message's `status` is accepted only together with its id.
     let is_id = |key: Node<'_>| key.is("id") || key.is("status");
-    let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
+    let is_accepted = |(key, value): &(Node<'_>, Node<'_>)| {
         let is_empty = kind == Kind::Reasoning && key.is("content") && value.raw() == b"[]";
-        taken.iter().any(|member| key.is(member))
+        accepted.iter().any(|member| key.is(member))
             && !value.is_null()
             && !is_empty
             && (ids == IdPolicy::Kept || !is_id(*key))
     };
     json::object(|o| {
-        for (key, value) in element.members().filter(is_taken) {
+        for (key, value) in element.members().filter(is_accepted) {
             let name = key.text().unwrap_or_default();
             if kind == Kind::Message && key.is(CONTENT) && value.is_array() {
                 o.array(&name, |a| {

@@ -15,11 +15,11 @@ const DEFAULT_MAX_TOKENS: u64 = 8192;
 /// checked again, because models accept different settings.
 pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]) {
     let settings = &call.settings;
-    let mut asking = ThinkingMode::from_json(draft.source_value("thinking").as_ref());
+    let mut mode = ThinkingMode::from_json(draft.source_value("thinking").as_ref());
     let mut max_tokens = settings.max_tokens;
     let is_reconsidered = draft.differs(|s| &s.reasoning) || draft.is_retargeted();
     if is_reconsidered {
-        (asking, max_tokens) = put_thinking(draft, call, messages);
+        (mode, max_tokens) = put_thinking(draft, call, messages);
     }
     if draft.source().is_none() && max_tokens.is_none() {
         draft.warn("max_tokens", format!("the API requires it; {DEFAULT_MAX_TOKENS} was sent"));
@@ -28,7 +28,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]
     if max_tokens != settings.max_tokens || draft.differs(|s| &s.max_tokens) {
         draft.set("max_tokens", max_tokens.map(Json::from));
     }
-    let refusal = claude::rejects_sampling(&call.target.profile, asking).then_some(
+    let refusal = claude::rejects_sampling(&call.target.profile, mode).then_some(
         "this model does not accept this setting while thinking; the setting was omitted",
     );
     let names = ["temperature", "top_p", "top_k"];
@@ -40,7 +40,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call, messages: &[Json]
     if draft.differs(|s| &s.stop) {
         draft.set("stop_sequences", draft::stop_list(settings));
     }
-    put_choice(draft, call, asking, is_reconsidered);
+    put_choice(draft, call, mode, is_reconsidered);
     if draft.differs(|s| &s.output) {
         let schema = cross_wire::output_schema(draft, call);
         let format = schema.map(|(_, schema)| object! { "type": "json_schema", "schema": schema });
@@ -70,7 +70,7 @@ fn put_thinking(
     }
     put_output_config(draft, "effort", decision.effort.clone());
     let max_tokens = claude::raise_max_tokens(draft, call.settings.max_tokens, &decision);
-    (decision.asking, max_tokens)
+    (decision.mode, max_tokens)
 }
 
 fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Json>) {
@@ -85,10 +85,9 @@ fn put_output_config(draft: &mut Draft<'_>, key: &'static str, value: Option<Jso
     draft.set("output_config", (!is_empty).then_some(config));
 }
 
-fn put_choice(draft: &mut Draft<'_>, call: &Call, asking: ThinkingMode, is_reconsidered: bool) {
+fn put_choice(draft: &mut Draft<'_>, call: &Call, mode: ThinkingMode, is_reconsidered: bool) {
     let settings = &call.settings;
-    let is_refused =
-        |c: &ToolChoice| contract::rejects_tool_choice(&call.target.profile, asking, c);
+    let is_refused = |c: &ToolChoice| contract::rejects_tool_choice(&call.target.profile, mode, c);
     let is_revised = is_reconsidered && settings.choice.as_ref().is_some_and(is_refused);
     if !is_revised && !draft.differs(|s| &s.choice) && !draft.differs(|s| &s.parallel) {
         return;

@@ -45,12 +45,12 @@ impl<'c> ChatRequest<'c> {
             let named = ids.filter(|id| !id.is_empty()).find_map(|id| by_call.get(&*id));
             let text = message.text().and_then(Node::text).unwrap_or_default();
             let by_text = || by_text.get(text.trim()).filter(|_| message.calls.is_empty());
-            let taken = named.or_else(by_text).and_then(|found| {
+            let matched = named.or_else(by_text).and_then(|found| {
                 found.iter().find(|reply| **reply >= next).or_else(|| found.last()).copied()
             });
-            if let (Some(taken), Some(place)) = (taken, replies.get_mut(number)) {
-                *place = known.get(taken).copied();
-                next = taken + 1;
+            if let (Some(matched), Some(slot)) = (matched, replies.get_mut(number)) {
+                *slot = known.get(matched).copied();
+                next = matched + 1;
             }
         }
         replies
@@ -100,8 +100,8 @@ impl<'c> ChatRequest<'c> {
                 }
                 _ => {
                     let fields = slot::fields(&native.slot);
-                    let wanted = fields.filter(|field| own.is_none_or(|own| own == *field));
-                    edits.extend(wanted.map(|field| set(field, native.json.clone())));
+                    let accepted = fields.filter(|field| own.is_none_or(|own| own == *field));
+                    edits.extend(accepted.map(|field| set(field, native.json.clone())));
                 }
             }
         }
@@ -163,12 +163,12 @@ impl<'c> ChatRequest<'c> {
     fn report_altered(&self, change: &Change<'_>, findings: &mut Findings<'_>) {
         // A thought between tags has no separate range in the request, so the finding covers its
         // message.
-        let whole = || {
+        let message_range = || {
             let reply = change.issued?.reply;
             let found = self.message_of(reply).or_else(|| self.message_with_text_of(reply));
             found.map(|(_, msg)| msg.node.range())
         };
-        let Some(part) = &change.part.clone().or_else(whole) else { return };
+        let Some(part) = &change.part.clone().or_else(message_range) else { return };
         let is_routed = self.channel == ReasoningChannel::Details;
         let sealed =
             self.detail_at(part).filter(|(_, detail)| is_routed && detail.vendor.is_some());

@@ -26,8 +26,8 @@ impl ChatRequest<'_> {
         let (target, profile) = (self.case.target(), self.case.profile());
         let is_switch = target.provider.dialect.switch == ReasoningSwitch::Effort;
         let node = self.root.present("reasoning_effort").filter(|_| is_switch)?;
-        let wanted = node.text()?;
-        if profile.efforts.iter().any(|effort| **effort == *wanted) {
+        let requested = node.text()?;
+        if profile.efforts.iter().any(|effort| **effort == *requested) {
             return None;
         }
         let model = target.model();
@@ -39,12 +39,12 @@ impl ChatRequest<'_> {
                 removed(),
             )
         } else {
-            let taken: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
-            let nearest = effort::closest(&wanted, &profile.efforts);
+            let supported: Vec<&str> = profile.efforts.iter().map(String::as_str).collect();
+            let nearest = effort::closest(&requested, &profile.efforts);
             (
-                format!("{model} supports {}, not `{wanted}`", effort::quoted_list(&taken)),
+                format!("{model} supports {}, not `{requested}`", effort::quoted_list(&supported)),
                 format!(
-                    "Unsupported value: 'reasoning_effort' does not support '{wanted}' with this model. \
+                    "Unsupported value: 'reasoning_effort' does not support '{requested}' with this model. \
                      Supported values are: {}.",
                     effort::quoted_series(&profile.efforts, '\'')
                 ),

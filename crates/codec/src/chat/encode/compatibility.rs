@@ -144,7 +144,7 @@ impl ChatWriter<'_> {
 
     /// Selects the slots to send among several with the same text: the endpoint's own slot if
     /// present, else all of them. Slots that a client wrote stay unchanged.
-    pub(super) fn taken<'s>(&self, slot: &'s str, side: Direction) -> &'s str {
+    pub(super) fn slot_to_send<'s>(&self, slot: &'s str, side: Direction) -> &'s str {
         let (Some((first, _)), Direction::Response) = (slot.split_once('+'), side) else {
             return slot;
         };

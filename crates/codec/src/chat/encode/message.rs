@@ -35,14 +35,14 @@ enum MessageContent {
 
 /// A string that stays raw JSON as long as it consists of a single piece.
 struct PiecewiseText {
-    whole: Json,
+    raw: Json,
     pieces: Vec<String>,
 }
 
 impl PiecewiseText {
     fn json(&self) -> Json {
         match self.pieces.as_slice() {
-            [_] => self.whole.clone(),
+            [_] => self.raw.clone(),
             pieces => json::string(&pieces.concat()),
         }
     }
@@ -93,7 +93,7 @@ impl ChatMessageBuilder {
                     match self.fields.iter_mut().find(|(known, _)| *known == field) {
                         Some((_, known)) => known.pieces.push(piece),
                         None => {
-                            let text = PiecewiseText { whole: part.clone(), pieces: vec![piece] };
+                            let text = PiecewiseText { raw: part.clone(), pieces: vec![piece] };
                             self.fields.push((field, text));
                         }
                     }

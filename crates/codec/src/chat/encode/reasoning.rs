@@ -95,14 +95,15 @@ fn put_effort(
     profile: &Profile,
 ) -> Option<String> {
     let asks_to_think = reasoning.enabled == Some(true) && !profile.thinks_by_default;
-    let wanted = wanted_effort(reasoning, profile)
+    let requested = wanted_effort(reasoning, profile)
         .or_else(|| asks_to_think.then(|| Name::from("medium")))
         // Omit `none` for a model that lacks this effort and does not reason by default.
-        .filter(|wanted| {
-            let is_known = profile.efforts.iter().any(|effort| **effort == **wanted);
-            &**wanted != "none" || profile.thinks_by_default || is_known
+        .filter(|requested| {
+            let is_known = profile.efforts.iter().any(|effort| **effort == **requested);
+            &**requested != "none" || profile.thinks_by_default || is_known
         });
-    let effort = wanted.and_then(|wanted| effort::supported_effort(draft, &wanted, profile));
+    let effort =
+        requested.and_then(|requested| effort::supported_effort(draft, &requested, profile));
     draft.set("reasoning_effort", effort.as_deref().map(json::string));
     effort
 }
@@ -140,8 +141,9 @@ fn put_toggle(
     let base = draft.current_value("thinking");
     let changes = [("type", Some(json::string(kind)))];
     draft.put("thinking", draft::edit_object(base.as_ref(), &changes));
-    let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
-    let effort = wanted.and_then(|wanted| effort::supported_effort(draft, &wanted, profile));
+    let requested = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
+    let effort =
+        requested.and_then(|requested| effort::supported_effort(draft, &requested, profile));
     if effort.is_some() || draft.source_value("reasoning_effort").is_some() {
         draft.set("reasoning_effort", effort.as_deref().map(json::string));
     }
@@ -163,9 +165,9 @@ fn put_think(
     reasoning: &NativeReasoning,
     profile: &Profile,
 ) -> Option<String> {
-    let wanted = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
+    let requested = wanted_effort(reasoning, profile).filter(|_| !reasoning.is_off());
     // Reasoning can only be switched on or off for a model without efforts.
-    let effort = wanted.filter(|_| !profile.efforts.is_empty());
+    let effort = requested.filter(|_| !profile.efforts.is_empty());
     let effort = effort.and_then(|effort| effort::supported_effort(draft, &effort, profile));
     let think = match &effort {
         Some(effort) => json::string(effort),

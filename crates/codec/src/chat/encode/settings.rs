@@ -124,13 +124,13 @@ fn is_named(tool: Node<'_>, name: &str) -> bool {
 fn put_choice(draft: &mut Draft<'_>, call: &Call, tools: &[Json], is_reconsidered: bool) {
     let settings = &call.settings;
     let differs = draft.differs(|s| &s.choice);
-    let Some(wanted) = &settings.choice else {
+    let Some(requested) = &settings.choice else {
         if differs {
             draft.remove("tool_choice");
         }
         return;
     };
-    let has_lost_tools = match wanted {
+    let has_lost_tools = match requested {
         ToolChoice::Tool(name) => {
             !call.tools.iter().any(|tool| tool.name == *name)
                 && source_has_tool(draft, |tool| is_named(tool, name))

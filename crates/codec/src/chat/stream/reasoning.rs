@@ -70,7 +70,7 @@ impl ChatDecoder {
         let mut detail = OpenDetail::new(fragment);
         self.close(Kind::is_text);
         if detail.text_key().is_none() {
-            return self.whole(slot, fragment);
+            return self.push_complete(slot, fragment);
         }
         detail.add(fragment);
         self.open(slot, Kind::Detail(detail));

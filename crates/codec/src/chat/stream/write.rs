@@ -246,12 +246,15 @@ impl ChatEncoder {
     }
 
     fn write_ended(&self, reply: &Reply) -> Vec<Frame> {
-        let Some(word) = wire::finish_reason(&reply.stop) else { return Vec::new() };
-        let sequence =
-            if let StopReason::Sequence(word) = &reply.stop { word.as_deref() } else { None };
+        let Some(reason) = wire::finish_reason(&reply.stop) else { return Vec::new() };
+        let sequence = if let StopReason::Sequence(sequence) = &reply.stop {
+            sequence.as_deref()
+        } else {
+            None
+        };
         let last = self.frame(members! {
             "choices": [{
-                "index": 0, "delta": {}, "finish_reason": word, "stop_reason": sequence,
+                "index": 0, "delta": {}, "finish_reason": reason, "stop_reason": sequence,
             }],
         });
         let known = reply.extras.iter().find(|(key, _)| self.is_own && &**key == "usage");

@@ -23,22 +23,22 @@ pub(super) fn put_settings(
     is_retargeted: bool,
 ) {
     let settings = &call.settings;
-    let mut asking = ThinkingMode::from_json(current_field(draft, "thinking").as_ref());
+    let mut mode = ThinkingMode::from_json(current_field(draft, "thinking").as_ref());
     let mut max_tokens = settings.max_tokens;
     let is_reconsidered = is_retargeted || draft.differs(|s| &s.reasoning);
     if is_reconsidered {
-        (asking, max_tokens) = put_reasoning(draft, call, messages);
+        (mode, max_tokens) = put_reasoning(draft, call, messages);
     }
     let mut inference: FieldChanges = Vec::new();
     if max_tokens != settings.max_tokens || draft.differs(|s| &s.max_tokens) {
         inference.push(("maxTokens", max_tokens.map(Json::from)));
     }
-    put_sampling(draft, call, asking, is_reconsidered, &mut inference);
+    put_sampling(draft, call, mode, is_reconsidered, &mut inference);
     if draft.differs(|s| &s.stop) {
         inference.push(("stopSequences", draft::stop_list(settings)));
     }
     edit_member(draft, "inferenceConfig", inference);
-    put_tools(draft, call, asking, tools, is_reconsidered);
+    put_tools(draft, call, mode, tools, is_reconsidered);
     if draft.differs(|s| &s.output) {
         let schema = cross_wire::output_schema(draft, call);
         let format = schema.map(|(name, schema)| text_format(name, schema));
@@ -115,7 +115,7 @@ fn put_reasoning(
         ("reasoning_effort", effort_word),
     ];
     edit_member(draft, FIELDS, changes);
-    (decision.asking, max_tokens)
+    (decision.mode, max_tokens)
 }
 
 fn nova_reasoning(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) -> Json {
@@ -169,13 +169,13 @@ fn lacks_leading_thinking(messages: &[Json]) -> bool {
 fn put_sampling(
     draft: &mut Draft<'_>,
     call: &Call,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     is_reconsidered: bool,
     inference: &mut FieldChanges,
 ) {
     let settings = &call.settings;
     let profile = &*call.target.profile;
-    let is_refused = claude::rejects_sampling(profile, asking);
+    let is_refused = claude::rejects_sampling(profile, mode);
     let allowed = |draft: &mut Draft<'_>, key: &'static str, value: &Option<Json>| {
         if is_refused && value.is_some() {
             draft.warn(
@@ -218,7 +218,7 @@ fn put_sampling(
 fn put_tools(
     draft: &mut Draft<'_>,
     call: &Call,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     tools: &[Json],
     is_reconsidered: bool,
 ) {
@@ -236,7 +236,7 @@ fn put_tools(
         changes.push(("tools", Some(json::array_of(tools))));
     }
     if is_reconsidered || draft.differs(|s| &s.choice) {
-        changes.push(("toolChoice", tool_choice(draft, call, asking, has_no_tools)));
+        changes.push(("toolChoice", tool_choice(draft, call, mode, has_no_tools)));
     }
     if has_no_tools {
         // An object without `tools` would be invalid.
@@ -251,7 +251,7 @@ fn put_tools(
 fn tool_choice(
     draft: &mut Draft<'_>,
     call: &Call,
-    asking: ThinkingMode,
+    mode: ThinkingMode,
     has_no_tools: bool,
 ) -> Option<Json> {
     let typed = |key: &str, name: Option<&str>| Some(object! { (key): { "name": name } });
@@ -262,7 +262,7 @@ fn tool_choice(
         }
         return None;
     }
-    if contract::rejects_tool_choice(&call.target.profile, asking, choice) {
+    if contract::rejects_tool_choice(&call.target.profile, mode, choice) {
         let message = "this model does not support a forced tool choice; `auto` was sent instead";
         draft.warn("tool_choice", message);
         return typed("auto", None);

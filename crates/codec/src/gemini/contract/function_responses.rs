@@ -42,13 +42,13 @@ fn parts_of_kind<'p, 'c>(
 /// Reports a step that has more or fewer responses than calls.
 fn count_finding<'p, 'c>(
     (step, calls): (&'p [GeminiContent<'c>], &[&'p GeminiPart<'c>]),
-    (answers, given): (&'p [GeminiContent<'c>], &[&'p GeminiPart<'c>]),
+    (answers, responses): (&'p [GeminiContent<'c>], &[&'p GeminiPart<'c>]),
 ) -> Option<Finding> {
-    let (unanswered, mut uncalled) = unmatched(calls, given);
+    let (unanswered, mut uncalled) = unmatched(calls, responses);
     uncalled.extend(media_of_duplicates(answers, &uncalled));
-    let (calls_word, given_word) =
-        (count_phrase(calls.len(), "call"), count_phrase(given.len(), "response"));
-    let message = format!("this step has {calls_word}, but {given_word} after it");
+    let (call_count, response_count) =
+        (count_phrase(calls.len(), "call"), count_phrase(responses.len(), "response"));
+    let message = format!("this step has {call_count}, but {response_count} after it");
     let mut edits = removal_edits(step, &unanswered);
     edits.extend(removal_edits(answers, &uncalled));
     let description = if unanswered.is_empty() {
@@ -69,11 +69,11 @@ fn media_of_duplicates<'p, 'c>(
     let is_uncalled = |part: &GeminiPart<'c>| {
         uncalled.iter().any(|other| (other.content, other.index) == (part.content, part.index))
     };
-    let (mut given, mut media, mut doubles) = (HashSet::new(), HashSet::new(), Vec::new());
+    let (mut responses, mut media, mut doubles) = (HashSet::new(), HashSet::new(), Vec::new());
     let mut is_behind_double = false;
     for part in answers.iter().flat_map(|content| &content.parts) {
         if part.kind == GeminiPartKind::Answer {
-            let is_new = given.insert(part.node.raw());
+            let is_new = responses.insert(part.node.raw());
             is_behind_double = !is_new && is_uncalled(part);
         } else if wire::present(part.node, "inlineData").is_some() {
             let is_new = media.insert(part.node.raw());
@@ -83,11 +83,11 @@ fn media_of_duplicates<'p, 'c>(
     doubles
 }
 
-fn count_phrase(count: usize, word: &str) -> String {
+fn count_phrase(count: usize, noun: &str) -> String {
     match count {
-        0 => format!("no {word}s"),
-        1 => format!("1 {word}"),
-        several => format!("{several} {word}s"),
+        0 => format!("no {noun}s"),
+        1 => format!("1 {noun}"),
+        several => format!("{several} {noun}s"),
     }
 }
 
@@ -95,7 +95,7 @@ fn count_phrase(count: usize, word: &str) -> String {
 /// if both sides have one, else by name, in order.
 fn unmatched<'p, 'c>(
     calls: &[&'p GeminiPart<'c>],
-    given: &[&'p GeminiPart<'c>],
+    responses: &[&'p GeminiPart<'c>],
 ) -> (Vec<&'p GeminiPart<'c>>, Vec<&'p GeminiPart<'c>>) {
     let key = |part: &GeminiPart<'c>| {
         let id = part.value.text_of("id").filter(|id| !id.is_empty());
@@ -107,13 +107,13 @@ fn unmatched<'p, 'c>(
     }
     let is_uncalled =
         |answer: &&&'p GeminiPart<'c>| open.get_mut(&key(answer)).and_then(Vec::pop).is_none();
-    let mut uncalled: Vec<_> = given.iter().filter(is_uncalled).copied().collect();
+    let mut uncalled: Vec<_> = responses.iter().filter(is_uncalled).copied().collect();
     let mut unanswered: Vec<_> = open.into_values().flatten().collect();
     unanswered.sort_by_key(|part| (part.content, part.index));
     // If calls and responses use different names, only the difference in number is certain.
-    let surplus = calls.len().abs_diff(given.len());
+    let surplus = calls.len().abs_diff(responses.len());
     let take_surplus = |parts: &mut Vec<_>| parts.split_off(parts.len().saturating_sub(surplus));
-    if calls.len() > given.len() {
+    if calls.len() > responses.len() {
         (take_surplus(&mut unanswered), Vec::new())
     } else {
         (Vec::new(), take_surplus(&mut uncalled))

@@ -40,29 +40,32 @@ fn check_level(
     level: Node<'_>,
     budget: Option<Node<'_>>,
 ) -> Option<Finding> {
-    let word = level.text().unwrap_or_default();
-    let is_unset = word.eq_ignore_ascii_case("THINKING_LEVEL_UNSPECIFIED");
+    let level_name = level.text().unwrap_or_default();
+    let is_unset = level_name.eq_ignore_ascii_case("THINKING_LEVEL_UNSPECIFIED");
     let name = &profile.name;
-    let left_out = || Fix::removal(level, "leaves the level out");
+    let omitted = || Fix::removal(level, "leaves the level out");
     let (message, error, fix) = if profile.levels.is_empty() {
         let limits = profile.budget.as_ref().filter(|_| budget.is_none() && !is_unset);
-        let fix = limits.map_or_else(left_out, |limits| {
-            let wanted = effort::budget(Some(&word.to_ascii_lowercase()));
-            let size = contract::nearest_budget(wanted, Some(limits));
+        let fix = limits.map_or_else(omitted, |limits| {
+            let requested = effort::budget(Some(&level_name.to_ascii_lowercase()));
+            let size = contract::nearest_budget(requested, Some(limits));
             let description = format!("uses a budget of {size} tokens instead of the level");
             Fix::replacement(config, with_budget(config, size), description)
         });
         let error = "Thinking level is not supported for this model.".to_owned();
         (format!("{name} supports a token budget, not a level"), error, fix)
-    } else if is_unset || profile.levels.iter().any(|taken| taken.eq_ignore_ascii_case(&word)) {
+    } else if is_unset
+        || profile.levels.iter().any(|supported| supported.eq_ignore_ascii_case(&level_name))
+    {
         return None;
     } else {
         let levels: Vec<String> = profile.levels.iter().map(|level| format!("`{level}`")).collect();
         let levels = levels.join(", ");
-        let message = format!("{name} does not support the level `{word}`; it supports {levels}");
-        let upper = word.to_ascii_uppercase();
+        let message =
+            format!("{name} does not support the level `{level_name}`; it supports {levels}");
+        let upper = level_name.to_ascii_uppercase();
         let error = format!("Thinking level {upper} is not supported for this model.");
-        let fix = effort::closest(&word, &profile.levels).map_or_else(left_out, |nearest| {
+        let fix = effort::closest(&level_name, &profile.levels).map_or_else(omitted, |nearest| {
             let description = format!("uses the level `{nearest}` instead");
             Fix::replacement(level, json::string(nearest), description)
         });
@@ -96,9 +99,9 @@ fn check_budget(profile: &Profile, budget: Node<'_>, limits: &TokenBudget) -> Op
         let message = format!("reports disagree on whether {name} accepts -1 (automatic size)");
         return (!limits.zero).then(|| at(message).with_severity(Severity::Note));
     }
-    let wanted = u64::try_from(size).unwrap_or_default();
-    let fitting = contract::nearest_budget(wanted, Some(limits));
-    if size >= 0 && fitting == wanted {
+    let requested = u64::try_from(size).unwrap_or_default();
+    let fitting = contract::nearest_budget(requested, Some(limits));
+    if size >= 0 && fitting == requested {
         return None;
     }
     let (min, max) = (limits.min, limits.max);

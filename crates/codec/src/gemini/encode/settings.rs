@@ -188,14 +188,14 @@ fn disabled_level(draft: &mut Draft<'_>, profile: &Profile) -> Option<String> {
 
 fn level(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile: &Profile) -> Option<String> {
     let (effort, budget) = (reasoning.effort.as_deref(), reasoning.budget_tokens);
-    let wanted = effort.or_else(|| budget.map(effort::effort_for_budget))?;
+    let requested = effort.or_else(|| budget.map(effort::effort_for_budget))?;
     if let Some(budget) = budget {
-        let became = format!("became `{wanted}`");
+        let became = format!("became `{requested}`");
         let became = if effort.is_some() { "was left out" } else { &became };
         let message = format!("{} supports levels; {budget} {became}", profile.name);
         draft.warn("reasoning.budget_tokens", message);
     }
-    effort::nearest_or_warn(draft, wanted, &profile.levels, profile)
+    effort::nearest_or_warn(draft, requested, &profile.levels, profile)
 }
 
 /// Returns a budget in tokens. `-1` lets a model that does not think by default choose the budget.

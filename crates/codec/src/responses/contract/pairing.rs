@@ -28,19 +28,19 @@ impl ResponsesRequest<'_> {
     fn check_following_item(&self, reasoning: &ResponsesElement<'_>) -> Option<Finding> {
         let next = reasoning.next.and_then(|next| self.elements.get(next));
         let prior = self.past.for_element(reasoning);
-        let wanted = prior.and_then(|prior| self.past.following(prior));
-        if prior.is_some_and(|prior| !prior.is_kept || wanted.is_none()) {
+        let following = prior.and_then(|prior| self.past.following(prior));
+        if prior.is_some_and(|prior| !prior.is_kept || following.is_none()) {
             // Unstored ids are not paired, and reasoning at the end of a response has no following
             // item.
             return None;
         }
-        let problem = match (next, wanted.and_then(|wanted| wanted.id)) {
+        let problem = match (next, following.and_then(|following| following.id)) {
             (None, _) => "nothing follows it".to_owned(),
             (Some(next), _) if !next.is_models => {
                 format!("the next item, `{}`, is not from the model", next.name())
             }
-            (Some(next), Some(wanted)) if next.id.is_none_or(|id| !id.is(wanted)) => {
-                format!("the next item is not `{wanted}`, which it led to")
+            (Some(next), Some(following)) if next.id.is_none_or(|id| !id.is(following)) => {
+                format!("the next item is not `{following}`, which it led to")
             }
             (Some(next), None) if next.id.is_none() => {
                 format!("the next item, `{}`, has no id", next.name())
@@ -54,7 +54,7 @@ impl ResponsesRequest<'_> {
         let message = format!("this reasoning item is sent without the item it led to: {problem}");
         let finding =
             Finding::at(&rules::REASONING_WITHOUT_FOLLOWING_ITEM, reasoning.node, message);
-        let fix = self.rejoin(reasoning, next, wanted);
+        let fix = self.rejoin(reasoning, next, following);
         Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
@@ -64,19 +64,19 @@ impl ResponsesRequest<'_> {
         &self,
         reasoning: &ResponsesElement<'_>,
         next: Option<&ResponsesElement<'_>>,
-        wanted: Option<&PriorOutput<'_>>,
+        following: Option<&PriorOutput<'_>>,
     ) -> Fix {
-        if let (Some(next), Some(wanted)) = (next, wanted)
+        if let (Some(next), Some(following)) = (next, following)
             && next.id.is_none()
-            && has_same_content(next.node, wanted)
+            && has_same_content(next.node, following)
         {
             let description = "restores the id of the item after the reasoning";
-            return Fix::replacement(next.node, wanted.to_request(IdPolicy::Kept), description);
+            return Fix::replacement(next.node, following.to_request(IdPolicy::Kept), description);
         }
-        let find = |wanted: &PriorOutput<'_>| {
-            self.elements.iter().find(|element| wanted.is_named_by(element))
+        let find = |following: &PriorOutput<'_>| {
+            self.elements.iter().find(|element| following.is_named_by(element))
         };
-        match wanted.and_then(find) {
+        match following.and_then(find) {
             Some(led) => move_before(reasoning, led),
             None => {
                 let description = "removes the reasoning item whose pair is missing";
@@ -109,10 +109,10 @@ impl ResponsesRequest<'_> {
             let leads_here =
                 self.past.following(needed).is_some_and(|led| led.number == prior.number);
             let fix = if leads_here {
-                let gone = run.iter().filter(|output| !is_here(output));
-                let gone: Vec<Json> = gone.map(|o| o.to_request(IdPolicy::Kept)).collect();
+                let missing = run.iter().filter(|output| !is_here(output));
+                let missing: Vec<Json> = missing.map(|o| o.to_request(IdPolicy::Kept)).collect();
                 let description = format!("restores the reasoning item `{needed_id}` before it");
-                Fix::new(description, [Edit::InsertBefore(element.node.range(), gone)])
+                Fix::new(description, [Edit::InsertBefore(element.node.range(), missing)])
             } else {
                 Fix::new("removes the id whose pair is missing", id_removal_edits(element))
             };

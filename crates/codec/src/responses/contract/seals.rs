@@ -116,11 +116,11 @@ impl ResponsesRequest<'_> {
                 let message = format!(
                     "`{id}` was created with `store` set to false, so its id does not resolve"
                 );
-                let whole = prior.to_request(IdPolicy::Dropped);
-                let has_seal = whole.tree().root().present("encrypted_content").is_some();
+                let full_item = prior.to_request(IdPolicy::Dropped);
+                let has_seal = full_item.tree().root().present("encrypted_content").is_some();
                 let fix = if prior.kind != ResponsesElementKind::Reasoning || has_seal {
                     let description = "sends the item itself instead of its id";
-                    Fix::replacement(element.node, whole, description)
+                    Fix::replacement(element.node, full_item, description)
                 } else {
                     self.remove_item(element)
                 };

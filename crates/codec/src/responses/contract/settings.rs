@@ -15,8 +15,8 @@ impl ResponsesRequest<'_> {
     pub(super) fn check_settings(&self, findings: &mut Findings<'_>) {
         let effort = self.root.at("/reasoning/effort").filter(|effort| effort.is_string());
         findings.extend(effort.and_then(|effort| self.check_effort(effort)));
-        let word = effort.and_then(Node::text);
-        if contract::rejects_sampling(self.case.profile(), word.as_deref()) {
+        let effort_name = effort.and_then(Node::text);
+        if contract::rejects_sampling(self.case.profile(), effort_name.as_deref()) {
             let keys = ["temperature", "top_p"].into_iter();
             findings.extend(keys.filter_map(|key| self.check_sampling(key)));
         }
@@ -25,11 +25,11 @@ impl ResponsesRequest<'_> {
 
     fn check_effort(&self, effort: Node<'_>) -> Option<Finding> {
         let profile = self.case.profile();
-        let word = effort.text().unwrap_or_default();
+        let effort_name = effort.text().unwrap_or_default();
         // Check only models with known efforts, and models that are known to have none.
         let is_known = profile.name != "unknown"
             && (!profile.efforts.is_empty() || profile.always_thinks || !profile.can_think());
-        if !is_known || profile.efforts.iter().any(|taken| **taken == *word) {
+        if !is_known || profile.efforts.iter().any(|supported| **supported == *effort_name) {
             return None;
         }
         let model = self.case.target().model();
@@ -43,16 +43,16 @@ impl ResponsesRequest<'_> {
         } else {
             (
                 format!(
-                    "`{model}` does not support the effort `{word}`; it supports {}",
+                    "`{model}` does not support the effort `{effort_name}`; it supports {}",
                     series('`')
                 ),
                 format!(
-                    "Unsupported value: '{word}' is not supported with the '{model}' model. Supported values are: {}.",
+                    "Unsupported value: '{effort_name}' is not supported with the '{model}' model. Supported values are: {}.",
                     series('\'')
                 ),
             )
         };
-        let fix = match effort::closest(&word, &profile.efforts) {
+        let fix = match effort::closest(&effort_name, &profile.efforts) {
             Some(nearest) => {
                 let description = format!("uses the effort `{nearest}` instead");
                 Fix::replacement(effort, json::string(nearest), description)

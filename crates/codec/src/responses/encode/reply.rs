@@ -50,16 +50,16 @@ pub(in crate::responses) fn skeleton(
 fn outputs(reply: &Reply) -> Vec<Json> {
     let mut outputs: Vec<Json> = Vec::new();
     for group in group_elements(&reply.items) {
-        let made = |at: usize, kind: &str| generated_id(kind, reply.id.as_deref(), at);
+        let new_id = |at: usize, kind: &str| generated_id(kind, reply.id.as_deref(), at);
         if group.iter().any(|item| item.native_on(&WIRE).is_some()) {
             let at = outputs.len();
-            outputs.extend(output(&group, |kind| made(at, kind)));
+            outputs.extend(output(&group, |kind| new_id(at, kind)));
             continue;
         }
         // Parts of a message from another wire become separate messages, as in a stream.
         for item in group {
             let at = outputs.len();
-            outputs.extend(output(&[item], |kind| made(at, kind)));
+            outputs.extend(output(&[item], |kind| new_id(at, kind)));
         }
     }
     outputs
@@ -71,14 +71,17 @@ pub(in crate::responses) fn generated_id(kind: &str, reply: Option<&str>, at: us
 }
 
 /// Encodes an element of a response. Thoughts from other wires are written without Seals.
-pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> String) -> Option<Json> {
+pub(in crate::responses) fn output(
+    group: &[&Item],
+    new_id: impl Fn(&str) -> String,
+) -> Option<Json> {
     if let Some((json, _)) = intact_element(group) {
-        return Some(with_id(json, made));
+        return Some(with_id(json, new_id));
     }
     let first = group.first()?;
     if let Some(native) = group.iter().find_map(|item| item.native_on(&WIRE)) {
         if native.slot != CONTENT {
-            return Some(with_id(&native.json, made));
+            return Some(with_id(&native.json, new_id));
         }
         let base = group.iter().find_map(|item| envelope(item))?;
         let content = json::array(|a| {
@@ -94,11 +97,11 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
     }
     match &first.body {
         Body::Text(text) | Body::Summary { text, .. } => Some(object! {
-            "id": made("msg"), "type": "message", "status": "completed", "role": "assistant",
+            "id": new_id("msg"), "type": "message", "status": "completed", "role": "assistant",
             (CONTENT): [output_text(text)],
         }),
         Body::Thought(thought) => Some(json::object(|o| {
-            o.string("id", &made("rs")).string("type", "reasoning").array("summary", |a| {
+            o.string("id", &new_id("rs")).string("type", "reasoning").array("summary", |a| {
                 if !thought.content.is_empty() {
                     a.object(members! { "type": "summary_text", "text": thought.content });
                 }
@@ -107,7 +110,7 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
         Body::Call(call) => {
             let (kind, key) = call_type_and_member(call);
             Some(object! {
-                "id": made(if key == "input" { "ctc" } else { "fc" }), "type": kind,
+                "id": new_id(if key == "input" { "ctc" } else { "fc" }), "type": kind,
                 "status": "completed", "call_id": call.id.0, "name": call.name,
                 (key): arguments(call),
             })
@@ -119,13 +122,13 @@ pub(in crate::responses) fn output(group: &[&Item], made: impl Fn(&str) -> Strin
 }
 
 /// Adds an id to a reasoning element that has none, because clients require one.
-fn with_id(element: &Json, made: impl Fn(&str) -> String) -> Json {
+fn with_id(element: &Json, new_id: impl Fn(&str) -> String) -> Json {
     let tree = element.tree();
     let root = tree.root();
     if root.present("id").is_some() || root.name_of("type").as_deref() != Some("reasoning") {
         return element.clone();
     }
-    draft::with_member(element, "id", json::string(&made("rs")))
+    draft::with_member(element, "id", json::string(&new_id("rs")))
 }
 
 fn output_text(text: &str) -> Json {

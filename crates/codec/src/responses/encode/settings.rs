@@ -20,11 +20,11 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     }
     if draft.differs(|s| &s.max_tokens) {
         let least = contract::MIN_OUTPUT_TOKENS;
-        if let Some(few) = settings.max_tokens.filter(|given| *given < least) {
+        if let Some(few) = settings.max_tokens.filter(|limit| *limit < least) {
             draft.warn("max_tokens", format!("{few} is below the minimum; {least} was sent"));
         }
-        let given = settings.max_tokens.map(|given| given.max(least));
-        draft.set("max_output_tokens", given.map(Json::from));
+        let limit = settings.max_tokens.map(|limit| limit.max(least));
+        draft.set("max_output_tokens", limit.map(Json::from));
     }
     put_sampling(draft, call, is_reconsidered);
     if !settings.stop.is_empty() && draft.differs(|s| &s.stop) {

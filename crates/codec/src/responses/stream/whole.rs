@@ -12,9 +12,9 @@ use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 impl ResponsesEncoder {
     /// Emits all events of a complete element.
     pub(super) fn write_whole_element(&mut self, at: usize, group: &[&Item]) {
-        let made = self.id.clone();
-        let made = |kind: &str| encode::generated_id(kind, made.as_deref(), at);
-        let Some(element) = encode::output(group, made) else { return };
+        let reply_id = self.id.clone();
+        let new_id = |kind: &str| encode::generated_id(kind, reply_id.as_deref(), at);
+        let Some(element) = encode::output(group, new_id) else { return };
         let tree = element.tree();
         let node = tree.root();
         let id = node.text_of("id").unwrap_or_default();

@@ -103,10 +103,10 @@ impl ResponsesEncoder {
     fn write_began(&mut self, id: Option<&Name>, origin: &Origin) {
         self.id = id.cloned();
         self.is_native = origin.wire == WIRE;
-        let words = ("in_progress", None);
+        let status = ("in_progress", None);
         let id = encode::shown_id(id.map(|id| &**id), origin);
         let empty = members! { "output": [], "usage": null };
-        let response = encode::skeleton(id, &origin.answered, words, empty);
+        let response = encode::skeleton(id, &origin.answered, status, empty);
         for kind in ["response.created", "response.in_progress"] {
             self.push_event(kind, members! { "response": response });
         }
