@@ -83,8 +83,8 @@ fn repair_at(
 ) -> Result<Repair, CodecError> {
     let mut request = transcript.request.clone();
     for _ in 0..PASSES {
-        let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
-        let findings = looked.findings.iter().filter(|finding| finding.severity >= least);
+        let audited = audit(&Transcript { request: &request, ..*transcript }, target)?;
+        let findings = audited.findings.iter().filter(|finding| finding.severity >= least);
         let fixable = findings.filter_map(|finding| Some((finding, finding.auto_fix.as_ref()?)));
         let (findings, fixes): (Vec<_>, Vec<_>) = fixable.unzip();
         let selected = select_compatible(&fixes).into_iter();
@@ -96,7 +96,7 @@ fn repair_at(
             apply(&Tree::parse(request.body.clone())?, &edits)
         };
         if body == request.body {
-            return Ok(Repair { request, fixes: applied, audit: looked });
+            return Ok(Repair { request, fixes: applied, audit: audited });
         }
         applied.extend(selected.map(|(finding, fix)| AppliedFix {
             rule: finding.rule,
@@ -106,8 +106,8 @@ fn repair_at(
         }));
         request.body = body;
     }
-    let looked = audit(&Transcript { request: &request, ..*transcript }, target)?;
-    Ok(Repair { request, fixes: applied, audit: looked })
+    let audited = audit(&Transcript { request: &request, ..*transcript }, target)?;
+    Ok(Repair { request, fixes: applied, audit: audited })
 }
 
 /// Replaces the encoded request with a repaired request, and updates the Fates of removed

@@ -28,9 +28,9 @@ pub(crate) fn prior(codec: &dyn Codec, target: &Target, documents: &[&str]) -> P
         let tree = Tree::parse((*document).to_owned()).unwrap();
         match codec.recognise(tree.root()) {
             Some(Document::Request) => {
-                let bare = Request { path: Name::from(""), ..request(codec, target, document) };
+                let unrouted = Request { path: Name::from(""), ..request(codec, target, document) };
                 // An earlier request may have used another model.
-                context = match codec.model_of(&bare) {
+                context = match codec.model_of(&unrouted) {
                     Some(model) => DecodeContext::of(self::target(&target.provider.name, &model)),
                     None => DecodeContext::of(target.clone()),
                 };

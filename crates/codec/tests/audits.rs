@@ -26,7 +26,12 @@ use throughline_codec::{
 use throughline_core::{Request, Target};
 use throughline_testkit::{Exchange, figure, recordings, skip};
 
-fn looked(sent: &Request, exchange: &Exchange, to: &Target, prior: &PriorExchanges) -> Audit {
+fn audit_request(
+    sent: &Request,
+    exchange: &Exchange,
+    to: &Target,
+    prior: &PriorExchanges,
+) -> Audit {
     let codec = codec_of(&exchange.wire);
     audit(&Transcript::new(codec, sent).with_prior(prior), to).unwrap()
 }
@@ -53,7 +58,7 @@ fn recordings_accepted_requests_are_not_refused() {
         for prior in [PriorExchanges::new(), prior_of(recording, index)] {
             let sent =
                 request(&exchange.path, if prior.is_empty() { &exchange.request } else { &sent });
-            let audit = looked(&sent, exchange, &to, &prior);
+            let audit = audit_request(&sent, exchange, &to, &prior);
             let knows = if prior.is_empty() { "alone" } else { "with prior" };
             wrong.extend(
                 refusals(&audit)
@@ -99,7 +104,7 @@ fn recordings_refused_requests_are_predicted() {
             let to = target(&exchange.provider, &exchange.wire, &exchange.model);
             let sent = request(&exchange.path, &exchange.request);
             for prior in [PriorExchanges::new(), prior_of(recording, *index)] {
-                let audit = looked(&sent, exchange, &to, &prior);
+                let audit = audit_request(&sent, exchange, &to, &prior);
                 let found: Vec<&str> = audit
                     .findings
                     .iter()
@@ -177,10 +182,10 @@ impl IssuedSeals for KnownSeals {
 #[test]
 fn issued_seals_survive_audit_and_repair() {
     let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();
-    let mut dice = throughline_testkit::TestRng::new(7);
+    let mut rng = throughline_testkit::TestRng::new(7);
     for case in 0..throughline_testkit::cases(120) {
-        let length = 1 + dice.below(40);
-        let seal: String = (0..length).map(|_| letters[dice.below(letters.len())]).collect();
+        let length = 1 + rng.below(40);
+        let seal: String = (0..length).map(|_| letters[rng.below(letters.len())]).collect();
         let written = throughline_json::string(&seal);
         for (provider, wire, model, answer, body) in SEALED {
             let (codec, to) = (codec_of(wire), target(provider, wire, model));

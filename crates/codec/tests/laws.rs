@@ -628,8 +628,8 @@ fn unknown_frames_are_passed_on() {
         bytes.extend_from_slice(&sample.bytes);
         let events =
             stream_events(sample.codec, &sample.context, Framing::Sse, [&bytes[..]]).unwrap();
-        let aliens: Vec<_> =
+        let unknown_frames: Vec<_> =
             events.iter().filter(|event| matches!(event, Event::Alien(_))).collect();
-        assert!(!aliens.is_empty(), "{}", sample.name);
+        assert!(!unknown_frames.is_empty(), "{}", sample.name);
     }
 }

@@ -321,11 +321,11 @@ fn frames_of(exchange: &Exchange) -> Vec<Value> {
     // AWS event stream layout: total length, header length, checksum, headers, payload, checksum.
     let (mut frames, mut rest) = (Vec::new(), &bytes[..]);
     while let [a, b, c, d, e, f, g, h, ..] = *rest {
-        let whole = u32::from_be_bytes([a, b, c, d]) as usize;
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
         let headers = u32::from_be_bytes([e, f, g, h]) as usize;
-        let Some(frame) = rest.get(..whole).filter(|_| whole >= headers + 16) else { break };
-        frames.extend(serde_json::from_slice::<Value>(&frame[12 + headers..whole - 4]).ok());
-        rest = &rest[whole..];
+        let Some(frame) = rest.get(..length).filter(|_| length >= headers + 16) else { break };
+        frames.extend(serde_json::from_slice::<Value>(&frame[12 + headers..length - 4]).ok());
+        rest = &rest[length..];
     }
     frames
 }

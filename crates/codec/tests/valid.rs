@@ -408,7 +408,7 @@ fn anthropic(body: &Value, call: &Call, problems: &mut ProblemList) {
         let role = text(message, "role");
         let content = &message["content"];
         let is_said = match content {
-            Value::String(words) => !words.trim().is_empty(),
+            Value::String(string) => !string.trim().is_empty(),
             Value::Array(blocks) => !blocks.is_empty(),
             _ => false,
         };
@@ -716,7 +716,7 @@ fn chat(body: &Value, call: &Call, problems: &mut ProblemList) {
         problems.demand(is_known || is_old_way, "role", message);
         let calls = list(message, "tool_calls");
         let is_said = match &message["content"] {
-            Value::String(words) => !words.is_empty(),
+            Value::String(string) => !string.is_empty(),
             Value::Array(parts) => !parts.is_empty(),
             _ => false,
         };
@@ -806,9 +806,9 @@ fn responses(body: &Value, call: &Call, problems: &mut ProblemList) {
         let resumed = body.get("previous_response_id").filter(|id| !id.is_null());
         problems.demand(resumed.is_none(), "another endpoint's previous_response_id", body);
     }
-    let is_words = body["input"].as_str().is_some_and(|words| !words.is_empty());
+    let is_string = body["input"].as_str().is_some_and(|string| !string.is_empty());
     let input = list(body, "input");
-    problems.demand(is_words || !input.is_empty(), "no input", body);
+    problems.demand(is_string || !input.is_empty(), "no input", body);
     let mut pairs = CallPairs::of(call);
     for item in input {
         let kind = match text(item, "type") {
@@ -825,7 +825,7 @@ fn responses(body: &Value, call: &Call, problems: &mut ProblemList) {
                     pairs.close(problems);
                 }
                 let is_said = match &item["content"] {
-                    Value::String(words) => !words.is_empty(),
+                    Value::String(string) => !string.is_empty(),
                     Value::Array(parts) => !parts.is_empty(),
                     _ => false,
                 };

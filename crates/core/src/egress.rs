@@ -21,8 +21,8 @@ const METADATA_HOST: &str = "metadata.google.internal";
 
 /// Checks the host of a URL: a name, or an address in the form a URL parser produces.
 pub fn check_host(host: &str) -> Result<(), BlockedAddress> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let literal = bare.parse::<IpAddr>().is_ok_and(is_blocked);
+    let unbracketed = host.trim_start_matches('[').trim_end_matches(']');
+    let literal = unbracketed.parse::<IpAddr>().is_ok_and(is_blocked);
     if literal || host.trim_end_matches('.').eq_ignore_ascii_case(METADATA_HOST) {
         return Err(BlockedAddress(host.to_owned()));
     }

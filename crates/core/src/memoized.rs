@@ -15,15 +15,15 @@ pub struct Memoized<T>(RwLock<HashMap<Box<str>, T>>);
 impl<T: Clone> Memoized<T> {
     /// Returns the memoized value for a name, or computes it with `find`.
     pub fn get_or_insert_with(&self, name: &str, find: impl FnOnce() -> T) -> T {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        known.unwrap_or_else(|| {
+        let cached = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        cached.unwrap_or_else(|| {
             let found = find();
             if name.len() <= LONGEST {
-                let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-                if known.len() >= MOST {
-                    known.clear();
+                let mut cached = self.0.write().unwrap_or_else(PoisonError::into_inner);
+                if cached.len() >= MOST {
+                    cached.clear();
                 }
-                known.insert(name.into(), found.clone());
+                cached.insert(name.into(), found.clone());
             }
             found
         })
@@ -68,7 +68,7 @@ mod tests {
         let recall = Memoized::default();
         for number in 0..10 * MOST {
             recall.get_or_insert_with(&number.to_string(), || number);
-            assert!(recall.0.read().is_ok_and(|known| known.len() <= MOST));
+            assert!(recall.0.read().is_ok_and(|cached| cached.len() <= MOST));
         }
         let long = "x".repeat(LONGEST + 1);
         assert_eq!(

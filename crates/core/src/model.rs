@@ -90,8 +90,8 @@ words! {
 
 impl ModelErrorKind {
     /// Parses a name such as `rate-limit`; `None` if the name is unknown.
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == word)
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }
 

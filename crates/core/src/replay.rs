@@ -35,7 +35,7 @@ impl Default for ReplayPolicy {
 impl ReplayPolicy {
     /// Whether the caller declared the tag in `takes`.
     pub fn accepts_tag(&self, tag: &str) -> bool {
-        self.takes.iter().any(|taken| **taken == *tag)
+        self.takes.iter().any(|accepted| **accepted == *tag)
     }
 
     /// Renders a plain Thought in the `<thought>` envelope, which separates it from the model's own

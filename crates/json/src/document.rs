@@ -95,15 +95,15 @@ impl<'t> Fields<'t> {
     /// Reads an optional member whose value must be one of the enum's strings.
     pub fn string_enum<T: StringEnum>(&self, key: &str) -> Result<Option<T>, InvalidDocument> {
         let Some(node) = self.present(key) else { return Ok(None) };
-        let found = T::ALL.iter().copied().find(|word| node.is(word.as_str()));
+        let found = T::ALL.iter().copied().find(|name| node.is(name.as_str()));
         let invalid = || self.error(key, format!("must be one of {}", join_variants::<T>()));
         found.ok_or_else(invalid).map(Some)
     }
 
-    /// Checks that the member exists and is the string `word`.
-    pub fn expect_string(&self, key: &str, word: &str) -> Result<(), InvalidDocument> {
-        let is_word = self.present(key).is_some_and(|node| node.is(word));
-        if is_word { Ok(()) } else { Err(self.error(key, format!("must be {word}"))) }
+    /// Checks that the member exists and is the string `expected`.
+    pub fn expect_string(&self, key: &str, expected: &str) -> Result<(), InvalidDocument> {
+        let is_expected = self.present(key).is_some_and(|node| node.is(expected));
+        if is_expected { Ok(()) } else { Err(self.error(key, format!("must be {expected}"))) }
     }
 
     /// Reads an optional array of strings. Errors name the index of an invalid element.
@@ -185,8 +185,8 @@ pub trait StringEnum: Copy + 'static {
 
 /// Returns the strings of all variants, separated by commas, for error messages.
 pub fn join_variants<T: StringEnum>() -> String {
-    let words: Vec<_> = T::ALL.iter().map(|word| word.as_str()).collect();
-    words.join(", ")
+    let names: Vec<_> = T::ALL.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
 }
 
 /// Declares enums whose variants are written as fixed strings in documents.

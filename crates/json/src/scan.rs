@@ -183,12 +183,12 @@ impl Scanner<'_> {
         }
     }
 
-    fn literal(&mut self, word: &[u8], shape: JsonKind) -> Result<(), SyntaxError> {
+    fn literal(&mut self, expected: &[u8], shape: JsonKind) -> Result<(), SyntaxError> {
         let start = self.at;
-        if !self.text.get(start..).is_some_and(|rest| rest.starts_with(word)) {
+        if !self.text.get(start..).is_some_and(|rest| rest.starts_with(expected)) {
             return Err(self.error("expected a value"));
         }
-        self.at += word.len();
+        self.at += expected.len();
         self.push(start, shape, 0);
         Ok(())
     }

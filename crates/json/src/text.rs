@@ -119,9 +119,9 @@ impl Escaped<'_> {
         SCRATCH.with_borrow_mut(|value| {
             value.clear();
             self.unescape_into(value);
-            let taken = take(value);
+            let result = take(value);
             value.shrink_to(1 << 20);
-            taken
+            result
         })
     }
 

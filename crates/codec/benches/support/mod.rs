@@ -73,7 +73,7 @@ fn transcript(subject: &BenchWire, size: usize) -> Bytes {
 }
 
 fn words(turn: usize, count: usize) -> String {
-    let words = [
+    let vocabulary = [
         "The",
         "river",
         "keeps",
@@ -87,7 +87,10 @@ fn words(turn: usize, count: usize) -> String {
         "là",
         "there.",
     ];
-    (0..count).map(|at| words[(turn * 7 + at * 5) % words.len()]).collect::<Vec<_>>().join(" ")
+    (0..count)
+        .map(|at| vocabulary[(turn * 7 + at * 5) % vocabulary.len()])
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn seal(turn: usize) -> String {

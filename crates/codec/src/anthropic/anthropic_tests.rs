@@ -602,44 +602,47 @@ const STREAM: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"
 #[test]
 fn stream_and_whole_response_decode_equally() {
     let streamed = ended(&decode(STREAM));
-    let whole = reply(CLAUDE_4_5, SEALED);
+    let original = reply(CLAUDE_4_5, SEALED);
     // The stream sends the signature twice, so the decoder must assign it instead of concatenating.
-    assert_eq!(natives(&streamed.items), natives(&whole.items));
+    assert_eq!(natives(&streamed.items), natives(&original.items));
     let of_all = |reply: &Reply| -> Vec<_> {
         let owned = |(format, at, bytes): (&str, &str, &[u8])| {
             (format.to_owned(), at.to_owned(), bytes.to_owned())
         };
         reply.items.iter().flat_map(seals).map(owned).collect()
     };
-    assert_eq!(of_all(&streamed), of_all(&whole));
+    assert_eq!(of_all(&streamed), of_all(&original));
     let essence = |reply: &Reply| (reply.id.clone(), reply.stop.clone(), reply.usage);
-    assert_eq!(essence(&streamed), essence(&whole));
+    assert_eq!(essence(&streamed), essence(&original));
     // Members that the end of the stream does not repeat must be kept.
     let again = AnthropicMessages.encode_reply(&streamed).unwrap();
     let again =
         AnthropicMessages.decode_reply(&again, &DecodeContext::of(target(CLAUDE_4_5))).unwrap();
-    assert_eq!(essence(&again), essence(&whole));
+    assert_eq!(essence(&again), essence(&original));
 }
 
 #[test]
 fn reply_round_trips_through_a_stream() {
     let content = r#"[{"type":"thinking","thinking":"hm","signature":"c2VhbC1vbmU="},{"type":"tool_use","id":"t","name":"f","input":{"a":1},"caller":{"type":"direct"}},{"type":"text","text":"","citations":[{"type":"x","encrypted_index":"c2VhbC10d28="}]},{"type":"novel","encrypted_x":"c2VhbC10aHJlZQ=="},{"type":"thinking","thinking":"","signature":"c2VhbC1mb3Vy"}]"#;
-    let whole = reply(CLAUDE_4_5, content);
+    let original = reply(CLAUDE_4_5, content);
     let mut encoder = StreamEncoder::with_framing(&AnthropicMessages, Framing::JsonLines);
     let mut out = Vec::new();
-    for event in events_from_reply(&whole) {
+    for event in events_from_reply(&original) {
         encoder.push(&event, &mut out).unwrap();
     }
     encoder.finish(&mut out);
-    let back = ended(&decode(std::str::from_utf8(&out).unwrap()));
-    for (back, item) in back.items.iter().zip(&whole.items) {
+    let decoded = ended(&decode(std::str::from_utf8(&out).unwrap()));
+    for (decoded, item) in decoded.items.iter().zip(&original.items) {
         let json = |item: &Item| item.native.as_ref().unwrap().json.canonical();
-        assert_eq!(json(back), json(item));
-        assert_eq!(back.body, item.body);
-        assert_eq!(seals(back), seals(item));
+        assert_eq!(json(decoded), json(item));
+        assert_eq!(decoded.body, item.body);
+        assert_eq!(seals(decoded), seals(item));
     }
-    assert_eq!(back.items.len(), whole.items.len());
-    assert_eq!((back.id, back.stop, back.usage), (whole.id, whole.stop, whole.usage));
+    assert_eq!(decoded.items.len(), original.items.len());
+    assert_eq!(
+        (decoded.id, decoded.stop, decoded.usage),
+        (original.id, original.stop, original.usage)
+    );
 }
 
 #[test]

@@ -268,9 +268,9 @@ fn changed_prefix_severity_depends_on_request_and_account() {
     assert_eq!(lines(bound(&changed, Some("error"))), expected("refuse"));
     assert_eq!(lines(bound(&changed, Some("drop_block"))), expected("degrade"));
     assert_eq!(lines(bound(&changed, None)), expected("degrade"));
-    let made = |date: &str| bound(&changed, None).with_account_created(date);
-    assert_eq!(lines(made("2026-08-31T00:00:00Z")), expected("refuse"));
-    assert_eq!(lines(made("2026-08-30T23:59:59Z")), expected("note"));
+    let created_on = |date: &str| bound(&changed, None).with_account_created(date);
+    assert_eq!(lines(created_on("2026-08-31T00:00:00Z")), expected("refuse"));
+    assert_eq!(lines(created_on("2026-08-30T23:59:59Z")), expected("note"));
 }
 
 #[test]
@@ -683,17 +683,17 @@ fn class_k_members_are_reordered() {
 
 #[test]
 fn class_l_thought_is_sent_as_text() {
-    let aloud = [
+    let leaked = [
         assistant(&[text("I should look it up."), call("toolu_1")]),
         user(vec![result("toolu_1")]),
     ];
-    let aloud = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &aloud);
+    let leaked = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &leaked);
     let lines = [
         "degrade thought-as-text messages.1.content.0",
         "degrade thinking-dropped messages.1.content.0",
     ];
-    assert_eq!(aloud.lines(), lines);
-    assert_eq!(aloud.repair(RepairLevel::Degraded).audit.verdict(), Verdict::Accept);
+    assert_eq!(leaked.lines(), lines);
+    assert_eq!(leaked.repair(RepairLevel::Degraded).audit.verdict(), Verdict::Accept);
     let tagged = [
         user("Go."),
         assistant(&[text("\n<thinking>\nHm.</thinking>"), text("Done.")]),

@@ -95,8 +95,8 @@ fn edited_text_is_reported_with_its_first_differing_character() {
 
 #[test]
 fn seal_without_padding_is_reported_as_reencoded() {
-    let bare = BLOCKS[0].replace("bmU=", "bmU");
-    let found = changes(&[&bare, BLOCKS[1], BLOCKS[2], BLOCKS[3]]);
+    let unpadded = BLOCKS[0].replace("bmU=", "bmU");
+    let found = changes(&[&unpadded, BLOCKS[1], BLOCKS[2], BLOCKS[3]]);
     assert_eq!(found, [(ChangeKind::SealReencoded, r#""c2VhbC1vbmU""#.to_owned())]);
 }
 
@@ -149,9 +149,9 @@ fn unknown_seal_is_reported_as_not_issued() {
 
 #[test]
 fn thought_sent_as_text_is_reported() {
-    let aloud = r#"{"type":"text","text":"<think>first I should look around</think>"}"#;
-    let found = changes(&[aloud, BLOCKS[3]]);
-    assert!(found.contains(&(ChangeKind::SentAsText, aloud.to_owned())), "{found:?}");
+    let text_block = r#"{"type":"text","text":"<think>first I should look around</think>"}"#;
+    let found = changes(&[text_block, BLOCKS[3]]);
+    assert!(found.contains(&(ChangeKind::SentAsText, text_block.to_owned())), "{found:?}");
 }
 
 #[test]

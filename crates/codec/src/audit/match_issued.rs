@@ -50,7 +50,7 @@ pub(super) struct ReplayedItem<'p> {
     pub(super) message: u32,
     /// The first part that precedes this Item in its message but did not precede the Item in the
     /// reply.
-    pub(super) stranger: Option<Range<usize>>,
+    pub(super) foreign_part: Option<Range<usize>>,
 }
 
 /// An Item of an earlier reply, and the request Item that replays it.
@@ -84,10 +84,10 @@ struct IssuedMatcher<'a, 'p> {
     call: &'a Call,
     tree: &'a Tree,
     /// All Items of the earlier replies, in order.
-    given: Vec<IssuedPart<'p>>,
+    issued_parts: Vec<IssuedPart<'p>>,
     carried: PriorContent,
     /// The index of the matching issued Item, for each Item of the request.
-    known: Vec<Option<usize>>,
+    issued_index: Vec<Option<usize>>,
     changes: Vec<Change<'p>>,
     matches: Vec<ReplayedItem<'p>>,
     /// The index of the first Item of the unfinished turn.
@@ -99,7 +99,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     fn new(prior: &'p PriorExchanges, target: &'a Target, call: &'a Call, tree: &'a Tree) -> Self {
         let exchanges = prior.exchanges().iter().enumerate();
         let replies = exchanges.filter_map(|(at, exchange)| Some((at, exchange.reply.as_ref()?)));
-        let given = replies.flat_map(|(exchange, reply)| {
+        let issued_parts = replies.flat_map(|(exchange, reply)| {
             reply.items.iter().enumerate().map(move |(index, item)| IssuedPart {
                 issued: IssuedItem { exchange, index, reply, item, seal: None },
                 found: None,
@@ -114,9 +114,9 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
             target,
             call,
             tree,
-            given: given.collect(),
+            issued_parts: issued_parts.collect(),
             carried: PriorContent::of(prior),
-            known: vec![None; call.items.len()],
+            issued_index: vec![None; call.items.len()],
             changes: Vec::new(),
             matches: Vec::new(),
             current,
@@ -126,34 +126,37 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
     /// Returns the index of the issued Item that matches the request Item at index `at`.
     fn matched(&self, at: usize) -> Option<usize> {
-        self.known.get(at).copied().flatten()
+        self.issued_index.get(at).copied().flatten()
     }
 
     /// Matches Items by their Seals, regardless of the base64 alphabet and padding.
     fn match_seals(&mut self) {
         let mut by_seal: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-        for (number, given) in self.given.iter().enumerate() {
-            for seal in &given.issued.item.seals {
+        for (number, part) in self.issued_parts.iter().enumerate() {
+            for seal in &part.issued.item.seals {
                 by_seal.entry(normal(seal.reveal_to_tenant())).or_default().push(number);
             }
         }
         for (at, item) in self.call.items.iter().enumerate() {
             for (seal_number, seal) in item.seals.iter().enumerate() {
-                let Some(givers) = by_seal.get(&normal(seal.reveal_to_tenant())) else { continue };
+                let Some(candidates) = by_seal.get(&normal(seal.reveal_to_tenant())) else {
+                    continue;
+                };
                 if self.matched(at).is_some() {
                     continue;
                 }
-                let givers = givers.iter().filter_map(|n| Some((*n, self.given.get(*n)?)));
-                let mut free = givers.clone().filter(|(_, given)| given.found.is_none());
+                let candidates =
+                    candidates.iter().filter_map(|n| Some((*n, self.issued_parts.get(*n)?)));
+                let mut free = candidates.clone().filter(|(_, part)| part.found.is_none());
                 // Among equal Seals, prefer the Seal of an equal part. Match each issued Seal only
                 // once.
-                let likely = free.clone().find(|(_, given)| is_same_part(given.issued.item, item));
+                let likely = free.clone().find(|(_, part)| is_same_part(part.issued.item, item));
                 if let Some((number, _)) = likely.or_else(|| free.next()) {
                     self.join(at, number);
                     continue;
                 }
                 // A Seal that the target cannot read is reported as foreign, not as a duplicate.
-                let issued = givers.map(|(_, given)| given.issued).next();
+                let issued = candidates.map(|(_, part)| part.issued).next();
                 let mut seals = issued.into_iter().flat_map(|issued| &issued.item.seals);
                 let refused = seals.find_map(|seal| seal.open_for(self.target, None).err());
                 let kind = refused.map_or(ChangeKind::Duplicated, ChangeKind::Foreign);
@@ -178,10 +181,11 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
             if !requires_replay(item) {
                 continue;
             }
-            let next = self.given.iter().enumerate().skip(expected).find(|(number, given)| {
-                given.requires_replay()
-                    && given.found.is_none()
-                    && is_same_kind(given.issued.item, item)
+            let mut later = self.issued_parts.iter().enumerate().skip(expected);
+            let next = later.find(|(number, part)| {
+                part.requires_replay()
+                    && part.found.is_none()
+                    && is_same_kind(part.issued.item, item)
                     // A reply counts as altered only if other parts of it are replayed, and only in
                     // its own message.
                     && self.is_partly_replayed(*number, item)
@@ -199,19 +203,19 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     /// Returns whether another part of the same reply is replayed. Parts issued in one message must
     /// also be replayed in the message of `item`.
     fn is_partly_replayed(&self, number: usize, item: &Item) -> bool {
-        let is_back = self.reply_parts(number).any(|(_, other)| other.found.is_some());
-        is_back && !self.is_elsewhere(number, item)
+        let is_replayed = self.reply_parts(number).any(|(_, other)| other.found.is_some());
+        is_replayed && !self.is_elsewhere(number, item)
     }
 
     /// Returns whether the parts issued in the same message are replayed, but none of them in the
     /// message of `item`.
     fn is_elsewhere(&self, number: usize, item: &Item) -> bool {
-        let Some(given) = self.given.get(number) else { return false };
-        let message = given.issued.item.place.message;
-        let beside = self.reply_parts(number).filter(|(other_number, other)| {
+        let Some(part) = self.issued_parts.get(number) else { return false };
+        let message = part.issued.item.place.message;
+        let neighbours = self.reply_parts(number).filter(|(other_number, other)| {
             *other_number != number && other.issued.item.place.message == message
         });
-        let found = beside.filter_map(|(_, other)| self.call.items.get(other.found?));
+        let found = neighbours.filter_map(|(_, other)| self.call.items.get(other.found?));
         let mut places = found.map(|found| found.place.message).peekable();
         places.peek().is_some() && places.all(|message| message != item.place.message)
     }
@@ -220,8 +224,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     /// compared.
     fn match_by(&mut self, key: fn(&Item) -> Option<u64>, is_like: fn(&Item, &Item) -> bool) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (number, given) in self.given.iter().enumerate() {
-            if let Some(key) = key(given.issued.item).filter(|_| given.found.is_none()) {
+        for (number, part) in self.issued_parts.iter().enumerate() {
+            if let Some(key) = key(part.issued.item).filter(|_| part.found.is_none()) {
                 places.entry(key).or_default().push(number);
             }
         }
@@ -232,8 +236,8 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
             }
             let Some(numbers) = key(item).and_then(|key| places.get(&key)) else { continue };
             let fits = |number: &&usize| {
-                let given = self.given.get(**number).filter(|given| given.found.is_none());
-                given.is_some_and(|given| is_like(given.issued.item, item))
+                let part = self.issued_parts.get(**number).filter(|part| part.found.is_none());
+                part.is_some_and(|part| is_like(part.issued.item, item))
             };
             // Prefer the issued order, because equal texts may occur more than once.
             let later = numbers.partition_point(|number| *number < from);
@@ -246,9 +250,11 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     }
 
     fn join(&mut self, at: usize, number: usize) {
-        if let (Some(known), Some(given)) = (self.known.get_mut(at), self.given.get_mut(number)) {
-            *known = Some(number);
-            given.found = Some(at);
+        if let (Some(slot), Some(part)) =
+            (self.issued_index.get_mut(at), self.issued_parts.get_mut(number))
+        {
+            *slot = Some(number);
+            part.found = Some(at);
         }
     }
 
@@ -267,37 +273,39 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     }
 
     fn check_matched(&mut self, at: usize, item: &Item, number: usize) {
-        let Some(given) = self.given.get(number) else { return };
-        let issued = given.with_first_seal();
+        let Some(issued_part) = self.issued_parts.get(number) else { return };
+        let issued = issued_part.with_first_seal();
         if let Some(part) = self.place(at)
-            && given.requires_replay()
+            && issued_part.requires_replay()
         {
-            let (message, stranger) = (item.place.message, self.foreign_part_before(at, number));
-            self.matches.push(ReplayedItem { issued, part, message, stranger });
+            let (message, foreign_part) =
+                (item.place.message, self.foreign_part_before(at, number));
+            self.matches.push(ReplayedItem { issued, part, message, foreign_part });
         }
         for (seal_number, seal) in issued.item.seals.iter().enumerate() {
             let issued = Some(IssuedItem { seal: Some(seal_number), ..issued });
-            let back = item.seals.iter().position(|other| {
+            let position = item.seals.iter().position(|other| {
                 other.format == seal.format && other.attached.at == seal.attached.at
             });
-            let back = back.or_else(|| (seal_number < item.seals.len()).then_some(seal_number));
-            let Some(other) = back.and_then(|back| item.seals.get(back)) else {
+            let position =
+                position.or_else(|| (seal_number < item.seals.len()).then_some(seal_number));
+            let Some(other) = position.and_then(|position| item.seals.get(position)) else {
                 self.report(ChangeKind::SealDropped, at, None, issued);
                 continue;
             };
             let (was, is) = (seal.reveal_to_tenant(), other.reveal_to_tenant());
             if normal(was) == normal(is) {
                 if let Err(why) = seal.open_for(self.target, None) {
-                    self.report(ChangeKind::Foreign(why), at, back, issued);
+                    self.report(ChangeKind::Foreign(why), at, position, issued);
                 }
                 if was != is {
-                    self.report(ChangeKind::SealReencoded, at, back, issued);
+                    self.report(ChangeKind::SealReencoded, at, position, issued);
                 }
             } else if self.carried.issued(is) {
-                self.report(ChangeKind::SealMoved, at, back, issued);
+                self.report(ChangeKind::SealMoved, at, position, issued);
             } else {
                 let first = was.iter().zip(is).take_while(|(was, is)| was == is).count();
-                self.report(ChangeKind::SealAltered { first }, at, back, issued);
+                self.report(ChangeKind::SealAltered { first }, at, position, issued);
             }
         }
         if requires_replay(issued.item)
@@ -314,16 +322,16 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     /// reply. Thoughts are ignored.
     fn foreign_part_before(&self, at: usize, number: usize) -> Option<Range<usize>> {
         let message = self.call.items.get(at)?.place.message;
-        let answer = self.given.get(number)?.issued.exchange;
+        let answer = self.issued_parts.get(number)?.issued.exchange;
         let before = self.call.items.iter().enumerate().take(at).rev();
         let before = before.take_while(|(_, item)| item.place.message == message);
-        let is_stranger = |(before, item): &(usize, &Item)| {
-            let known = self.matched(*before).filter(|known| *known < number);
-            let known = known.and_then(|known| self.given.get(known));
-            let is_of_reply = known.is_some_and(|given| given.issued.exchange == answer);
+        let is_foreign = |(before, item): &(usize, &Item)| {
+            let earlier = self.matched(*before).filter(|earlier| *earlier < number);
+            let earlier = earlier.and_then(|earlier| self.issued_parts.get(earlier));
+            let is_of_reply = earlier.is_some_and(|part| part.issued.exchange == answer);
             item.role == Role::Assistant && !matches!(item.body, Body::Thought(_)) && !is_of_reply
         };
-        before.filter(is_stranger).last().and_then(|(before, _)| self.place(before))
+        before.filter(is_foreign).last().and_then(|(before, _)| self.place(before))
     }
 
     /// Reports the Seals from index `start` on that no response and no earlier request contained.
@@ -350,8 +358,9 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         if before == now {
             return None;
         }
-        let given = self.given.iter().map(|given| given.issued.item);
-        let others = given.filter(|item| !std::ptr::eq(*item, was) && is_same_kind(item, is));
+        let issued_items = self.issued_parts.iter().map(|part| part.issued.item);
+        let others =
+            issued_items.filter(|item| !std::ptr::eq(*item, was) && is_same_kind(item, is));
         let mut texts = others.map(|item| item.visible().unwrap_or_default());
         let holds_another = texts.clone().any(|text| !text.is_empty() && now.contains(text));
         Some(if !before.is_empty() && now.contains(before) && holds_another {
@@ -373,7 +382,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
         }
         matches!(is.body, Body::Call(_))
             && !is_same_part(was, is)
-            && self.given.iter().any(|given| is_same_part(given.issued.item, is))
+            && self.issued_parts.iter().any(|part| is_same_part(part.issued.item, is))
     }
 
     /// Checks a part that matches no issued Item: it may be a leaked thought, or have unissued
@@ -389,7 +398,7 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
                     && thought.len() > 8
                     && contains_thought(text, thought)
             };
-            let issued = self.given.iter().map(|given| given.issued).find(is_thought);
+            let issued = self.issued_parts.iter().map(|part| part.issued).find(is_thought);
             if issued.is_some() {
                 self.report(ChangeKind::SentAsText, at, None, issued);
             }
@@ -401,11 +410,13 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     /// Reports parts that precede a part that was issued earlier.
     fn check_order(&mut self) {
         let mut highest = None;
-        for at in 0..self.known.len() {
+        for at in 0..self.issued_index.len() {
             let number = self.matched(at);
-            let given = number.and_then(|number| self.given.get(number));
-            let Some(given) = given.filter(|given| given.requires_replay()) else { continue };
-            let issued = Some(given.issued);
+            let part = number.and_then(|number| self.issued_parts.get(number));
+            let Some(part) = part.filter(|part| part.requires_replay()) else {
+                continue;
+            };
+            let issued = Some(part.issued);
             if number < highest {
                 self.report(ChangeKind::Reordered, at, None, issued);
             }
@@ -418,8 +429,10 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
     fn check_sibling_order(&mut self) {
         let mut reports = Vec::new();
         let message = |at: usize| self.call.items.get(at).map(|item| item.place.message);
-        for (number, given) in self.given.iter().enumerate() {
-            let (Some(at), true) = (given.found, given.requires_replay()) else { continue };
+        for (number, issued_part) in self.issued_parts.iter().enumerate() {
+            let (Some(at), true) = (issued_part.found, issued_part.requires_replay()) else {
+                continue;
+            };
             let parts = self.reply_parts(number);
             let found = parts.filter_map(|(number, part)| Some((number, part, part.found?)));
             let found: Vec<_> = found.collect();
@@ -427,12 +440,12 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
                 !part.requires_replay() && (number < *other) != (at < *other_at)
             });
             let is_apart = found.iter().any(|(_, part, other_at)| {
-                part.issued.item.place.message == given.issued.item.place.message
+                part.issued.item.place.message == issued_part.issued.item.place.message
                     && message(*other_at) != message(at)
             });
             let kinds = [(is_swapped, ChangeKind::Reordered), (is_apart, ChangeKind::PartMoved)];
             let kinds = kinds.into_iter().filter(|(applies, _)| *applies);
-            reports.extend(kinds.map(|(_, kind)| (kind, at, given.issued)));
+            reports.extend(kinds.map(|(_, kind)| (kind, at, issued_part.issued)));
         }
         for (kind, at, issued) in reports {
             let part = self.place(at);
@@ -444,12 +457,14 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
     /// Reports missing thoughts and sealed parts of replies that are otherwise replayed.
     fn check_missing(&mut self) {
-        let missing = self.given.iter().enumerate();
-        let missing = missing.filter(|(_, given)| given.found.is_none() && given.requires_replay());
-        let missing = missing.filter_map(|(number, given)| {
+        let missing = self.issued_parts.iter().enumerate();
+        let missing = missing.filter(|(_, issued_part)| {
+            issued_part.found.is_none() && issued_part.requires_replay()
+        });
+        let missing = missing.filter_map(|(number, issued_part)| {
             let near = self.reply_parts(number).filter_map(|(_, other)| other.found).max()?;
             let (is_current, is_latest) = self.turn_position(near);
-            let issued = Some(given.with_first_seal());
+            let issued = Some(issued_part.with_first_seal());
             let (kind, part, seal) = (ChangeKind::PartDropped, None, None);
             Some(Change { kind, part, seal, issued, is_current, is_latest, is_placed: true })
         });
@@ -459,9 +474,9 @@ impl<'a, 'p> IssuedMatcher<'a, 'p> {
 
     /// Iterates over all Items of the same Reply, with their indexes.
     fn reply_parts(&self, number: usize) -> impl Iterator<Item = (usize, &IssuedPart<'p>)> {
-        let issued = self.given.get(number).map(|given| given.issued);
+        let issued = self.issued_parts.get(number).map(|part| part.issued);
         let start = number - issued.map_or(0, |issued| issued.index);
-        let parts = self.given.iter().enumerate().skip(start);
+        let parts = self.issued_parts.iter().enumerate().skip(start);
         let exchange = issued.map(|issued| issued.exchange);
         parts.take_while(move |(_, other)| Some(other.issued.exchange) == exchange)
     }

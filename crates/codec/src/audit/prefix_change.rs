@@ -38,7 +38,7 @@ pub(super) fn changed<'p>(
             Some(PrefixChange { element, place, part, issued })
         };
         let names = transcript.codec.prefix_members();
-        if let Some(place) = &found.stranger {
+        if let Some(place) = &found.foreign_part {
             let member = names.last().unwrap_or(&"messages");
             return change(format!("{member}.{}", found.message), Some(place.clone()));
         }

@@ -473,8 +473,8 @@ fn stop_reasons_and_usage_are_mapped() {
         (r#""tool_calls""#, StopReason::Tools),
         (r#""odd""#, StopReason::Other("odd".into())),
     ];
-    for (word, stop) in stops {
-        assert_eq!(body(word, "null").stop, stop);
+    for (finish_reason, stop) in stops {
+        assert_eq!(body(finish_reason, "null").stop, stop);
     }
     let usages = [
         (

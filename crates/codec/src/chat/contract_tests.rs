@@ -41,7 +41,7 @@ fn prior(target: &Target, documents: &[&str]) -> PriorExchanges {
     prior
 }
 
-fn looked(provider: &str, model: &str, documents: &[&str], body: &str) -> Audit {
+fn audit_request(provider: &str, model: &str, documents: &[&str], body: &str) -> Audit {
     let target = target(provider, model);
     let (prior, request) = (prior(&target, documents), request(body));
     audit(&Transcript::new(&OpenAiChat, &request).with_prior(&prior), &target).unwrap()
@@ -85,7 +85,7 @@ const GEMINI: &str = "google/gemini-3-pro-preview";
 fn every_rule_flags_only_its_own_example() {
     for rule in RULES.iter() {
         let example = &rule.example;
-        let audit = looked(example.provider, example.model, example.prior, example.failing);
+        let audit = audit_request(example.provider, example.model, example.prior, example.failing);
         assert_eq!(found(&audit), [(rule.id, rule.severity)], "{}", rule.id);
         let finding = &audit.findings[0];
         assert!(!finding.path.is_empty(), "{}", rule.id);
@@ -98,7 +98,7 @@ fn every_rule_flags_only_its_own_example() {
 fn fixed_examples_have_no_findings() {
     for rule in RULES.iter() {
         let example = &rule.example;
-        let audit = looked(example.provider, example.model, example.prior, example.fixed);
+        let audit = audit_request(example.provider, example.model, example.prior, example.fixed);
         assert_eq!(found(&audit), [], "{}", rule.id);
     }
 }
@@ -162,7 +162,7 @@ fn rules_have_complete_texts_and_evidence() {
 #[test]
 fn deepseek_requires_only_the_reasoning_key() {
     let ids = |members: &str, model: &str| {
-        found(&looked("deepseek", model, &[], &tool_loop(members))).len()
+        found(&audit_request("deepseek", model, &[], &tool_loop(members))).len()
     };
     assert_eq!(ids("", "deepseek-v4-flash"), 1);
     assert_eq!(ids(r#""reasoning_content":null,"#, "deepseek-v4-flash"), 1);
@@ -177,11 +177,11 @@ fn deepseek_requires_only_the_reasoning_key() {
 #[test]
 fn deepseek_requires_nothing_without_thinking_or_calls() {
     let off = tool_loop("").replacen('{', r#"{"thinking":{"type":"disabled"},"#, 1);
-    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], &off)), []);
+    assert_eq!(found(&audit_request("deepseek", "deepseek-v4-flash", &[], &off)), []);
     let conversation = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"role":"user","content":"c"}]}"#;
-    assert_eq!(found(&looked("deepseek", "deepseek-v4-flash", &[], conversation)), []);
+    assert_eq!(found(&audit_request("deepseek", "deepseek-v4-flash", &[], conversation)), []);
     let on = tool_loop("").replacen('{', r#"{"thinking":{"type":"enabled"},"#, 1);
-    let audit = looked("deepseek", "deepseek-v3.2", &[], &on);
+    let audit = audit_request("deepseek", "deepseek-v3.2", &[], &on);
     assert_eq!(found(&audit), [("deepseek/reasoning-content-missing", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].reasoning_content");
     assert_eq!(
@@ -210,42 +210,43 @@ fn known_deepseek_reasoning_is_restored() {
 fn empty_deepseek_reasoning_is_a_degradation() {
     let issued = answer(r#""reasoning_content":"I need it.","#);
     let sent = tool_loop(r#""reasoning_content":"","#);
-    let audit = looked("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &sent);
+    let audit = audit_request("deepseek", "deepseek-v4-flash", &[ASKED, &issued], &sent);
     assert_eq!(found(&audit), [("chat/reasoning-dropped", Severity::Degrade)]);
 }
 
 #[test]
 fn empty_kimi_reasoning_is_only_noted() {
-    let audit = looked("moonshot", "kimi-k2.5", &[], &tool_loop(r#""reasoning_content":"","#));
+    let audit =
+        audit_request("moonshot", "kimi-k2.5", &[], &tool_loop(r#""reasoning_content":"","#));
     assert_eq!(found(&audit), [("kimi/reasoning-content-missing", Severity::Note)]);
-    assert_eq!(found(&looked("moonshot", "kimi-k2-0905", &[], &tool_loop(""))), []);
+    assert_eq!(found(&audit_request("moonshot", "kimi-k2-0905", &[], &tool_loop(""))), []);
     // Other hosts of the same model do not require reasoning.
-    assert_eq!(found(&looked("avian", "moonshotai/kimi-k2.5", &[], &tool_loop(""))), []);
+    assert_eq!(found(&audit_request("avian", "moonshotai/kimi-k2.5", &[], &tool_loop(""))), []);
 }
 
 #[test]
 fn mistral_accepts_only_its_own_chunks() {
     let own = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"b"}]},{"role":"user","content":"c"}]}"#;
-    let audit = looked("mistral", "magistral-medium-latest", &[], own);
+    let audit = audit_request("mistral", "magistral-medium-latest", &[], own);
     assert_eq!(found(&audit), []);
     assert_eq!((audit.summary.item_count, audit.summary.signed_count), (1, 0));
     let sent = own.replace(
         r#""role":"assistant","#,
         r#""role":"assistant","reasoning_details":[],"reasoning":null,"#,
     );
-    let audit = looked("mistral", "magistral-medium-latest", &[], &sent);
+    let audit = audit_request("mistral", "magistral-medium-latest", &[], &sent);
     assert_eq!(found(&audit), [("mistral/reasoning-content-forbidden", Severity::Refuse); 2]);
-    let ids = found(&looked("compatible", "magistral-medium-latest", &[], &sent));
+    let ids = found(&audit_request("compatible", "magistral-medium-latest", &[], &sent));
     assert_eq!(ids, []);
 }
 
 #[test]
 fn vllm_reads_the_new_field_name() {
     let both = tool_loop(r#""reasoning":"hm","reasoning_content":"hm","#);
-    assert_eq!(found(&looked("vllm", "qwen3", &[], &both)), []);
-    assert_eq!(found(&looked("ollama", "qwen3", &[], &both)), []);
+    assert_eq!(found(&audit_request("vllm", "qwen3", &[], &both)), []);
+    assert_eq!(found(&audit_request("ollama", "qwen3", &[], &both)), []);
     assert_eq!(
-        found(&looked("llamacpp", "qwen3", &[], &tool_loop(r#""reasoning_content":"hm","#))),
+        found(&audit_request("llamacpp", "qwen3", &[], &tool_loop(r#""reasoning_content":"hm","#))),
         []
     );
 }
@@ -257,10 +258,10 @@ fn reasoning_of_finished_turns_may_be_omitted() {
         r#""content":"Rain."}]"#,
         r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
     );
-    assert_eq!(found(&looked("zai", "glm-4.7", &[ASKED, &issued], &next)), []);
+    assert_eq!(found(&audit_request("zai", "glm-4.7", &[ASKED, &issued], &next)), []);
     let kept = next.replacen('{', r#"{"thinking":{"type":"enabled","clear_thinking":false},"#, 1);
     assert_eq!(
-        found(&looked("zai", "glm-4.7", &[ASKED, &issued], &kept)),
+        found(&audit_request("zai", "glm-4.7", &[ASKED, &issued], &kept)),
         [("zai/reasoning-dropped", Severity::Degrade)]
     );
 }
@@ -270,7 +271,7 @@ fn reasoning_of_finished_turns_may_be_omitted() {
 #[test]
 fn misplaced_tool_result_is_moved_to_its_call() {
     let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"user","content":"b"},{"role":"tool","tool_call_id":"call_1","content":"c"}]}"#;
-    let audit = looked("openai-chat", "gpt-5", &[], body);
+    let audit = audit_request("openai-chat", "gpt-5", &[], body);
     assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
     let repaired = repair_body("openai-chat", "gpt-5", &[], body, RepairLevel::Refused);
@@ -283,7 +284,7 @@ fn misplaced_tool_result_is_moved_to_its_call() {
 #[test]
 fn only_the_unanswered_call_of_two_is_removed() {
     let body = r#"{"model":"gpt-5","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_2","content":"c"}]}"#;
-    let audit = looked("openai-chat", "gpt-5", &[], body);
+    let audit = audit_request("openai-chat", "gpt-5", &[], body);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[0]");
     assert!(
         audit.findings[0]
@@ -302,7 +303,7 @@ fn only_the_unanswered_call_of_two_is_removed() {
 fn orphan_result_error_depends_on_the_provider() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"tool","tool_call_id":"abcdefghi","content":"c"}]}"#;
     let text = |provider: &str, model: &str| {
-        let audit = looked(provider, model, &[], body);
+        let audit = audit_request(provider, model, &[], body);
         (audit.verdict(), audit.findings[0].provider_error.clone().unwrap().into_owned())
     };
     let refused = |text: &str| (Verdict::Refuse, text.to_owned());
@@ -321,8 +322,8 @@ fn orphan_result_error_depends_on_the_provider() {
         refused("invalid params, tool result's tool id(abcdefghi) not found (2013)")
     );
     // A self-hosted server accepts whatever its chat template accepts.
-    assert_eq!(looked("ollama", "qwen3", &[], body).verdict(), Verdict::Accept);
-    assert_eq!(found(&looked("ollama-native", "qwen3", &[], body)), []);
+    assert_eq!(audit_request("ollama", "qwen3", &[], body).verdict(), Verdict::Accept);
+    assert_eq!(found(&audit_request("ollama-native", "qwen3", &[], body)), []);
 }
 
 #[test]
@@ -338,7 +339,7 @@ fn generated_mistral_ids_are_unique() {
         call("call_1"),
         call("abcdefghi")
     );
-    let audit = looked("mistral", "mistral-large-latest", &[], &body);
+    let audit = audit_request("mistral", "mistral-large-latest", &[], &body);
     assert_eq!(found(&audit), [("mistral/call-id-form", Severity::Refuse); 2]);
     let repaired = repair_body("mistral", "mistral-large-latest", &[], &body, RepairLevel::Refused);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);
@@ -351,7 +352,7 @@ fn generated_mistral_ids_are_unique() {
 fn settings(provider: &str, model: &str, members: &str) -> Vec<(&'static str, Severity)> {
     let body =
         format!(r#"{{"model":"{model}",{members},"messages":[{{"role":"user","content":"a"}}]}}"#);
-    found(&looked(provider, model, &[], &body))
+    found(&audit_request(provider, model, &[], &body))
 }
 
 #[test]
@@ -377,15 +378,15 @@ fn settings_are_refused_only_at_endpoints_known_to_refuse() {
 fn non_reasoning_model_rejects_effort() {
     let body =
         r#"{"model":"gpt-4o","reasoning_effort":"low","messages":[{"role":"user","content":"a"}]}"#;
-    let audit = looked("openai-chat", "gpt-4o", &[], body);
+    let audit = audit_request("openai-chat", "gpt-4o", &[], body);
     assert_eq!(found(&audit), [("openai-chat/effort-not-supported", Severity::Refuse)]);
     assert_eq!(
         audit.findings[0].provider_error.as_deref().unwrap(),
         "Unrecognized request argument supplied: reasoning_effort"
     );
-    let words = looked("openai-chat", "o3", &[], &body.replace("low", "minimal"));
+    let minimal = audit_request("openai-chat", "o3", &[], &body.replace("low", "minimal"));
     assert_eq!(
-        words.findings[0].provider_error.as_deref().unwrap(),
+        minimal.findings[0].provider_error.as_deref().unwrap(),
         "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values are: 'low', \
          'medium', and 'high'."
     );
@@ -443,7 +444,7 @@ fn details(list: &str) -> String {
 fn routed(model: &str, issued: Option<&str>, sent: &str) -> Vec<(&'static str, Severity)> {
     let issued = issued.map(|issued| answer(&details(issued)));
     let documents: Vec<&str> = issued.iter().flat_map(|issued| [ASKED, issued]).collect();
-    found(&looked("openrouter", model, &documents, &tool_loop(&details(sent))))
+    found(&audit_request("openrouter", model, &documents, &tool_loop(&details(sent))))
 }
 
 #[test]
@@ -506,12 +507,12 @@ fn unsigned_blocks_of_the_current_turn_are_refused() {
         r#""content":"Rain."}]"#,
         r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
     );
-    let audit = looked("openrouter", CLAUDE, &[], &closed);
+    let audit = audit_request("openrouter", CLAUDE, &[], &closed);
     assert_eq!(found(&audit), [("openrouter/signature-missing", Severity::Note)]);
     // Other vendors do not sign their blocks, and Vercel is not known to forward signatures.
     let plain = unsigned.replace("anthropic-claude-v1", "unknown");
     assert_eq!(routed("z-ai/glm-5-turbo", None, &plain), []);
-    assert_eq!(found(&looked("vercel", CLAUDE, &[], &tool_loop(&details(&unsigned)))), []);
+    assert_eq!(found(&audit_request("vercel", CLAUDE, &[], &tool_loop(&details(&unsigned)))), []);
 }
 
 #[test]
@@ -557,7 +558,7 @@ fn verifying_vendors_refuse_foreign_seals() {
 fn router_not_known_to_relay_does_not_refuse_seals() {
     let sent = |parts: &str| {
         let prior = [ASKED, &answer(&details(SIGNED))];
-        found(&looked("vercel", CLAUDE, &prior, &tool_loop(&details(parts))))
+        found(&audit_request("vercel", CLAUDE, &prior, &tool_loop(&details(parts))))
     };
     assert_eq!(sent(FERNET)[0], ("openrouter/foreign-details", Severity::Degrade));
     let altered = SIGNED.replace("c2lnbmF0dXJl", "c2lnbmF0dXJF");
@@ -581,18 +582,18 @@ fn gemini_requires_only_the_first_call_signature() {
             r#""content":"Rain."}]"#,
             r#""content":"Rain."},{"role":"tool","tool_call_id":"call_2","content":"c"}]"#,
         );
-    assert_eq!(found(&looked("openrouter", GEMINI, &[], &two)), []);
+    assert_eq!(found(&audit_request("openrouter", GEMINI, &[], &two)), []);
     let later = two.replace(r#""id":"call_1","format""#, r#""id":"call_2","format""#);
-    assert_eq!(found(&looked("openrouter", GEMINI, &[], &later)), missing);
+    assert_eq!(found(&audit_request("openrouter", GEMINI, &[], &later)), missing);
     // Older Gemini models, image models and finished turns do not require the signature.
     for model in ["google/gemini-2.5-pro", "google/gemini-3-pro-image-preview"] {
-        assert_eq!(found(&looked("openrouter", model, &[], &tool_loop(""))), []);
+        assert_eq!(found(&audit_request("openrouter", model, &[], &tool_loop(""))), []);
     }
     let closed = tool_loop("").replace(
         r#""content":"Rain."}]"#,
         r#""content":"Rain."},{"role":"assistant","content":"It rains."},{"role":"user","content":"Thanks."}]"#,
     );
-    assert_eq!(found(&looked("openrouter", GEMINI, &[], &closed)), []);
+    assert_eq!(found(&audit_request("openrouter", GEMINI, &[], &closed)), []);
 }
 
 #[test]
@@ -639,7 +640,7 @@ fn summary_counts_signed_reasoning() {
         r#"{}"reasoning":"I need it.And more.","#,
         details(&format!("{SIGNED},{unsigned}"))
     ));
-    let summary = looked("openrouter", CLAUDE, &[], &sent).summary;
+    let summary = audit_request("openrouter", CLAUDE, &[], &sent).summary;
     assert_eq!((summary.item_count, summary.signed_count), (2, 1));
     assert_eq!(summary.formats.len(), 1);
 }
@@ -658,7 +659,7 @@ fn malformed_messages_do_not_panic() {
             ("mistral", "m"),
             ("deepseek", "deepseek-v4"),
         ] {
-            looked(provider, model, &[], body);
+            audit_request(provider, model, &[], body);
         }
     }
 }
@@ -669,10 +670,10 @@ fn malformed_messages_do_not_panic() {
 #[test]
 fn class_a_a_client_drops_the_details() {
     let issued = answer(&details(HANDLE));
-    let audit = looked("openrouter", GEMINI, &[ASKED, &issued], &tool_loop(""));
+    let audit = audit_request("openrouter", GEMINI, &[ASKED, &issued], &tool_loop(""));
     assert_eq!(found(&audit), [("openrouter/first-call-needs-signature", Severity::Refuse)]);
     let issued = answer(&details(FERNET));
-    let audit = looked("openrouter", "openai/gpt-5", &[ASKED, &issued], &tool_loop(""));
+    let audit = audit_request("openrouter", "openai/gpt-5", &[ASKED, &issued], &tool_loop(""));
     assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade)]);
 }
 
@@ -724,7 +725,7 @@ fn class_c_the_model_changes_midway() {
 #[test]
 fn class_d_a_parallel_batch_is_trimmed() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},{"role":"tool","tool_call_id":"call_1","content":"c"},{"role":"user","content":"b"}]}"#;
-    let audit = looked("deepseek", "deepseek-v4-flash", &[], body);
+    let audit = audit_request("deepseek", "deepseek-v4-flash", &[], body);
     assert_eq!(found(&audit), [("chat/tool-call-unanswered", Severity::Refuse)]);
     assert_eq!(audit.findings[0].path, "messages[1].tool_calls[1]");
 }
@@ -767,9 +768,9 @@ fn class_h_a_signature_moves_to_the_second_call() {
             .replace("}}]},", r#"}},{"id":"call_2","type":"function","function":{"name":"g","arguments":"{}"}}]},"#)
             .replace(r#""content":"Rain."}]"#, r#""content":"Rain."},{"role":"tool","tool_call_id":"call_2","content":"c"}]"#)
     };
-    assert_eq!(found(&looked("openrouter", GEMINI, &[], &two("call_1"))), []);
+    assert_eq!(found(&audit_request("openrouter", GEMINI, &[], &two("call_1"))), []);
     assert_eq!(
-        found(&looked("openrouter", GEMINI, &[], &two("call_2"))),
+        found(&audit_request("openrouter", GEMINI, &[], &two("call_2"))),
         [("openrouter/first-call-needs-signature", Severity::Refuse)]
     );
 }
@@ -783,7 +784,7 @@ fn class_i_a_bridge_drops_the_reasoning() {
         ("moonshot", "kimi-k2-thinking", "kimi/reasoning-content-missing"),
     ] {
         let bridged = tool_loop(r#""thinking_blocks":[{"type":"thinking","thinking":"hm"}],"#);
-        let audit = looked(provider, model, &[], &bridged);
+        let audit = audit_request(provider, model, &[], &bridged);
         assert_eq!(found(&audit), [(rule, Severity::Refuse)]);
         let repaired = repair_body(provider, model, &[], &bridged, RepairLevel::Refused);
         assert_eq!(repaired.audit.verdict(), Verdict::Accept);
@@ -800,7 +801,7 @@ fn class_k_a_tools_keys_change_their_order() {
     };
     let before = with(r#"{"type":"object","properties":{}}"#);
     let now = with(r#"{"properties":{},"type":"object"}"#);
-    let audit = looked("deepseek", "deepseek-chat", &[&before], &now);
+    let audit = audit_request("deepseek", "deepseek-chat", &[&before], &now);
     assert_eq!(found(&audit), [("chat/cache-prefix-broken", Severity::Degrade)]);
     assert_eq!(audit.findings[0].path, "tools[0]");
     let repaired =
@@ -814,9 +815,9 @@ fn class_l_thought_is_sent_as_text() {
     let issued = answer(&details(SIGNED));
     let sent = tool_loop("")
         .replace(r#""content":null"#, r#""content":"<thinking>I need it.</thinking>""#);
-    let audit = looked("openrouter", CLAUDE, &[ASKED, &issued], &sent);
-    let aloud = ("chat/thought-as-text", Severity::Degrade);
-    assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade), aloud]);
+    let audit = audit_request("openrouter", CLAUDE, &[ASKED, &issued], &sent);
+    let leaked = ("chat/thought-as-text", Severity::Degrade);
+    assert_eq!(found(&audit), [("openrouter/details-dropped", Severity::Degrade), leaked]);
     let repaired =
         repair_body("openrouter", CLAUDE, &[ASKED, &issued], &sent, RepairLevel::Degraded);
     assert_eq!(repaired.audit.verdict(), Verdict::Accept);

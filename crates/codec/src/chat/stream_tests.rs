@@ -111,14 +111,17 @@ fn further_choices_are_not_mixed_into_the_first() {
     let (events, reply) =
         decode_stream(&context("compatible", "m"), stream.as_bytes(), Framing::Sse);
     assert_eq!(reply.slot_texts(), pairs(&[("content", "Heads")]));
-    let aliens: Vec<_> = events
+    let unknown_frames: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
             Event::Alien(json) => Some(json.as_str().to_owned()),
             _ => None,
         })
         .collect();
-    assert_eq!(aliens, [r#"{"id":"s","choices":[{"index":1,"delta":{"content":"Tails"}}]}"#]);
+    assert_eq!(
+        unknown_frames,
+        [r#"{"id":"s","choices":[{"index":1,"delta":{"content":"Tails"}}]}"#]
+    );
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn reply_from_another_wire_is_shown_without_seals() {
     }
     let (_, again) = decode_stream(&context("compatible", "m"), &bytes, Framing::Sse);
     assert_eq!(again.slot_texts(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
-    let whole = OpenAiChat.encode_reply(&shown).unwrap();
-    let again = OpenAiChat.decode_reply(&whole, &context("compatible", "m")).unwrap();
+    let body = OpenAiChat.encode_reply(&shown).unwrap();
+    let again = OpenAiChat.decode_reply(&body, &context("compatible", "m")).unwrap();
     assert_eq!(again.slot_texts(), pairs(&[("reasoning_content", "T"), ("content", "Hi.")]));
 }

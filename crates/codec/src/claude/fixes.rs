@@ -50,13 +50,13 @@ impl<'c> Inspection<'_, 'c, '_> {
     /// removed too.
     pub(super) fn removal_edits(&self, blocks: &[&ClaudeBlock<'c>]) -> Vec<Edit> {
         let mut edits = Vec::new();
-        for gone in blocks.chunk_by(|a, b| a.message == b.message) {
-            let Some(first) = gone.first() else { continue };
+        for removed in blocks.chunk_by(|a, b| a.message == b.message) {
+            let Some(first) = removed.first() else { continue };
             let Some(message) = self.view.messages.get(first.message) else { continue };
-            if gone.len() == message.blocks.len() {
+            if removed.len() == message.blocks.len() {
                 edits.extend(self.message_removal_edits(first.message));
             } else {
-                edits.extend(gone.iter().map(|block| Edit::Remove(block.node.range())));
+                edits.extend(removed.iter().map(|block| Edit::Remove(block.node.range())));
             }
         }
         edits

@@ -43,8 +43,8 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
             _ => format!("the next message has no results for {names}"),
         };
         let error = (self.book.unanswered)(first.message, &names);
-        let gone = self.with_orphaned_thinking(&waiting);
-        let fix = self.removal_fix(&gone, "removes the unanswered call");
+        let removed = self.with_orphaned_thinking(&waiting);
+        let fix = self.removal_fix(&removed, "removes the unanswered call");
         let finding = self.finding(RULE, first.node.range(), message);
         self.report(first, finding.map(|f| f.with_provider_error(error).with_auto_fix(fix)));
     }
@@ -52,7 +52,7 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
     /// Returns the calls to remove, plus the thinking in the same message if nothing else would
     /// remain.
     fn with_orphaned_thinking(&self, calls: &[&'a ClaudeBlock<'c>]) -> Vec<&'a ClaudeBlock<'c>> {
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         for here in calls.chunk_by(|one, next| one.message == next.message) {
             let message = here.first().and_then(|call| self.view.messages.get(call.message));
             let Some(message) = message else { continue };
@@ -61,9 +61,9 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
                 here.binary_search_by_key(&start(block), |call| start(call)).is_ok()
             };
             let is_idle = message.blocks.iter().all(|b| b.kind.is_thinking() || is_gone(b));
-            gone.extend(message.blocks.iter().filter(|block| is_idle || is_gone(block)));
+            removed.extend(message.blocks.iter().filter(|block| is_idle || is_gone(block)));
         }
-        gone
+        removed
     }
 
     fn check_results_called(&mut self, turn: &ClaudeTurn, calls: Option<&ClaudeTurn>) {

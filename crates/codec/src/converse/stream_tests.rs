@@ -93,9 +93,9 @@ const STREAM: &str = r#"{"messageStart":{"role":"assistant"}}
 fn stream_and_whole_response_decode_equally() {
     let events = decode(CLAUDE, Framing::JsonLines, STREAM.as_bytes());
     let streamed = ended(&events);
-    let whole = reply(CLAUDE, &SEALED.replace(r#","extra":null"#, ""));
-    assert_eq!(essence(&streamed.items), essence(&whole.items));
-    assert_eq!((&streamed.stop, streamed.usage), (&whole.stop, whole.usage));
+    let original = reply(CLAUDE, &SEALED.replace(r#","extra":null"#, ""));
+    assert_eq!(essence(&streamed.items), essence(&original.items));
+    assert_eq!((&streamed.stop, streamed.usage), (&original.stop, original.usage));
     assert!(streamed.items.iter().all(|item| item.native.as_ref().unwrap().assembled));
     let opened = |event: &&Event| matches!(event, Event::Opened { .. });
     assert_eq!(events.iter().filter(opened).count(), 5);
@@ -120,10 +120,10 @@ fn all_framings_decode_equally() {
             encoder.push(&event, &mut out).unwrap();
         }
         encoder.finish(&mut out);
-        let back = ended(&decode(CLAUDE, framing, &out));
-        assert_eq!(essence(&back.items), essence(&lines.items));
-        assert_eq!((&back.stop, back.usage), (&lines.stop, lines.usage));
-        assert_eq!(back.extras.len(), lines.extras.len());
+        let decoded = ended(&decode(CLAUDE, framing, &out));
+        assert_eq!(essence(&decoded.items), essence(&lines.items));
+        assert_eq!((&decoded.stop, decoded.usage), (&lines.stop, lines.usage));
+        assert_eq!(decoded.extras.len(), lines.extras.len());
     }
 }
 
@@ -187,10 +187,10 @@ fn truncated_stream_yields_no_replayable_items() {
         assert!(!body(&written(&call)).contains("c2VhbC"));
     }
     // The stop reason arrived, so the response is complete, although its usage is missing.
-    let whole =
+    let original =
         ended(&decode(CLAUDE, Framing::JsonLines, lines[..lines.len() - 1].concat().as_bytes()));
-    assert_eq!((whole.stop, whole.usage), (StopReason::Done, Usage::default()));
-    assert_eq!(whole.items[0].seals.len(), 1);
+    assert_eq!((original.stop, original.usage), (StopReason::Done, Usage::default()));
+    assert_eq!(original.items[0].seals.len(), 1);
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn exceptions_and_unknown_events_are_forwarded() {
         let frames = BedrockConverse.encoder().push(&events[0]).unwrap();
         assert_eq!(frames, [frame(Some("throttlingException"), fault, true)]);
     }
-    let beat = frame(Some("heartbeat"), r#"{"beat":1}"#, false);
-    let events = decoder.push(&beat).unwrap();
+    let heartbeat = frame(Some("heartbeat"), r#"{"beat":1}"#, false);
+    let events = decoder.push(&heartbeat).unwrap();
     let [Event::Alien(alien)] = events.as_slice() else { panic!("an alien") };
     assert_eq!(alien.as_str(), r#"{"heartbeat":{"beat":1}}"#);
-    assert_eq!(BedrockConverse.encoder().push(&events[0]).unwrap(), [beat]);
+    assert_eq!(BedrockConverse.encoder().push(&events[0]).unwrap(), [heartbeat]);
     assert!(
         matches!(decoder.finish().unwrap().as_slice(), [Event::Ended(reply)] if reply.stop == StopReason::Cut)
     );

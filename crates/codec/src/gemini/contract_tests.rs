@@ -53,8 +53,8 @@ fn class_b_truncated_signature_is_corrupted() {
     let cut = continued(r#","thoughtSignature":"Eu+KAc/x""#);
     let expected = [("gemini/signature-corrupted", Refuse)];
     assert_eq!(found("gemini-3-flash-preview", &[ASKED, ANSWERED], &cut), expected);
-    let word = continued(r#","thoughtSignature":"[REDACTED]""#);
-    assert_eq!(found("gemini-3-flash-preview", &[], &word), expected);
+    let redacted = continued(r#","thoughtSignature":"[REDACTED]""#);
+    assert_eq!(found("gemini-3-flash-preview", &[], &redacted), expected);
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn class_c_a_signature_of_another_endpoint_or_account_is_corrupted() {
     let (ours, vertex) =
         (target("gemini", "gemini-3-flash-preview"), target("vertex", "gemini-3-flash-preview"));
     let before = prior(&Gemini, &ours, &[ASKED, ANSWERED]);
-    let there = audit_body(&Gemini, &vertex, &before, &body);
-    assert_eq!(violated_rules(&there), [("gemini/signature-corrupted", Refuse)]);
+    let audit = audit_body(&Gemini, &vertex, &before, &body);
+    assert_eq!(violated_rules(&audit), [("gemini/signature-corrupted", Refuse)]);
     let catalog = crate::Catalog::builtin();
     let other = catalog.target_for("gemini", "gemini-3-flash-preview", "other").unwrap();
-    let there = audit_body(&Gemini, &other, &before, &body);
-    assert_eq!(violated_rules(&there), [("gemini/signature-corrupted", Refuse)]);
+    let audit = audit_body(&Gemini, &other, &before, &body);
+    assert_eq!(violated_rules(&audit), [("gemini/signature-corrupted", Refuse)]);
     let request = request(&Gemini, &vertex, &body);
     let transcript = Transcript::new(&Gemini, &request).with_prior(&before);
     let repaired = repair(&transcript, &vertex, RepairLevel::Refused).unwrap();
@@ -117,15 +117,15 @@ fn other_base64_alphabet_and_snake_case_are_equivalent() {
 
 #[test]
 fn stand_ins_are_accepted_plain_and_in_base64() {
-    for word in [
+    for stand_in in [
         "skip_thought_signature_validator",
         "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
         "context_engineering_is_the_way_to_go",
         "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
     ] {
-        let body = continued(&format!(r#","thoughtSignature":"{word}""#));
+        let body = continued(&format!(r#","thoughtSignature":"{stand_in}""#));
         let expected = [("gemini/stand-in-used", Degrade)];
-        assert_eq!(found("gemini-3-flash-preview", &[], &body), expected, "{word}");
+        assert_eq!(found("gemini-3-flash-preview", &[], &body), expected, "{stand_in}");
     }
 }
 

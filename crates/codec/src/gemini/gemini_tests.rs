@@ -252,13 +252,14 @@ fn signature_on_any_part_is_a_seal() {
 
 #[test]
 fn documented_stand_in_is_not_a_seal() {
-    for word in [
+    for stand_in in [
         "skip_thought_signature_validator",
         "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
         "context_engineering_is_the_way_to_go",
         "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv",
     ] {
-        let part = format!(r#"[{{"functionCall":{{"name":"f"}},"thoughtSignature":"{word}"}}]"#);
+        let part =
+            format!(r#"[{{"functionCall":{{"name":"f"}},"thoughtSignature":"{stand_in}"}}]"#);
         assert_eq!(seals(&reply_of(&gemini_3(), &part).items), vec![vec![]]);
     }
 }

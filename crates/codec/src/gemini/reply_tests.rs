@@ -190,14 +190,14 @@ fn invalid_argument_piece_is_passed_on_and_uses_no_memory() {
         let chunk =
             last_chunk(&format!(r#"[{{"functionCall":{{"name":"f","partialArgs":[{piece}]}}}}]"#));
         let (events, _) = stream(&gemini_3(), Framing::Sse, &sse(&[&chunk]));
-        let aliens: Vec<&str> = events
+        let unknown_frames: Vec<&str> = events
             .iter()
             .filter_map(|event| match event {
                 Event::Alien(json) => Some(json.as_str()),
                 _ => None,
             })
             .collect();
-        assert_eq!(aliens, [piece]);
+        assert_eq!(unknown_frames, [piece]);
     }
 }
 
@@ -318,7 +318,7 @@ fn blocks_on(
         "openai-chat" => target("deepseek", "deepseek-v4-pro"),
         _ => target("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
     });
-    let whole = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &context).unwrap();
+    let complete = codec.decode_reply(&codec.encode_reply(reply).unwrap(), &context).unwrap();
     let (mut encoder, mut bytes) = (StreamEncoder::new(codec), Vec::new());
     for event in events {
         encoder.push(event, &mut bytes).unwrap();
@@ -328,7 +328,7 @@ fn blocks_on(
     let mut events = decoder.push(&bytes).unwrap();
     events.extend(decoder.finish().unwrap());
     let Some(Event::Ended(streamed)) = events.last() else { panic!("the stream did not end") };
-    [blocks(&whole.items), blocks(&streamed.items)]
+    [blocks(&complete.items), blocks(&streamed.items)]
 }
 
 #[test]
@@ -366,11 +366,11 @@ fn whole_and_streamed_replies_show_the_same_blocks() {
         r#"{"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"c2lnMw=="}"#,
         r#"{"text":""}"#,
     ];
-    let mut dice = throughline_testkit::TestRng::new(19);
+    let mut rng = throughline_testkit::TestRng::new(19);
     for case in 0..throughline_testkit::cases(300) {
-        let length = 1 + dice.below(6);
+        let length = 1 + rng.below(6);
         let parts: Vec<String> =
-            (0..length).map(|_| format!("[{}]", PARTS[dice.below(PARTS.len())])).collect();
+            (0..length).map(|_| format!("[{}]", PARTS[rng.below(PARTS.len())])).collect();
         let (last, before) = parts.split_last().unwrap();
         let mut chunks: Vec<String> = before.iter().map(|parts| parts_chunk(parts)).collect();
         chunks.push(last_chunk(last));

@@ -77,7 +77,7 @@ impl GeminiDecoder {
                 candidates = Some(value);
                 continue;
             }
-            let is = |word: &str| wire::is_spelled(&name, word);
+            let is = |spelling: &str| wire::is_spelled(&name, spelling);
             if !is_first && (is("responseId") || is("modelVersion")) {
                 // The first chunk determines the Origin; later chunks repeat the same values.
                 continue;

@@ -70,11 +70,11 @@ fn each_rule_finds_its_example_and_accepts_the_fixed_one() {
 
 #[test]
 fn unchanged_replay_is_accepted() {
-    let whole = input(&[REASONING, CALL, SECOND, OUTPUTS]);
-    let by_id = whole.replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
-    for body in [&whole, &by_id, &unstored(&whole), &unstored(&without_ids(&whole))] {
+    let replayed = input(&[REASONING, CALL, SECOND, OUTPUTS]);
+    let by_id = replayed.replace(r#","encrypted_content":"gAAAAABoxC3jL8rE""#, "");
+    for body in [&replayed, &by_id, &unstored(&replayed), &unstored(&without_ids(&replayed))] {
         assert_eq!(found("gpt-5", &[], body), [], "{body}");
-        if body != &unstored(&whole) {
+        if body != &unstored(&replayed) {
             assert_eq!(found("gpt-5", &[ASKED, ANSWERED], body), [], "{body}");
         }
     }
@@ -154,33 +154,33 @@ fn class_c_foreign_encrypted_content_is_invalid() {
 
 #[test]
 fn class_b_changed_encrypted_content_is_invalid() {
-    let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
+    let replayed = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
     let invalid = [("openai/encrypted-content-invalid", Refuse)];
     for changed in ["gAAAAABoxC3j", "gAAAAABoxC3jL8rF", ""] {
-        let body = whole.replace("gAAAAABoxC3jL8rE", changed);
+        let body = replayed.replace("gAAAAABoxC3jL8rE", changed);
         assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &body), invalid, "{changed}");
         assert!(repair_body(&[ASKED, ANSWERED], &body).contains("call_1"));
     }
-    let scrubbed = whole.replace("gAAAAABoxC3jL8rE", "<redacted>");
+    let scrubbed = replayed.replace("gAAAAABoxC3jL8rE", "<redacted>");
     assert_eq!(found("gpt-5", &[ASKED, ANSWERED], &scrubbed), invalid);
-    let empty = whole.replace("gAAAAABoxC3jL8rE", "");
+    let empty = replayed.replace("gAAAAABoxC3jL8rE", "");
     assert_eq!(found("gpt-5", &[], &empty), invalid);
     assert_eq!(found("mystery", &[], &empty), []);
 }
 
 #[test]
 fn alphabet_of_encrypted_content_is_not_checked() {
-    let whole = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
+    let replayed = unstored(&without_ids(&input(&[REASONING, CALL, SECOND, OUTPUTS])));
     for odd in ["<redacted>", "xai:v2!~ é", "a"] {
-        let body = whole.replace("gAAAAABoxC3jL8rE", odd);
+        let body = replayed.replace("gAAAAABoxC3jL8rE", odd);
         assert_eq!(found("gpt-5", &[], &body), [], "{odd}");
     }
 }
 
 #[test]
 fn unissued_content_is_refused_only_with_a_complete_history() {
-    let stranger = r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAAAABzzzzz"}"#;
-    let body = unstored(&input(&[stranger, r#"{"role":"assistant","content":"Hm."}"#]));
+    let unissued = r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAAAABzzzzz"}"#;
+    let body = unstored(&input(&[unissued, r#"{"role":"assistant","content":"Hm."}"#]));
     let rule = "openai/encrypted-content-invalid";
     assert_eq!(found("gpt-5", &[ASKED], &body), [(rule, Note)]);
     let response = r#"{"id":"resp_0","object":"response","model":"gpt-5","status":"completed","output":[
@@ -296,8 +296,8 @@ fn accepted_requests_are_not_repaired() {
 #[test]
 fn reasoning_is_counted() {
     let to = target("azure", "gpt-5");
-    let bare = r#"{"type":"reasoning","id":"rs_9","summary":[]}"#;
-    let body = input(&[bare, REASONING, CALL, SECOND, OUTPUTS]);
+    let reasoning_item = r#"{"type":"reasoning","id":"rs_9","summary":[]}"#;
+    let body = input(&[reasoning_item, REASONING, CALL, SECOND, OUTPUTS]);
     let summary = audit_body(&OpenAiResponses, &to, &PriorExchanges::new(), &body).summary;
     let formats: Vec<_> = summary.formats.iter().map(ReasoningFormat::as_str).collect();
     assert_eq!((summary.item_count, summary.signed_count), (2, 1));

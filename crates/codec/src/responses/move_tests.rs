@@ -72,9 +72,9 @@ fn full_conversation_is_sent_without_the_previous_response() {
     let call =
         r#"{"id":"fc_1","type":"function_call","arguments":"{}","call_id":"call_1","name":"look"}"#;
     let mut call = {
-        let mut made = read(r#"{"model":"gpt-5.6","input":"Hi"}"#, openai());
-        made.extend(answer(&[call], openai()).items);
-        made
+        let mut first_turn = read(r#"{"model":"gpt-5.6","input":"Hi"}"#, openai());
+        first_turn.extend(answer(&[call], openai()).items);
+        first_turn
     };
     call.resumes = Some("resp_1".into());
     call.extend([result("call_1", Outcome::Ok, "4")]);
@@ -142,8 +142,8 @@ fn non_json_arguments_are_sent_verbatim() {
         Body::Call(call) => call.args.clone(),
         other => panic!("{other:?}"),
     };
-    let whole = OpenAiResponses.encode_reply(&reply).unwrap();
-    let again = OpenAiResponses.decode_reply(&whole, &context).unwrap();
+    let body = OpenAiResponses.encode_reply(&reply).unwrap();
+    let again = OpenAiResponses.decode_reply(&body, &context).unwrap();
     assert_eq!(arguments(&again), arguments(&reply));
     let (mut encoder, mut decoder) = (OpenAiResponses.encoder(), OpenAiResponses.decoder(&context));
     let mut ended = None;

@@ -54,8 +54,8 @@ pub(super) fn extra(key: &str, value: Json) -> Extra {
     Extra { wire: Some(Wire::OPENAI_RESPONSES), key: Name::from(key), value }
 }
 
-pub(super) fn text_item(role: Role, words: &str) -> Item {
-    Item::new(words, ItemPosition::default(), role, Body::Text(Name::from(words)))
+pub(super) fn text_item(role: Role, text: &str) -> Item {
+    Item::new(text, ItemPosition::default(), role, Body::Text(Name::from(text)))
 }
 
 /// Returns the elements of the encoded `input`, the Fates and the warnings.
@@ -243,8 +243,8 @@ fn plain_reasoning_is_replayed_as_plain_reasoning() {
 
 #[test]
 fn missing_summary_is_sent_as_an_empty_list() {
-    let bare = r#"{"type":"reasoning","encrypted_content":"c2VhbA==","content":[]}"#;
-    let (elements, ..) = input(&after(&[bare], &openai(), None));
+    let without_id = r#"{"type":"reasoning","encrypted_content":"c2VhbA==","content":[]}"#;
+    let (elements, ..) = input(&after(&[without_id], &openai(), None));
     assert_eq!(elements, [r#"{"type":"reasoning","encrypted_content":"c2VhbA==","summary":[]}"#]);
 }
 
@@ -312,8 +312,8 @@ fn items_of_the_previous_response_are_not_resent() {
     assert!(body(&call).contains(r#""previous_response_id":"resp_1""#));
 }
 
-pub(super) fn result(call: &str, outcome: Outcome, words: &str) -> Item {
-    let parts = vec![Part::Text(Name::from(words))];
+pub(super) fn result(call: &str, outcome: Outcome, text: &str) -> Item {
+    let parts = vec![Part::Text(Name::from(text))];
     let result = ToolResult { call: call.into(), wire_id: None, name: None, outcome, parts };
     Item::new(
         format!("result of {call}"),

@@ -125,8 +125,8 @@ fn reply_from_another_wire_streams_the_full_event_sequence() {
     );
     assert!(out.contains(r#""sequence_number":18,"#) && !out.contains("c2ln"));
     let streamed = ended(&events(&out, openai()));
-    let whole = OpenAiResponses.encode_reply(&reply).unwrap();
-    let whole = OpenAiResponses.decode_reply(&whole, &DecodeContext::of(openai())).unwrap();
+    let body = OpenAiResponses.encode_reply(&reply).unwrap();
+    let decoded = OpenAiResponses.decode_reply(&body, &DecodeContext::of(openai())).unwrap();
     let natives = |reply: &Reply| {
         reply
             .items
@@ -135,7 +135,7 @@ fn reply_from_another_wire_streams_the_full_event_sequence() {
             .collect::<Vec<_>>()
     };
     // The whole response has the same elements as the stream, including ids.
-    assert_eq!(natives(&streamed), natives(&whole));
+    assert_eq!(natives(&streamed), natives(&decoded));
     assert_eq!((streamed.stop, streamed.usage), (StopReason::Tools, reply.usage));
 }
 
@@ -232,12 +232,12 @@ fn native_elements_stream_incrementally_with_their_own_ids() {
 fn whole_reply_streams_native_elements_with_their_own_ids() {
     let done: Vec<_> = LIVE.iter().filter(|event| event.contains("output_item.done")).collect();
     let items: Vec<_> = done.iter().map(|event| event_json(event)["item"].to_string()).collect();
-    let whole = format!(
+    let body = format!(
         r#"{{"id":"resp_1","object":"response","status":"completed","model":"gpt-5.6","output":[{}]}}"#,
         items.join(",")
     );
     let context = DecodeContext::of(openai());
-    let reply = OpenAiResponses.decode_reply(&Bytes::from(whole), &context).unwrap();
+    let reply = OpenAiResponses.decode_reply(&Bytes::from(body), &context).unwrap();
     let mut out = Vec::new();
     let mut encoder = StreamEncoder::new(&OpenAiResponses);
     for event in events_from_reply(&reply) {

@@ -14,8 +14,8 @@ pub(crate) fn user_text(text: &str) -> Item {
 
 /// Builds a caller's thought with plain text, in the message at `place`.
 pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
-    let words = format!("A caller's own thought, number {number}.");
-    let mut thought = Thought::issued(words, ThoughtKind::Text, ReasoningFormat::unknown());
+    let content = format!("A caller's own thought, number {number}.");
+    let mut thought = Thought::issued(content, ThoughtKind::Text, ReasoningFormat::unknown());
     thought.source = ReasoningSource::NonReasonerModel;
     Item::new(format!("plain-{number}").as_str(), place, Role::Assistant, Body::Thought(thought))
 }

@@ -33,17 +33,17 @@ use throughline_testkit::{MUTATIONS, Shape, TestRng, figure, recordings, skip};
 #[test]
 fn recordings_mutated_requests_are_refused() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let (mut table, mut dice) = (MutationTable::default(), TestRng::new(1));
+    let (mut table, mut rng) = (MutationTable::default(), TestRng::new(1));
     let recorded = sent_requests(&recordings);
     for sent in &recorded {
-        for spoiled in sent.spoiled(&mut dice) {
+        for spoiled in sent.spoiled(&mut rng) {
             table.judge(sent, &spoiled);
         }
     }
     for sent in &sent_requests(&as_prefix_bound(&recordings)) {
-        let whole = sent.refused_by(&sent.body.to_string(), &sent.target);
-        assert!(!whole.iter().any(|rule| rule.ends_with("/prefix-changed")), "{whole:?}");
-        for spoiled in sent.with_prefix_changes(&mut dice) {
+        let rules = sent.refused_by(&sent.body.to_string(), &sent.target);
+        assert!(!rules.iter().any(|rule| rule.ends_with("/prefix-changed")), "{rules:?}");
+        for spoiled in sent.with_prefix_changes(&mut rng) {
             table.judge(sent, &spoiled);
         }
     }

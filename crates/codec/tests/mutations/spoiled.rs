@@ -44,29 +44,29 @@ pub(crate) struct MutatedRequest {
 impl RecordedRequest<'_> {
     /// Returns all mutations of the request: mutated Seals, broken pairs, prefix changes and other
     /// targets. Prefix changes are omitted on the wires that serve Claude models.
-    pub(crate) fn spoiled(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
+    pub(crate) fn spoiled(&self, rng: &mut TestRng) -> Vec<MutatedRequest> {
         let mut spoiled = Vec::new();
         for operator in MUTATIONS.iter().filter(|operator| operator.on == MutationTarget::Seal) {
             for place in self.places() {
-                spoiled.extend(self.spoil(operator, place, dice));
+                spoiled.extend(self.spoil(operator, place, rng));
             }
         }
-        spoiled.extend(self.mutate_whole_request(&PAIR_OPERATORS, dice));
+        spoiled.extend(self.mutate_whole_request(&PAIR_OPERATORS, rng));
         if !matches!(self.shape, Shape::Anthropic | Shape::Converse) {
-            spoiled.extend(self.with_prefix_changes(dice));
+            spoiled.extend(self.with_prefix_changes(rng));
         }
         spoiled.extend(self.with_other_owners());
         spoiled
     }
 
     /// Returns the mutations that change the prefix of the request's thoughts.
-    pub(crate) fn with_prefix_changes(&self, dice: &mut TestRng) -> Vec<MutatedRequest> {
-        if self.places().is_empty() { Vec::new() } else { self.mutate_whole_request(&PREFIX, dice) }
+    pub(crate) fn with_prefix_changes(&self, rng: &mut TestRng) -> Vec<MutatedRequest> {
+        if self.places().is_empty() { Vec::new() } else { self.mutate_whole_request(&PREFIX, rng) }
     }
 
-    fn mutate_whole_request(&self, names: &[&str], dice: &mut TestRng) -> Vec<MutatedRequest> {
+    fn mutate_whole_request(&self, names: &[&str], rng: &mut TestRng) -> Vec<MutatedRequest> {
         let operators = MUTATIONS.iter().filter(|operator| names.contains(&operator.name));
-        operators.filter_map(|operator| self.spoil(operator, WHOLE_REQUEST, dice)).collect()
+        operators.filter_map(|operator| self.spoil(operator, WHOLE_REQUEST, rng)).collect()
     }
 
     /// Applies an operator; `None` if the operator changes nothing.
@@ -74,10 +74,10 @@ impl RecordedRequest<'_> {
         &self,
         operator: &Mutation,
         place: SealLocation,
-        dice: &mut TestRng,
+        rng: &mut TestRng,
     ) -> Option<MutatedRequest> {
         let mut body = self.body.clone();
-        let is_spoiled = operator.apply(self.shape, &mut body, &place, dice) && body != self.body;
+        let is_spoiled = operator.apply(self.shape, &mut body, &place, rng) && body != self.body;
         let target = self.target.clone();
         is_spoiled.then_some(MutatedRequest { operator: operator.name, place, body, target })
     }

@@ -192,8 +192,8 @@ fn pointer(root: Node<'_>, target: Node<'_>) -> Option<String> {
 
 /// Returns the cost of resolving a reference, from the value's offset in the JSON and its size.
 fn cost(root: Node<'_>, node: Node<'_>) -> usize {
-    let way = node.range().end.saturating_sub(root.range().start);
-    PIECE_MIN_LEN + way / 16 + node.raw().len()
+    let offset = node.range().end.saturating_sub(root.range().start);
+    PIECE_MIN_LEN + offset / 16 + node.raw().len()
 }
 
 struct WorkBudget(Cell<usize>);
@@ -205,9 +205,9 @@ impl WorkBudget {
 
     /// Deducts the cost and returns true, or empties the budget and returns false.
     fn spend(&self, cost: usize) -> bool {
-        let left = self.0.get().checked_sub(cost);
-        self.0.set(left.unwrap_or_default());
-        left.is_some()
+        let remaining = self.0.get().checked_sub(cost);
+        self.0.set(remaining.unwrap_or_default());
+        remaining.is_some()
     }
 }
 

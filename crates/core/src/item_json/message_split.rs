@@ -58,11 +58,11 @@ fn plan_message<'i>(items: &'i [Item]) -> Vec<Option<MessageShare<'i>>> {
     else {
         return items.iter().map(|_| None).collect();
     };
-    let whole =
+    let unsplit_share =
         |part| if part == 0 { EnvelopeShare::Whole(envelope) } else { EnvelopeShare::Nothing };
     let keeps = match part_ranges(items, envelope) {
         Some(places) => glue_shares(envelope, &places),
-        None => (0..items.len()).map(whole).collect(),
+        None => (0..items.len()).map(unsplit_share).collect(),
     };
     let cut = |((part, item), keeps): ((usize, &'_ Item), EnvelopeShare<'i>)| MessageShare {
         of: items.len(),

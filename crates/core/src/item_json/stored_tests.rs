@@ -165,9 +165,9 @@ fn parts_of_two_messages_are_never_joined() {
 
 #[test]
 fn many_and_deep_parts_round_trip() {
-    let words = |number: usize| format!("Line {number} of a tool's long answer.");
-    let lines: Vec<Json> = (0..5_000).map(|number| json::string(&words(number))).collect();
-    let parts = (0..5_000).map(|number| Part::Text(words(number).into())).collect();
+    let line_text = |number: usize| format!("Line {number} of a tool's long answer.");
+    let lines: Vec<Json> = (0..5_000).map(|number| json::string(&line_text(number))).collect();
+    let parts = (0..5_000).map(|number| Part::Text(line_text(number).into())).collect();
     let (call, wire_id, name) = ("c".into(), None, None);
     let result = ToolResult { call, wire_id, name, outcome: Outcome::Denied, parts };
     let mut many = Item::new("a", ItemPosition::default(), Role::Tool, Body::Result(result));

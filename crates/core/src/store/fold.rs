@@ -56,8 +56,8 @@ impl<F: Fold> FoldedLog<F> {
         for span in head.valid_ranges(head.last) {
             folded.last = folded.last.max(span.start().saturating_sub(1));
             while folded.last < *span.end() {
-                let left = u32::try_from(span.end() - folded.last).unwrap_or(PAGE);
-                let records = store.read(tenant, log, folded.last, left.min(PAGE)).await?;
+                let remaining = u32::try_from(span.end() - folded.last).unwrap_or(PAGE);
+                let records = store.read(tenant, log, folded.last, remaining.min(PAGE)).await?;
                 if records.is_empty() {
                     break;
                 }

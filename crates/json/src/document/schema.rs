@@ -97,8 +97,8 @@ pub fn array_schema(items: &Json) -> Json {
 
 /// Returns a schema that allows only the strings of an enum.
 pub fn enum_schema<T: StringEnum>() -> Json {
-    let words = T::ALL.iter().map(|word| word.as_str());
+    let names = T::ALL.iter().map(|name| name.as_str());
     json::object(|out| {
-        out.string("type", "string").list("enum", words);
+        out.string("type", "string").list("enum", names);
     })
 }

@@ -28,7 +28,7 @@ struct PairedCalls<'v> {
     view: &'v ChatRequest<'v>,
     batches: Vec<CallBatch<'v>>,
     /// Message indexes of results outside any batch, in order, by call id.
-    strays: HashMap<Cow<'v, str>, Vec<usize>>,
+    orphans: HashMap<Cow<'v, str>, Vec<usize>>,
 }
 
 /// A message with tool calls, and the directly following messages with their results.
@@ -41,7 +41,7 @@ struct CallBatch<'v> {
 impl<'v> PairedCalls<'v> {
     fn new(view: &'v ChatRequest<'v>) -> Self {
         let mut batches: Vec<CallBatch<'v>> = Vec::new();
-        let mut strays: HashMap<Cow<'v, str>, Vec<usize>> = HashMap::new();
+        let mut orphans: HashMap<Cow<'v, str>, Vec<usize>> = HashMap::new();
         let mut open: HashSet<Cow<'v, str>> = HashSet::new();
         for (number, msg) in view.messages.iter().enumerate() {
             if msg.role != ChatRole::Tool {
@@ -58,10 +58,10 @@ impl<'v> PairedCalls<'v> {
                     let answers = view.messages.get(batch.number + 1..=number);
                     batch.answers = answers.unwrap_or_default();
                 }
-                None => strays.entry(id).or_default().push(number),
+                None => orphans.entry(id).or_default().push(number),
             }
         }
-        Self { view, batches, strays }
+        Self { view, batches, orphans }
     }
 
     fn check_unanswered(&self, findings: &mut Findings<'_>) {
@@ -73,16 +73,16 @@ impl<'v> PairedCalls<'v> {
             let are_all = open.len() == msg.calls.len();
             let error = unanswered_error(self.view, &open);
             for (call, id) in &open {
-                let stray = self.strays.get(id).and_then(|strays| {
-                    let behind = strays.partition_point(|stray| *stray <= *number);
-                    self.view.messages.get(*strays.get(behind)?)
+                let orphan = self.orphans.get(id).and_then(|orphans| {
+                    let behind = orphans.partition_point(|orphan| *orphan <= *number);
+                    self.view.messages.get(*orphans.get(behind)?)
                 });
-                let (message, fix) = if let Some(stray) = stray {
-                    findings.cover(stray.node.range());
+                let (message, fix) = if let Some(orphan) = orphan {
+                    findings.cover(orphan.node.range());
                     let last = answers.last().unwrap_or(msg).node.range();
                     let edits = [
-                        Edit::Remove(stray.node.range()),
-                        Edit::InsertAfter(last, vec![stray.node.json()]),
+                        Edit::Remove(orphan.node.range()),
+                        Edit::InsertAfter(last, vec![orphan.node.json()]),
                     ];
                     (
                         format!("the result of `{id}` is not directly after the call"),
@@ -103,7 +103,7 @@ impl<'v> PairedCalls<'v> {
     }
 
     fn check_orphans(&self, findings: &mut Findings<'_>) {
-        let mut numbers: Vec<usize> = self.strays.values().flatten().copied().collect();
+        let mut numbers: Vec<usize> = self.orphans.values().flatten().copied().collect();
         numbers.sort_unstable();
         for msg in numbers.iter().filter_map(|number| self.view.messages.get(*number)) {
             if findings.is_covered(&msg.node.range()) {

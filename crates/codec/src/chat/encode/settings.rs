@@ -117,8 +117,8 @@ fn source_has_tool(draft: &Draft<'_>, is_meant: impl Fn(Node<'_>) -> bool) -> bo
 }
 
 fn is_named(tool: Node<'_>, name: &str) -> bool {
-    let own = tool.at("/function/name").or_else(|| tool.at("/custom/name"));
-    own.is_some_and(|own| own.is(name))
+    let tool_name = tool.at("/function/name").or_else(|| tool.at("/custom/name"));
+    tool_name.is_some_and(|tool_name| tool_name.is(name))
 }
 
 fn put_choice(draft: &mut Draft<'_>, call: &Call, tools: &[Json], is_reconsidered: bool) {

@@ -93,10 +93,10 @@ impl GeminiRequest<'_> {
     /// Builds a fix that restores the issued signature of a part.
     fn issued_signature_fix(&self, part: &GeminiPart<'_>) -> Option<Fix> {
         let place = part.node.range();
-        let lost = self.case.comparison()?.changes.iter().find(|change| {
+        let dropped = self.case.comparison()?.changes.iter().find(|change| {
             change.kind == ChangeKind::SealDropped && change.part.as_ref() == Some(&place)
         })?;
-        let signature = self.acceptable_signature(lost.issued?)?;
+        let signature = self.acceptable_signature(dropped.issued?)?;
         let description = "restores the signature issued with the call";
         Some(Fix::new(description, [with_signature(part, signature)]))
     }

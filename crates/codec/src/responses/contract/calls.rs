@@ -27,13 +27,13 @@ impl ResponsesRequest<'_> {
             }
         }
         let together = self.case.target().provider.dialect.calls_together;
-        let word = if together { "tool call" } else { "function call" };
+        let noun = if together { "tool call" } else { "function call" };
         for element in &self.elements {
             let Some(id) = element.call_id() else { continue };
             let at = |message| Finding::at(&TOOL_CALL_UNANSWERED, element.node, message);
             if element.is_call() && !outputs.contains(&id) {
                 let finding = at(format!("the call `{id}` has no output in this request"))
-                    .with_provider_error(format!("No tool output found for {word} {id}."));
+                    .with_provider_error(format!("No tool output found for {noun} {id}."));
                 findings.add(finding.with_auto_fix(self.remove_call(element)));
             } else if element.is_output() && !calls.contains(&id) && !may_call_elsewhere {
                 let error =
@@ -79,8 +79,8 @@ impl ResponsesRequest<'_> {
             self.past.following(reasoning).and_then(|led| led.id) == call.id
                 && reasoning.id.is_none_or(|id| !here.contains(id))
         });
-        let back: Vec<Json> = run.chain([call]).map(|prior| prior.to_request(ids)).collect();
-        let edit = Edit::InsertBefore(output.node.range(), back);
+        let restored: Vec<Json> = run.chain([call]).map(|prior| prior.to_request(ids)).collect();
+        let edit = Edit::InsertBefore(output.node.range(), restored);
         Fix::new("restores the call before its output", [edit])
     }
 

@@ -270,11 +270,11 @@ impl ResponsesRequest<'_> {
         );
         let has_id = element.id.is_some();
         let ids = if has_id { self.restorable_ids(prior) } else { IdPolicy::Dropped };
-        let back = prior.to_request(ids);
-        let tree = back.tree();
+        let restored = prior.to_request(ids);
+        let tree = restored.tree();
         let has = |member: &str| tree.root().present(member).is_some();
         let fix = (has("encrypted_content") || has("content")).then(|| {
-            let edit = Edit::InsertBefore(element.node.range(), vec![back.clone()]);
+            let edit = Edit::InsertBefore(element.node.range(), vec![restored.clone()]);
             Fix::new("restores the reasoning item before it", [edit])
         });
         Some(Finding::at(&REASONING_DROPPED, element.node, message).with_auto_fix(fix))

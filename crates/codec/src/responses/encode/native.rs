@@ -80,23 +80,23 @@ impl ResponsesWriter<'_> {
         if !thought.whole {
             return Err(ElisionReason::Cut);
         }
-        let stranger = self.foreign_reason(item);
+        let foreign_reason = self.foreign_reason(item);
         // Only the endpoint that produced or stored unsealed reasoning can use it.
-        let unsealed = stranger.filter(|_| item.seals.is_empty());
+        let unsealed = foreign_reason.filter(|_| item.seals.is_empty());
         if let Some(why) = refusal.or(unsealed) {
             return Err(why);
         }
         let is_paired = self.storage == ResponseStorage::Stored && native.id.is_some();
-        if is_paired && stranger.is_none() && self.is_pair_broken(item, native, next) {
+        if is_paired && foreign_reason.is_none() && self.is_pair_broken(item, native, next) {
             return Err(ElisionReason::Altered);
         }
         if native.side == Direction::Request {
-            return Ok(match stranger {
+            return Ok(match foreign_reason {
                 Some(_) => without_members(&native.json, &["id"]),
                 None => native.json.clone(),
             });
         }
-        let keeps_ids = self.storage != ResponseStorage::Declined && stranger.is_none();
+        let keeps_ids = self.storage != ResponseStorage::Declined && foreign_reason.is_none();
         let ids = if keeps_ids { IdPolicy::Kept } else { IdPolicy::Dropped };
         let says_nothing = item.seals.is_empty() && thought.kind != ThoughtKind::Text;
         if !keeps_ids && says_nothing {
