@@ -209,9 +209,9 @@ fn text_may_mention_think_tags() {
 
 #[test]
 fn stored_conversation_may_answer_calls_outside_the_request() {
-    let held =
+    let continued =
         with(body(&manual(), &[user(vec![result("a")])]), "thread", json!({"type": "continue"}));
-    assert!(found("claude-sonnet-4-5", &held).is_empty());
+    assert!(found("claude-sonnet-4-5", &continued).is_empty());
 }
 
 // ---- Headers and accounts
@@ -446,15 +446,15 @@ fn cache_rule_applies_only_to_the_same_account_and_model() {
 #[test]
 fn block_from_an_unknown_exchange_is_not_rejected() {
     let [thought, call] = whole_thought();
-    let untold = [thinking("Now the other.", OTHER), text("Rain.")];
-    let next = [assistant(&untold), user("On.")];
+    let unrecorded = [thinking("Now the other.", OTHER), text("Rain.")];
+    let next = [assistant(&unrecorded), user("On.")];
     // The known first response is missing from the request, and the replayed block is unknown.
     let bench = replay("claude-opus-4-6", &adaptive(), &[thought.clone(), call.clone()], &next);
     assert_eq!(bench.lines(), ["refuse signature-invalid messages.1.content.0"]);
     let next = [
         assistant(&[thought, call]),
         user(vec![result("toolu_1")]),
-        assistant(&untold),
+        assistant(&unrecorded),
         user("On."),
     ];
     let bench = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &next);
@@ -464,19 +464,19 @@ fn block_from_an_unknown_exchange_is_not_rejected() {
 #[test]
 fn unissued_signature_is_rejected_if_all_responses_are_known() {
     let made_up = [thinking("I should.", OTHER), text("Done.")];
-    let known = replay(
+    let all_recorded = replay(
         "claude-opus-4-6",
         &adaptive(),
         &[text("Hello.")],
         &[assistant(&made_up), user("On.")],
     );
-    assert_eq!(known.lines(), ["refuse signature-invalid messages.1.content.0"]);
+    assert_eq!(all_recorded.lines(), ["refuse signature-invalid messages.1.content.0"]);
     let answer = json!({"type": "message", "content": [text("Later.")], "stop_reason": "end_turn"});
     let messages =
         [user("Go."), assistant(&made_up), user("On."), assistant(&[text("Later.")]), user("So?")];
-    let unknown =
+    let partly_recorded =
         bench("claude-opus-4-6", &body(&adaptive(), &messages)).after(&[&answer.to_string()]);
-    assert_eq!(unknown.lines(), ["note signature-invalid messages.1.content.0"]);
+    assert_eq!(partly_recorded.lines(), ["note signature-invalid messages.1.content.0"]);
 }
 
 #[test]
@@ -497,8 +497,9 @@ fn trailing_thinking_is_rejected_only_in_the_last_message() {
 #[test]
 fn unpaired_call_is_removed_with_its_result() {
     let model = "claude-sonnet-4-5";
-    let lost = [user("Go."), assistant(&[thinking("Hm.", SIGNATURE), call("a")]), user("On.")];
-    let bench = bench(model, &body(&Value::Null, &lost));
+    let unanswered =
+        [user("Go."), assistant(&[thinking("Hm.", SIGNATURE), call("a")]), user("On.")];
+    let bench = bench(model, &body(&Value::Null, &unanswered));
     assert_eq!(bench.lines(), ["refuse tool-call-unanswered messages.1.content.1"]);
     let repaired: Value =
         serde_json::from_slice(&bench.repair(RepairLevel::Refused).request.body).unwrap();
@@ -602,14 +603,15 @@ fn class_a_an_adapter_drops_the_thought() {
 #[test]
 fn class_b_a_store_loses_the_signature_or_the_text() {
     let without = json!({"type": "thinking", "thinking": "I should look it up."});
-    let kept = |block: Value| [assistant(&[block, call("toolu_1")]), user(vec![result("toolu_1")])];
-    let lost = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &kept(without));
-    assert_eq!(case(&lost), refused("signature-missing messages.1.content.0"));
-    let emptied = kept(thinking("", SIGNATURE));
+    let replay_of =
+        |block: Value| [assistant(&[block, call("toolu_1")]), user(vec![result("toolu_1")])];
+    let unsigned = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &replay_of(without));
+    assert_eq!(case(&unsigned), refused("signature-missing messages.1.content.0"));
+    let emptied = replay_of(thinking("", SIGNATURE));
     let emptied = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &emptied);
     assert_eq!(case(&emptied), refused("thinking-modified messages.1.content.0"));
     let encoded = "RXFRQkNrWUlCUmdDS2tCNG4yVnRjR3hsVTJsbmJtRjBkWEps";
-    let encoded = kept(thinking("I should look it up.", encoded));
+    let encoded = replay_of(thinking("I should look it up.", encoded));
     let encoded = replay("claude-opus-4-6", &adaptive(), &whole_thought(), &encoded);
     assert_eq!(case(&encoded), refused("signature-invalid messages.1.content.0"));
 }
@@ -650,13 +652,13 @@ fn class_f_a_stream_was_truncated_within_a_thought() {
 
 #[test]
 fn class_g_a_sanitiser_rewrites_the_block() {
-    let kept = |block: Value| {
+    let replay_of = |block: Value| {
         let next = [assistant(&[block, call("toolu_1")]), user(vec![result("toolu_1")])];
         replay("claude-opus-4-6", &adaptive(), &whole_thought(), &next)
     };
-    let redacted = kept(thinking("I should look it up.", "REDACTED"));
+    let redacted = replay_of(thinking("I should look it up.", "REDACTED"));
     assert_eq!(case(&redacted), refused("signature-invalid messages.1.content.0"));
-    let rewritten = kept(thinking("I should look it up\u{FFFD}", SIGNATURE));
+    let rewritten = replay_of(thinking("I should look it up\u{FFFD}", SIGNATURE));
     assert_eq!(case(&rewritten), refused("thinking-modified messages.1.content.0"));
     let synthetic = json!({"type": "thinking", "thinking": "Continuing."});
     let messages = [user("Go."), assistant(&[synthetic, call("a")]), user(vec![result("a")])];

@@ -46,13 +46,13 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
         !is_hosted
     });
     moved.extras.retain(|extra| {
-        let is_taken = extra.wire.as_ref() != Some(&WIRE)
+        let is_accepted = extra.wire.as_ref() != Some(&WIRE)
             || contract::accepts_extra(&source.target, &call.target, &extra.key);
-        if !is_taken {
+        if !is_accepted {
             let message = "this endpoint is not known to accept this setting; it was omitted";
             warnings.push(Warning::new(Name::clone(&extra.key), message));
         }
-        is_taken
+        is_accepted
     });
     encode_draft(&moved, warnings)
 }
@@ -128,11 +128,13 @@ impl<'c> ChatWriter<'c> {
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| {
             let custom = custom::custom_declaration(tool);
-            let is_taken = custom.is_none() || self.takes_custom();
+            let is_accepted = custom.is_none() || self.takes_custom();
             match tool.native_on(&WIRE) {
-                Some(native) if is_taken => Some(self.without_cache_markers(draft, &native.json)),
+                Some(native) if is_accepted => {
+                    Some(self.without_cache_markers(draft, &native.json))
+                }
                 Some(_) | None => cross_wire::tool(draft, tool, |draft| match custom {
-                    Some(custom) if is_taken => custom.json(tool),
+                    Some(custom) if is_accepted => custom.json(tool),
                     Some(custom) => custom.as_function(draft, tool),
                     None => function(tool),
                 }),
@@ -287,23 +289,23 @@ impl<'c> ChatWriter<'c> {
             }
         }
         let fate = rewritten_fate(self.call, item);
-        let left = |why| draft::elided_fate(item, why);
+        let elided = |why| draft::elided_fate(item, why);
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } if text.is_empty() => {
-                left(ElisionReason::NotOnThisWire)
+                elided(ElisionReason::NotOnThisWire)
             }
             Body::Text(text) | Body::Summary { text, .. } => {
                 message.add_text(text);
                 fate
             }
             Body::Media(media) => {
-                let is_taken = speaker != Role::Assistant
+                let is_accepted = speaker != Role::Assistant
                     && message.add_media(media, &self.call.target, self.is_native);
-                if is_taken {
+                if is_accepted {
                     return fate;
                 }
                 draft.warn("media", "this wire cannot carry this kind of media; it was left out");
-                left(ElisionReason::NotOnThisWire)
+                elided(ElisionReason::NotOnThisWire)
             }
             Body::Call(call) => {
                 message.add(slot::CALLS, self.call_json(item, call, None), "");
@@ -316,7 +318,7 @@ impl<'c> ChatWriter<'c> {
                     CallerThought::Typed(payload) => {
                         let channel = self.call.target.provider.dialect.channel;
                         if !payload::add(message, &payload, channel) {
-                            return left(ElisionReason::NotOnThisWire);
+                            return elided(ElisionReason::NotOnThisWire);
                         }
                     }
                     CallerThought::Text(text) => message.add_text(&text),
@@ -328,7 +330,7 @@ impl<'c> ChatWriter<'c> {
             | Body::Result(_)
             | Body::Hosted(_)
             | Body::Compaction
-            | Body::Unknown => left(seal_policy::elision_reason(item, &self.call.target)),
+            | Body::Unknown => elided(seal_policy::elision_reason(item, &self.call.target)),
         }
     }
 
@@ -390,14 +392,14 @@ fn rewritten_fate(call: &Call, item: &Item) -> Fate {
     if item.seals.is_empty() {
         return draft::kept_fate(item);
     }
-    let left = |did| match did {
+    let elided = |did| match did {
         Disposition::Kept => Disposition::Elided(ElisionReason::NotOnThisWire),
         other => other,
     };
     Fate {
         item: item.id.clone(),
         visible: Disposition::Reshaped(ReshapeKind::Flattened),
-        seals: seal_policy::seals(item, &call.target, None).into_iter().map(left).collect(),
+        seals: seal_policy::seals(item, &call.target, None).into_iter().map(elided).collect(),
     }
 }
 

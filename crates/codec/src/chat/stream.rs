@@ -211,11 +211,11 @@ impl ChatDecoder {
         if piece.is_empty() {
             return;
         }
-        let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
+        let existing = self.parts.iter_mut().find_map(|part| match &mut part.kind {
             Kind::Text(text) if part.is_open && part.slot == slot => Some((part.index, text)),
             _ => None,
         });
-        if let Some((index, text)) = known {
+        if let Some((index, text)) = existing {
             text.push_str(piece);
             return self.reply.add_delta(index, Delta::Text(Arc::from(piece)));
         }
@@ -226,11 +226,11 @@ impl ChatDecoder {
     /// Handles one part of a content list. Only Mistral's chunks arrive in fragments.
     fn content_part(&mut self, part: Node<'_>) {
         let is_chunk = part.get("type").is_some_and(|kind| kind.is("thinking"));
-        let known = self.parts.iter_mut().find_map(|open| match &mut open.kind {
+        let existing = self.parts.iter_mut().find_map(|open| match &mut open.kind {
             Kind::Chunk(chunk) if open.is_open => Some((open.index, chunk)),
             _ => None,
         });
-        if let (true, Some((index, chunk))) = (is_chunk, known) {
+        if let (true, Some((index, chunk))) = (is_chunk, existing) {
             let piece = chunk.add(part);
             return self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));
         }
@@ -255,12 +255,12 @@ impl ChatDecoder {
 
     fn call(&mut self, fragment: Node<'_>, is_bare: bool) {
         let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Call(_)));
-        let mut known = self.parts.iter().enumerate().rev().filter_map(|(at, part)| {
+        let mut matching = self.parts.iter().enumerate().rev().filter_map(|(at, part)| {
             let Kind::Call(call) = &part.kind else { return None };
             let goes_on = call.is_continued_by(fragment, Some(at) == last) && !is_bare;
             (goes_on || is_bare && call.is_bare).then_some(at)
         });
-        let at = match known.next() {
+        let at = match matching.next() {
             Some(at) => at,
             None => {
                 let held = self.splitter.as_mut().map(TagSplitter::pause).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(super) enum TagPiece {
 pub(super) struct TagSplitter {
     scope: TagScope,
     mode: SplitterState,
-    held: String,
+    buffer: String,
 }
 
 #[derive(Clone, Copy)]
@@ -51,13 +51,13 @@ enum TagMatch {
 
 impl TagSplitter {
     pub(super) fn new(scope: TagScope) -> Self {
-        Self { scope, mode: SplitterState::Beginning, held: String::new() }
+        Self { scope, mode: SplitterState::Beginning, buffer: String::new() }
     }
 
     /// Adds input and returns the completed pieces. A suffix that may be the start of a tag is
     /// buffered.
     pub(super) fn push(&mut self, more: &str) -> Vec<TagPiece> {
-        self.held.push_str(more);
+        self.buffer.push_str(more);
         let mut pieces = Vec::new();
         while self.step(&mut pieces) {}
         pieces
@@ -67,13 +67,13 @@ impl TagSplitter {
     pub(super) fn is_plain_text_only(&self) -> bool {
         matches!(self.mode, SplitterState::Text)
             && self.scope == TagScope::Beginning
-            && self.held.is_empty()
+            && self.buffer.is_empty()
     }
 
     /// Returns the buffered text when another part starts, because the text can no longer become a
     /// tag.
     pub(super) fn pause(&mut self) -> Vec<TagPiece> {
-        if self.held.is_empty() || matches!(self.mode, SplitterState::Thought(_)) {
+        if self.buffer.is_empty() || matches!(self.mode, SplitterState::Thought(_)) {
             return Vec::new();
         }
         self.mode = SplitterState::Text;
@@ -82,7 +82,7 @@ impl TagSplitter {
 
     /// Returns the buffered text at the end of the input.
     pub(super) fn finish(&mut self) -> Vec<TagPiece> {
-        let rest = std::mem::take(&mut self.held);
+        let rest = std::mem::take(&mut self.buffer);
         let piece = match self.mode {
             SplitterState::Beginning | SplitterState::Text => TagPiece::Text(rest),
             SplitterState::Thought(_) => TagPiece::Thought(rest),
@@ -96,8 +96,8 @@ impl TagSplitter {
     fn step(&mut self, pieces: &mut Vec<TagPiece>) -> bool {
         match self.mode {
             SplitterState::Beginning => {
-                let blank = self.held.len() - self.held.trim_start().len();
-                match match_opening_tag(self.held.get(blank..).unwrap_or_default()) {
+                let blank = self.buffer.len() - self.buffer.trim_start().len();
+                match match_opening_tag(self.buffer.get(blank..).unwrap_or_default()) {
                     TagMatch::Found(name, length) => {
                         pieces.push(TagPiece::Open(self.take(blank + length)));
                         self.mode = SplitterState::Thought(name);
@@ -111,18 +111,18 @@ impl TagSplitter {
                 }
             }
             SplitterState::Text if self.scope == TagScope::Beginning => {
-                let rest = self.held.len();
+                let rest = self.buffer.len();
                 push(pieces, TagPiece::Text(self.take(rest)));
                 false
             }
             SplitterState::Text => {
-                let found = self.held.match_indices('<').find_map(|(start, _)| {
-                    match match_opening_tag(self.held.get(start..).unwrap_or_default()) {
+                let found = self.buffer.match_indices('<').find_map(|(start, _)| {
+                    match match_opening_tag(self.buffer.get(start..).unwrap_or_default()) {
                         TagMatch::No => None,
                         other => Some((start, other)),
                     }
                 });
-                let (start, found) = found.unwrap_or((self.held.len(), TagMatch::No));
+                let (start, found) = found.unwrap_or((self.buffer.len(), TagMatch::No));
                 push(pieces, TagPiece::Text(self.take(start)));
                 let TagMatch::Found(name, length) = found else { return false };
                 pieces.push(TagPiece::Open(self.take(length)));
@@ -131,13 +131,13 @@ impl TagSplitter {
             }
             SplitterState::Thought(name) => {
                 let close = format!("</{name}>");
-                if let Some(start) = self.held.find(&close) {
+                if let Some(start) = self.buffer.find(&close) {
                     push(pieces, TagPiece::Thought(self.take(start)));
                     pieces.push(TagPiece::Close(self.take(close.len())));
                     self.mode = SplitterState::Text;
                     return true;
                 }
-                let safe = self.held.len() - partial_tag_len(&self.held, &close);
+                let safe = self.buffer.len() - partial_tag_len(&self.buffer, &close);
                 push(pieces, TagPiece::Thought(self.take(safe)));
                 false
             }
@@ -145,8 +145,8 @@ impl TagSplitter {
     }
 
     fn take(&mut self, length: usize) -> String {
-        let rest = self.held.split_off(length);
-        std::mem::replace(&mut self.held, rest)
+        let rest = self.buffer.split_off(length);
+        std::mem::replace(&mut self.buffer, rest)
     }
 }
 

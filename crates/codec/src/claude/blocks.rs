@@ -97,10 +97,10 @@ impl<'c> Inspection<'_, 'c, '_> {
         let message =
             format!("thinking has a budget, so a thinking block must precede this {noun}");
         let changes = self.case.comparison().into_iter().flat_map(|c| &c.changes);
-        let mut lost =
+        let mut candidates =
             changes.filter(|change| change.is_latest && change.kind != ChangeKind::SentAsText);
-        let restored =
-            lost.find_map(|change| self.restore_message_fix(first.message, change.issued?.reply));
+        let restored = candidates
+            .find_map(|change| self.restore_message_fix(first.message, change.issued?.reply));
         let fix = restored.or_else(|| self.disable_thinking_fix(turn));
         let finding = self.rejection("tool-loop-needs-thinking", first.node, message, error)?;
         Some(finding.with_auto_fix(fix))

@@ -109,11 +109,11 @@ impl<'c> Inspection<'_, 'c, '_> {
 
     /// Builds a fix that inserts a missing thought next to the remaining parts of its response.
     pub(super) fn restore_missing_fix(&self, issued: IssuedItem<'_>) -> Option<Fix> {
-        let home = self.message_of_reply(issued.reply)?;
-        if let Some(fix) = self.restore_message_fix(home, issued.reply) {
+        let message_number = self.message_of_reply(issued.reply)?;
+        if let Some(fix) = self.restore_message_fix(message_number, issued.reply) {
             return Some(fix);
         }
-        let blocks = &self.view.messages.get(home)?.blocks;
+        let blocks = &self.view.messages.get(message_number)?.blocks;
         let block = self.issued_block(issued.item)?;
         let standing = |item: &Item| blocks.iter().find(|block| self.replays(block, item));
         let behind = issued.reply.items.iter().skip(issued.index + 1).find_map(standing);

@@ -94,8 +94,8 @@ impl<'c> Inspection<'_, 'c, '_> {
             other.message != block.message
                 && reply.items.iter().any(|item| self.replays(other, item))
         };
-        let home = self.view.assistant_blocks().find(is_elsewhere)?.message;
-        let mut fix = self.restore_message_fix(home, reply)?;
+        let message_number = self.view.assistant_blocks().find(is_elsewhere)?.message;
+        let mut fix = self.restore_message_fix(message_number, reply)?;
         fix.edits.extend(self.removal_edits(&[block]));
         Some(fix)
     }
@@ -227,9 +227,9 @@ impl<'c> Inspection<'_, 'c, '_> {
             if is_demanded && !begins_thinking {
                 return None;
             }
-            let home = self.message_of_reply(issued.reply)?;
-            let message = view.messages.get(home)?;
-            let place = format!("messages.{home}.content.{}", issued.index);
+            let message_number = self.message_of_reply(issued.reply)?;
+            let message = view.messages.get(message_number)?;
+            let place = format!("messages.{message_number}.content.{}", issued.index);
             let severity = if is_demanded { Severity::Refuse } else { Severity::Degrade };
             let later = issued.reply.items.get(issued.index + 1..).unwrap_or_default();
             let next =
@@ -289,20 +289,21 @@ impl<'c> Inspection<'_, 'c, '_> {
         comparison: &'c Comparison<'c>,
     ) -> Option<Finding> {
         let element = &changed.element;
-        let lost = missing_thoughts(comparison).find(|(_, issued)| {
-            let home = self.message_of_reply(issued.reply);
-            home.is_some_and(|home| *element == format!("messages.{home}"))
+        let missing = missing_thoughts(comparison).find(|(_, issued)| {
+            let message_number = self.message_of_reply(issued.reply);
+            message_number
+                .is_some_and(|message_number| *element == format!("messages.{message_number}"))
         });
         let message = match changed.place {
             Some(_) => format!("`{element}` changed after this block was issued"),
             None => format!("`{element}` preceded this block when it was issued but is missing"),
         };
-        let sentence = match &lost {
+        let sentence = match &missing {
             Some(_) => Some(MISSING_BLOCK_ERROR),
             None if element.starts_with("system") => Some(SYSTEM_CHANGED_ERROR),
             None => None,
         };
-        let restored = lost.and_then(|(_, issued)| self.restore_missing_fix(issued));
+        let restored = missing.and_then(|(_, issued)| self.restore_missing_fix(issued));
         self.prefix_finding(block, message, sentence, restored)
     }
 

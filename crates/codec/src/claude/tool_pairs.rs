@@ -57,11 +57,11 @@ impl<'a, 'c> Inspection<'a, 'c, '_> {
             let message = here.first().and_then(|call| self.view.messages.get(call.message));
             let Some(message) = message else { continue };
             let start = |block: &ClaudeBlock<'c>| block.node.range().start;
-            let is_gone = |block: &ClaudeBlock<'c>| {
+            let is_removed = |block: &ClaudeBlock<'c>| {
                 here.binary_search_by_key(&start(block), |call| start(call)).is_ok()
             };
-            let is_idle = message.blocks.iter().all(|b| b.kind.is_thinking() || is_gone(b));
-            removed.extend(message.blocks.iter().filter(|block| is_idle || is_gone(block)));
+            let is_idle = message.blocks.iter().all(|b| b.kind.is_thinking() || is_removed(b));
+            removed.extend(message.blocks.iter().filter(|block| is_idle || is_removed(block)));
         }
         removed
     }

@@ -147,8 +147,8 @@ fn results_of_one_turn_must_be_in_one_message() {
 #[test]
 fn removing_a_message_keeps_speakers_alternating() {
     let messages = [user(&[text("Go.")]), assistant(&[call("a")]), user(&[text("On.")])];
-    let lost = bench(SONNET, &body(&json!({}), &messages));
-    assert_eq!(repaired(&lost)["messages"], json!([user(&[text("Go."), text("On.")])]));
+    let unanswered = bench(SONNET, &body(&json!({}), &messages));
+    assert_eq!(repaired(&unanswered)["messages"], json!([user(&[text("Go."), text("On.")])]));
 }
 
 #[test]

@@ -343,8 +343,9 @@ fn foreign_members_are_reported_and_caller_extras_come_last() {
     let reasoning = call.settings.reasoning.as_mut().unwrap();
     reasoning.provider_extras = vec![("additionalModelRequestFields".into(), fields)];
     let encoded = written(&call);
-    let left = Warning::new("logprobs", "this setting exists only on openai-chat; it was omitted");
-    assert_eq!(encoded.warnings, [left]);
+    let expected =
+        Warning::new("logprobs", "this setting exists only on openai-chat; it was omitted");
+    assert_eq!(encoded.warnings, [expected]);
     assert_eq!(member(&encoded, "/requestMetadata").as_deref(), Some("1"));
     let fields = member(&encoded, "/additionalModelRequestFields");
     assert_eq!(fields.as_deref(), Some(r#"{"thinking":{"type":"adaptive"}}"#));

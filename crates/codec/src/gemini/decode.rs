@@ -201,8 +201,8 @@ fn read_function_response(reader: &mut ItemReader<'_>, answer: Node<'_>) -> Tool
     let wire_id = answer.name_of("id").filter(|id| !id.is_empty());
     let name = answer.name_of("name");
     // Some clients set ids on responses but not on calls.
-    let known = wire_id.as_deref().filter(|id| name.is_none() || reader.calls.has_id(id));
-    let call = reader.calls.answer(known, name.as_deref());
+    let known_id = wire_id.as_deref().filter(|id| name.is_none() || reader.calls.has_id(id));
+    let call = reader.calls.answer(known_id, name.as_deref());
     let (outcome, mut parts) = match answer.get("response") {
         Some(response) => tool_output(response),
         None => (Outcome::Ok, Vec::new()),

@@ -24,11 +24,11 @@ impl<'c> ChatRequest<'c> {
             return Vec::new();
         }
         let exchanges = self.case.prior().exchanges().iter();
-        let known: Vec<&'c Reply> =
+        let prior_replies: Vec<&'c Reply> =
             exchanges.filter_map(|exchange| exchange.reply.as_ref()).collect();
         let mut by_call: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut by_text: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (number, reply) in known.iter().enumerate() {
+        for (number, reply) in prior_replies.iter().enumerate() {
             for item in &reply.items {
                 if let Body::Call(call) = &item.body {
                     let id = call.wire_id.as_deref().unwrap_or_default();
@@ -49,7 +49,7 @@ impl<'c> ChatRequest<'c> {
                 found.iter().find(|reply| **reply >= next).or_else(|| found.last()).copied()
             });
             if let (Some(matched), Some(slot)) = (matched, replies.get_mut(number)) {
-                *slot = known.get(matched).copied();
+                *slot = prior_replies.get(matched).copied();
                 next = matched + 1;
             }
         }

@@ -20,13 +20,13 @@ impl ChatDecoder {
         for (field, value) in Slots::from_message(delta).strings {
             if has_details {
                 let piece = value.text().unwrap_or_default();
-                match self.echoes.iter_mut().find(|(known, _)| *known == field) {
+                match self.echoes.iter_mut().find(|(existing, _)| *existing == field) {
                     Some((_, echo)) => echo.push_str(&piece),
                     None => self.echoes.push((field, piece.into_owned())),
                 }
                 continue;
             }
-            match strings.iter_mut().find(|(_, known)| known.text() == value.text()) {
+            match strings.iter_mut().find(|(_, existing)| existing.text() == value.text()) {
                 Some((fields, _)) => fields.push(field),
                 None => strings.push((vec![field], value)),
             }
@@ -38,11 +38,11 @@ impl ChatDecoder {
 
     fn field(&mut self, fields: &[&'static str], piece: &str) {
         let slot = slot::joined_slot(fields);
-        let known = self.parts.iter_mut().find_map(|part| match &mut part.kind {
+        let existing = self.parts.iter_mut().find_map(|part| match &mut part.kind {
             Kind::Field(text) if part.is_open && part.slot == slot => Some((part.index, text)),
             _ => None,
         });
-        if let Some((index, text)) = known {
+        if let Some((index, text)) = existing {
             text.push_str(piece);
             return self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));
         }
@@ -52,14 +52,14 @@ impl ChatDecoder {
 
     fn detail(&mut self, fragment: Node<'_>) {
         let last = self.parts.iter().rposition(|part| matches!(part.kind, Kind::Detail(_)));
-        let known =
+        let existing =
             self.parts.iter_mut().enumerate().rev().find_map(|(at, part)| match &mut part.kind {
                 Kind::Detail(detail) if detail.is_continued_by(fragment, Some(at) == last) => {
                     Some((part.index, part.is_open, detail))
                 }
                 _ => None,
             });
-        if let Some((index, is_open, detail)) = known {
+        if let Some((index, is_open, detail)) = existing {
             let piece = detail.add(fragment);
             if is_open && !piece.is_empty() {
                 self.reply.add_delta(index, Delta::Thought(Arc::from(piece)));

@@ -11,13 +11,13 @@ use crate::{draft, events};
 
 pub(in crate::gemini) fn encode_reply(reply: &Reply) -> Json {
     let parts: Vec<Json> = reply.items.iter().filter_map(response_part).collect();
-    let own = extras(reply);
+    let reply_extras = extras(reply);
     json::object(|o| {
-        if own.is_empty() {
+        if reply_extras.is_empty() {
             write_chunk(o, reply.id.as_deref(), &reply.origin.answered, Some(reply), &parts);
             return;
         }
-        for (key, value) in own {
+        for (key, value) in reply_extras {
             if &**key == "candidates" {
                 o.raw(key, &candidates(value, &parts));
             } else {
@@ -59,11 +59,11 @@ pub(in crate::gemini) fn write_chunk(
     parts: &[Json],
 ) {
     let ending = ended.map_or(FinishMarker::Open, wire::finish_marker);
-    let own = ended.map(extras).unwrap_or_default();
-    let own_of = |name: &str| own.iter().find(|(key, _)| wire::is_spelled(key, name));
-    let candidates = own_of("candidates").map(|(_, candidates)| candidates.tree());
+    let reply_extras = ended.map(extras).unwrap_or_default();
+    let extra = |name: &str| reply_extras.iter().find(|(key, _)| wire::is_spelled(key, name));
+    let candidates = extra("candidates").map(|(_, candidates)| candidates.tree());
     let candidate = candidates.as_ref().and_then(|tree| tree.root().elements().next());
-    let feedback = match (own_of("promptFeedback"), ending) {
+    let feedback = match (extra("promptFeedback"), ending) {
         (Some((_, feedback)), _) => Some(feedback.clone()),
         (None, FinishMarker::Block(reason)) => Some(object! { "blockReason": reason }),
         (None, FinishMarker::Finish(_) | FinishMarker::Open) => None,
@@ -84,7 +84,7 @@ pub(in crate::gemini) fn write_chunk(
         o.raw("usageMetadata", &usage(reply));
         let known = ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"];
         let is_known = |key: &str| known.iter().any(|known| wire::is_spelled(key, known));
-        put_all(o, own.iter().filter(|(key, _)| !is_known(key)));
+        put_all(o, reply_extras.iter().filter(|(key, _)| !is_known(key)));
     }
     o.string("modelVersion", model).maybe_string("responseId", id);
 }
@@ -94,7 +94,7 @@ fn put_candidate(
     o: &mut json::Object<'_>,
     parts: &[Json],
     ending: FinishMarker<'_>,
-    own: Option<Node<'_>>,
+    source: Option<Node<'_>>,
 ) {
     o.object("content", |o| {
         if !parts.is_empty() {
@@ -108,16 +108,18 @@ fn put_candidate(
     o.number("index", 0);
     let known = ["content", "finishReason", "index"];
     let is_known = |key: &str| known.iter().any(|known| wire::is_spelled(key, known));
-    let members = own.into_iter().flat_map(Node::members);
+    let members = source.into_iter().flat_map(Node::members);
     copy_members(o, members.filter(|(key, _)| !is_known(&key.text().unwrap_or_default())));
 }
 
 /// Writes the usage. The provider's own JSON is used if it has the same counts.
 fn usage(reply: &Reply) -> Json {
-    let own = extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
-    let own =
-        own.map(|(_, value)| value).filter(|value| wire::usage(value.tree().root()) == reply.usage);
-    own.cloned().unwrap_or_else(|| wire::usage_json(&reply.usage))
+    let provider_usage =
+        extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
+    let provider_usage = provider_usage
+        .map(|(_, value)| value)
+        .filter(|value| wire::usage(value.tree().root()) == reply.usage);
+    provider_usage.cloned().unwrap_or_else(|| wire::usage_json(&reply.usage))
 }
 
 /// Returns an Item as a response part. Thoughts from other wires are written without Seals.

@@ -144,13 +144,13 @@ impl ResponsesRequest<'_> {
     /// Reports how replayed items differ from the issued items.
     pub(super) fn report_changes(&self, findings: &mut Findings<'_>) {
         let Some(comparison) = self.case.comparison() else { return };
-        let mut lost = HashSet::new();
+        let mut reported = HashSet::new();
         for change in &comparison.changes {
             let element = change.part.as_ref().and_then(|part| self.at(part.start));
             let key = change.issued.map(|issued| (issued.exchange, issued.item.place.message));
             if let Some(element) = element {
                 findings.extend(self.report_change(change, element));
-            } else if change.kind == ChangeKind::PartDropped && lost.insert(key) {
+            } else if change.kind == ChangeKind::PartDropped && reported.insert(key) {
                 findings.extend(self.report_dropped(change));
             }
         }

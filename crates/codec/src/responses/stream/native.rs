@@ -35,7 +35,7 @@ impl ResponsesEncoder {
         let kind = match body {
             Body::Text(_) | Body::Summary { .. } => {
                 let (at, number) = self.open_native_part(id);
-                let is_opened = self.own.get_mut(id).map(|own| &mut own.is_opened);
+                let is_opened = self.native_elements.get_mut(id).map(|state| &mut state.is_opened);
                 if is_opened.is_some_and(|is_opened| !std::mem::replace(is_opened, true)) {
                     let element = opening_form_of(body, id);
                     self.item("response.output_item.added", at, &element);
@@ -52,8 +52,8 @@ impl ResponsesEncoder {
             Body::Call(call) if !call.custom => EventFamily::Arguments,
             _ => {
                 let (_, number) = self.open_native_part(id);
-                if let Some(own) = self.own.get_mut(id) {
-                    own.numbers.push((index, number));
+                if let Some(state) = self.native_elements.get_mut(id) {
+                    state.numbers.push((index, number));
                 }
                 return;
             }
@@ -72,14 +72,14 @@ impl ResponsesEncoder {
     /// number.
     fn open_native_part(&mut self, id: &Name) -> (usize, usize) {
         let next = self.outputs;
-        let own = self.own.entry(id.clone()).or_insert_with(|| {
+        let state = self.native_elements.entry(id.clone()).or_insert_with(|| {
             self.outputs += 1;
             let (numbers, items) = (Vec::new(), Vec::new());
             NativeElement { at: next, parts: 0, is_opened: false, numbers, items }
         });
-        let number = own.parts;
-        own.parts += 1;
-        (own.at, number)
+        let number = state.parts;
+        state.parts += 1;
+        (state.at, number)
     }
 
     /// Returns the text of a delta that begins the next part of a thought; `None` if the delta
@@ -93,7 +93,7 @@ impl ResponsesEncoder {
 
     /// Ends a text that belongs to a message from this wire; returns `false` for any other Item.
     pub(super) fn native_part_done(&mut self, live: &LiveItem, item: &Item, text: &str) -> bool {
-        if !self.own.contains_key(live.id.as_str()) {
+        if !self.native_elements.contains_key(live.id.as_str()) {
             return false;
         }
         let native = item.native_on(&WIRE).map(|native| native.json.clone());
@@ -110,17 +110,17 @@ impl ResponsesEncoder {
     pub(super) fn native_closed(&mut self, index: u32, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return false };
         let Some(id) = native.id.clone() else { return false };
-        let Some(own) = self.own.get_mut(&id) else { return false };
-        let at = own.at;
+        let Some(state) = self.native_elements.get_mut(&id) else { return false };
+        let at = state.at;
         if native.slot != CONTENT {
-            self.own.remove(&id);
+            self.native_elements.remove(&id);
             self.write_whole_element(at, &[item]);
             return true;
         }
-        let known = own.numbers.iter().find(|(opened, _)| *opened == index);
-        let number = known.map_or(own.parts, |(_, number)| *number);
-        own.parts = own.parts.max(number + 1);
-        if !std::mem::replace(&mut own.is_opened, true)
+        let known = state.numbers.iter().find(|(opened, _)| *opened == index);
+        let number = known.map_or(state.parts, |(_, number)| *number);
+        state.parts = state.parts.max(number + 1);
+        if !std::mem::replace(&mut state.is_opened, true)
             && let Some(envelope) = &native.envelope
         {
             let element = whole::opening_form(envelope.json.tree().root());
@@ -133,31 +133,31 @@ impl ResponsesEncoder {
 
     /// Records a completed part. The last part also closes the message.
     fn close_native_part(&mut self, id: &str, item: &Item) {
-        let Some(own) = self.own.get_mut(id) else { return };
-        own.items.push(item.clone());
+        let Some(state) = self.native_elements.get_mut(id) else { return };
+        state.items.push(item.clone());
         let native = item.native_on(&WIRE);
         let parts = native.and_then(|native| native.envelope.as_ref()).map(|e| e.parts);
-        if own.items.len() < parts.unwrap_or(own.parts) {
+        if state.items.len() < parts.unwrap_or(state.parts) {
             return;
         }
-        if let Some(own) = self.own.remove(id) {
-            self.native_done(id, &own);
+        if let Some(state) = self.native_elements.remove(id) {
+            self.native_done(id, &state);
         }
     }
 
-    fn native_done(&mut self, id: &str, own: &NativeElement) {
-        let group: Vec<&Item> = own.items.iter().collect();
+    fn native_done(&mut self, id: &str, state: &NativeElement) {
+        let group: Vec<&Item> = state.items.iter().collect();
         if let Some(element) = encode::output(&group, |_| id.to_owned()) {
-            self.item("response.output_item.done", own.at, &element);
+            self.item("response.output_item.done", state.at, &element);
         }
     }
 
     /// Closes messages whose remaining parts never arrived.
     pub(super) fn flush_native(&mut self) {
-        let mut rest: Vec<_> = std::mem::take(&mut self.own).into_iter().collect();
-        rest.sort_by_key(|(_, own)| own.at);
-        for (id, own) in rest {
-            self.native_done(&id, &own);
+        let mut rest: Vec<_> = std::mem::take(&mut self.native_elements).into_iter().collect();
+        rest.sort_by_key(|(_, state)| state.at);
+        for (id, state) in rest {
+            self.native_done(&id, &state);
         }
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::responses) struct ResponsesEncoder {
     /// The Items that are being emitted incrementally, by Item index.
     pub(super) live: BTreeMap<u32, LiveItem>,
     /// The open elements from this wire, by id.
-    pub(super) own: BTreeMap<Name, NativeElement>,
+    pub(super) native_elements: BTreeMap<Name, NativeElement>,
     /// The parts of a message that came from this wire without an id, buffered until all parts have
     /// arrived.
     waiting: Vec<Item>,
