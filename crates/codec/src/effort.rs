@@ -36,8 +36,8 @@ pub(crate) fn supported_effort(
     nearest_or_warn(draft, effort, &profile.efforts, profile)
 }
 
-/// Returns the effort in `supported` that is nearest to `requested`, ignoring case, and warns if the
-/// two differ.
+/// Returns the effort in `supported` that is nearest to `requested`, ignoring case, and warns if
+/// the two differ.
 pub(crate) fn nearest_or_warn(
     draft: &mut Draft<'_>,
     requested: &str,
