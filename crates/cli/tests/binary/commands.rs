@@ -12,8 +12,8 @@ fn example() -> Vec<u8> {
 
 #[test]
 fn show_prints_messages_and_seals() {
-    let ran = throughline(&["show", EXAMPLE], b"");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let output = throughline(&["show", EXAMPLE], b"");
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
     for said in [
         "anthropic-messages request  claude-sonnet-4-6",
         "thought, text",
@@ -23,24 +23,24 @@ fn show_prints_messages_and_seals() {
         "answers weather  toolu_02",
         "8 items · 1 thought · 1 seal · 2 tool calls",
     ] {
-        assert!(ran.out.contains(said), "{said:?} is not in\n{}", ran.out);
+        assert!(output.out.contains(said), "{said:?} is not in\n{}", output.out);
     }
-    assert!(!ran.out.contains("RXhhbXBsZ"), "the seal's bytes were shown");
-    assert!(!ran.out.contains('\u{1b}'), "colours went into a pipe");
+    assert!(!output.out.contains("RXhhbXBsZ"), "the seal's bytes were shown");
+    assert!(!output.out.contains('\u{1b}'), "colours went into a pipe");
 }
 
 #[test]
 fn show_json_masks_seals() {
-    let ran = throughline(&["show", "--format", "json", "-"], &example());
-    assert_eq!(ran.code, 0);
-    let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let output = throughline(&["show", "--format", "json", "-"], &example());
+    assert_eq!(output.code, 0);
+    let shown: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(shown["wire"], "anthropic-messages");
     assert_eq!(shown["items"].as_array().unwrap().len(), 8);
     assert_eq!(
         shown["items"][2]["seals"],
         serde_json::json!([{"format": "anthropic.signature", "bytes": 92, "owner": "anthropic", "at": "/signature"}])
     );
-    assert!(!ran.out.contains("RXhhbXBsZ"));
+    assert!(!output.out.contains("RXhhbXBsZ"));
 }
 
 #[test]
@@ -50,50 +50,53 @@ fn show_reports_truncated_streams() {
         "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n",
         "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"Hm.\"}}\n\n",
     );
-    let ran = throughline(&["show", "-"], stream.as_bytes());
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("anthropic-messages stream"), "{}", ran.out);
-    assert!(ran.out.contains("cut off: cannot be replayed"), "{}", ran.out);
-    assert!(ran.out.contains("no part of it can be replayed"), "{}", ran.out);
+    let output = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.out.contains("anthropic-messages stream"), "{}", output.out);
+    assert!(output.out.contains("cut off: cannot be replayed"), "{}", output.out);
+    assert!(output.out.contains("no part of it can be replayed"), "{}", output.out);
 }
 
 #[test]
 fn show_prints_provider_errors() {
     let error = br#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in `thinking` block"}}"#;
-    let ran = throughline(&["show", "-"], error);
-    assert_eq!(ran.code, 0);
+    let output = throughline(&["show", "-"], error);
+    assert_eq!(output.code, 0);
     assert!(
-        ran.out.contains("invalid_request_error: messages.1.content.0: Invalid `signature`"),
+        output.out.contains("invalid_request_error: messages.1.content.0: Invalid `signature`"),
         "{}",
-        ran.out
+        output.out
     );
 }
 
 #[test]
 fn control_characters_are_escaped() {
     let hostile = "{\"model\":\"claude\\u001b[31m\",\"max_tokens\":1,\"system\":\"a\\u001b]0;title\\u0007\\u202e\",\"messages\":[{\"role\":\"user\",\"content\":\"\\u009b2J\"}]}";
-    let ran = throughline(&["show", "--wire", "anthropic-messages", "-"], hostile.as_bytes());
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = throughline(&["show", "--wire", "anthropic-messages", "-"], hostile.as_bytes());
+    assert_eq!(output.code, 0, "{}", output.err);
     for bad in ['\u{1b}', '\u{7}', '\u{9b}', '\u{202e}'] {
-        assert!(!ran.out.contains(bad) && !ran.err.contains(bad), "{bad:?} reached the terminal");
+        assert!(
+            !output.out.contains(bad) && !output.err.contains(bad),
+            "{bad:?} reached the terminal"
+        );
     }
 }
 
 #[test]
 fn translate_on_the_same_wire_and_owner_changes_nothing() {
-    let ran = throughline(
+    let output = throughline(
         &["translate", "--from", "anthropic-messages", "--to", "anthropic-messages", EXAMPLE],
         b"",
     );
-    assert_eq!(ran.code, 0);
-    assert_eq!(ran.out.as_bytes(), example());
-    assert!(ran.err.contains("kept"), "{}", ran.err);
+    assert_eq!(output.code, 0);
+    assert_eq!(output.out.as_bytes(), example());
+    assert!(output.err.contains("kept"), "{}", output.err);
 }
 
 #[test]
 fn translate_accounts_for_every_item_and_seal() {
     let file = scratch("fates.json");
-    let ran = throughline(
+    let output = throughline(
         &[
             "translate",
             "--from",
@@ -108,14 +111,14 @@ fn translate_accounts_for_every_item_and_seal() {
         ],
         b"",
     );
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let body: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
+    let body: serde_json::Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(body["contents"][1]["parts"][1]["functionCall"]["name"], "weather");
     assert_eq!(
         body["contents"][1]["parts"][1]["thoughtSignature"],
         "skip_thought_signature_validator"
     );
-    assert!(!ran.out.contains("RXhhbXBsZ") && !ran.out.contains("better weather decides"));
+    assert!(!output.out.contains("RXhhbXBsZ") && !output.out.contains("better weather decides"));
     let fates: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let thought = &fates["fates"][2];
     assert_eq!(thought["visible"], "elided");
@@ -204,16 +207,20 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         ),
     ];
     for (arguments, input, code, message) in cases {
-        let ran = throughline(&arguments, input);
-        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
-        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
-        assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+        let output = throughline(&arguments, input);
+        assert_eq!(output.code, code, "{arguments:?}: {}", output.err);
+        assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
+        assert!(
+            !output.err.contains("panicked") && output.out.is_empty(),
+            "{arguments:?}: {}",
+            output.err
+        );
     }
 }
 
 #[test]
 fn unknown_model_is_noted_and_translated() {
-    let ran = throughline(
+    let output = throughline(
         &[
             "translate",
             "--from",
@@ -228,8 +235,8 @@ fn unknown_model_is_noted_and_translated() {
         ],
         b"",
     );
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("unknown model `nobodys-model-9`"), "{}", ran.err);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.err.contains("unknown model `nobodys-model-9`"), "{}", output.err);
 }
 
 #[test]
@@ -246,13 +253,13 @@ fn fates_never_overwrite_the_request() {
         "--model",
         "gpt-5.2",
     ];
-    let ran = throughline(&[&translate[..], &["--fates", "-", copy]].concat(), b"");
-    assert_eq!(ran.code, 0);
-    let fates: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+    let output = throughline(&[&translate[..], &["--fates", "-", copy]].concat(), b"");
+    assert_eq!(output.code, 0);
+    let fates: serde_json::Value = serde_json::from_str(&output.err).unwrap();
     assert_eq!(fates["wire"], "openai-responses");
-    let ran = throughline(&[&translate[..], &["--fates", copy, copy]].concat(), b"");
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("would overwrite the request"), "{}", ran.err);
+    let output = throughline(&[&translate[..], &["--fates", copy, copy]].concat(), b"");
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("would overwrite the request"), "{}", output.err);
     assert_eq!(std::fs::read(copy).unwrap(), example());
 }
 
@@ -264,12 +271,12 @@ fn partial_reply_before_an_error_is_shown() {
         "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Half an ans\"}}\n\n",
         "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
     );
-    let ran = throughline(&["show", "-"], stream.as_bytes());
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = throughline(&["show", "-"], stream.as_bytes());
+    assert_eq!(output.code, 0, "{}", output.err);
     assert!(
-        ran.out.contains("Half an ans") && ran.out.contains("overloaded_error: Overloaded"),
+        output.out.contains("Half an ans") && output.out.contains("overloaded_error: Overloaded"),
         "{}",
-        ran.out
+        output.out
     );
 }
 
@@ -297,13 +304,13 @@ fn help_has_examples_and_completions_are_printed() {
         "stats",
         "rotate",
     ] {
-        let ran = throughline(&[command, "--help"], b"");
-        assert_eq!(ran.code, 0);
-        assert!(ran.out.contains("Examples:"), "{}", ran.out);
+        let output = throughline(&[command, "--help"], b"");
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains("Examples:"), "{}", output.out);
     }
     for shell in ["bash", "zsh", "fish"] {
-        let ran = throughline(&["completions", shell], b"");
-        assert_eq!(ran.code, 0);
-        assert!(ran.out.contains("translate") && ran.out.contains("prune"), "{shell}");
+        let output = throughline(&["completions", shell], b"");
+        assert_eq!(output.code, 0);
+        assert!(output.out.contains("translate") && output.out.contains("prune"), "{shell}");
     }
 }

@@ -43,8 +43,8 @@ impl Folder {
         Self(folder)
     }
 
-    fn write(&self, place: &str, text: &str) -> PathBuf {
-        let file = self.0.join(place);
+    fn write(&self, path: &str, text: &str) -> PathBuf {
+        let file = self.0.join(path);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, text).unwrap();
         file
@@ -63,9 +63,9 @@ impl Folder {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        let ran = self.run(&[arguments, &["--format", "json"]].concat());
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
-        serde_json::from_str(&ran.out).unwrap()
+        let output = self.run(&[arguments, &["--format", "json"]].concat());
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{arguments:?}");
+        serde_json::from_str(&output.out).unwrap()
     }
 }
 
@@ -86,10 +86,10 @@ fn own(name: &str) -> String {
 #[test]
 fn defaults_apply_without_a_file() {
     let folder = Folder::new("first");
-    let ran = folder.run(&["config", "check"]);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let output = folder.run(&["config", "check"]);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
     assert_eq!(
-        ran.out,
+        output.out,
         "✓ there is no throughline.toml here nor in your configuration directory; all values are \
          defaults\n"
     );
@@ -99,10 +99,14 @@ fn defaults_apply_without_a_file() {
     let file = folder.0.join("data/throughline/throughline.db");
     let url = format!("sqlite://{}", file.display());
     assert_eq!(value(&shown, "store.url"), (url, "default".into()));
-    let ran = folder.run(&["config", "show"]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.starts_with("no throughline.toml: all values are defaults\n"), "{}", ran.out);
-    assert!(ran.out.contains("sim       "), "{}", ran.out);
+    let output = folder.run(&["config", "show"]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(
+        output.out.starts_with("no throughline.toml: all values are defaults\n"),
+        "{}",
+        output.out
+    );
+    assert!(output.out.contains("sim       "), "{}", output.out);
     assert!(!file.exists(), "showing creates no store");
 }
 
@@ -110,9 +114,9 @@ fn defaults_apply_without_a_file() {
 fn config_file_is_found_by_option_then_cwd_then_home() {
     let folder = Folder::new("found");
     let listen = |port: &str| format!("[server]\nlisten = \"127.0.0.1:{port}\"\n");
-    let port = |ran: CommandOutput| {
-        assert_eq!(ran.code, 0, "{}", ran.err);
-        let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let port = |output: CommandOutput| {
+        assert_eq!(output.code, 0, "{}", output.err);
+        let shown: Value = serde_json::from_str(&output.out).unwrap();
         let (listen, from) = value(&shown, "server.listen");
         assert_eq!(from, "line 2");
         listen.rsplit(':').next().unwrap().to_owned()
@@ -135,25 +139,25 @@ fn config_file_is_found_by_option_then_cwd_then_home() {
 fn errors_have_a_position_and_exit_code() {
     let folder = Folder::new("errors");
     folder.write("here/throughline.toml", "[server]\nlisen = 1\n[gateway]\nreplay = \"x\"\n");
-    let ran = folder.run(&["config", "check"]);
-    assert_eq!((ran.code, ran.err.as_str()), (1, ""));
+    let output = folder.run(&["config", "check"]);
+    assert_eq!((output.code, output.err.as_str()), (1, ""));
     assert_eq!(
-        ran.out,
+        output.out,
         "error: throughline.toml:2:1: unknown key `lisen` in [server]; did you mean `listen`?\n\
          error: throughline.toml:4:10: `replay` must be one of observe, repair, enforce, off\n\
          ✗ throughline.toml has 2 errors\n"
     );
-    let ran = folder.run(&["config", "check", "--format", "json"]);
-    assert_eq!(ran.code, 1);
-    let told: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(told["verdict"], "wrong");
-    assert_eq!(told["errors"][1]["line"], 4);
-    assert_eq!(told["errors"][1]["column"], 10);
+    let output = folder.run(&["config", "check", "--format", "json"]);
+    assert_eq!(output.code, 1);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(report["verdict"], "wrong");
+    assert_eq!(report["errors"][1]["line"], 4);
+    assert_eq!(report["errors"][1]["column"], 10);
     // Other commands report the same errors as `config check`.
     for arguments in [&["config", "show"][..], &["threads"], &["keys", "list"]] {
-        let ran = folder.run(arguments);
-        assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{arguments:?}");
-        assert!(ran.err.starts_with("error: throughline.toml:2:1: unknown key `lisen`"));
+        let output = folder.run(arguments);
+        assert_eq!((output.code, output.out.as_str()), (65, ""), "{arguments:?}");
+        assert!(output.err.starts_with("error: throughline.toml:2:1: unknown key `lisen`"));
     }
 }
 
@@ -161,10 +165,10 @@ fn errors_have_a_position_and_exit_code() {
 fn warnings_keep_exit_code_zero() {
     let folder = Folder::new("warnings");
     folder.write("here/throughline.toml", "[providers.xai]\napi_key_env = \"NO_KEY\"\n");
-    let ran = folder.run(&["config", "check"]);
-    assert_eq!(ran.code, 0);
+    let output = folder.run(&["config", "check"]);
+    assert_eq!(output.code, 0);
     assert_eq!(
-        ran.out,
+        output.out,
         "warning: throughline.toml:2:15: $NO_KEY is not set; this provider cannot be used without \
          it\n✓ throughline.toml is valid\n"
     );
@@ -176,17 +180,17 @@ fn unreadable_files_are_named() {
     for (arguments, code) in
         [(["config", "check"], 2), (["config", "show"], 1), (["keys", "list"], 1)]
     {
-        let ran = folder.run(&[&arguments[..], &["--config", "missing.toml"]].concat());
-        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}");
-        let said = "error: cannot read the configuration missing.toml: ";
-        assert!(ran.err.starts_with(said), "{}", ran.err);
+        let output = folder.run(&[&arguments[..], &["--config", "missing.toml"]].concat());
+        assert_eq!((output.code, output.out.as_str()), (code, ""), "{arguments:?}");
+        let expected = "error: cannot read the configuration missing.toml: ";
+        assert!(output.err.starts_with(expected), "{}", output.err);
     }
     // An unreadable file is an error, not a missing file.
     std::fs::create_dir(folder.0.join("here/throughline.toml")).unwrap();
-    let ran = folder.run(&["config", "check"]);
-    assert_eq!(ran.code, 2);
-    let said = "error: cannot read the configuration throughline.toml: ";
-    assert!(ran.err.starts_with(said), "{}", ran.err);
+    let output = folder.run(&["config", "check"]);
+    assert_eq!(output.code, 2);
+    let expected = "error: cannot read the configuration throughline.toml: ";
+    assert!(output.err.starts_with(expected), "{}", output.err);
     let bytes = folder.0.join("here/bytes.toml");
     std::fs::write(&bytes, b"[server]\n\xff").unwrap();
     assert_eq!(folder.run(&["config", "check", "--config", "bytes.toml"]).code, 2);
@@ -208,9 +212,9 @@ fn invalid_flags_are_usage_errors() {
         &["keys", "create", "--budget-tokens", "many"],
         &["keys", "revoke"],
     ] {
-        let ran = folder.run(arguments);
-        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
-        assert!(!ran.err.is_empty());
+        let output = folder.run(arguments);
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(!output.err.is_empty());
     }
 }
 
@@ -245,9 +249,9 @@ fn secrets_are_never_printed_even_in_part() {
         ("AZURE_OPENAI_ENDPOINT", "https://me:c4n4ryKey0123456789@h"),
         ("OLLAMA_HOST", "https://h/?key=c4n4ryKey0123456789"),
     ];
-    let store = format!("postgres://me:{CANARY}@localhost:1/x?password={CANARY}");
-    let with_store = [&environment[..], &[("THROUGHLINE_STORE", store.as_str())]].concat();
-    let mut told = 0;
+    let database_url = format!("postgres://me:{CANARY}@localhost:1/x?password={CANARY}");
+    let with_store = [&environment[..], &[("THROUGHLINE_STORE", database_url.as_str())]].concat();
+    let mut printed = 0;
     for environment in [&[][..], &environment, &with_store] {
         for file in &files {
             for arguments in [
@@ -259,16 +263,17 @@ fn secrets_are_never_printed_even_in_part() {
                 &["config", "show", "--model", "fast", "--format", "json"],
                 &["keys", "list"],
             ] {
-                let ran = folder.run_with(environment, &[arguments, &["--config", file]].concat());
-                told += ran.out.len() + ran.err.len();
+                let output =
+                    folder.run_with(environment, &[arguments, &["--config", file]].concat());
+                printed += output.out.len() + output.err.len();
                 for part in [CANARY, "c4n4", "6789"] {
-                    let said = [ran.out.as_str(), &ran.err].concat();
-                    assert!(!said.contains(part), "{arguments:?} of {file} printed {said}");
+                    let text = [output.out.as_str(), &output.err].concat();
+                    assert!(!text.contains(part), "{arguments:?} of {file} printed {text}");
                 }
             }
         }
     }
-    assert!(told > 10_000, "the commands printed something");
+    assert!(printed > 10_000, "the commands printed something");
 }
 
 #[test]
@@ -276,12 +281,12 @@ fn show_prints_values_with_their_sources() {
     let folder = Folder::new("shown");
     folder.write("here/throughline.toml", FILE);
     let environment = [("WORK_KEY", CANARY), ("GEMINI_API_KEY", CANARY)];
-    let ran = folder.run_with(&environment, &["config", "show"]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = folder.run_with(&environment, &["config", "show"]);
+    assert_eq!(output.code, 0, "{}", output.err);
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!("config", ran.out.trim_end()));
+    settings.bind(|| insta::assert_snapshot!("config", output.out.trim_end()));
 
     let shown = folder.json(&["config", "show"]);
     let url = ("postgres://me@db/threads?…".into(), "line 4".into());
@@ -305,8 +310,8 @@ fn usual_variables_are_shown_by_name() {
         ("OLLAMA_HOST", "box"),
         ("AZURE_OPENAI_ENDPOINT", "nonsense"),
     ];
-    let ran = folder.run_with(&environment, &["config", "show", "--format", "json"]);
-    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let output = folder.run_with(&environment, &["config", "show", "--format", "json"]);
+    let shown: Value = serde_json::from_str(&output.out).unwrap();
     let told = |name: &str| {
         let all = shown["providers"].as_array().unwrap();
         let found = all.iter().find(|one| one["name"] == name).unwrap();
@@ -317,12 +322,12 @@ fn usual_variables_are_shown_by_name() {
     let ollama = ["http://box:11434/v1", "the caller's, or none", "$OLLAMA_HOST"];
     assert_eq!(told("ollama"), ollama);
     assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
-    let ran = folder.run_with(&environment, &["config", "check"]);
-    assert_eq!(ran.code, 0);
-    let said = "warning: $AZURE_OPENAI_ENDPOINT is ignored: the base URL is malformed\n✓ ";
-    assert!(ran.out.starts_with(said), "{}", ran.out);
-    let ran = folder.run_with(&environment, &["config", "check", "--format", "json"]);
-    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    let output = folder.run_with(&environment, &["config", "check"]);
+    assert_eq!(output.code, 0);
+    let expected = "warning: $AZURE_OPENAI_ENDPOINT is ignored: the base URL is malformed\n✓ ";
+    assert!(output.out.starts_with(expected), "{}", output.out);
+    let output = folder.run_with(&environment, &["config", "check", "--format", "json"]);
+    let told: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(told["unheard"][0]["variable"], "AZURE_OPENAI_ENDPOINT");
 }
 
@@ -331,30 +336,30 @@ fn environment_overrides_the_file() {
     let folder = Folder::new("environment");
     folder.write("here/throughline.toml", "[store]\nurl = \"sqlite://file.db\"\n");
     let show = ["config", "show", "--format", "json"];
-    let ran = folder.run_with(&[("THROUGHLINE_STORE", "sqlite://other.db")], &show);
-    let shown: Value = serde_json::from_str(&ran.out).unwrap();
-    let wanted = ("sqlite://other.db".into(), "$THROUGHLINE_STORE".into());
-    assert_eq!(value(&shown, "store.url"), wanted);
+    let output = folder.run_with(&[("THROUGHLINE_STORE", "sqlite://other.db")], &show);
+    let shown: Value = serde_json::from_str(&output.out).unwrap();
+    let expected = ("sqlite://other.db".into(), "$THROUGHLINE_STORE".into());
+    assert_eq!(value(&shown, "store.url"), expected);
 }
 
 #[test]
 fn show_model_lists_its_targets() {
     let folder = Folder::new("model");
     folder.write("here/throughline.toml", FILE);
-    let ran = folder.run(&["config", "show", "--model", "fast"]);
+    let output = folder.run(&["config", "show", "--model", "fast"]);
     assert_eq!(
-        ran.out,
+        output.out,
         "1. proxy/gpt-5  openai-responses at https://proxy.example/v1, key: $WORK_KEY is not set, \
          $1.25 in and $10.00 out\n\
          2. work-claude/claude-sonnet-5  anthropic-messages at https://api.anthropic.com, key: …, \
          $3.00 in and $15.00 out\n\
          3. sim/gpt-5  openai-responses at built in, key: none, $1.25 in and $10.00 out\n"
     );
-    let told = folder.json(&["config", "show", "--model", "claude-x"]);
-    assert_eq!(told["targets"][0]["provider"], "work-claude");
-    let ran = folder.run(&["config", "show", "--model", "fats"]);
-    assert_eq!(ran.code, 2);
-    assert_eq!(ran.err, "error: there is no model `fats`; did you mean `fast`?\n");
+    let report = folder.json(&["config", "show", "--model", "claude-x"]);
+    assert_eq!(report["targets"][0]["provider"], "work-claude");
+    let output = folder.run(&["config", "show", "--model", "fats"]);
+    assert_eq!(output.code, 2);
+    assert_eq!(output.err, "error: there is no model `fats`; did you mean `fast`?\n");
 }
 
 #[test]
@@ -364,8 +369,8 @@ fn documented_example_is_valid_and_every_key_documented() {
     let (example, _) = rest.split_once("```").unwrap();
     let folder = Folder::new("documented");
     folder.write("here/throughline.toml", example);
-    let ran = folder.run_with(&[("WORK_KEY", CANARY)], &["config", "check"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "✓ throughline.toml is valid\n"));
+    let output = folder.run_with(&[("WORK_KEY", CANARY)], &["config", "check"]);
+    assert_eq!((output.code, output.out.as_str()), (0, "✓ throughline.toml is valid\n"));
     let shown = folder.json(&["config", "show"]);
     for entry in shown["values"].as_array().unwrap() {
         let key = entry["key"].as_str().unwrap().rsplit('.').next().unwrap();
@@ -390,21 +395,21 @@ fn store_commands_use_the_config_file() {
         "here/throughline.toml",
         "[store]\nurl = \"sqlite://mine.db\"\nmaster_key_env = \"WORK_MASTER\"\n",
     );
-    let ran = folder.run(&["keys", "create"]);
-    assert_eq!(ran.code, 2);
+    let output = folder.run(&["keys", "create"]);
+    assert_eq!(output.code, 2);
     assert_eq!(
-        ran.err,
+        output.err,
         "error: $WORK_MASTER is not set, but `master_key_env` in the configuration names it: set it, \
          or pass the key with --master-key-file\n"
     );
     let environment = [("WORK_MASTER", master.as_str())];
     assert_eq!(folder.run_with(&environment, &["keys", "create"]).code, 0);
     assert!(Path::new(&folder.0.join("here/mine.db")).exists());
-    let ran = folder.run_with(&environment, &["stats"]);
-    assert!(ran.out.starts_with("sqlite://mine.db"), "{}{}", ran.out, ran.err);
+    let output = folder.run_with(&environment, &["stats"]);
+    assert!(output.out.starts_with("sqlite://mine.db"), "{}{}", output.out, output.err);
     // The configured master key applies only to the configured store.
-    let ran = folder.run_with(&environment, &["keys", "create", "--store", "sqlite://plain.db"]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = folder.run_with(&environment, &["keys", "create", "--store", "sqlite://plain.db"]);
+    assert_eq!(output.code, 0, "{}", output.err);
     assert_eq!(folder.run(&["keys", "list", "--store", "sqlite://plain.db"]).code, 0);
     assert_eq!(folder.run(&["keys", "list", "--store", "sqlite://mine.db"]).code, 69);
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use throughline_testkit::figure;
 
 use crate::support::kept::TestStore;
-use crate::support::serving::said_at;
+use crate::support::serving::send_request;
 use crate::support::{CommandOutput, throughline_in, without_keys};
 
 const OWN: &str = env!("CARGO_BIN_EXE_throughline");
@@ -22,25 +22,25 @@ fn can_isolate_network() -> bool {
 }
 
 /// Runs the demo to its end in a directory called `name`.
-fn played(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf) {
-    let kept = TestStore::nothing(name);
-    let home = kept.file("home");
+fn run_demo(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBuf) {
+    let store = TestStore::without_database(name);
+    let home = store.file("home");
     let mut arguments = vec!["demo", "--no-serve", "--home", home.to_str().unwrap()];
     arguments.extend(options);
-    (throughline_in(&kept.folder, &arguments, input.as_bytes()), home)
+    (throughline_in(&store.folder, &arguments, input.as_bytes()), home)
 }
 
 /// Returns the numbers in the final table's row that starts with `what`.
-fn counts(out: &str, what: &str) -> Vec<u64> {
-    let line = out.lines().find(|line| line.trim_start().starts_with(what));
-    let line = line.unwrap_or_else(|| panic!("{what} is not in {out}"));
+fn counts(out: &str, label: &str) -> Vec<u64> {
+    let line = out.lines().find(|line| line.trim_start().starts_with(label));
+    let line = line.unwrap_or_else(|| panic!("{label} is not in {out}"));
     line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
 #[test]
 fn demo_succeeds_with_the_network_cut() {
-    let kept = TestStore::nothing("demo-cut");
-    let home = kept.file("home");
+    let store = TestStore::without_database("demo-cut");
+    let home = store.file("home");
     let cut = can_isolate_network();
     let mut command = Command::new(if cut { "unshare" } else { OWN });
     if cut {
@@ -49,18 +49,18 @@ fn demo_succeeds_with_the_network_cut() {
         println!("SKIPPED network namespaces are not available: running with the network");
     }
     let began = tokio::time::Instant::now();
-    let ran = without_keys(&mut command)
+    let output = without_keys(&mut command)
         .args(["demo", "--no-serve", "--home", home.to_str().unwrap()])
         .env_remove("THROUGHLINE_STORE")
         .env_remove("THROUGHLINE_MASTER_KEY")
-        .current_dir(&kept.folder)
+        .current_dir(&store.folder)
         .stdin(Stdio::null())
         .output()
         .unwrap();
     let took = began.elapsed();
     let (out, err) =
-        (String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap());
-    assert!(ran.status.success(), "{out}\n{err}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{out}\n{err}");
     figure("demo: seconds", format!("{:.1}", took.as_secs_f64()));
     // All chapters were printed.
     for chapter in 1..=9 {
@@ -80,11 +80,11 @@ fn demo_succeeds_with_the_network_cut() {
     assert_eq!((agent[1], naive[0] > 0, naive[1] > 0), (0, true, true), "{out}");
     assert!(counts(&out, "restored")[0] > 0 && counts(&out, "replayed")[0] > 0, "{out}");
     // The store contains the same thread.
-    let store = format!("sqlite://{}", home.join("demo.db").display());
+    let url = format!("sqlite://{}", home.join("demo.db").display());
     let thread = out.split_whitespace().find(|word| word.starts_with("thread_")).unwrap();
     let thread = thread.trim_end_matches('…');
     let listed =
-        throughline_in(&kept.folder, &["threads", "--store", &store, "--format", "json"], b"");
+        throughline_in(&store.folder, &["threads", "--store", &url, "--format", "json"], b"");
     let threads: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
     let threads = threads["threads"].as_array().unwrap();
     assert!(threads.iter().any(|one| one["id"] == thread), "{thread}: {threads:?}");
@@ -94,41 +94,41 @@ fn demo_succeeds_with_the_network_cut() {
 
 #[test]
 fn interactive_demo_uses_the_users_decisions() {
-    let (ran, home) = played("demo-interactive", &["--interactive"], "\n7\n2\nperhaps\nn\n");
-    assert!(ran.out.contains("“Roll back”, decided by you"), "{}\n{}", ran.out, ran.err);
-    assert!(ran.out.contains("rejected, decided by you"), "{}\n{}", ran.out, ran.err);
+    let (output, home) = run_demo("demo-interactive", &["--interactive"], "\n7\n2\nperhaps\nn\n");
+    assert!(output.out.contains("“Roll back”, decided by you"), "{}\n{}", output.out, output.err);
+    assert!(output.out.contains("rejected, decided by you"), "{}\n{}", output.out, output.err);
     // A rejected call was not executed.
-    assert!(ran.out.contains("deploy ran 0 times"), "{}\n{}", ran.out, ran.err);
+    assert!(output.out.contains("deploy ran 0 times"), "{}\n{}", output.out, output.err);
     assert!(!home.join("deployed").exists());
-    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+    assert_eq!(output.code, 0, "{}\n{}", output.out, output.err);
 }
 
 #[test]
 fn interactive_demo_fails_at_end_of_input() {
-    let (ran, home) = played("demo-unknown", &["--interactive"], "1\n");
-    assert_eq!(ran.code, 2, "{}\n{}", ran.out, ran.err);
-    assert!(ran.err.contains("standard input is closed"), "{}", ran.err);
+    let (output, home) = run_demo("demo-unknown", &["--interactive"], "1\n");
+    assert_eq!(output.code, 2, "{}\n{}", output.out, output.err);
+    assert!(output.err.contains("standard input is closed"), "{}", output.err);
     assert!(!home.join("deployed").exists());
 }
 
 #[test]
 fn demo_rejects_a_folder_that_is_not_empty() {
-    let kept = TestStore::nothing("demo-full");
-    std::fs::write(kept.file("mine"), "mine").unwrap();
-    let home = kept.folder.to_str().unwrap();
-    let ran = throughline_in(&kept.folder, &["demo", "--home", home], b"");
-    assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("is not empty"), "{}", ran.err);
+    let store = TestStore::without_database("demo-full");
+    std::fs::write(store.file("mine"), "mine").unwrap();
+    let home = store.folder.to_str().unwrap();
+    let output = throughline_in(&store.folder, &["demo", "--home", home], b"");
+    assert_eq!(output.code, 2, "{}", output.err);
+    assert!(output.err.contains("is not empty"), "{}", output.err);
 }
 
 #[test]
 fn gateway_stays_open_until_sigterm() {
-    let kept = TestStore::nothing("demo-open");
+    let store = TestStore::without_database("demo-open");
     let mut command = Command::new(OWN);
     let mut child = without_keys(&mut command)
         .arg("demo")
         .env_remove("THROUGHLINE_STORE")
-        .env("TMPDIR", &kept.folder)
+        .env("TMPDIR", &store.folder)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -139,23 +139,23 @@ fn gateway_stays_open_until_sigterm() {
     let (_, address) = open.split_once("http://").unwrap();
     let address = address.split_whitespace().next().unwrap();
     let address = address.split('/').next().unwrap();
-    assert!(said_at(address, "GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
+    assert!(send_request(address, "GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
     // The whole message is printed before the process is stopped.
     assert!(lines.any(|line| line.contains("Ctrl-C")));
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(left_in(&kept.folder), Vec::<PathBuf>::new());
+    assert_eq!(left_in(&store.folder), Vec::<PathBuf>::new());
 }
 
 #[test]
 fn interrupted_demo_leaves_no_files() {
-    let kept = TestStore::nothing("demo-stopped");
+    let store = TestStore::without_database("demo-stopped");
     let mut command = Command::new(OWN);
     let mut child = without_keys(&mut command)
         .args(["demo", "--interactive"])
         .env_remove("THROUGHLINE_STORE")
-        .env("TMPDIR", &kept.folder)
+        .env("TMPDIR", &store.folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -171,7 +171,7 @@ fn interrupted_demo_leaves_no_files() {
     assert_eq!(ended.status.code(), Some(130));
     let told = String::from_utf8(ended.stderr).unwrap();
     assert!(told.contains("the demo was interrupted"), "{told}");
-    assert_eq!(left_in(&kept.folder), Vec::<PathBuf>::new());
+    assert_eq!(left_in(&store.folder), Vec::<PathBuf>::new());
 }
 
 fn left_in(folder: &Path) -> Vec<PathBuf> {

@@ -86,7 +86,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn shown(page: &Path) -> String {
+fn relative_path(page: &Path) -> String {
     page.strip_prefix(workspace_root()).unwrap().display().to_string()
 }
 
@@ -101,7 +101,7 @@ fn blocks(page: &Path) -> Vec<Block> {
             Some(info) => {
                 let tag = Tag::of(info.trim());
                 let tag = tag.unwrap_or_else(|| {
-                    panic!("{}:{number}: `{info}` is not a block tag", shown(page))
+                    panic!("{}:{number}: `{info}` is not a block tag", relative_path(page))
                 });
                 blocks.push(Block { line: number, tag, text: String::new() });
                 is_inside = true;
@@ -115,18 +115,18 @@ fn blocks(page: &Path) -> Vec<Block> {
             None => assert!(
                 !line.starts_with("    ") || line.trim_start().starts_with(['-', '*', '|', '[']),
                 "{}:{number}: use a fenced block with a tag: {line}",
-                shown(page)
+                relative_path(page)
             ),
         }
     }
-    assert!(!is_inside, "{}: a fence is not closed", shown(page));
+    assert!(!is_inside, "{}: a fence is not closed", relative_path(page));
     blocks
 }
 
 /// A directory for running the snippets of a page. It contains the files of a clone, and `PATH`
 /// contains the binary.
 struct SnippetFolder {
-    kept: TestStore,
+    store: TestStore,
     gateway: Option<GatewayProcess>,
     /// Must outlive the gateway.
     _simulators: Option<Simulators>,
@@ -175,23 +175,24 @@ impl Drop for Simulators {
 
 impl SnippetFolder {
     fn new(page: &str, needs_gateway: bool) -> Self {
-        let kept = TestStore::nothing(&format!("docs-{}", page.replace(['/', '.'], "-")));
+        let store = TestStore::without_database(&format!("docs-{}", page.replace(['/', '.'], "-")));
         for folder in ["bin", "home", "examples"] {
-            std::fs::create_dir_all(kept.file(folder)).unwrap();
+            std::fs::create_dir_all(store.file(folder)).unwrap();
         }
         for example in std::fs::read_dir(workspace_root().join("examples")).unwrap() {
             let example = example.unwrap();
-            std::fs::copy(example.path(), kept.file("examples").join(example.file_name())).unwrap();
+            std::fs::copy(example.path(), store.file("examples").join(example.file_name()))
+                .unwrap();
         }
-        std::os::unix::fs::symlink(OWN, kept.file("bin/throughline")).unwrap();
+        std::os::unix::fs::symlink(OWN, store.file("bin/throughline")).unwrap();
         let simulators = needs_gateway.then(Simulators::start);
         let gateway = simulators.as_ref().map(|simulators| {
-            let folder = kept.file("gateway");
+            let folder = store.file("gateway");
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join("throughline.toml"), simulators.config()).unwrap();
             GatewayProcess::start(&folder, &[], &[])
         });
-        Self { kept, gateway, _simulators: simulators }
+        Self { store, gateway, _simulators: simulators }
     }
 
     /// Replaces the documented gateway address with the address of this page's gateway.
@@ -205,49 +206,53 @@ impl SnippetFolder {
         without_keys(&mut command)
             .env_remove("THROUGHLINE_STORE")
             .env_remove("THROUGHLINE_MASTER_KEY")
-            .env("BIN", self.kept.file("bin"))
-            .env("HOME", self.kept.file("home"))
-            .env("XDG_DATA_HOME", self.kept.file("home"))
-            .env("XDG_CONFIG_HOME", self.kept.file("home"))
-            .current_dir(&self.kept.folder)
+            .env("BIN", self.store.file("bin"))
+            .env("HOME", self.store.file("home"))
+            .env("XDG_DATA_HOME", self.store.file("home"))
+            .env("XDG_CONFIG_HOME", self.store.file("home"))
+            .current_dir(&self.store.folder)
             .stdin(Stdio::null());
         command
     }
 
     /// Checks a block and panics if it fails.
     fn run(&self, page: &str, block: &Block) {
-        let place = format!("{page}:{}", block.line);
+        let location = format!("{page}:{}", block.line);
         let text = self.own(&block.text);
         match block.tag {
-            Tag::Shell => self.shell(&place, &text),
+            Tag::Shell => self.shell(&location, &text),
             Tag::Console => {
                 let lines = text.lines().filter_map(|line| line.strip_prefix("$ "));
-                self.shell(&place, &lines.collect::<Vec<_>>().join("\n"));
+                self.shell(&location, &lines.collect::<Vec<_>>().join("\n"));
             }
-            Tag::Serve => self.serve(&place, &text),
+            Tag::Serve => self.serve(&location, &text),
             Tag::Clone => {
                 for line in text.lines().map(|line| without_remark(line.trim())) {
-                    self.clone_line(&place, line);
+                    self.clone_line(&location, line);
                 }
             }
-            Tag::Python => self.script(&place, "python", "py", &text),
-            Tag::JavaScript => self.script(&place, "node", "mjs", &text),
-            Tag::Rust => assert_compiled(&place, &text),
+            Tag::Python => self.script(&location, "python", "py", &text),
+            Tag::JavaScript => self.script(&location, "node", "mjs", &text),
+            Tag::Rust => assert_compiled(&location, &text),
             Tag::Config => {
-                std::fs::write(self.kept.file("checked.toml"), &text).unwrap();
-                self.shell(&place, "throughline config check --config checked.toml");
+                std::fs::write(self.store.file("checked.toml"), &text).unwrap();
+                self.shell(&location, "throughline config check --config checked.toml");
             }
             Tag::Agent => {
-                std::fs::write(self.kept.file("agent.toml"), &text).unwrap();
-                self.shell(&place, "throughline run Hello --agent agent.toml --no-ask");
+                std::fs::write(self.store.file("agent.toml"), &text).unwrap();
+                self.shell(&location, "throughline run Hello --agent agent.toml --no-ask");
             }
             Tag::Toml => {
                 let read: Result<toml::Table, _> = toml::from_str(&text);
-                assert!(read.is_ok(), "{place}: {}", read.unwrap_err());
+                assert!(read.is_ok(), "{location}: {}", read.unwrap_err());
             }
             Tag::Text => {
                 let commands = text.lines().filter(|line| line.starts_with("throughline "));
-                assert_eq!(commands.count(), 0, "{place}: a command is in a block that is not run");
+                assert_eq!(
+                    commands.count(),
+                    0,
+                    "{location}: a command is in a block that is not run"
+                );
             }
         }
     }
@@ -255,40 +260,40 @@ impl SnippetFolder {
     /// Runs a command that the documentation runs in a clone. `cargo run` uses the existing binary,
     /// and workspace tests run in this build. Slow release commands must appear unchanged in
     /// `scripts/soak`.
-    fn clone_line(&self, place: &str, line: &str) {
+    fn clone_line(&self, location: &str, line: &str) {
         let root = workspace_root();
         match (line.strip_prefix("cargo run --release -- "), line.split_whitespace().next()) {
             (Some(goes_on @ ("demo" | "serve")), _) => {
-                self.serve(place, &format!("throughline {goes_on}"));
+                self.serve(location, &format!("throughline {goes_on}"));
             }
-            (Some(arguments), _) => self.shell(place, &format!("throughline {arguments}")),
+            (Some(arguments), _) => self.shell(location, &format!("throughline {arguments}")),
             (None, Some("cargo")) => {
                 let is_ours = line.starts_with("cargo test --workspace ");
-                assert!(is_ours, "{place}: a separate build: {line}");
+                assert!(is_ours, "{location}: a separate build: {line}");
                 // Cargo needs the user's home directory.
-                let ran = Command::new("bash").args(["-c", line]).current_dir(root).output();
-                succeeded(place, &ran.unwrap());
+                let output = Command::new("bash").args(["-c", line]).current_dir(root).output();
+                assert_success(location, &output.unwrap());
             }
             (None, Some(program)) => {
-                assert!(root.join(program).exists(), "{place}: there is no {program}");
+                assert!(root.join(program).exists(), "{location}: there is no {program}");
                 let soak = std::fs::read_to_string(root.join("scripts/soak")).unwrap();
                 assert!(
                     soak.lines().any(|run| run == line),
-                    "{place}: scripts/soak must run {line}"
+                    "{location}: scripts/soak must run {line}"
                 );
             }
             (None, None) => {}
         }
     }
 
-    fn shell(&self, place: &str, text: &str) {
+    fn shell(&self, location: &str, text: &str) {
         let text = format!("PATH=$BIN:$PATH\n{text}");
-        let ran = self.command("bash").args(["-euo", "pipefail", "-c", &text]).output().unwrap();
-        succeeded(&format!("{place}: {text}"), &ran);
+        let output = self.command("bash").args(["-euo", "pipefail", "-c", &text]).output().unwrap();
+        assert_success(&format!("{location}: {text}"), &output);
     }
 
     /// Runs a command that does not end. The command has started once it prints its address.
-    fn serve(&self, place: &str, text: &str) {
+    fn serve(&self, location: &str, text: &str) {
         let text = without_remark(text.trim());
         let is_gateway = text.ends_with("throughline serve");
         let text =
@@ -305,39 +310,44 @@ impl SnippetFolder {
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         // Read the remaining output, because the process blocks on a full pipe.
-        assert!(began, "{place}: {text} never listened");
+        assert!(began, "{location}: {text} never listened");
         lines.for_each(drop);
         child.wait().unwrap();
     }
 
-    fn script(&self, place: &str, language: &str, end: &str, text: &str) {
+    fn script(&self, location: &str, language: &str, end: &str, text: &str) {
         let sdks = workspace_root().join("target/sdks");
         let program =
             if language == "python" { sdks.join("python/bin/python") } else { "node".into() };
         if !sdks.join(language).exists() {
-            skip(&format!("{place}: run scripts/sdks to install the official clients"));
+            skip(&format!("{location}: run scripts/sdks to install the official clients"));
             return;
         }
         // Node.js resolves modules relative to the script.
-        let modules = self.kept.file("node_modules");
+        let modules = self.store.file("node_modules");
         if language == "node" && !modules.exists() {
             std::os::unix::fs::symlink(sdks.join("node/node_modules"), modules).unwrap();
         }
-        let file = self.kept.file(&format!("snippet.{end}"));
+        let file = self.store.file(&format!("snippet.{end}"));
         // Without configured API keys the gateway accepts any key, so the placeholder is replaced.
         std::fs::write(&file, text.replace("tl_…", "any")).unwrap();
-        let ran = self.command(program).arg(&file).output().unwrap();
-        succeeded(place, &ran);
+        let output = self.command(program).arg(&file).output().unwrap();
+        assert_success(location, &output);
     }
 }
 
-fn succeeded(place: &str, ran: &Output) {
-    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(ran.status.success(), "{place}\n{}\n{}", told(&ran.stdout), told(&ran.stderr));
+fn assert_success(location: &str, output: &Output) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{location}\n{}\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
 }
 
 /// Asserts that each line occurs in a compiled example or test.
-fn assert_compiled(place: &str, text: &str) {
+fn assert_compiled(location: &str, text: &str) {
     let folders =
         ["crates/throughline/examples", "crates/throughline/tests", "crates/throughline/src"];
     let files =
@@ -348,7 +358,7 @@ fn assert_compiled(place: &str, text: &str) {
     for line in
         text.lines().map(|line| without_comment(line.trim())).filter(|line| !line.is_empty())
     {
-        assert!(known.contains(line), "{place}: no example contains the line {line}");
+        assert!(known.contains(line), "{location}: no example contains the line {line}");
     }
 }
 
@@ -365,13 +375,13 @@ fn without_remark(line: &str) -> &str {
 fn every_command_and_snippet_works() {
     let mut run = 0;
     for page in pages() {
-        let name = shown(&page);
+        let name = relative_path(&page);
         let blocks = blocks(&page);
         let needs = |block: &Block| GATEWAYS.iter().any(|gateway| block.text.contains(gateway));
         let runs = |block: &&Block| !matches!(block.tag, Tag::Text | Tag::Toml | Tag::Config);
-        let place = SnippetFolder::new(&name, blocks.iter().filter(runs).any(needs));
+        let folder = SnippetFolder::new(&name, blocks.iter().filter(runs).any(needs));
         for block in &blocks {
-            place.run(&name, block);
+            folder.run(&name, block);
             run += usize::from(block.tag != Tag::Text);
         }
     }
@@ -396,16 +406,17 @@ fn every_link_resolves() {
                 continue;
             }
             followed += 1;
-            let (file, place) = to.split_once('#').unwrap_or((to, ""));
+            let (file, anchor) = to.split_once('#').unwrap_or((to, ""));
             let target =
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             if !target.exists() {
-                problems.push(format!("{}: {to} is not there", shown(&page)));
-            } else if !place.is_empty() {
+                problems.push(format!("{}: {to} is not there", relative_path(&page)));
+            } else if !anchor.is_empty() {
                 let target = std::fs::read_to_string(target).unwrap();
-                let headings = target.lines().filter(|line| line.starts_with('#')).map(anchor);
-                if !headings.collect::<Vec<_>>().contains(&place.to_owned()) {
-                    problems.push(format!("{}: {to} has no such heading", shown(&page)));
+                let headings =
+                    target.lines().filter(|line| line.starts_with('#')).map(heading_anchor);
+                if !headings.collect::<Vec<_>>().contains(&anchor.to_owned()) {
+                    problems.push(format!("{}: {to} has no such heading", relative_path(&page)));
                 }
             }
         }
@@ -415,17 +426,17 @@ fn every_link_resolves() {
 }
 
 /// Returns the link anchor that GitHub generates for a heading.
-fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase();
-    let words = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-    words.map(|c| if c == ' ' { '-' } else { c }).collect()
+fn heading_anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let text = text.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    text.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[test]
 fn book_lists_every_page() {
     let summary = std::fs::read_to_string(workspace_root().join("docs/SUMMARY.md")).unwrap();
     for page in pages() {
-        let name = shown(&page);
+        let name = relative_path(&page);
         let Some(name) = name.strip_prefix("docs/").filter(|name| *name != "SUMMARY.md") else {
             continue;
         };
@@ -462,21 +473,21 @@ fn generated_rule_book_pages_are_current() {
 
 #[test]
 fn doctor_report_contains_no_secret() {
-    let kept = TestStore::empty("doctor");
+    let store = TestStore::empty("doctor");
     let secret = "sk-ant-api03-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
     let config = "[tracing.sinks.own]\nkind = \"otlp\"\nurl = \"http://collector.secret.example\"\nheader = \"x-key\"\nvalue = \"hush\"\n";
-    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    std::fs::write(store.file("throughline.toml"), config).unwrap();
     for format in ["text", "json"] {
-        let ran =
-            kept.run_with(&[("ANTHROPIC_API_KEY", secret)], &["doctor", "--format", format], b"");
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+        let output =
+            store.run_with(&[("ANTHROPIC_API_KEY", secret)], &["doctor", "--format", format], b"");
+        assert_eq!((output.code, output.err.as_str()), (0, ""));
         assert!(
-            ran.out.contains("anthropic (variable)") && ran.out.contains("SQLite"),
+            output.out.contains("anthropic (variable)") && output.out.contains("SQLite"),
             "{}",
-            ran.out
+            output.out
         );
-        for told in [secret, "hush", "secret.example", kept.folder.to_str().unwrap()] {
-            assert!(!ran.out.contains(told), "{told}: {}", ran.out);
+        for private in [secret, "hush", "secret.example", store.folder.to_str().unwrap()] {
+            assert!(!output.out.contains(private), "{private}: {}", output.out);
         }
     }
 }

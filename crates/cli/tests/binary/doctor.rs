@@ -37,10 +37,10 @@ fn on_example(command: &[&str], rule: &Rule, request: &str) -> CommandOutput {
 
 #[test]
 fn audit_accepts_a_valid_request() {
-    let ran = throughline(&["audit", EXAMPLE], b"");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let lines: Vec<&str> = ran.out.lines().collect();
-    let [verdict, unproved] = lines[..] else { panic!("{}", ran.out) };
+    let output = throughline(&["audit", EXAMPLE], b"");
+    assert_eq!((output.code, output.err.as_str()), (0, ""), "{}", output.out);
+    let lines: Vec<&str> = output.out.lines().collect();
+    let [verdict, unproved] = lines[..] else { panic!("{}", output.out) };
     assert!(verdict.starts_with("✓ accept:"), "{verdict}");
     assert!(verdict.ends_with("claude-sonnet-4-6 at anthropic"), "{verdict}");
     assert!(unproved.contains("without --prior, seals are not compared"), "{unproved}");
@@ -68,10 +68,10 @@ fn session_is_repaired_on_the_detected_wire() {
     ];
     for (model, text, rule) in lines {
         let file = file(&format!("session-{model}.jsonl"), text);
-        let ran = throughline(&["repair", "--session", &file, "--model", model], b"");
-        assert_eq!(ran.code, 0, "{}", ran.err);
-        assert!(ran.err.contains(rule), "{}", ran.err);
-        assert_ne!(ran.out, text);
+        let output = throughline(&["repair", "--session", &file, "--model", model], b"");
+        assert_eq!(output.code, 0, "{}", output.err);
+        assert!(output.err.contains(rule), "{}", output.err);
+        assert_ne!(output.out, text);
     }
 }
 
@@ -95,8 +95,8 @@ fn refusal_sets_the_exit_code_with_a_closed_pipe() {
 fn audit_json_has_exactly_the_documented_members() {
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
-    let ran = throughline(&["audit", "--format", "json", EXAMPLE], b"");
-    let audit: Value = serde_json::from_str(&ran.out).unwrap();
+    let output = throughline(&["audit", "--format", "json", EXAMPLE], b"");
+    let audit: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(keys(&audit), ["wire", "model", "verdict", "summary", "findings"]);
     let summary = ["item_count", "signed_count", "formats", "violations"];
     assert_eq!(keys(&audit["summary"]), summary, "without a violation there is no first one");
@@ -104,8 +104,8 @@ fn audit_json_has_exactly_the_documented_members() {
     assert_eq!(audit["model"], "claude-sonnet-4-6");
     assert_eq!(audit["verdict"], "accept");
     for rule in rules() {
-        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
-        let audit: Value = serde_json::from_str(&ran.out).unwrap();
+        let output = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&output.out).unwrap();
         for finding in audit["findings"].as_array().unwrap() {
             assert_eq!(
                 keys(finding),
@@ -126,8 +126,8 @@ fn audit_json_has_exactly_the_documented_members() {
 #[test]
 fn audit_json_has_the_specified_summary() {
     for rule in rules() {
-        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
-        let audit: Value = serde_json::from_str(&ran.out).unwrap();
+        let output = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&output.out).unwrap();
         let summary = &audit["summary"];
         let violations = summary["violations"].as_array().unwrap();
         assert_eq!(summary.get("violation"), violations.first(), "{}", rule.id);
@@ -135,7 +135,7 @@ fn audit_json_has_the_specified_summary() {
         assert_eq!(!violations.is_empty(), is_violated, "{}: {summary}", rule.id);
     }
     let rule = rules().find(|rule| rule.id == "anthropic/signature-missing").unwrap();
-    let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+    let output = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
     let format = ReasoningFormat::AnthropicClaudeV1;
     let expected = ReplayAudit {
         item_count: 1,
@@ -144,20 +144,20 @@ fn audit_json_has_the_specified_summary() {
         violations: vec![ReplayViolation::Unsigned { item: 0, format }],
     };
     let summary = format!("\"summary\":{}", expected.json().as_str());
-    assert!(ran.out.contains(&summary), "{}", ran.out);
+    assert!(output.out.contains(&summary), "{}", output.out);
 }
 
 #[test]
 fn every_rule_flags_its_example_and_sets_the_exit_code() {
     for rule in rules() {
-        let ran = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
-        let audit: Value = serde_json::from_str(&ran.out)
-            .unwrap_or_else(|error| panic!("{}: {error}: {}", rule.id, ran.err));
+        let output = on_example(&["audit", "--format", "json"], rule, rule.example.failing);
+        let audit: Value = serde_json::from_str(&output.out)
+            .unwrap_or_else(|error| panic!("{}: {error}: {}", rule.id, output.err));
         let findings = audit["findings"].as_array().unwrap();
         let found = findings.iter().find(|finding| finding["rule"] == rule.id);
         assert!(found.is_some(), "{} is not in {findings:?}", rule.id);
         let code = i32::from(audit["verdict"] == "refuse");
-        assert_eq!(ran.code, code, "{}", rule.id);
+        assert_eq!(output.code, code, "{}", rule.id);
         let is_refused = findings.iter().any(|finding| finding["severity"] == "refuse");
         assert_eq!(audit["verdict"] == "refuse", is_refused, "{}", rule.id);
     }
@@ -166,30 +166,41 @@ fn every_rule_flags_its_example_and_sets_the_exit_code() {
 #[test]
 fn audit_text_marks_the_place_and_names_the_rule() {
     for rule in rules() {
-        let ran = on_example(&["audit"], rule, rule.example.failing);
-        for said in [format!("[{}]: ", rule.id), format!("= see: throughline explain {}", rule.id)]
+        let output = on_example(&["audit"], rule, rule.example.failing);
+        for expected in
+            [format!("[{}]: ", rule.id), format!("= see: throughline explain {}", rule.id)]
         {
-            assert!(ran.out.contains(&said), "{}: {said:?} is not in\n{}", rule.id, ran.out);
+            assert!(
+                output.out.contains(&expected),
+                "{}: {expected:?} is not in\n{}",
+                rule.id,
+                output.out
+            );
         }
-        assert!(ran.out.contains("--> standard input:"), "{}", ran.out);
-        assert!(ran.out.contains('^'), "{}", ran.out);
-        assert!(!ran.out.contains('\u{1b}'), "colours went into a pipe");
-        let widest = ran
+        assert!(output.out.contains("--> standard input:"), "{}", output.out);
+        assert!(output.out.contains('^'), "{}", output.out);
+        assert!(!output.out.contains('\u{1b}'), "colours went into a pipe");
+        let widest = output
             .out
             .lines()
             .filter(|line| !line.contains("://"))
             .map(unicode_width::UnicodeWidthStr::width);
-        assert!(widest.max().unwrap_or_default() <= 100, "{}", ran.out);
+        assert!(widest.max().unwrap_or_default() <= 100, "{}", output.out);
     }
 }
 
 #[test]
 fn repair_fixes_every_example_or_reports_failure() {
     for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
-        let ran = on_example(&["repair"], rule, rule.example.failing);
-        assert!(ran.code == 0 || ran.err.contains("not fixed"), "{}: {}", rule.id, ran.err);
-        if ran.code == 0 {
-            let audited = on_example(&["audit"], rule, &ran.out);
+        let output = on_example(&["repair"], rule, rule.example.failing);
+        assert!(
+            output.code == 0 || output.err.contains("not fixed"),
+            "{}: {}",
+            rule.id,
+            output.err
+        );
+        if output.code == 0 {
+            let audited = on_example(&["audit"], rule, &output.out);
             assert_eq!(audited.code, 0, "{}: {}", rule.id, audited.out);
         }
     }
@@ -198,13 +209,13 @@ fn repair_fixes_every_example_or_reports_failure() {
 #[test]
 fn repair_keeps_valid_requests_byte_for_byte() {
     let example = std::fs::read(workspace_root().join(EXAMPLE)).unwrap();
-    let ran = throughline(&["repair", "-"], &example);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.out.as_bytes(), example);
-    assert!(ran.err.contains("unchanged"), "{}", ran.err);
+    let output = throughline(&["repair", "-"], &example);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert_eq!(output.out.as_bytes(), example);
+    assert!(output.err.contains("unchanged"), "{}", output.err);
     for rule in rules() {
-        let ran = on_example(&["repair"], rule, rule.example.fixed);
-        assert_eq!((ran.code, ran.out.as_str()), (0, rule.example.fixed), "{}", rule.id);
+        let output = on_example(&["repair"], rule, rule.example.fixed);
+        assert_eq!((output.code, output.out.as_str()), (0, rule.example.fixed), "{}", rule.id);
     }
 }
 
@@ -213,19 +224,19 @@ fn repair_report_lists_changes_with_rules() {
     let report = scratch("changes.json");
     for rule in rules().filter(|rule| rule.severity == Severity::Refuse) {
         let command = ["repair", "--report", report.to_str().unwrap()];
-        let ran = on_example(&command, rule, rule.example.failing);
+        let output = on_example(&command, rule, rule.example.failing);
         let changes: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
         let changes = changes.as_array().unwrap();
-        assert_eq!(changes.is_empty(), ran.out == rule.example.failing, "{}", rule.id);
+        assert_eq!(changes.is_empty(), output.out == rule.example.failing, "{}", rule.id);
         for change in changes {
             let keys: Vec<&String> = change.as_object().unwrap().keys().collect();
             assert_eq!(keys, ["rule", "path", "message", "change"]);
         }
     }
     let request = file("kept.json", std::fs::read(workspace_root().join(EXAMPLE)).unwrap());
-    let ran = throughline(&["repair", "--report", &request, &request], b"");
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("would overwrite the request"), "{}", ran.err);
+    let output = throughline(&["repair", "--report", &request, &request], b"");
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("would overwrite the request"), "{}", output.err);
 }
 
 #[test]
@@ -238,20 +249,20 @@ fn session_repair_keeps_unchanged_lines() {
     );
     let session = file("session.jsonl", lines);
     let command = ["repair", "--session", &session, "--wire", "anthropic-messages"];
-    let ran = throughline(&[&command[..], &["--model", "claude-sonnet-4-5"]].concat(), b"");
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert_eq!(ran.out, lines.replace("\n\n", "\n"), "only blank lines are removed");
+    let output = throughline(&[&command[..], &["--model", "claude-sonnet-4-5"]].concat(), b"");
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert_eq!(output.out, lines.replace("\n\n", "\n"), "only blank lines are removed");
     let broken = file("broken.jsonl", "{\"role\":\"user\",\"content\":\"a\"}\n\n{\"role\":\n");
-    let ran = throughline(&["repair", "--session", &broken], b"");
-    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(ran.err.contains("broken.jsonl:3:9: not JSON"), "{}", ran.err);
+    let output = throughline(&["repair", "--session", &broken], b"");
+    assert_eq!((output.code, output.out.as_str()), (65, ""));
+    assert!(output.err.contains("broken.jsonl:3:9: not JSON"), "{}", output.err);
 }
 
 #[test]
 fn rules_lists_every_rule_completely() {
-    let ran = throughline(&["rules", "--format", "json"], b"");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let listed: Value = serde_json::from_str(&ran.out).unwrap();
+    let output = throughline(&["rules", "--format", "json"], b"");
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
+    let listed: Value = serde_json::from_str(&output.out).unwrap();
     let ids: Vec<&str> =
         listed.as_array().unwrap().iter().map(|rule| rule["id"].as_str().unwrap()).collect();
     let expected: Vec<&str> = rules().map(|rule| rule.id).collect();
@@ -277,10 +288,10 @@ fn rules_lists_every_rule_completely() {
         assert!(text.out.contains(rule.id), "{} is not in\n{}", rule.id, text.out);
     }
     for codec in CODECS {
-        let ran = throughline(&["rules", "--wire", codec.wire().as_str()], b"");
-        assert_eq!(ran.code, 0);
+        let output = throughline(&["rules", "--wire", codec.wire().as_str()], b"");
+        assert_eq!(output.code, 0);
         for rule in rules() {
-            assert_eq!(ran.out.contains(rule.id), rule.wire == codec.wire(), "{}", rule.id);
+            assert_eq!(output.out.contains(rule.id), rule.wire == codec.wire(), "{}", rule.id);
         }
     }
 }
@@ -288,13 +299,18 @@ fn rules_lists_every_rule_completely() {
 #[test]
 fn explain_covers_every_rule() {
     for rule in rules() {
-        let ran = throughline(&["explain", rule.id], b"");
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-        let said = ["A request that breaks it", "Fix", "Evidence", "Why"];
-        for said in said.into_iter().chain(rule.evidence.iter().map(|source| source.at)) {
-            assert!(ran.out.contains(said), "{}: {said:?} is not in\n{}", rule.id, ran.out);
+        let output = throughline(&["explain", rule.id], b"");
+        assert_eq!((output.code, output.err.as_str()), (0, ""));
+        let expected = ["A request that breaks it", "Fix", "Evidence", "Why"];
+        for expected in expected.into_iter().chain(rule.evidence.iter().map(|source| source.at)) {
+            assert!(
+                output.out.contains(expected),
+                "{}: {expected:?} is not in\n{}",
+                rule.id,
+                output.out
+            );
         }
-        assert!(ran.out.contains('^'), "{}: the place is not marked\n{}", rule.id, ran.out);
+        assert!(output.out.contains('^'), "{}: the place is not marked\n{}", rule.id, output.out);
     }
 }
 
@@ -302,19 +318,19 @@ fn explain_covers_every_rule() {
 fn unknown_rule_gets_suggestions() {
     let Some(rule) = rules().next() else { return };
     let mistyped = format!("{}x", rule.id);
-    let ran = throughline(&["explain", &mistyped], b"");
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains(&format!("`{}`", rule.id)), "{}", ran.err);
-    let ran = throughline(&["explain", "qqqqqqqqqqqqqqqq"], b"");
-    assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("`throughline rules` lists all rules"), "{}", ran.err);
+    let output = throughline(&["explain", &mistyped], b"");
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains(&format!("`{}`", rule.id)), "{}", output.err);
+    let output = throughline(&["explain", "qqqqqqqqqqqqqqqq"], b"");
+    assert_eq!(output.code, 2);
+    assert!(output.err.contains("`throughline rules` lists all rules"), "{}", output.err);
     // The part before the slash is optional if the rest identifies one rule.
     let short = |rule: &Rule| rule.id.split_once('/').unwrap().1.to_owned();
     let alone =
         rules().find(|rule| rules().filter(|other| short(other) == short(rule)).count() == 1);
     if let Some(rule) = alone {
-        let ran = throughline(&["explain", &short(rule)], b"");
-        assert!(ran.out.contains(rule.id), "{}", ran.err);
+        let output = throughline(&["explain", &short(rule)], b"");
+        assert!(output.out.contains(rule.id), "{}", output.err);
     }
 }
 
@@ -330,14 +346,14 @@ fn credential_headers_are_rejected_and_not_printed() {
         "hunter2",
         "bad name: hunter2",
     ] {
-        let ran = throughline(&["audit", "--header", header, EXAMPLE], b"");
-        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{header}");
-        assert!(ran.err.contains("--header"), "{}", ran.err);
-        assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+        let output = throughline(&["audit", "--header", header, EXAMPLE], b"");
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{header}");
+        assert!(output.err.contains("--header"), "{}", output.err);
+        assert!(!output.err.contains("hunter2"), "{}", output.err);
     }
     let header = "anthropic-beta: interleaved-thinking-2025-05-14";
-    let ran = throughline(&["audit", "--header", header, EXAMPLE], b"");
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = throughline(&["audit", "--header", header, EXAMPLE], b"");
+    assert_eq!(output.code, 0, "{}", output.err);
 }
 
 #[test]
@@ -359,35 +375,36 @@ fn prior_is_read_in_every_format() {
                "model": "claude-sonnet-4-5", "exchanges": exchanges})
         .to_string()
     };
-    let whole = recording(vec![exchange(request, response, 200), exchange(request, refused, 400)]);
+    let with_refusal =
+        recording(vec![exchange(request, response, 200), exchange(request, refused, 400)]);
     let before = [
         file("prior-request.json", request),
         file("prior-response.json", response),
         file("prior-stream.sse", stream),
-        file("prior-recording.json", whole),
+        file("prior-recording.json", with_refusal),
     ];
     let next_file = file("next.json", next);
     let mut arguments = vec!["audit", "--prior-account", "default"];
     arguments.extend(before.iter().flat_map(|file| ["--prior", file]));
     arguments.push(&next_file);
-    let ran = throughline(&arguments, b"");
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let output = throughline(&arguments, b"");
+    assert_eq!((output.code, output.err.as_str()), (0, ""), "{}", output.out);
     // If the input is a recording, its last request is audited.
     let recorded = recording(vec![exchange(request, response, 200), exchange(next, response, 200)]);
     let recorded = file("recorded.json", recorded);
-    let ran = throughline(&["audit", "--format", "json", &recorded], b"");
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = throughline(&["audit", "--format", "json", &recorded], b"");
+    assert_eq!(output.code, 0, "{}", output.err);
     assert!(
-        ran.err.contains("auditing request 2 of 2, with 1 earlier exchange as prior"),
+        output.err.contains("auditing request 2 of 2, with 1 earlier exchange as prior"),
         "{}",
-        ran.err
+        output.err
     );
-    let audit: Value = serde_json::from_str(&ran.out).unwrap();
+    let audit: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(audit["model"], "claude-sonnet-4-5");
     let error = file("error.json", refused);
-    let ran = throughline(&["audit", "--prior", &error, &next_file], b"");
-    assert_eq!(ran.code, 0);
-    assert!(ran.err.contains("it contains no reply"), "{}", ran.err);
+    let output = throughline(&["audit", "--prior", &error, &next_file], b"");
+    assert_eq!(output.code, 0);
+    assert!(output.err.contains("it contains no reply"), "{}", output.err);
 }
 
 #[test]
@@ -395,23 +412,23 @@ fn custom_profiles_are_used_and_errors_have_a_line() {
     let rows = file("rows.toml", "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\n");
     let request = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}"#;
     let command = ["audit", "--wire", "anthropic-messages", "-"];
-    let ran = throughline(&command, request);
-    assert!(ran.err.contains("unknown model `mine-1`"), "{}", ran.err);
-    let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let output = throughline(&command, request);
+    assert!(output.err.contains("unknown model `mine-1`"), "{}", output.err);
+    let output = throughline(&[&command[..], &["--profiles", &rows]].concat(), request);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
     // The vendor makes the model a Claude model, whatever its name.
     let claude = "[[profile]]\nname = \"mine\"\nmodels = [\"mine-*\"]\nvendor = \"anthropic\"\nbound = { model = true }\n";
     let claude = file("claude.toml", claude);
     let unsigned = br#"{"model":"mine-1","max_tokens":9,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm."},{"type":"text","text":"Hello."}]},{"role":"user","content":"Well?"}]}"#;
-    let ran = throughline(&[&command[..], &["--profiles", &rows]].concat(), unsigned);
-    assert_eq!(ran.code, 0, "{}", ran.out);
-    let ran = throughline(&[&command[..], &["--profiles", &claude]].concat(), unsigned);
-    assert_eq!(ran.code, 1, "{}", ran.out);
-    assert!(ran.out.contains("[anthropic/signature-missing]"), "{}", ran.out);
+    let output = throughline(&[&command[..], &["--profiles", &rows]].concat(), unsigned);
+    assert_eq!(output.code, 0, "{}", output.out);
+    let output = throughline(&[&command[..], &["--profiles", &claude]].concat(), unsigned);
+    assert_eq!(output.code, 1, "{}", output.out);
+    assert!(output.out.contains("[anthropic/signature-missing]"), "{}", output.out);
     let bad = file("bad.toml", "[[profile]]\nname = \"mine\"\nmodel = \"x\"\n");
-    let ran = throughline(&[&command[..], &["--profiles", &bad]].concat(), request);
-    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("bad.toml:3: unknown field `model`"), "{}", ran.err);
+    let output = throughline(&[&command[..], &["--profiles", &bad]].concat(), request);
+    assert_eq!((output.code, output.out.as_str()), (2, ""));
+    assert!(output.err.contains("bad.toml:3: unknown field `model`"), "{}", output.err);
 }
 
 #[test]
@@ -419,8 +436,8 @@ fn seals_stay_masked_on_very_long_lines() {
     for rule in rules() {
         let mut request: Value = serde_json::from_str(rule.example.failing).unwrap();
         request["metadata"] = json!({"padding": "so and so on, ".repeat(8_000)});
-        let ran = on_example(&["audit"], rule, &request.to_string());
-        for line in ran.out.lines().filter(|line| !line.contains("://")) {
+        let output = on_example(&["audit"], rule, &request.to_string());
+        for line in output.out.lines().filter(|line| !line.contains("://")) {
             assert!(unicode_width::UnicodeWidthStr::width(line) <= 100, "{}: {line}", rule.id);
         }
     }
@@ -466,16 +483,16 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
     ];
     for command in ["audit", "repair"] {
         for (arguments, input, code, message) in &cases {
-            let ran = throughline(&[&[command], arguments.as_slice()].concat(), input);
-            assert_eq!(ran.code, *code, "{command} {arguments:?}: {}", ran.err);
-            assert!(ran.err.contains(message), "{command} {arguments:?}: {}", ran.err);
-            assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{}", ran.err);
+            let output = throughline(&[&[command], arguments.as_slice()].concat(), input);
+            assert_eq!(output.code, *code, "{command} {arguments:?}: {}", output.err);
+            assert!(output.err.contains(message), "{command} {arguments:?}: {}", output.err);
+            assert!(!output.err.contains("panicked") && output.out.is_empty(), "{}", output.err);
         }
     }
-    let ran = throughline(&["audit", "--model", "nobodys-model-9", EXAMPLE], b"");
-    assert_eq!(ran.code, 0);
-    assert!(ran.err.contains("unknown model `nobodys-model-9`"), "{}", ran.err);
-    let ran = throughline(&["audit", "-"], br#"{"contents":[{"parts":[{"text":"Hi"}]}]}"#);
-    assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("specify it with --model"), "{}", ran.err);
+    let output = throughline(&["audit", "--model", "nobodys-model-9", EXAMPLE], b"");
+    assert_eq!(output.code, 0);
+    assert!(output.err.contains("unknown model `nobodys-model-9`"), "{}", output.err);
+    let output = throughline(&["audit", "-"], br#"{"contents":[{"parts":[{"text":"Hi"}]}]}"#);
+    assert_eq!(output.code, 2, "{}", output.err);
+    assert!(output.err.contains("specify it with --model"), "{}", output.err);
 }

@@ -24,9 +24,9 @@ const ALL: [&str; 14] = [
 
 #[test]
 fn key_is_shown_once_and_valid_until_revoked() {
-    let kept = TestStore::nothing("keys");
-    let made = kept.json(&ALL);
-    let members: Vec<&String> = made.as_object().unwrap().keys().collect();
+    let store = TestStore::without_database("keys");
+    let created = store.json(&ALL);
+    let members: Vec<&String> = created.as_object().unwrap().keys().collect();
     assert_eq!(members, ["id", "tenant", "label", "limits", "key"]);
     let limits = json!({
         "models": ["claude-*", "fast"],
@@ -34,88 +34,88 @@ fn key_is_shown_once_and_valid_until_revoked() {
         "budget_tokens": 5_000_000,
         "requests_per_minute": 60,
     });
-    assert_eq!((&made["tenant"], &made["label"]), (&json!("acme"), &json!("ci")));
-    assert_eq!(made["limits"], limits);
-    let (id, secret) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
-    kept.written(&Options::default(), async |journal| {
+    assert_eq!((&created["tenant"], &created["label"]), (&json!("acme"), &json!("ci")));
+    assert_eq!(created["limits"], limits);
+    let (id, secret) = (created["id"].as_str().unwrap(), created["key"].as_str().unwrap());
+    store.with_journal(&Options::default(), async |journal| {
         let known = journal.api_key(secret).await.unwrap().unwrap();
         assert_eq!((&*known.id, &*known.tenant.0), (id, "acme"));
         assert!(known.limits.allows("claude-sonnet-5") && !known.limits.allows("gpt-5"));
     });
 
-    let listed = kept.json(&["keys", "list", "--tenant", "acme"]);
+    let listed = store.json(&["keys", "list", "--tenant", "acme"]);
     assert_eq!(listed["keys"][0]["id"], id);
     assert_eq!(listed["keys"][0]["limits"], limits);
     assert_eq!(listed["keys"][0]["revoked"], Value::Null);
     assert!(!listed.to_string().contains(secret));
-    let ran = kept.run(&["keys", "list", "--tenant", "acme"]);
-    assert!(!ran.out.contains(secret));
-    let row = ran.out.lines().nth(1).unwrap();
+    let output = store.run(&["keys", "list", "--tenant", "acme"]);
+    assert!(!output.out.contains(secret));
+    let row = output.out.lines().nth(1).unwrap();
     assert!(row.starts_with(id), "{row}");
     assert!(row.ends_with("claude-* fast, $20.50, 5000000 tokens, 60/min"), "{row}");
 
     // Another tenant cannot revoke the key.
-    let ran = kept.run(&["keys", "revoke", id]);
-    assert_eq!(ran.code, 2);
-    let said = "error: the tenant default has no valid key with that id; `throughline keys list` \
+    let output = store.run(&["keys", "revoke", id]);
+    assert_eq!(output.code, 2);
+    let expected = "error: the tenant default has no valid key with that id; `throughline keys list` \
                 lists the keys\n";
-    assert_eq!(ran.err, said);
-    let ran = kept.run(&["keys", "list"]);
-    assert_eq!(ran.out, "the tenant default has no keys\nother tenants of this store: acme\n");
+    assert_eq!(output.err, expected);
+    let output = store.run(&["keys", "list"]);
+    assert_eq!(output.out, "the tenant default has no keys\nother tenants of this store: acme\n");
 
-    let ran = kept.run(&["keys", "revoke", id, "--tenant", "acme"]);
-    assert_eq!(ran.out, format!("✓ {id} is revoked and no longer accepted\n"));
-    assert_eq!(kept.run(&["keys", "revoke", id, "--tenant", "acme"]).code, 2);
-    let listed = kept.json(&["keys", "list", "--tenant", "acme"]);
+    let output = store.run(&["keys", "revoke", id, "--tenant", "acme"]);
+    assert_eq!(output.out, format!("✓ {id} is revoked and no longer accepted\n"));
+    assert_eq!(store.run(&["keys", "revoke", id, "--tenant", "acme"]).code, 2);
+    let listed = store.json(&["keys", "list", "--tenant", "acme"]);
     assert!(listed["keys"][0]["revoked"].is_string());
-    let ran = kept.run(&["keys", "list", "--tenant", "acme"]);
-    assert!(ran.out.contains("revoked 20"), "{}", ran.out);
-    kept.written(&Options::default(), async |journal| {
+    let output = store.run(&["keys", "list", "--tenant", "acme"]);
+    assert!(output.out.contains("revoked 20"), "{}", output.out);
+    store.with_journal(&Options::default(), async |journal| {
         assert_eq!(journal.api_key(secret).await.unwrap(), None);
     });
 }
 
 #[test]
 fn key_without_limits_is_reported_as_unlimited() {
-    let kept = TestStore::nothing("keys-plain");
-    let ran = kept.run(&["keys", "create"]);
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
-    let lines: Vec<&str> = ran.out.lines().collect();
+    let store = TestStore::without_database("keys-plain");
+    let output = store.run(&["keys", "create"]);
+    assert_eq!((output.code, output.err.as_str()), (0, ""));
+    let lines: Vec<&str> = output.out.lines().collect();
     assert!(
         lines[0].starts_with("✓ key_") && lines[0].ends_with(" for the tenant default: no limits")
     );
     assert!(lines[2].starts_with("  tl_") && lines[2].len() == 53, "{}", lines[2]);
     assert_eq!(lines[4], "This key is shown only once. Store it now.");
-    assert_eq!(kept.json(&["keys", "list"])["keys"][0]["limits"], json!({}));
+    assert_eq!(store.json(&["keys", "list"])["keys"][0]["limits"], json!({}));
 }
 
 #[test]
 fn reserved_tenant_names_are_rejected() {
-    let kept = TestStore::nothing("keys-reserved");
+    let store = TestStore::without_database("keys-reserved");
     for tenant in ["throughline-usage", "throughline-other", "caller-0123"] {
-        let ran = kept.run(&["keys", "create", "--tenant", tenant]);
-        assert_eq!(ran.code, 2, "{tenant}: {}", ran.err);
-        assert!(ran.err.contains("choose another --tenant"), "{}", ran.err);
+        let output = store.run(&["keys", "create", "--tenant", tenant]);
+        assert_eq!(output.code, 2, "{tenant}: {}", output.err);
+        assert!(output.err.contains("choose another --tenant"), "{}", output.err);
     }
 }
 
 #[test]
 fn revoke_does_not_print_a_pasted_key() {
-    let kept = TestStore::nothing("keys-secret");
-    let made = kept.json(&["keys", "create"]);
-    let secret = made["key"].as_str().unwrap();
-    let ran = kept.run(&["keys", "revoke", secret]);
-    assert_eq!(ran.code, 2);
-    assert!(!ran.err.contains(secret), "{}", ran.err);
+    let store = TestStore::without_database("keys-secret");
+    let created = store.json(&["keys", "create"]);
+    let secret = created["key"].as_str().unwrap();
+    let output = store.run(&["keys", "revoke", secret]);
+    assert_eq!(output.code, 2);
+    assert!(!output.err.contains(secret), "{}", output.err);
 }
 
 #[test]
 fn key_commands_fail_without_a_store() {
-    let kept = TestStore::nothing("keys-none");
+    let store = TestStore::without_database("keys-none");
     for arguments in [&["keys", "list"][..], &["keys", "revoke", "key_1"]] {
-        let ran = kept.run(arguments);
-        assert_eq!(ran.code, 69, "{arguments:?}");
-        assert!(ran.err.contains("there is no store at"), "{}", ran.err);
+        let output = store.run(arguments);
+        assert_eq!(output.code, 69, "{arguments:?}");
+        assert!(output.err.contains("there is no store at"), "{}", output.err);
     }
-    assert!(!kept.file("a.db").exists());
+    assert!(!store.file("a.db").exists());
 }

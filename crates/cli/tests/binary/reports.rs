@@ -35,8 +35,8 @@ fn report(rule: &Rule) -> String {
         arguments.extend(["--prior", name]);
     }
     arguments.push("request.json");
-    let ran = throughline_in(&folder, &arguments, b"");
+    let output = throughline_in(&folder, &arguments, b"");
     let mut report = format!("# {}\n", rule.id);
-    write!(report, "{}{}", ran.err, ran.out).unwrap();
+    write!(report, "{}{}", output.err, output.out).unwrap();
     report.trim_end().to_owned()
 }

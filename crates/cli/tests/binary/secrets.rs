@@ -46,8 +46,8 @@ fn provider(answer: String) -> String {
             let (mut line, mut length) = (String::new(), 0);
             while reader.read_line(&mut line).is_ok_and(|_| line != "\r\n") && !line.is_empty() {
                 let lower = line.to_ascii_lowercase();
-                if let Some(said) = lower.strip_prefix("content-length: ") {
-                    length = said.trim().parse().unwrap();
+                if let Some(value) = lower.strip_prefix("content-length: ") {
+                    length = value.trim().parse().unwrap();
                 }
                 line.clear();
             }
@@ -63,37 +63,37 @@ struct Provider {
     name: &'static str,
     address: String,
     /// The only parts of the provider's responses that callers receive verbatim.
-    said: Vec<String>,
+    verbatim: Vec<String>,
 }
 
 impl Provider {
-    fn new(name: &'static str, status: &str, headers: &str, body: &str, said: &[&str]) -> Self {
+    fn new(name: &'static str, status: &str, headers: &str, body: &str, verbatim: &[&str]) -> Self {
         let answer = format!(
             "HTTP/1.1 {status}\r\n{headers}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
-        let said = said.iter().map(ToString::to_string).collect();
-        Self { name, address: provider(answer), said }
+        let verbatim = verbatim.iter().map(ToString::to_string).collect();
+        Self { name, address: provider(answer), verbatim }
     }
 
     /// Creates a provider whose responses contain no secret.
     fn without_secrets(name: &'static str, address: String) -> Self {
-        Self { name, address, said: Vec::new() }
+        Self { name, address, verbatim: Vec::new() }
     }
 }
 
 /// Returns providers that refuse, return garbage, fail, redirect, are unreachable, or never
 /// respond.
 fn providers() -> Vec<Provider> {
-    let (word, header) = (canary(17), format!("x-secret: {}", canary(18)));
+    let (secret, header) = (canary(17), format!("x-secret: {}", canary(18)));
     // The gateway must not forward the cookie to the caller.
     let head = format!("set-cookie: a={}\r\n{header}\r\n", canary(18));
-    let message = format!(r#""message":"{word}""#);
+    let message = format!(r#""message":"{secret}""#);
     let refusal = format!(r#"{{"type":"error","error":{{"type":"x",{message}}}}}"#);
-    let frame = format!("data: {{{word}");
-    let (event_stream, html) = ("content-type: text/event-stream\r\n", format!("<p>{word}</p>"));
+    let frame = format!("data: {{{secret}");
+    let (event_stream, html) = ("content-type: text/event-stream\r\n", format!("<p>{secret}</p>"));
     let garbage = format!("{head}{event_stream}");
-    let location = format!("location: http://127.0.0.1:9/{word}\r\n");
+    let location = format!("location: http://127.0.0.1:9/{secret}\r\n");
     vec![
         Provider::new("refuses", "400 Bad", &head, &refusal, &[&message, &header]),
         Provider::new("garbage", "200 OK", &garbage, &format!("{frame}\n\n"), &[&frame, &header]),
@@ -106,7 +106,7 @@ fn providers() -> Vec<Provider> {
 }
 
 /// Writes a configuration that contains secrets.
-fn configure(kept: &TestStore, providers: &[Provider]) {
+fn configure(store: &TestStore, providers: &[Provider]) {
     let rows = providers.iter().map(|Provider { name, address, .. }| {
         let key = match *name {
             "garbage" => "api_key_env = \"WORK_KEY\"".to_owned(),
@@ -116,7 +116,7 @@ fn configure(kept: &TestStore, providers: &[Provider]) {
     });
     let limits = "[gateway]\nbody_limit = \"64KiB\"\n[gateway.timeouts]\nfirst_byte = \"1s\"\n";
     let config: String = rows.chain([limits.to_owned()]).collect();
-    std::fs::write(kept.file("throughline.toml"), config).unwrap();
+    std::fs::write(store.file("throughline.toml"), config).unwrap();
 }
 
 /// Responses to callers, without the texts that a provider supplied.
@@ -128,11 +128,11 @@ struct CallerResponses {
 }
 
 impl CallerResponses {
-    fn note(&mut self, said: &str, theirs: &[String]) {
-        let mut ours = said.to_owned();
-        for words in theirs.iter().filter(|words| said.contains(*words)) {
-            ours = ours.replace(words, "");
-            self.theirs.insert(words.clone());
+    fn note(&mut self, response: &str, theirs: &[String]) {
+        let mut ours = response.to_owned();
+        for text in theirs.iter().filter(|text| response.contains(*text)) {
+            ours = ours.replace(text, "");
+            self.theirs.insert(text.clone());
         }
         self.text.push_str(&ours);
     }
@@ -161,17 +161,17 @@ fn gemini_signature_error() -> String {
 }
 
 /// Sends valid and invalid requests in every dialect, with secrets in every part.
-fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
+fn send_requests(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
     let query = format!("?key={}&secret={}", canary(10), canary(10));
-    let mut heard = CallerResponses::default();
-    let models = providers.iter().map(|provider| (provider.name, "claude", &*provider.said));
+    let mut responses = CallerResponses::default();
+    let models = providers.iter().map(|provider| (provider.name, "claude", &*provider.verbatim));
     let simulated = [("sim", "claude-sonnet-4-5", &[][..]), ("sim", "gpt-5.2", &[])];
     for (provider, model, theirs) in models.chain(simulated) {
         let model = format!("{provider}/{model}");
         for stream in [false, true] {
             for path in ["/v1/messages", "/v1/chat/completions", "/v1/responses"] {
                 let (path, body) = (format!("{path}{query}"), conversation(&model, stream));
-                heard.note(&serving.said("POST", &path, &headers(1), &body), theirs);
+                responses.note(&serving.send("POST", &path, &headers(1), &body), theirs);
             }
         }
     }
@@ -184,7 +184,8 @@ fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
         canary(12)
     );
     let gemini = format!("/v1beta/models/sim/gemini-3-pro-preview:generateContent{query}");
-    heard.note(&serving.said("POST", &gemini, &headers(1), &signed), &[gemini_signature_error()]);
+    responses
+        .note(&serving.send("POST", &gemini, &headers(1), &signed), &[gemini_signature_error()]);
     for (path, body) in [
         ("/v1/responses", opaque),
         ("/v1/responses", format!(r#"{{"model":"sim/gpt-5.2","input":"{}"#, canary(14))),
@@ -193,55 +194,56 @@ fn ask(serving: &GatewayProcess, providers: &[Provider]) -> CallerResponses {
         ("/v1/messages", conversation("unknown/claude", false)),
         ("/nowhere", "{}".to_owned()),
     ] {
-        heard.note(&serving.said("POST", path, &headers(1), &body), &[]);
+        responses.note(&serving.send("POST", path, &headers(1), &body), &[]);
     }
-    heard
+    responses
 }
 
 #[test]
 fn planted_secrets_appear_nowhere() {
-    let kept = TestStore::nothing("secrets");
+    let store = TestStore::without_database("secrets");
     let providers = providers();
-    configure(&kept, &providers);
+    configure(&store, &providers);
     let (work, openai) = (canary(20), canary(16));
     let environment = [("WORK_KEY", work.as_str()), ("OPENAI_API_KEY", openai.as_str())];
-    let mut serving = GatewayProcess::start(&kept.folder, &environment, &["--log", "debug"]);
-    let mut heard = ask(&serving, &providers);
+    let mut serving = GatewayProcess::start(&store.folder, &environment, &["--log", "debug"]);
+    let mut responses = send_requests(&serving, &providers);
     // Send an invalid key after the first key was created.
-    let key = kept.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
+    let key = store.json(&["keys", "create"])["key"].as_str().unwrap().to_owned();
     let wrong = format!("authorization: Bearer tl_{}\r\n", canary(1));
-    let said = serving.said("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));
-    assert!(said.starts_with("HTTP/1.1 401"), "{said}");
-    heard.note(&said, &[]);
-    let metrics = serving.said("GET", "/metrics", &format!("x-api-key: {key}\r\n"), "");
+    let response =
+        serving.send("POST", "/v1/messages", &wrong, &conversation("sim/gpt-5.2", false));
+    assert!(response.starts_with("HTTP/1.1 401"), "{response}");
+    responses.note(&response, &[]);
+    let metrics = serving.send("GET", "/metrics", &format!("x-api-key: {key}\r\n"), "");
     assert!(metrics.contains("throughline_calls_total{"), "{metrics}");
     assert_eq!(serving.stop(), 0);
-    let shown = throughline_with(&environment, &kept.folder, &["config", "show"], b"");
-    let checked = throughline_with(&environment, &kept.folder, &["config", "check"], b"");
+    let shown = throughline_with(&environment, &store.folder, &["config", "show"], b"");
+    let checked = throughline_with(&environment, &store.folder, &["config", "check"], b"");
     for status in [200, 400, 401, 404, 413, 500, 502, 504] {
         assert!(
-            heard.text.contains(&format!("HTTP/1.1 {status} ")),
+            responses.text.contains(&format!("HTTP/1.1 {status} ")),
             "no response has status {status}"
         );
     }
     let mut theirs = BTreeSet::from([gemini_signature_error()]);
-    theirs.extend(providers.iter().flat_map(|provider| provider.said.clone()));
-    assert_eq!(heard.theirs, theirs, "callers receive the provider's texts");
-    let told = [
+    theirs.extend(providers.iter().flat_map(|provider| provider.verbatim.clone()));
+    assert_eq!(responses.theirs, theirs, "callers receive the provider's texts");
+    let outputs = [
         ("welcome", serving.welcome.clone()),
         ("log", serving.errors()),
         ("metrics", metrics),
-        ("answers", heard.text),
+        ("answers", responses.text),
         ("config show", format!("{}{}", shown.out, shown.err)),
         ("config check", format!("{}{}", checked.out, checked.err)),
-        ("usage", kept.run(&["usage", "--format", "json"]).out),
+        ("usage", store.run(&["usage", "--format", "json"]).out),
     ];
-    assert!(told[1].1.lines().count() > 30, "the log lists the calls: {}", told[1].1);
-    for (what, text) in &told {
-        assert!(!text.is_empty(), "{what} is empty");
+    assert!(outputs[1].1.lines().count() > 30, "the log lists the calls: {}", outputs[1].1);
+    for (name, text) in &outputs {
+        assert!(!text.is_empty(), "{name} is empty");
         for number in 1..=20 {
-            assert!(!text.contains(&canary(number)), "canary {number} is in the {what}: {text}");
+            assert!(!text.contains(&canary(number)), "canary {number} is in the {name}: {text}");
         }
-        assert!(!text.contains(&key), "the key is in the {what}: {text}");
+        assert!(!text.contains(&key), "the key is in the {name}: {text}");
     }
 }

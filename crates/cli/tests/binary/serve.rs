@@ -11,34 +11,34 @@ use crate::support::throughline_with;
 
 const QUESTION: &str = r#"{"model":"sim/claude-sonnet-4-5","max_tokens":4096,"messages":[{"role":"user","content":"Hello"}]}"#;
 
-fn json_of(said: &str) -> Value {
-    let body = said.split_once("\r\n\r\n").unwrap().1;
-    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {said}"))
+fn json_of(response: &str) -> Value {
+    let body = response.split_once("\r\n\r\n").unwrap().1;
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
 }
 
 #[test]
 fn gateway_answers_records_usage_and_stops() {
-    let kept = TestStore::nothing("serve-counts");
+    let store = TestStore::without_database("serve-counts");
     std::fs::write(
-        kept.file("throughline.toml"),
+        store.file("throughline.toml"),
         "[prices.\"sim/*\"]\ninput = 1000\noutput = 1000\n",
     )
     .unwrap();
-    let key = kept.json(&["keys", "create", "--label", "ci", "--budget-usd", "0.01"]);
+    let key = store.json(&["keys", "create", "--label", "ci", "--budget-usd", "0.01"]);
     let (id, secret) = (key["id"].as_str().unwrap(), key["key"].as_str().unwrap());
-    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
-    let with = format!("authorization: Bearer {secret}\r\n");
-    assert!(serving.said("GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
-    assert!(serving.said("GET", "/readyz", "", "").starts_with("HTTP/1.1 200"));
-    assert!(serving.said("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
-    let said = serving.said("POST", "/v1/messages", &with, QUESTION);
-    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
+    let credentials = format!("authorization: Bearer {secret}\r\n");
+    assert!(serving.send("GET", "/healthz", "", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.send("GET", "/readyz", "", "").starts_with("HTTP/1.1 200"));
+    assert!(serving.send("GET", "/metrics", "", "").starts_with("HTTP/1.1 401"));
+    let response = serving.send("POST", "/v1/messages", &credentials, QUESTION);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
     // The first request has exceeded the budget of one cent.
-    let said = serving.said("POST", "/v1/messages", &with, QUESTION);
-    assert!(said.starts_with("HTTP/1.1 429") && said.contains("$0.01"), "{said}");
-    let used = json_of(&serving.said("GET", "/v1/throughline/usage", &with, ""));
+    let response = serving.send("POST", "/v1/messages", &credentials, QUESTION);
+    assert!(response.starts_with("HTTP/1.1 429") && response.contains("$0.01"), "{response}");
+    let used = json_of(&serving.send("GET", "/v1/throughline/usage", &credentials, ""));
     assert_eq!((&used["key"], &used["used"]["calls"]), (&key["id"], &Value::from(1)));
-    let metrics = serving.said("GET", "/metrics", &with, "");
+    let metrics = serving.send("GET", "/metrics", &credentials, "");
     for name in [
         "calls_total",
         "tokens_total",
@@ -65,8 +65,8 @@ fn gateway_answers_records_usage_and_stops() {
         (&Value::from(429), &Value::from("info"))
     );
     // The usage is in the store, and the command prints it.
-    let told = kept.json(&["usage"]);
-    assert_eq!(told["usage"].as_array().unwrap().len(), 1);
+    let printed = store.json(&["usage"]);
+    assert_eq!(printed["usage"].as_array().unwrap().len(), 1);
     for (name, value) in [
         ("key", key["id"].clone()),
         ("provider", "sim".into()),
@@ -74,60 +74,64 @@ fn gateway_answers_records_usage_and_stops() {
         ("calls", 1.into()),
         ("micro_usd", used["used"]["micro_usd"].clone()),
     ] {
-        assert_eq!(told["usage"][0][name], value, "{name}");
+        assert_eq!(printed["usage"][0][name], value, "{name}");
     }
-    let ran = kept.run(&["usage", "--by", "day,model"]);
-    assert!(ran.out.starts_with("day ") && ran.out.contains("claude-sonnet-4-5"), "{}", ran.out);
-    let ran = kept.run(&["usage", "--tenant", "unknown"]);
-    assert!(ran.out.contains("the tenant unknown has no calls"), "{}", ran.out);
+    let output = store.run(&["usage", "--by", "day,model"]);
+    assert!(
+        output.out.starts_with("day ") && output.out.contains("claude-sonnet-4-5"),
+        "{}",
+        output.out
+    );
+    let output = store.run(&["usage", "--tenant", "unknown"]);
+    assert!(output.out.contains("the tenant unknown has no calls"), "{}", output.out);
 }
 
 /// Agents survive a restart, and the usage of their runs is charged to the key that started the
 /// runs.
 #[test]
 fn agents_survive_a_restart_and_runs_are_charged() {
-    let kept = TestStore::nothing("serve-agents");
-    let key = kept.json(&["keys", "create", "--label", "ci"]);
-    let with = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
-    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
+    let store = TestStore::without_database("serve-agents");
+    let key = store.json(&["keys", "create", "--label", "ci"]);
+    let credentials = format!("authorization: Bearer {}\r\n", key["key"].as_str().unwrap());
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
     let agent = r#"{"name":"Ada","model":"sim/claude-sonnet-4-5"}"#;
-    let agent = json_of(&serving.said("POST", "/v1/agents/", &with, agent));
+    let agent = json_of(&serving.send("POST", "/v1/agents/", &credentials, agent));
     let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
-    let told = json_of(&serving.said("POST", &path, &with, r#"{"input":"Hello"}"#));
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
-    let before = json_of(&serving.said("GET", &path, &with, ""));
+    let reply = json_of(&serving.send("POST", &path, &credentials, r#"{"input":"Hello"}"#));
+    assert_eq!(reply["stop_reason"]["stop_reason"], "end_turn", "{reply}");
+    let before = json_of(&serving.send("GET", &path, &credentials, ""));
     assert_eq!(serving.stop(), 0);
-    let used = kept.json(&["usage"]);
+    let used = store.json(&["usage"]);
     assert_eq!(
         (&used["usage"][0]["key"], &used["usage"][0]["calls"]),
-        (&key["id"], &told["usage"]["step_count"])
+        (&key["id"], &reply["usage"]["step_count"])
     );
-    assert_eq!(used["usage"][0]["output"], told["usage"]["completion_tokens"], "{used}");
-    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
-    assert_eq!(json_of(&serving.said("GET", &path, &with, "")), before);
-    let told = json_of(&serving.said("POST", &path, &with, r#"{"input":"And once more"}"#));
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    assert_eq!(used["usage"][0]["output"], reply["usage"]["completion_tokens"], "{used}");
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
+    assert_eq!(json_of(&serving.send("GET", &path, &credentials, "")), before);
+    let reply = json_of(&serving.send("POST", &path, &credentials, r#"{"input":"And once more"}"#));
+    assert_eq!(reply["stop_reason"]["stop_reason"], "end_turn", "{reply}");
     assert_eq!(serving.stop(), 0);
 }
 
 #[test]
 fn used_port_and_unwritable_store_are_reported() {
-    let kept = TestStore::nothing("serve-fails");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let ran = kept.run(&["serve", "--listen", &address]);
-    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.contains(&format!("{address} is in use")), "{}", ran.err);
-    for store in ["sqlite:///proc/throughline/a.db", "sqlite:///dev/null/a.db"] {
-        let environment = [("THROUGHLINE_STORE", store)];
-        let ran = throughline_with(
+    let store = TestStore::without_database("serve-fails");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let output = store.run(&["serve", "--listen", &address]);
+    assert_eq!((output.code, output.out.as_str()), (1, ""));
+    assert!(output.err.contains(&format!("{address} is in use")), "{}", output.err);
+    for url in ["sqlite:///proc/throughline/a.db", "sqlite:///dev/null/a.db"] {
+        let environment = [("THROUGHLINE_STORE", url)];
+        let output = throughline_with(
             &environment,
-            &kept.folder,
+            &store.folder,
             &["serve", "--listen", "127.0.0.1:0"],
             b"",
         );
-        assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
-        assert!(ran.err.contains("cannot open sqlite://"), "{}", ran.err);
+        assert_eq!((output.code, output.out.as_str()), (69, ""), "{}", output.err);
+        assert!(output.err.contains("cannot open sqlite://"), "{}", output.err);
     }
 }
 
@@ -135,8 +139,8 @@ fn used_port_and_unwritable_store_are_reported() {
 #[test]
 fn gigabyte_body_is_refused_without_buffering() {
     const CHUNK: usize = 1 << 20;
-    let kept = TestStore::nothing("serve-gigabyte");
-    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
+    let store = TestStore::without_database("serve-gigabyte");
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
     let mut stream = TcpStream::connect(&serving.address).unwrap();
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -150,11 +154,11 @@ fn gigabyte_body_is_refused_without_buffering() {
         }
     }
     stream.write_all(b"0\r\n\r\n").ok();
-    let mut said = vec![0; 1024];
-    let length = stream.read(&mut said).unwrap();
-    let said = String::from_utf8_lossy(&said[..length]).into_owned();
-    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
-    assert!(said.contains("exceeds the limit of 64 MiB"), "{said}");
+    let mut response = vec![0; 1024];
+    let length = stream.read(&mut response).unwrap();
+    let response = String::from_utf8_lossy(&response[..length]).into_owned();
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
+    assert!(response.contains("exceeds the limit of 64 MiB"), "{response}");
     let (_, most) = serving.memory();
     println!("FIGURE peak memory during a one-gigabyte request: {} MiB", most >> 10);
     assert!(most < 300 << 10, "{most} KiB");

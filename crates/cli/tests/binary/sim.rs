@@ -30,7 +30,7 @@ fn started() -> (Child, String, String) {
 #[test]
 fn simulator_prints_examples_answers_and_stops() {
     let (mut child, welcome, address) = started();
-    for said in [
+    for expected in [
         format!("curl http://{address}/v1/messages --json"),
         format!("curl http://{address}/v1/responses --json"),
         format!("curl http://{address}/v1/chat/completions --json"),
@@ -38,18 +38,19 @@ fn simulator_prints_examples_answers_and_stops() {
         format!("export OPENAI_BASE_URL=http://{address}/v1"),
         "seed 7".to_owned(),
     ] {
-        assert!(welcome.contains(&said), "{said:?} is not in\n{welcome}");
+        assert!(welcome.contains(&expected), "{expected:?} is not in\n{welcome}");
     }
     let mut connection = TcpStream::connect(&address).unwrap();
-    let ask = format!("GET /v1/models HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    connection.write_all(ask.as_bytes()).unwrap();
+    let request =
+        format!("GET /v1/models HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     connection.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    let ran = throughline(&["sim", "--listen", &address], b"");
-    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.contains(&format!("{address} is in use")), "{}", ran.err);
+    let output = throughline(&["sim", "--listen", &address], b"");
+    assert_eq!((output.code, output.out.as_str()), (1, ""));
+    assert!(output.err.contains(&format!("{address} is in use")), "{}", output.err);
 
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -65,11 +66,11 @@ fn invalid_options_are_rejected_before_listening() {
         (["--script", &script], "script.toml:"),
         (["--account-created", "soon"], "expected a date such as"),
     ] {
-        let ran = throughline(&["sim", arguments[0], arguments[1]], b"");
-        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{arguments:?}");
-        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
+        let output = throughline(&["sim", arguments[0], arguments[1]], b"");
+        assert_eq!((output.code, output.out.as_str()), (2, ""), "{arguments:?}");
+        assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
     }
-    let ran = throughline(&["sim", "--script", "no-such-script.toml"], b"");
-    assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("cannot read no-such-script.toml"), "{}", ran.err);
+    let output = throughline(&["sim", "--script", "no-such-script.toml"], b"");
+    assert_eq!(output.code, 1);
+    assert!(output.err.contains("cannot read no-such-script.toml"), "{}", output.err);
 }

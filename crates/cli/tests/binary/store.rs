@@ -25,8 +25,8 @@ fn snapshot(name: &str, text: &str) {
 
 #[test]
 fn store_session_matches_its_snapshot() {
-    let kept = TestStore::small("session");
-    let session = kept.transcript(&[
+    let store = TestStore::small("session");
+    let session = store.transcript(&[
         &["threads"],
         &["threads", "--limit", "1"],
         &["threads", "--limit", "1", "--after", "trip-2"],
@@ -72,9 +72,9 @@ fn store_session_matches_its_snapshot() {
 
 #[test]
 fn items_lists_role_and_kind() {
-    let kept = TestStore::nothing("items");
-    kept.written(&Options::default(), async |journal| {
-        let place = |part| ItemPosition::new(0, part);
+    let store = TestStore::without_database("items");
+    store.with_journal(&Options::default(), async |journal| {
+        let position = |part| ItemPosition::new(0, part);
         let thought = Thought::issued("Rome first.", ThoughtKind::Text, ReasoningFormat::unknown());
         let call = ToolCall {
             id: "call".into(),
@@ -84,9 +84,9 @@ fn items_lists_role_and_kind() {
             custom: false,
         };
         let items = [
-            Item::new("0.0", place(0), Role::User, Body::Text("Where is it warm?".into())),
-            Item::new("0.1", place(1), Role::Assistant, Body::Thought(thought)),
-            Item::new("0.2", place(2), Role::Assistant, Body::Call(call)),
+            Item::new("0.0", position(0), Role::User, Body::Text("Where is it warm?".into())),
+            Item::new("0.1", position(1), Role::Assistant, Body::Thought(thought)),
+            Item::new("0.2", position(2), Role::Assistant, Body::Call(call)),
         ];
         let mut append = Append::new("thread").opening(LogOpening::thread());
         for stored in store_items(&items) {
@@ -94,9 +94,9 @@ fn items_lists_role_and_kind() {
         }
         journal.commit(Batch::new("default").append(append)).await.unwrap();
     });
-    let ran = kept.run(&["items", "thread"]);
+    let output = store.run(&["items", "thread"]);
     assert_eq!(
-        ran.out,
+        output.out,
         "  1  item  0.0  user  Where is it warm?\n  2  item  0.1  assistant thought  Rome first.\n  \
          3  item  0.2  assistant call  weather {\"city\":\"Rome\"}\n"
     );
@@ -104,8 +104,8 @@ fn items_lists_role_and_kind() {
 
 #[test]
 fn json_has_exactly_the_documented_members() {
-    let kept = TestStore::small("members");
-    let threads = kept.json(&["threads"]);
+    let store = TestStore::small("members");
+    let threads = store.json(&["threads"]);
     assert_eq!(keys(&threads), ["threads", "next"]);
     let log = ["bytes", "status", "gone", "created", "updated"];
     let members = [&["id", "records", "runs", "forked_from"][..], &log].concat();
@@ -124,12 +124,12 @@ fn json_has_exactly_the_documented_members() {
     assert_eq!(threads["threads"][2]["status"], "idle");
     assert_eq!(threads["next"], Value::Null);
 
-    let runs = kept.json(&["runs", "--thread", "trip"]);
+    let runs = store.json(&["runs", "--thread", "trip"]);
     assert_eq!(keys(&runs), ["runs", "next"]);
     assert_eq!(keys(&runs["runs"][0]), [&["id", "thread", "records", "events"][..], &log].concat());
     assert_eq!(runs["runs"][0]["events"], 2);
 
-    let items = kept.json(&["items", "trip", "--limit", "3"]);
+    let items = store.json(&["items", "trip", "--limit", "3"]);
     assert_eq!(keys(&items), ["thread", "records", "next"]);
     assert_eq!(items["next"], 3);
     for record in items["records"].as_array().unwrap() {
@@ -138,50 +138,50 @@ fn json_has_exactly_the_documented_members() {
     let content = json!({"id": "t1", "role": "assistant", "type": "thinking",
         "thinking": "Paris or Rome: I need both forecasts.", "signature": "‹seal 48 B›"});
     assert_eq!(items["records"][1]["content"], content);
-    let notes = kept.json(&["items", "notes"]);
+    let notes = store.json(&["items", "notes"]);
     assert_eq!(notes["records"][1]["content"], Value::Null);
     assert!(notes["records"][0]["content"]["text"].as_str().unwrap().contains("[REDACTED]"));
-    let open = kept.json(&["items", "notes", "--no-redaction"]);
+    let open = store.json(&["items", "notes", "--no-redaction"]);
     assert!(open["records"][0]["content"]["text"].as_str().unwrap().contains(SECRET));
-    let events = kept.json(&["items", "run-1"]);
+    let events = store.json(&["items", "run-1"]);
     assert_eq!(events["records"][0]["content"], json!([{"type": "progress"}, "a delta"]));
 
-    std::fs::write(kept.file("policy.json"), r#"{"keys":["thinking"],"builtInSecrets":false}"#)
+    std::fs::write(store.file("policy.json"), r#"{"keys":["thinking"],"builtInSecrets":false}"#)
         .unwrap();
-    let veiled = kept.json(&["items", "trip", "--redaction", "policy.json"]);
+    let veiled = store.json(&["items", "trip", "--redaction", "policy.json"]);
     assert_eq!(veiled["records"][1]["content"]["thinking"], "[REDACTED]");
 
-    let stats = kept.json(&["stats"]);
+    let stats = store.json(&["stats"]);
     let counted = ["tenants", "threads", "runs", "records", "content_bytes", "blobs", "blob_bytes"];
     let others = ["turns", "pending", "segments", "manifests", "disk_bytes"];
     assert_eq!(keys(&stats), [&["store", "public_key"][..], &counted, &others].concat());
     assert_eq!((&stats["threads"], &stats["blobs"]), (&json!(4), &json!(1)));
 
-    let verdict = kept.json(&["verify"]);
+    let verdict = store.json(&["verify"]);
     let proven = ["verdict", "broken", "store", "records", "without_content"];
     let of_stores = ["segments", "manifests", "tables", "warnings"];
     assert_eq!(keys(&verdict), [&proven[..], &of_stores].concat());
     assert_eq!(verdict["warnings"][0]["code"], "key-beside-data");
     assert_eq!((&verdict["verdict"], &verdict["store"]), (&json!("intact"), &stats["public_key"]));
 
-    let exported = kept.json(&["export", "--full", "--output", "a.jsonl"]);
+    let exported = store.json(&["export", "--full", "--output", "a.jsonl"]);
     assert_eq!(keys(&exported), ["output", "threads", "runs", "records", "redacted"]);
-    assert_eq!(keys(&kept.json(&["verify", "a.jsonl"])), proven);
-    let imported = kept.json(&["import", "a.jsonl", "--tenant", "copy"]);
+    assert_eq!(keys(&store.json(&["verify", "a.jsonl"])), proven);
+    let imported = store.json(&["import", "a.jsonl", "--tenant", "copy"]);
     let members = ["threads", "runs", "records", "without_content", "from_store", "from_tenant"];
     assert_eq!(keys(&imported), members);
     assert_eq!(imported["from_tenant"], "default");
-    let forked = kept.json(&["fork", "trip"]);
-    let whole =
+    let forked = store.json(&["fork", "trip"]);
+    let expected =
         json!({"id": "trip-fork-1", "forked_from": {"thread": "trip", "at": 4}, "records": 4});
-    assert_eq!(forked, whole);
-    assert_eq!(keys(&kept.json(&["backup", "b.db"])), ["backup", "keys", "bytes"]);
-    let destroyed = kept.json(&["forget", "--thread", "trip", "--item", "q1", "--yes"]);
+    assert_eq!(forked, expected);
+    assert_eq!(keys(&store.json(&["backup", "b.db"])), ["backup", "keys", "bytes"]);
+    let destroyed = store.json(&["forget", "--thread", "trip", "--item", "q1", "--yes"]);
     assert_eq!(keys(&destroyed), ["logs", "records", "bytes", "unreached"]);
-    let gone = kept.json(&["items", "trip", "--limit", "1"]);
+    let gone = store.json(&["items", "trip", "--limit", "1"]);
     assert_eq!(keys(&gone["records"][0]), ["seq", "kind", "at", "size", "rewound", "gone"]);
     assert_eq!(gone["records"][0]["gone"], "forgotten");
-    let pruned = kept.json(&["prune", "--bytes", "0", "--dry-run"]);
+    let pruned = store.json(&["prune", "--bytes", "0", "--dry-run"]);
     assert_eq!(keys(&pruned), ["dry_run", "threads", "records", "bytes", "unreached"]);
     assert_eq!((&pruned["dry_run"], &pruned["records"]), (&json!(true), &Value::Null));
     assert_eq!(keys(&pruned["threads"][0]), ["id", "bytes", "updated"]);
@@ -189,51 +189,51 @@ fn json_has_exactly_the_documented_members() {
 
 #[test]
 fn export_and_import_round_trip() {
-    let kept = TestStore::small("round-trip");
-    let first = kept.run(&["export", "--full"]);
+    let store = TestStore::small("round-trip");
+    let first = store.run(&["export", "--full"]);
     assert_eq!(first.code, 0, "{}", first.err);
     assert!(first.err.contains("exported: 3 threads, 1 run, 10 records"), "{}", first.err);
     assert!(first.out.contains(SEAL), "the export is exact");
     // Import from standard input into a new store.
-    let other = format!("sqlite://{}", kept.file("new/other.db").display());
-    let ran = kept.run_with(&[], &["import", "--store", &other, "-"], first.out.as_bytes());
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    let second = kept.run(&["export", "--full", "--store", &other]);
+    let other = format!("sqlite://{}", store.file("new/other.db").display());
+    let output = store.run_with(&[], &["import", "--store", &other, "-"], first.out.as_bytes());
+    assert_eq!((output.code, output.err.as_str()), (0, ""), "{}", output.out);
+    let second = store.run(&["export", "--full", "--store", &other]);
     assert_eq!(second.code, 0, "{}", second.err);
-    assert_eq!(said(&first.out), said(&second.out));
-    let ran = kept.run(&["verify", "--store", &other]);
-    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert_eq!(portable_lines(&first.out), portable_lines(&second.out));
+    let output = store.run(&["verify", "--store", &other]);
+    assert_eq!(output.code, 0, "{}", output.out);
 }
 
 #[test]
 fn redacted_export_verifies_but_is_not_imported() {
-    let kept = TestStore::small("redacted-export");
-    let redacted = kept.run(&["export"]);
+    let store = TestStore::small("redacted-export");
+    let redacted = store.run(&["export"]);
     assert_eq!(redacted.code, 0, "{}", redacted.err);
     assert!(redacted.err.contains("(redacted"), "{}", redacted.err);
     let header: Value = serde_json::from_str(redacted.out.lines().next().unwrap()).unwrap();
     assert_eq!((&header["redacted"], &header["full"]), (&json!(true), &json!(false)));
-    let ran = kept.run_with(&[], &["verify", "-"], redacted.out.as_bytes());
-    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-    for store in [kept.url(), format!("sqlite://{}", kept.file("none.db").display())] {
-        let import = ["import", "--tenant", "copy", "--store", &store, "-"];
-        let ran = kept.run_with(&[], &import, redacted.out.as_bytes());
-        assert_eq!((ran.code, ran.out.as_str()), (65, ""), "{}", ran.err);
-        assert!(ran.err.contains("`throughline export --full`"), "{}", ran.err);
+    let output = store.run_with(&[], &["verify", "-"], redacted.out.as_bytes());
+    assert_eq!(output.code, 0, "{}{}", output.out, output.err);
+    for url in [store.url(), format!("sqlite://{}", store.file("none.db").display())] {
+        let import = ["import", "--tenant", "copy", "--store", &url, "-"];
+        let output = store.run_with(&[], &import, redacted.out.as_bytes());
+        assert_eq!((output.code, output.out.as_str()), (65, ""), "{}", output.err);
+        assert!(output.err.contains("`throughline export --full`"), "{}", output.err);
     }
-    assert!(!kept.file("none.db").exists(), "no store is created for an invalid export");
-    let full = kept.run(&["export", "--full"]);
+    assert!(!store.file("none.db").exists(), "no store is created for an invalid export");
+    let full = store.run(&["export", "--full"]);
     assert!(full.err.contains("(full)"), "{}", full.err);
     let header: Value = serde_json::from_str(full.out.lines().next().unwrap()).unwrap();
     assert_eq!((&header["redacted"], &header["full"]), (&json!(false), &json!(true)));
     // An export that is cut in the middle is refused.
     let half = &full.out[..full.out.len() / 2];
-    let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], half.as_bytes());
-    assert_eq!(ran.code, 65, "{}", ran.err);
+    let output = store.run_with(&[], &["import", "--tenant", "copy", "-"], half.as_bytes());
+    assert_eq!(output.code, 65, "{}", output.err);
 }
 
 /// Parses an export and removes the fields that depend on its store and hash chain.
-fn said(export: &str) -> Vec<Value> {
+fn portable_lines(export: &str) -> Vec<Value> {
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         let members = line.as_object_mut().unwrap();
@@ -271,127 +271,137 @@ fn said(export: &str) -> Vec<Value> {
 
 #[test]
 fn verify_locates_a_broken_record() {
-    let kept = TestStore::small("broken");
+    let store = TestStore::small("broken");
     let flip = "UPDATE records SET content = CAST(x'00' || substr(content, 2) AS BLOB) WHERE seq = 2 AND log = 1";
-    assert_eq!(kept.database().execute(flip, []).unwrap(), 1);
-    let ran = kept.run(&["verify", "--write-manifest", "manifest.json"]);
-    assert_eq!((ran.code, ran.err.as_str()), (1, ""), "{}", ran.out);
-    assert!(ran.out.contains("record 2 of trip (tenant default) is damaged"), "{}", ran.out);
-    assert!(!kept.file("manifest.json").exists(), "no manifest is signed for a broken store");
-    let ran = kept.run(&["verify", "--format", "json"]);
-    let verdict: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((ran.code, &verdict["verdict"]), (1, &json!("broken")));
+    assert_eq!(store.database().execute(flip, []).unwrap(), 1);
+    let output = store.run(&["verify", "--write-manifest", "manifest.json"]);
+    assert_eq!((output.code, output.err.as_str()), (1, ""), "{}", output.out);
+    assert!(output.out.contains("record 2 of trip (tenant default) is damaged"), "{}", output.out);
+    assert!(!store.file("manifest.json").exists(), "no manifest is signed for a broken store");
+    let output = store.run(&["verify", "--format", "json"]);
+    let verdict: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((output.code, &verdict["verdict"]), (1, &json!("broken")));
     assert_eq!(keys(&verdict["broken"]), ["place", "problem"]);
-    let ran = kept.run(&["items", "trip"]);
-    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(ran.err.contains("run `throughline verify` to locate the problem"), "{}", ran.err);
+    let output = store.run(&["items", "trip"]);
+    assert_eq!((output.code, output.out.as_str()), (65, ""));
+    assert!(
+        output.err.contains("run `throughline verify` to locate the problem"),
+        "{}",
+        output.err
+    );
     // Nothing is exported if any content is unreadable.
-    let ran = kept.run(&["export", "--output", "all.jsonl"]);
-    assert_eq!(ran.code, 65, "{}", ran.err);
-    assert_eq!(files_in(&kept.folder).iter().filter(|name| !name.starts_with("a.db")).count(), 0);
+    let output = store.run(&["export", "--output", "all.jsonl"]);
+    assert_eq!(output.code, 65, "{}", output.err);
+    assert_eq!(files_in(&store.folder).iter().filter(|name| !name.starts_with("a.db")).count(), 0);
 }
 
 #[test]
 fn modified_export_is_refused_with_its_line() {
-    let kept = TestStore::small("spoiled");
-    let export = kept.run(&["export", "--full"]).out;
+    let store = TestStore::small("spoiled");
+    let export = store.run(&["export", "--full"]).out;
     let spoiled = export.replacen("warmer", "colder", 1);
-    let ran = kept.run_with(&[], &["verify", "-"], spoiled.as_bytes());
-    assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("has content that does not match its commitment"), "{}", ran.out);
-    let ran = kept.run_with(&[], &["import", "--tenant", "copy", "-"], spoiled.as_bytes());
-    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
+    let output = store.run_with(&[], &["verify", "-"], spoiled.as_bytes());
+    assert_eq!(output.code, 1, "{}", output.err);
     assert!(
-        ran.err.contains("standard input: line 3 has content that does not match its commitment"),
+        output.out.contains("has content that does not match its commitment"),
         "{}",
-        ran.err
+        output.out
     );
-    let ran = kept.run(&["threads", "--tenant", "copy"]);
-    assert!(ran.out.contains("has no threads"), "{}", ran.out);
-    let url = format!("sqlite://{}", kept.file("none.db").display());
-    let ran = kept.run_with(&[], &["import", "--store", &url, "-"], spoiled.as_bytes());
-    assert_eq!((ran.code, ran.out.as_str()), (65, ""));
-    assert!(!kept.file("none.db").exists(), "no store is created for an invalid export");
+    let output = store.run_with(&[], &["import", "--tenant", "copy", "-"], spoiled.as_bytes());
+    assert_eq!((output.code, output.out.as_str()), (65, ""));
+    assert!(
+        output
+            .err
+            .contains("standard input: line 3 has content that does not match its commitment"),
+        "{}",
+        output.err
+    );
+    let output = store.run(&["threads", "--tenant", "copy"]);
+    assert!(output.out.contains("has no threads"), "{}", output.out);
+    let url = format!("sqlite://{}", store.file("none.db").display());
+    let output = store.run_with(&[], &["import", "--store", &url, "-"], spoiled.as_bytes());
+    assert_eq!((output.code, output.out.as_str()), (65, ""));
+    assert!(!store.file("none.db").exists(), "no store is created for an invalid export");
     let (cut, _) = export.trim_end().rsplit_once('\n').unwrap();
-    let ran = kept.run_with(&[], &["verify", "-"], cut.as_bytes());
-    assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("truncated before its signature"), "{}", ran.out);
+    let output = store.run_with(&[], &["verify", "-"], cut.as_bytes());
+    assert_eq!(output.code, 1);
+    assert!(output.out.contains("truncated before its signature"), "{}", output.out);
     // A manifest that was saved elsewhere detects a truncated store.
-    assert_eq!(kept.run(&["verify", "--write-manifest", "kept.json"]).code, 0);
+    assert_eq!(store.run(&["verify", "--write-manifest", "kept.json"]).code, 0);
     let older = TestStore::small("older");
-    std::fs::copy(kept.file("kept.json"), older.file("kept.json")).unwrap();
-    let ran = older.run(&["verify", "--manifest", "kept.json"]);
-    assert_eq!(ran.code, 1, "{}", ran.err);
-    assert!(ran.out.contains("was not signed by this store"), "{}", ran.out);
+    std::fs::copy(store.file("kept.json"), older.file("kept.json")).unwrap();
+    let output = older.run(&["verify", "--manifest", "kept.json"]);
+    assert_eq!(output.code, 1, "{}", output.err);
+    assert!(output.out.contains("was not signed by this store"), "{}", output.out);
 }
 
 #[test]
 fn unreachable_key_file_sets_the_exit_code() {
-    let kept = TestStore::small("unreached");
-    assert_eq!(kept.run(&["backup", "b.db"]).code, 0);
-    std::fs::remove_file(kept.file("b.db.keys")).unwrap();
-    let ran = kept.run(&["forget", "--thread", "trip", "--yes"]);
-    assert_eq!(ran.code, 1, "{}", ran.out);
-    assert!(ran.out.contains("forgotten: "), "{}", ran.out);
+    let store = TestStore::small("unreached");
+    assert_eq!(store.run(&["backup", "b.db"]).code, 0);
+    std::fs::remove_file(store.file("b.db.keys")).unwrap();
+    let output = store.run(&["forget", "--thread", "trip", "--yes"]);
+    assert_eq!(output.code, 1, "{}", output.out);
+    assert!(output.out.contains("forgotten: "), "{}", output.out);
     assert!(
-        ran.err.contains("b.db.keys was unreachable and may still hold the content"),
+        output.err.contains("b.db.keys was unreachable and may still hold the content"),
         "{}",
-        ran.err
+        output.err
     );
-    assert!(kept.run(&["items", "trip"]).out.contains("forgotten"));
-    assert!(ran.err.contains("throughline backup --unregister"), "{}", ran.err);
+    assert!(store.run(&["items", "trip"]).out.contains("forgotten"));
+    assert!(output.err.contains("throughline backup --unregister"), "{}", output.err);
     // The error suggests commands for a deleted backup and for a moved key file.
-    let ran = kept.run(&["backup", "--unregister", "b.db.keys"]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("unregistered b.db.keys"), "{}", ran.out);
-    assert_eq!(kept.run(&["backup", "--unregister", "b.db.keys"]).code, 2);
-    assert_eq!(kept.run(&["backup", "c.db"]).code, 0);
-    std::fs::rename(kept.file("c.db.keys"), kept.file("moved.keys")).unwrap();
-    let json = kept.json(&["backup", "--register", "moved.keys"]);
+    let output = store.run(&["backup", "--unregister", "b.db.keys"]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.out.contains("unregistered b.db.keys"), "{}", output.out);
+    assert_eq!(store.run(&["backup", "--unregister", "b.db.keys"]).code, 2);
+    assert_eq!(store.run(&["backup", "c.db"]).code, 0);
+    std::fs::rename(store.file("c.db.keys"), store.file("moved.keys")).unwrap();
+    let json = store.json(&["backup", "--register", "moved.keys"]);
     assert_eq!(keys(&json), ["keys", "unreached"]);
-    assert_eq!(kept.run(&["backup"]).code, 2);
-    assert_eq!(kept.run(&["verify"]).code, 0);
+    assert_eq!(store.run(&["backup"]).code, 2);
+    assert_eq!(store.run(&["verify"]).code, 0);
 }
 
 /// A backup and its key file restore the store. The backup alone cannot be read, and content that
 /// was forgotten after the backup is missing from the restored store.
 #[test]
 fn backup_and_key_file_restore_a_store() {
-    let kept = TestStore::small("restored");
-    let ran = kept.run(&["backup", "b.db", "--keys", "apart.keys"]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("its keys are in apart.keys"), "{}", ran.out);
-    std::fs::copy(kept.file("b.db"), kept.file("copy.db")).unwrap();
-    assert_eq!(kept.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
-    let ran = kept.run(&["threads", "--store", "sqlite://copy.db"]);
-    assert_eq!(ran.code, 65, "{}", ran.err);
-    assert!(ran.err.contains("apart.keys; restore it with"), "{}", ran.err);
-    let ran = kept.run(&["restore", "copy.db", "--to", "new.db"]);
-    assert_eq!(ran.code, 2, "{}", ran.err);
-    assert!(ran.err.contains("copy.db.keys does not exist; pass the path"), "{}", ran.err);
+    let store = TestStore::small("restored");
+    let output = store.run(&["backup", "b.db", "--keys", "apart.keys"]);
+    assert_eq!(output.code, 0, "{}", output.err);
+    assert!(output.out.contains("its keys are in apart.keys"), "{}", output.out);
+    std::fs::copy(store.file("b.db"), store.file("copy.db")).unwrap();
+    assert_eq!(store.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
+    let output = store.run(&["threads", "--store", "sqlite://copy.db"]);
+    assert_eq!(output.code, 65, "{}", output.err);
+    assert!(output.err.contains("apart.keys; restore it with"), "{}", output.err);
+    let output = store.run(&["restore", "copy.db", "--to", "new.db"]);
+    assert_eq!(output.code, 2, "{}", output.err);
+    assert!(output.err.contains("copy.db.keys does not exist; pass the path"), "{}", output.err);
     let restored = ["restore", "copy.db", "--keys", "apart.keys", "--to", "new.db"];
     let members = ["store", "records", "gone", "without_key"];
-    let told = kept.json(&restored);
-    assert_eq!(keys(&told), members);
-    assert_eq!(told["without_key"], 0);
-    assert!(told["gone"].as_u64().unwrap() > 0, "{told}");
-    assert_eq!(kept.run(&restored).code, 2, "the file already exists");
+    let report = store.json(&restored);
+    assert_eq!(keys(&report), members);
+    assert_eq!(report["without_key"], 0);
+    assert!(report["gone"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(store.run(&restored).code, 2, "the file already exists");
     let at = ["--store", "sqlite://new.db"];
-    assert_eq!(kept.run(&[&["verify"][..], &at].concat()).code, 0);
-    let ran = kept.run(&[&["items", "trip"][..], &at].concat());
-    assert!(ran.out.contains("forgotten"), "{}", ran.out);
-    let mut text = std::fs::read(kept.file("apart.keys")).unwrap();
+    assert_eq!(store.run(&[&["verify"][..], &at].concat()).code, 0);
+    let output = store.run(&[&["items", "trip"][..], &at].concat());
+    assert!(output.out.contains("forgotten"), "{}", output.out);
+    let mut text = std::fs::read(store.file("apart.keys")).unwrap();
     text.truncate(text.len() / 2);
-    std::fs::write(kept.file("apart.keys"), text).unwrap();
-    let ran = kept.run(&["restore", "b.db", "--keys", "apart.keys", "--to", "newer.db"]);
-    assert_eq!(ran.code, 65, "{}", ran.err);
-    assert!(!kept.file("newer.db").exists());
+    std::fs::write(store.file("apart.keys"), text).unwrap();
+    let output = store.run(&["restore", "b.db", "--keys", "apart.keys", "--to", "newer.db"]);
+    assert_eq!(output.code, 65, "{}", output.err);
+    assert!(!store.file("newer.db").exists());
 }
 
 #[test]
 fn open_errors_state_the_remedy() {
-    let kept = TestStore::nothing("absent");
-    let data = kept.file("data");
+    let store = TestStore::without_database("absent");
+    let data = store.file("data");
     let home = [("THROUGHLINE_STORE", ""), ("XDG_DATA_HOME", data.to_str().unwrap())];
     for command in [
         &["threads"][..],
@@ -405,55 +415,70 @@ fn open_errors_state_the_remedy() {
         &["backup", "b.db"],
         &["stats"],
     ] {
-        let ran = kept.run_with(&home, command, b"");
-        assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{command:?}: {}", ran.err);
-        assert!(ran.err.contains("there is no store at sqlite://"), "{}", ran.err);
+        let output = store.run_with(&home, command, b"");
+        assert_eq!((output.code, output.out.as_str()), (69, ""), "{command:?}: {}", output.err);
+        assert!(output.err.contains("there is no store at sqlite://"), "{}", output.err);
         assert!(
-            ran.err.contains("throughline/throughline.db; create one with `throughline run`"),
+            output.err.contains("throughline/throughline.db; create one with `throughline run`"),
             "{}",
-            ran.err
+            output.err
         );
     }
-    assert_eq!(files_in(&kept.folder), [""; 0], "reading commands create nothing");
+    assert_eq!(files_in(&store.folder), [""; 0], "reading commands create nothing");
 
     let export = TestStore::small("for-absent").run(&["export", "--full"]).out;
-    let ran = kept.run_with(&home, &["import", "-"], export.as_bytes());
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    let output = store.run_with(&home, &["import", "-"], export.as_bytes());
+    assert_eq!(output.code, 0, "{}", output.err);
     assert!(data.join("throughline/throughline.db").is_file());
 
-    let told = |kept: &TestStore, arguments: &[&str], code: i32, message: &str| {
-        let ran = kept.run(arguments);
-        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{arguments:?}: {}", ran.err);
-        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
-        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+    let assert_failure = |store: &TestStore, arguments: &[&str], code: i32, message: &str| {
+        let output = store.run(arguments);
+        assert_eq!((output.code, output.out.as_str()), (code, ""), "{arguments:?}: {}", output.err);
+        assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
+        assert!(!output.err.contains("panicked"), "{}", output.err);
     };
-    std::fs::write(kept.file("a.db"), "these are only words, and many of them".repeat(100))
+    std::fs::write(store.file("a.db"), "these are only words, and many of them".repeat(100))
         .unwrap();
-    told(&kept, &["threads"], 65, "is not a database; choose a different file for the store");
-    told(&kept, &["verify"], 65, "is not a database; choose a different file for the store");
-    std::fs::remove_file(kept.file("a.db")).unwrap();
-    kept.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
-    told(&kept, &["threads"], 65, "is another program's database");
-    told(&kept, &["threads", "--store", "mysql://me:hunter2@host/x"], 2, "has an unknown scheme");
-    told(&kept, &["threads", "--store", "sqlite://"], 65, "no file name");
+    assert_failure(
+        &store,
+        &["threads"],
+        65,
+        "is not a database; choose a different file for the store",
+    );
+    assert_failure(
+        &store,
+        &["verify"],
+        65,
+        "is not a database; choose a different file for the store",
+    );
+    std::fs::remove_file(store.file("a.db")).unwrap();
+    store.database().execute_batch("CREATE TABLE theirs (a)").unwrap();
+    assert_failure(&store, &["threads"], 65, "is another program's database");
+    assert_failure(
+        &store,
+        &["threads", "--store", "mysql://me:hunter2@host/x"],
+        2,
+        "has an unknown scheme",
+    );
+    assert_failure(&store, &["threads", "--store", "sqlite://"], 65, "no file name");
     // Not even root can write to this path.
-    told(
-        &kept,
+    assert_failure(
+        &store,
         &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
         65,
         "standard input is empty",
     );
-    let ran = kept.run_with(
+    let output = store.run_with(
         &[],
         &["import", "--store", "sqlite:///proc/nowhere/a.db", "-"],
         export.as_bytes(),
     );
-    assert_eq!((ran.code, ran.out.as_str()), (69, ""));
-    assert!(ran.err.contains("cannot open sqlite:///proc/nowhere/a.db"), "{}", ran.err);
+    assert_eq!((output.code, output.out.as_str()), (69, ""));
+    assert!(output.err.contains("cannot open sqlite:///proc/nowhere/a.db"), "{}", output.err);
 
     let newer = TestStore::small("newer");
     newer.database().pragma_update(None, "user_version", 99).unwrap();
-    told(&newer, &["stats"], 69, "has schema version 99, but this program supports");
+    assert_failure(&newer, &["stats"], 69, "has schema version 99, but this program supports");
 
     let empty = TestStore::empty("empty");
     for (command, message) in [
@@ -462,21 +487,26 @@ fn open_errors_state_the_remedy() {
         (&["verify"], "is intact"),
         (&["prune", "--days", "1"], "nothing expires"),
     ] {
-        let ran = empty.run(command);
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{command:?}");
-        assert!(ran.out.contains(message), "{command:?}: {}", ran.out);
+        let output = empty.run(command);
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{command:?}");
+        assert!(output.out.contains(message), "{command:?}: {}", output.out);
     }
     assert_eq!(empty.run(&["export"]).code, 0);
-    told(&empty, &["items", "x"], 2, "there is no thread or run x in the tenant default");
-    told(&empty, &["runs", "--thread", "x"], 2, "there is no thread x in the tenant default");
+    assert_failure(&empty, &["items", "x"], 2, "there is no thread or run x in the tenant default");
+    assert_failure(
+        &empty,
+        &["runs", "--thread", "x"],
+        2,
+        "there is no thread x in the tenant default",
+    );
 }
 
 #[test]
 fn usage_errors_change_nothing() {
-    let kept = TestStore::small("usage");
-    std::fs::write(kept.file("policy.json"), r#"{"kees":[]}"#).unwrap();
-    std::fs::write(kept.file("broken.json"), "{").unwrap();
-    std::fs::write(kept.file("words.jsonl"), "words\n").unwrap();
+    let store = TestStore::small("usage");
+    std::fs::write(store.file("policy.json"), r#"{"kees":[]}"#).unwrap();
+    std::fs::write(store.file("broken.json"), "{").unwrap();
+    std::fs::write(store.file("words.jsonl"), "words\n").unwrap();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["items"], 2, "required arguments were not provided"),
         (&["items", "nope"], 2, "there is no thread or run nope in the tenant default"),
@@ -521,46 +551,53 @@ fn usage_errors_change_nothing() {
         (&["rotate"], 2, "--new-key-file <FILE>"),
         (&["rotate", "--new-key-file", "words.jsonl"], 2, "words.jsonl: a master key is 64"),
     ];
-    let before = kept.run(&["export"]).out;
+    let before = store.run(&["export"]).out;
     for (arguments, code, message) in cases {
-        let ran = kept.run(arguments);
-        assert_eq!(ran.code, *code, "{arguments:?}: {}{}", ran.err, ran.out);
-        assert!(ran.err.contains(message), "{arguments:?}: {}", ran.err);
-        assert!(!ran.err.contains("panicked") && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
+        let output = store.run(arguments);
+        assert_eq!(output.code, *code, "{arguments:?}: {}{}", output.err, output.out);
+        assert!(output.err.contains(message), "{arguments:?}: {}", output.err);
+        assert!(
+            !output.err.contains("panicked") && output.out.is_empty(),
+            "{arguments:?}: {}",
+            output.err
+        );
     }
-    assert_eq!(said(&kept.run(&["export"]).out), said(&before));
+    assert_eq!(portable_lines(&store.run(&["export"]).out), portable_lines(&before));
 }
 
 #[test]
 fn closed_output_pipe_is_not_an_error() {
     use std::process::{Command, Stdio};
-    let kept = TestStore::small("gone");
+    let store = TestStore::small("gone");
     for arguments in [&["export"][..], &["threads"], &["items", "trip"], &["stats"]] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_throughline"))
             .args(arguments)
-            .env("THROUGHLINE_STORE", kept.url())
+            .env("THROUGHLINE_STORE", store.url())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         drop(child.stdout.take());
-        let ran = child.wait_with_output().unwrap();
-        assert_eq!((ran.status.code(), &*String::from_utf8_lossy(&ran.stderr)), (Some(0), ""));
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), &*String::from_utf8_lossy(&output.stderr)),
+            (Some(0), "")
+        );
     }
 }
 
 #[test]
 fn unwritable_targets_are_reported() {
-    let kept = TestStore::small("read-only");
-    let export = kept.run(&["export", "--full"]).out;
+    let store = TestStore::small("read-only");
+    let export = store.run(&["export", "--full"]).out;
     // Not even root can write to this path.
-    let ran = kept.run(&["export", "--output", "/proc/export.jsonl"]);
-    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.contains("cannot write /proc/export.jsonl"), "{}", ran.err);
-    let ran = kept.run(&["backup", "/proc/b.db"]);
-    assert_eq!((ran.code, ran.out.as_str()), (69, ""), "{}", ran.err);
-    assert!(ran.err.contains("/proc/b.db"), "{}", ran.err);
-    let folder = kept.file("closed");
+    let output = store.run(&["export", "--output", "/proc/export.jsonl"]);
+    assert_eq!((output.code, output.out.as_str()), (1, ""));
+    assert!(output.err.contains("cannot write /proc/export.jsonl"), "{}", output.err);
+    let output = store.run(&["backup", "/proc/b.db"]);
+    assert_eq!((output.code, output.out.as_str()), (69, ""), "{}", output.err);
+    assert!(output.err.contains("/proc/b.db"), "{}", output.err);
+    let folder = store.file("closed");
     std::fs::create_dir(&folder).unwrap();
     let permissions = |mode| {
         use std::os::unix::fs::PermissionsExt as _;
@@ -569,9 +606,9 @@ fn unwritable_targets_are_reported() {
     permissions(0o555);
     if std::fs::write(folder.join("probe"), "").is_err() {
         let url = format!("sqlite://{}", folder.join("a.db").display());
-        let ran = kept.run_with(&[], &["import", "--store", &url, "-"], export.as_bytes());
-        assert_eq!((ran.code, ran.out.as_str()), (69, ""));
-        assert!(ran.err.contains(&format!("cannot open {url}")), "{}", ran.err);
+        let output = store.run_with(&[], &["import", "--store", &url, "-"], export.as_bytes());
+        assert_eq!((output.code, output.out.as_str()), (69, ""));
+        assert!(output.err.contains(&format!("cannot open {url}")), "{}", output.err);
     }
     permissions(0o755);
 }
@@ -579,8 +616,8 @@ fn unwritable_targets_are_reported() {
 #[test]
 fn interrupted_commands_leave_no_partial_file() {
     use std::process::{Command, Stdio};
-    let kept = TestStore::nothing("interrupted");
-    kept.written(&Options::default(), async |journal| {
+    let store = TestStore::without_database("interrupted");
+    store.with_journal(&Options::default(), async |journal| {
         let mut long = Append::new("long").opening(LogOpening::thread());
         for number in 0..3000 {
             long =
@@ -593,26 +630,26 @@ fn interrupted_commands_leave_no_partial_file() {
     {
         let child = Command::new(env!("CARGO_BIN_EXE_throughline"))
             .args(arguments)
-            .current_dir(&kept.folder)
-            .env("THROUGHLINE_STORE", kept.url())
+            .current_dir(&store.folder)
+            .env("THROUGHLINE_STORE", store.url())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let is_begun = || files_in(&kept.folder).iter().any(|name| !name.starts_with("a.db"));
+        let is_begun = || files_in(&store.folder).iter().any(|name| !name.starts_with("a.db"));
         while !is_begun() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let id = child.id().to_string();
         Command::new("kill").args(["-INT", &id]).status().unwrap();
-        let ran = child.wait_with_output().unwrap();
+        let output = child.wait_with_output().unwrap();
         let left: Vec<String> =
-            files_in(&kept.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
-        let told = String::from_utf8_lossy(&ran.stderr);
+            files_in(&store.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
+        let stderr = String::from_utf8_lossy(&output.stderr);
         // If the command finished before the signal arrived, its file is complete.
-        match ran.status.code() {
+        match output.status.code() {
             Some(130) => {
-                assert!(told.contains("interrupted: nothing was written"), "{told}");
+                assert!(stderr.contains("interrupted: nothing was written"), "{stderr}");
                 assert_eq!(left, [""; 0]);
             }
             code => {
@@ -620,14 +657,14 @@ fn interrupted_commands_leave_no_partial_file() {
                 left.sort();
                 let keys = format!("{file}.keys");
                 let all: Vec<&String> = left.iter().filter(|name| **name != keys).collect();
-                assert_eq!((code, all), (Some(0), vec![&file.to_owned()]), "{told}");
+                assert_eq!((code, all), (Some(0), vec![&file.to_owned()]), "{stderr}");
                 for name in &left {
-                    std::fs::remove_file(kept.file(name)).unwrap();
+                    std::fs::remove_file(store.file(name)).unwrap();
                 }
             }
         }
     }
-    assert_eq!(kept.run(&["verify"]).code, 0);
+    assert_eq!(store.run(&["verify"]).code, 0);
 }
 
 fn files_in(folder: &Path) -> Vec<String> {

@@ -27,7 +27,7 @@ pub(crate) struct ReceivedRequest {
 /// An HTTP server that receives traces and sends scripted responses.
 pub(crate) struct Receiver {
     pub(crate) address: String,
-    sent: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Receiver {
@@ -36,16 +36,16 @@ impl Receiver {
     pub(crate) fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let sent: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
-        let book = Arc::clone(&sent);
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let log = Arc::clone(&requests);
         std::thread::spawn(move || {
             let mut silent = Vec::new();
             for stream in listener.incoming().map_while(Result::ok) {
-                let Some(one) = read(&stream) else { continue };
+                let Some(request) = read(&stream) else { continue };
                 let number = {
-                    let mut book = book.lock().unwrap();
-                    book.push(one);
-                    book.len() - 1
+                    let mut log = log.lock().unwrap();
+                    log.push(request);
+                    log.len() - 1
                 };
                 let answer = answers.get(number).or(answers.last()).copied().unwrap_or_default();
                 if answer.is_empty() {
@@ -58,16 +58,19 @@ impl Receiver {
                 (&stream).write_all(answer.as_bytes()).ok();
             }
         });
-        Self { address, sent }
+        Self { address, requests }
     }
 
-    pub(crate) fn sent(&self) -> Vec<ReceivedRequest> {
-        self.sent.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     /// Parses the received request bodies as JSON.
     fn documents(&self) -> Vec<Value> {
-        self.sent().iter().map(|sent| serde_json::from_slice(&sent.body).unwrap()).collect()
+        self.requests()
+            .iter()
+            .map(|request| serde_json::from_slice(&request.body).unwrap())
+            .collect()
     }
 
     /// Decodes the received spans with the OpenTelemetry Python package; `None` if it is not
@@ -80,16 +83,16 @@ impl Receiver {
         }
         let mut command = Command::new(python);
         command.arg(workspace_root().join("crates/cli/tests/binary/otlp.py"));
-        for (number, sent) in self.sent().iter().enumerate() {
-            assert_eq!(sent.path, "/v1/traces");
-            assert!(sent.headers.contains("application/x-protobuf"), "{}", sent.headers);
+        for (number, request) in self.requests().iter().enumerate() {
+            assert_eq!(request.path, "/v1/traces");
+            assert!(request.headers.contains("application/x-protobuf"), "{}", request.headers);
             let file = folder.join(format!("export-{number}"));
-            std::fs::write(&file, &sent.body).unwrap();
+            std::fs::write(&file, &request.body).unwrap();
             command.arg(file);
         }
-        let read = command.output().unwrap();
-        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
-        let lines = String::from_utf8(read.stdout).unwrap();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
         Some(lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
 }
@@ -113,32 +116,32 @@ fn read(stream: &TcpStream) -> Option<ReceivedRequest> {
 const AGENT: &str = "kind = \"minimal\"\nmodel = \"sim/claude-sonnet-4-5\"\nreasoning = { level = \"medium\", reflection = false }\n";
 
 /// Creates a directory with the given tracing configuration.
-fn place(name: &str, tracing: &str) -> TestStore {
-    let kept = TestStore::nothing(name);
-    std::fs::write(kept.file("agent.toml"), AGENT).unwrap();
-    std::fs::write(kept.file("throughline.toml"), format!("[tracing]\n{tracing}")).unwrap();
-    kept
+fn agent_store(name: &str, tracing: &str) -> TestStore {
+    let store = TestStore::without_database(name);
+    std::fs::write(store.file("agent.toml"), AGENT).unwrap();
+    std::fs::write(store.file("throughline.toml"), format!("[tracing]\n{tracing}")).unwrap();
+    store
 }
 
 /// Runs an agent with a tool. The run must succeed even if its trace fails.
-fn ran(kept: &TestStore) -> CommandOutput {
-    let words = "What is the time? My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
-    let arguments = ["run", words, "--agent", "agent.toml", "--tool", "now=echo noon", "--no-ask"];
-    let ran = kept.run(&arguments);
-    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
-    assert!(ran.out.contains("noon"), "{}", ran.out);
-    ran
+fn run_agent(store: &TestStore) -> CommandOutput {
+    let prompt = "What is the time? My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+    let arguments = ["run", prompt, "--agent", "agent.toml", "--tool", "now=echo noon", "--no-ask"];
+    let output = store.run(&arguments);
+    assert_eq!(output.code, 0, "{}\n{}", output.out, output.err);
+    assert!(output.out.contains("noon"), "{}", output.out);
+    output
 }
 
-fn named(text: &str, prefix: &str) -> String {
+fn find_word(text: &str, prefix: &str) -> String {
     let word = text.split_whitespace().find(|word| word.starts_with(prefix));
     word.unwrap_or_else(|| panic!("no {prefix} in {text}")).to_owned()
 }
 
 /// Reads the session that a file sink wrote.
-fn session(kept: &TestStore, ran: &CommandOutput) -> Value {
-    let run = named(&ran.err, "run_");
-    let file = kept.file(&format!("traces/sess_{run}/trace.session.json"));
+fn session(store: &TestStore, output: &CommandOutput) -> Value {
+    let run = find_word(&output.err, "run_");
+    let file = store.file(&format!("traces/sess_{run}/trace.session.json"));
     serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
 }
 
@@ -149,11 +152,11 @@ fn collector_receives_the_spans() {
         "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\nheader = \"x-team\"\nvalue = \"shop\"\n",
         collector.address
     );
-    let kept = place("traces-otlp", &tracing);
-    let ran = ran(&kept);
-    assert!(!ran.err.contains("partial"), "{}", ran.err);
-    assert!(collector.sent()[0].headers.contains("x-team: shop"));
-    let Some(spans) = collector.spans(&kept.folder) else { return };
+    let store = agent_store("traces-otlp", &tracing);
+    let output = run_agent(&store);
+    assert!(!output.err.contains("partial"), "{}", output.err);
+    assert!(collector.requests()[0].headers.contains("x-team: shop"));
+    let Some(spans) = collector.spans(&store.folder) else { return };
     let of = |operation: &str| -> Vec<&Value> {
         spans
             .iter()
@@ -195,50 +198,50 @@ fn collector_receives_the_spans() {
 
 #[test]
 fn file_sink_session_can_be_exported_again() {
-    let kept =
-        place("traces-file", "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n");
-    let ran = ran(&kept);
-    let session = session(&kept, &ran);
+    let store =
+        agent_store("traces-file", "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n");
+    let output = run_agent(&store);
+    let session = session(&store, &output);
     assert_eq!(
         (&session["status"], &session["errors"]),
         (&"success".into(), &Value::Array(Vec::new()))
     );
     let config = serde_json::json!({"enabled": true, "logData": true, "mode": "batched", "sinks": ["files"]});
     assert_eq!(session["config"], config);
-    assert_eq!(session["threadId"].as_str().unwrap(), named(&ran.err, "thread_"));
+    assert_eq!(session["threadId"].as_str().unwrap(), find_word(&output.err, "thread_"));
     let events = session["events"].as_array().unwrap();
     for (sequence, event) in (1..).zip(events) {
         assert_eq!(event["sequence"], sequence);
         assert!(event["id"].as_str().unwrap().starts_with(&format!("evt_{sequence:04}_")));
     }
     // The trace can be exported again from the run's log.
-    let run = named(&ran.err, "run_");
-    let again = kept.run(&["traces", "export", &run]);
+    let run = find_word(&output.err, "run_");
+    let again = store.run(&["traces", "export", &run]);
     assert_eq!(again.code, 0, "{}", again.err);
     let again: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((&again["events"], &again["traceId"]), (&session["events"], &session["traceId"]));
     // The console's endpoint returns the same trace.
-    let serving = GatewayProcess::start(&kept.folder, &[], &[]);
+    let serving = GatewayProcess::start(&store.folder, &[], &[]);
     let path = format!("/v1/throughline/runs/{run}/trace");
-    let said = serving.said("GET", &path, "", "");
-    let shown: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
-    assert_eq!(shown, again);
-    let said = serving.said("GET", "/v1/throughline/runs/run_unknown/trace", "", "");
-    assert!(said.starts_with("HTTP/1.1 404"), "{said}");
-    let silent = kept.run(&["traces", "export", &run, "--no-data"]);
+    let response = serving.send("GET", &path, "", "");
+    let served: Value = serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(served, again);
+    let response = serving.send("GET", "/v1/throughline/runs/run_unknown/trace", "", "");
+    assert!(response.starts_with("HTTP/1.1 404"), "{response}");
+    let silent = store.run(&["traces", "export", &run, "--no-data"]);
     assert!(!silent.out.contains("What is the time?"), "{}", silent.out);
-    let unknown = kept.run(&["traces", "export", "run_unknown"]);
+    let unknown = store.run(&["traces", "export", "run_unknown"]);
     assert_eq!(unknown.code, 2, "{}", unknown.err);
 }
 
 #[test]
 fn disabled_tracing_writes_nothing() {
-    let kept = place(
+    let store = agent_store(
         "traces-off",
         "enabled = false\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
     );
-    ran(&kept);
-    assert!(!kept.file("traces").exists());
+    run_agent(&store);
+    assert!(!store.file("traces").exists());
 }
 
 #[test]
@@ -260,19 +263,23 @@ fn failing_sink_makes_the_trace_partial() {
         let tracing = format!(
             "patience = \"{patience}\"\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n\n[tracing.sinks.bad]\nkind = \"{kind}\"\nurl = \"http://{address}\"\n"
         );
-        let kept = place(&format!("traces-{kind}-{}", address.replace(':', "-")), &tracing);
-        let ran = ran(&kept);
+        let store = agent_store(&format!("traces-{kind}-{}", address.replace(':', "-")), &tracing);
+        let output = run_agent(&store);
         // Both the standard error output and the trace report the failure.
-        assert!(ran.err.contains("is partial") && ran.err.contains(problem), "{kind}: {}", ran.err);
-        let session = session(&kept, &ran);
+        assert!(
+            output.err.contains("is partial") && output.err.contains(problem),
+            "{kind}: {}",
+            output.err
+        );
+        let session = session(&store, &output);
         assert_eq!(session["status"], "partial", "{kind} {problem}: {session}");
         let error = session["errors"][0]["message"].as_str().unwrap();
         assert!(error.starts_with("bad: ") && error.contains(problem), "{error}");
     }
     // A directory that cannot be written counts as a failing sink, too.
     let tracing = "[tracing.sinks.files]\nkind = \"file\"\nfolder = \"agent.toml\"\n";
-    let kept = place("traces-no-folder", tracing);
-    assert!(ran(&kept).err.contains("is partial"));
+    let store = agent_store("traces-no-folder", tracing);
+    assert!(run_agent(&store).err.contains("is partial"));
 }
 
 #[test]
@@ -283,50 +290,50 @@ fn streaming_trace_is_retried_without_gaps() {
         "mode = \"streaming\"\nthread_id = \"shop\"\n[tracing.sinks.web]\nkind = \"http\"\nurl = \"http://{}/sessions\"\n",
         receiver.address
     );
-    let kept = place("traces-stream", &tracing);
-    let ran = ran(&kept);
-    assert!(!ran.err.contains("partial"), "{}", ran.err);
-    let sent = receiver.sent();
-    let key = |sent: &ReceivedRequest| {
-        sent.headers.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
+    let store = agent_store("traces-stream", &tracing);
+    let output = run_agent(&store);
+    assert!(!output.err.contains("partial"), "{}", output.err);
+    let requests = receiver.requests();
+    let key = |request: &ReceivedRequest| {
+        request.headers.lines().find(|line| line.starts_with("idempotency-key")).unwrap().to_owned()
     };
     // The sink receives the same batch with the same key until it accepts it.
-    assert_eq!((key(&sent[0]), key(&sent[1])), (key(&sent[1]), key(&sent[2])));
-    let taken = &receiver.documents()[2..];
-    let phases: Vec<&str> = taken.iter().map(|one| one["phase"].as_str().unwrap()).collect();
+    assert_eq!((key(&requests[0]), key(&requests[1])), (key(&requests[1]), key(&requests[2])));
+    let batches = &receiver.documents()[2..];
+    let phases: Vec<&str> = batches.iter().map(|batch| batch["phase"].as_str().unwrap()).collect();
     assert_eq!((phases[0], phases[phases.len() - 1]), ("start", "end"), "{phases:?}");
-    let events = taken.iter().flat_map(|one| one["events"].as_array().unwrap());
+    let events = batches.iter().flat_map(|batch| batch["events"].as_array().unwrap());
     let sequence: Vec<u64> = events.map(|event| event["sequence"].as_u64().unwrap()).collect();
     let expected: Vec<u64> = (1..=sequence.len() as u64).collect();
     assert_eq!(sequence, expected, "no gap and no duplicate");
-    assert!(taken.iter().all(|one| one["threadId"] == "shop"));
-    assert_eq!(taken[taken.len() - 1]["status"], "success");
+    assert!(batches.iter().all(|batch| batch["threadId"] == "shop"));
+    assert_eq!(batches[batches.len() - 1]["status"], "success");
 }
 
 #[test]
 fn gateway_calls_join_the_callers_trace() {
     let collector = Receiver::start(&["200 OK"]);
     let provider = Receiver::start(&["500 Oh"]);
-    let kept = TestStore::nothing("traces-gateway");
+    let store = TestStore::without_database("traces-gateway");
     let config = format!(
         "[tracing.sinks.collector]\nkind = \"otlp\"\nurl = \"http://{}\"\n\n[providers.own]\nwire = \"openai-chat\"\nbase_url = \"http://{}\"\n",
         collector.address, provider.address
     );
-    std::fs::write(kept.file("throughline.toml"), config).unwrap();
-    let mut serving = GatewayProcess::start(&kept.folder, &[], &[]);
+    std::fs::write(store.file("throughline.toml"), config).unwrap();
+    let mut serving = GatewayProcess::start(&store.folder, &[], &[]);
     let (trace, parent) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let header = format!("traceparent: 00-{trace}-{parent}-01\r\n");
     for model in ["sim/claude-sonnet-4-5", "own/any"] {
         let body =
             format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"Hello"}}]}}"#);
-        serving.said("POST", "/v1/chat/completions", &header, &body);
+        serving.send("POST", "/v1/chat/completions", &header, &body);
     }
     assert_eq!(serving.stop(), 0, "{}", serving.errors());
     // In the provider's headers, the parent is the gateway's span, within the caller's trace.
-    let passed = provider.sent()[0].headers.clone();
+    let passed = provider.requests()[0].headers.clone();
     let passed = passed.lines().find(|line| line.starts_with("traceparent")).unwrap().to_owned();
     assert!(passed.contains(trace) && !passed.contains(parent), "{passed}");
-    let Some(spans) = collector.spans(&kept.folder) else { return };
+    let Some(spans) = collector.spans(&store.folder) else { return };
     assert_eq!(spans.len(), 2, "{spans:#?}");
     for span in &spans {
         assert_eq!((&span["trace"], &span["parent"]), (&trace.into(), &parent.into()));
@@ -355,16 +362,16 @@ impl<'s> Caller<'s> {
     }
 
     fn status(&self, path: &str) -> String {
-        let answer = self.serving.said("GET", path, &self.header, "");
-        answer.split_whitespace().nth(1).unwrap().to_owned()
+        let response = self.serving.send("GET", path, &self.header, "");
+        response.split_whitespace().nth(1).unwrap().to_owned()
     }
 
     /// Sends a request that must succeed and returns its JSON response.
     fn json(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = self.serving.said(method, path, &self.header, &body);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{method} {path}: {answer}");
-        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        let response = self.serving.send(method, path, &self.header, &body);
+        assert!(response.starts_with("HTTP/1.1 200"), "{method} {path}: {response}");
+        serde_json::from_str(response.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
     /// Decides the only pending approval of a run.
@@ -393,7 +400,7 @@ fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
 }
 
 /// Waits up to 30 seconds for a file and returns its bytes.
-fn written(file: &Path) -> Vec<u8> {
+fn wait_for_file(file: &Path) -> Vec<u8> {
     for _ in 0..1_500 {
         if let Ok(bytes) = std::fs::read(file) {
             return bytes;
@@ -410,29 +417,29 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
         "[http.ticket]\ndescription = \"Opens a ticket.\"\nmethod = \"POST\"\nurl = \"http://{}/tickets\"\napproval = \"always\"\n\n[tracing.sinks.files]\nkind = \"file\"\nfolder = \"traces\"\n",
         service.address
     );
-    let kept = TestStore::nothing("traces-forged");
-    std::fs::write(kept.file("throughline.toml"), config).unwrap();
-    let keys = ["alpha", "beta"].map(|tenant| kept.json(&["keys", "create", "--tenant", tenant]));
-    let serving = GatewayProcess::start(&kept.folder, &[], &[]);
+    let store = TestStore::without_database("traces-forged");
+    std::fs::write(store.file("throughline.toml"), config).unwrap();
+    let keys = ["alpha", "beta"].map(|tenant| store.json(&["keys", "create", "--tenant", tenant]));
+    let serving = GatewayProcess::start(&store.folder, &[], &[]);
     let [alpha, beta] = keys.map(|key| Caller::new(&serving, &key));
     // Alpha's run waits for an approval, receives it, and ends with a trace.
     let agent =
         serde_json::json!({"name": "Ada", "model": "sim/claude-sonnet-4-5", "tools": ["ticket"]});
     let agent = alpha.json("POST", "/v1/agents/", &agent);
     let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
-    let told = alpha.json("POST", &path, &serde_json::json!({"input": "Open a ticket"}));
-    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval", "{told}");
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let reply = alpha.json("POST", &path, &serde_json::json!({"input": "Open a ticket"}));
+    assert_eq!(reply["stop_reason"]["stop_reason"], "requires_approval", "{reply}");
+    let run = reply["messages"][0]["run_id"].as_str().unwrap();
     let path = format!("/v1/throughline/runs/{run}/snapshot");
     let snapshot = alpha.json("GET", &path, &Value::Null);
     alpha.decide(run, true);
-    let trace = kept.file(&format!("traces/alpha.sess_{run}/trace.session.json"));
-    let before = written(&trace);
-    assert_eq!(service.sent().len(), 1, "the approved tool ran once");
-    let others = files_below(&kept.folder);
+    let trace = store.file(&format!("traces/alpha.sess_{run}/trace.session.json"));
+    let before = wait_for_file(&trace);
+    assert_eq!(service.requests().len(), 1, "the approved tool ran once");
+    let others = files_below(&store.folder);
     // Beta imports the snapshot under names that it must not get, and claims that the call needs no
     // approval.
-    let absolute = kept.file("absolute/run").display().to_string();
+    let absolute = store.file("absolute/run").display().to_string();
     let outside = "../../traces-forged-outside";
     let mut traces = BTreeSet::from([trace.clone()]);
     for name in [run, outside, &absolute] {
@@ -441,24 +448,24 @@ fn forged_snapshots_write_no_trace_of_another_tenant_and_none_outside_the_folder
         forged["thread"] = if name == run { snapshot["thread"].clone() } else { name.into() };
         forged["progress"]["calls"][0]["stage"] = serde_json::json!({"is": "queued"});
         forged["progress"]["phase"] = serde_json::json!({"is": "working"});
-        let told = beta.json("POST", "/v1/throughline/snapshots", &forged);
-        let new = told["id"].as_str().unwrap();
-        assert!(new.starts_with("run_") && new != name && new != run, "{told}");
-        assert_eq!(told["stop_reason"], "requires_approval", "{told}");
+        let reply = beta.json("POST", "/v1/throughline/snapshots", &forged);
+        let new = reply["id"].as_str().unwrap();
+        assert!(new.starts_with("run_") && new != name && new != run, "{reply}");
+        assert_eq!(reply["stop_reason"], "requires_approval", "{reply}");
         assert_eq!(alpha.status(&format!("/v1/runs/{new}")), "404", "{new} is beta's");
         // Beta's run continues without the tool and ends with its own trace.
         beta.decide(new, false);
-        let own = kept.file(&format!("traces/beta.sess_{new}/trace.session.json"));
-        let session: Value = serde_json::from_slice(&written(&own)).unwrap();
+        let own = store.file(&format!("traces/beta.sess_{new}/trace.session.json"));
+        let session: Value = serde_json::from_slice(&wait_for_file(&own)).unwrap();
         assert_eq!(session["sessionId"], format!("beta.sess_{new}"), "{session}");
         assert!(traces.insert(own), "{new} is a new name");
     }
     assert_eq!(beta.status(&format!("/v1/runs/{run}")), "404", "{run} is alpha's");
-    assert_eq!(service.sent().len(), 1, "no forged call ran");
+    assert_eq!(service.requests().len(), 1, "no forged call ran");
     assert_eq!(std::fs::read(&trace).unwrap(), before, "the trace of alpha is unchanged");
     let expected: BTreeSet<PathBuf> = others.union(&traces).cloned().collect();
-    assert_eq!(files_below(&kept.folder), expected);
-    for folder in [&kept.folder, &kept.file("traces"), &kept.file("traces/x")] {
+    assert_eq!(files_below(&store.folder), expected);
+    for folder in [&store.folder, &store.file("traces"), &store.file("traces/x")] {
         assert!(
             !folder.join(outside).exists()
                 && !folder.join("..").join("traces-forged-outside").exists()

@@ -67,32 +67,32 @@ impl Browser {
             "--force-color-profile=srgb",
             "--lang=en",
         ];
-        let wanted = json!({"capabilities": {"alwaysMatch": {
+        let capabilities = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
             "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
             "timeouts": {"script": 2 * PATIENCE, "pageLoad": PATIENCE},
         }}});
-        let begun = browser.ask("POST", "/session", &wanted);
-        begun["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
-        browser.size(1280, 900);
+        let session = browser.request("POST", "/session", &capabilities);
+        session["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
+        browser.resize(1280, 900);
         Some(browser)
     }
 
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+    fn request(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = exchange(&self.address, method, path, &body).unwrap();
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        let value = answer["value"].clone();
+        let response = exchange(&self.address, method, path, &body).unwrap();
+        let response: Value = serde_json::from_slice(&response).unwrap();
+        let value = response["value"].clone();
         assert!(value["error"].is_null(), "{method} {path}: {value:#}");
         value
     }
 
     fn command(&self, method: &str, path: &str, body: &Value) -> Value {
-        self.ask(method, &format!("/session/{}{path}", self.session), body)
+        self.request(method, &format!("/session/{}{path}", self.session), body)
     }
 
-    pub(crate) fn size(&self, width: u32, height: u32) {
+    pub(crate) fn resize(&self, width: u32, height: u32) {
         let screen =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.cdp("Emulation.setDeviceMetricsOverride", &screen);
@@ -132,52 +132,52 @@ impl Browser {
             }};
             look();"
         );
-        let found = self.command("POST", "/execute/async", &json!({"script": script, "args": []}));
-        if found.is_null() {
+        let value = self.command("POST", "/execute/async", &json!({"script": script, "args": []}));
+        if value.is_null() {
             let text = self.run("return document.body.innerText");
             let page = text.as_str().unwrap_or_default();
             panic!("timed out waiting for: {expression}\non this page:\n{page}");
         }
-        found
+        value
     }
 
     /// Waits until the page contains a text.
-    pub(crate) fn reads(&self, words: &str) {
-        self.wait(&format!("document.body.textContent.includes({})", json!(words)));
+    pub(crate) fn wait_for_text(&self, text: &str) {
+        self.wait(&format!("document.body.textContent.includes({})", json!(text)));
     }
 
     /// Waits for a button, link or option with that accessible name, and clicks it.
     pub(crate) fn click(&self, name: &str) {
-        let found = self.wait(&named(name));
-        self.on(&found, "click", &json!({}));
+        let element = self.wait(&element_by_name(name));
+        self.act_on(&element, "click", &json!({}));
     }
 
     /// Replaces the text of the field that an expression returns.
     pub(crate) fn fill(&self, field: &str, text: &str) {
-        let found = self.wait(field);
-        self.on(&found, "clear", &json!({}));
-        self.on(&found, "value", &json!({ "text": text }));
+        let element = self.wait(field);
+        self.act_on(&element, "clear", &json!({}));
+        self.act_on(&element, "value", &json!({ "text": text }));
     }
 
     /// Selects a file in the upload field that an expression returns.
-    pub(crate) fn give(&self, field: &str, file: &Path) {
-        let found = self.wait(field);
-        self.on(&found, "value", &json!({ "text": file.display().to_string() }));
+    pub(crate) fn upload(&self, field: &str, file: &Path) {
+        let element = self.wait(field);
+        self.act_on(&element, "value", &json!({ "text": file.display().to_string() }));
     }
 
-    fn on(&self, element: &Value, act: &str, body: &Value) {
+    fn act_on(&self, element: &Value, action: &str, body: &Value) {
         let id = element.as_object().and_then(|element| element.values().next());
         let id = id.and_then(Value::as_str).expect("an element");
-        self.command("POST", &format!("/element/{id}/{act}"), body);
+        self.command("POST", &format!("/element/{id}/{action}"), body);
     }
 
     /// Sends key presses to the focused element, one after another.
     pub(crate) fn press(&self, keys: &[&str]) {
-        let acts = keys.iter().flat_map(|key| {
+        let actions = keys.iter().flat_map(|key| {
             [json!({"type": "keyDown", "value": key}), json!({"type": "keyUp", "value": key})]
         });
-        let acts: Vec<Value> = acts.collect();
-        let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": acts}]});
+        let actions: Vec<Value> = actions.collect();
+        let body = json!({"actions": [{"type": "key", "id": "keyboard", "actions": actions}]});
         self.command("POST", "/actions", &body);
     }
 
@@ -190,7 +190,7 @@ impl Browser {
     }
 
     /// Returns a screenshot of the window as base64.
-    pub(crate) fn picture(&self) -> String {
+    pub(crate) fn screenshot(&self) -> String {
         self.command("GET", "/screenshot", &json!(null)).as_str().unwrap().to_owned()
     }
 }
@@ -214,13 +214,13 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
         }
         line.clear();
     }
-    let mut answer = vec![0; length];
-    reader.read_exact(&mut answer)?;
-    Ok(answer)
+    let mut response = vec![0; length];
+    reader.read_exact(&mut response)?;
+    Ok(response)
 }
 
 /// Returns an expression that finds an element by its accessible name.
-fn named(name: &str) -> String {
+fn element_by_name(name: &str) -> String {
     format!(
         "[...document.querySelectorAll('button, a, label, summary')].find((one) => \
          !one.disabled && (one.getAttribute('aria-label') ?? one.innerText).trim() === {})",

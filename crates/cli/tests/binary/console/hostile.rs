@@ -7,35 +7,35 @@ use throughline_core::{
 use throughline_store::{Options, about_item};
 
 use crate::console::driver::Browser;
-use crate::console::stage::{ConsoleFixture, named};
+use crate::console::stage::{ConsoleFixture, find_id};
 
 /// Returns a hundred hostile texts. Each sets a flag if it runs as a script.
 fn texts() -> Vec<String> {
-    let ran = "window.__ran=1";
+    let script = "window.__ran=1";
     let seeds = [
-        format!("<script>{ran}</script>"),
-        format!("</script><script>{ran}</script>"),
-        format!("<img src=x onerror=\"{ran}\">"),
-        format!("<svg onload=\"{ran}\">"),
-        format!("<svg><script>{ran}</script></svg>"),
-        format!("<iframe srcdoc=\"<script>parent.{ran}</script>\"></iframe>"),
-        format!("<a href=\"javascript:{ran}\">press me</a>"),
-        format!("[press me](javascript:{ran})"),
-        format!("![x](x\" onerror=\"{ran})"),
-        format!("<details open ontoggle=\"{ran}\">"),
-        format!("<input autofocus onfocus=\"{ran}\">"),
-        format!("<body onload=\"{ran}\">"),
-        format!("<style>@import 'javascript:{ran}';</style>"),
+        format!("<script>{script}</script>"),
+        format!("</script><script>{script}</script>"),
+        format!("<img src=x onerror=\"{script}\">"),
+        format!("<svg onload=\"{script}\">"),
+        format!("<svg><script>{script}</script></svg>"),
+        format!("<iframe srcdoc=\"<script>parent.{script}</script>\"></iframe>"),
+        format!("<a href=\"javascript:{script}\">press me</a>"),
+        format!("[press me](javascript:{script})"),
+        format!("![x](x\" onerror=\"{script})"),
+        format!("<details open ontoggle=\"{script}\">"),
+        format!("<input autofocus onfocus=\"{script}\">"),
+        format!("<body onload=\"{script}\">"),
+        format!("<style>@import 'javascript:{script}';</style>"),
         "<meta http-equiv=\"refresh\" content=\"0;url=https://example.com\">".to_owned(),
         "<base href=\"https://example.com/\">".to_owned(),
-        format!("<object data=\"data:text/html,<script>{ran}</script>\"></object>"),
-        format!("\"><script>{ran}</script>"),
-        format!("'-{ran}-'"),
-        format!("{{{{constructor.constructor('{ran}')()}}}}"),
-        format!("${{{ran}}}"),
-        format!("<template><script>{ran}</script></template>"),
-        format!("<math><mi xlink:href=\"javascript:{ran}\">x</mi></math>"),
-        format!("data:text/html,<script>{ran}</script>"),
+        format!("<object data=\"data:text/html,<script>{script}</script>\"></object>"),
+        format!("\"><script>{script}</script>"),
+        format!("'-{script}-'"),
+        format!("{{{{constructor.constructor('{script}')()}}}}"),
+        format!("${{{script}}}"),
+        format!("<template><script>{script}</script></template>"),
+        format!("<math><mi xlink:href=\"javascript:{script}\">x</mi></math>"),
+        format!("data:text/html,<script>{script}</script>"),
         "\u{1b}[31mred\u{1b}[0m \u{1b}[2J\u{1b}[H".to_owned(),
         "\u{1b}]0;a title\u{7} \u{1b}]8;;https://example.com\u{7}link\u{1b}]8;;\u{7}".to_owned(),
         "\u{1b}]52;c;c2VjcmV0\u{7}".to_owned(),
@@ -44,7 +44,7 @@ fn texts() -> Vec<String> {
         "one\rtwo\u{8}\u{8}\u{8}three\u{b}\u{c}\u{7f}\u{0}".to_owned(),
         "\u{202e}gnp.exe\u{202c} \u{2066}isolated\u{2069} \u{200f}\u{200e}\u{61c}".to_owned(),
         "\u{2028}\u{2029}\u{feff}\u{200b}".to_owned(),
-        format!("{}<script>{ran}</script>", "x".repeat(200_000)),
+        format!("{}<script>{script}</script>", "x".repeat(200_000)),
         "\n".repeat(5_000),
         "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}".repeat(300),
         "Z\u{351}\u{36b}\u{343}\u{36a}\u{302}a\u{321}\u{34a}".repeat(400),
@@ -60,41 +60,41 @@ fn texts() -> Vec<String> {
 
 /// Uses the texts as thoughts, tool results, messages and titles, and checks pages and terminal
 /// output.
-pub(crate) fn assert_texts_stay_inert(browser: &Browser, stage: &ConsoleFixture) {
+pub(crate) fn assert_texts_stay_inert(browser: &Browser, fixture: &ConsoleFixture) {
     let texts = texts();
     assert_eq!(texts.len(), 100);
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
     let short: Vec<&str> =
         texts.iter().map(String::as_str).filter(|text| text.len() < 500).collect();
-    std::fs::write(stage.kept.file("hostile.txt"), short.join("\n")).unwrap();
+    std::fs::write(fixture.store.file("hostile.txt"), short.join("\n")).unwrap();
     let arguments =
         [&*texts[0], "--model", "sim/claude-sonnet-4-5", "--tool", "read=cat hostile.txt"];
-    let ran = stage.run(agent, &arguments);
-    is_plain(&ran.out);
-    is_plain(&ran.err);
-    let run = named(&ran.err, "run_");
-    write(stage, &run, &texts);
-    browser.open(&stage.page(&format!("run/{run}")));
+    let output = fixture.run(agent, &arguments);
+    assert_plain(&output.out);
+    assert_plain(&output.err);
+    let run = find_id(&output.err, "run_");
+    write(fixture, &run, &texts);
+    browser.open(&fixture.page(&format!("run/{run}")));
     browser.wait("document.querySelector('.connection.ended')");
     scroll_through(browser);
-    browser.open(&stage.page(&format!("trace/{run}")));
+    browser.open(&fixture.page(&format!("trace/{run}")));
     browser.wait("document.querySelectorAll('.span').length > 8");
     scroll_through(browser);
-    browser.open(&stage.page("runs"));
+    browser.open(&fixture.page("runs"));
     browser.wait("document.querySelectorAll('tbody tr').length >= 100");
-    untouched(browser);
-    browser.open(&stage.page("thread/thread_hostile"));
+    assert_untouched(browser);
+    browser.open(&fixture.page("thread/thread_hostile"));
     browser.wait("document.querySelectorAll('tbody tr').length >= 100");
-    untouched(browser);
+    assert_untouched(browser);
     for command in [
         vec!["narrate", &*run],
         vec!["items", "thread_hostile"],
         vec!["runs", "--limit", "200"],
         vec!["threads"],
     ] {
-        let ran = stage.does(&command);
-        is_plain(&ran.out);
-        is_plain(&ran.err);
+        let output = fixture.run_command(&command);
+        assert_plain(&output.out);
+        assert_plain(&output.err);
     }
 }
 
@@ -102,20 +102,20 @@ pub(crate) fn assert_texts_stay_inert(browser: &Browser, stage: &ConsoleFixture)
 fn scroll_through(browser: &Browser) {
     let mut at = -1;
     loop {
-        let place = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
-        let next: i64 = place.as_str().unwrap().parse().unwrap();
+        let position = browser.wait("(() => { const box = document.querySelector('.virtual'); box.scrollTop += box.clientHeight + 700; return String(Math.round(box.scrollTop)); })()");
+        let next: i64 = position.as_str().unwrap().parse().unwrap();
         if next == at {
             break;
         }
         at = next;
         browser.run("document.querySelectorAll('.span > button[aria-expanded=false]').forEach((one) => one.click())");
         browser.wait("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))");
-        untouched(browser);
+        assert_untouched(browser);
     }
 }
 
 /// Asserts that no script ran and that the page contains no injected element.
-fn untouched(browser: &Browser) {
+fn assert_untouched(browser: &Browser) {
     let found = browser.run(
         "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
          return { ran: window.__ran ?? null, odd: [...odd].map((one) => one.outerHTML.slice(0, 200)), hidden: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069\\u061c\\u200b\\u200e\\u200f\\ufeff]/.test(document.querySelector('main').textContent) }",
@@ -124,17 +124,17 @@ fn untouched(browser: &Browser) {
 }
 
 /// Asserts that terminal output has no control characters.
-fn is_plain(said: &str) {
-    let odd = said.chars().find(|letter| {
+fn assert_plain(output: &str) {
+    let odd = output.chars().find(|letter| {
         (letter.is_control() && !matches!(letter, '\n' | '\t'))
             || matches!(letter, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{61c}' | '\u{feff}')
     });
-    assert_eq!(odd, None, "{:?}", said.chars().take(400).collect::<String>());
+    assert_eq!(odd, None, "{:?}", output.chars().take(400).collect::<String>());
 }
 
 /// Writes the texts as thoughts, tool results and messages of a run, and as titles of a hundred
 /// other runs.
-fn write(stage: &ConsoleFixture, run: &str, texts: &[String]) {
+fn write(fixture: &ConsoleFixture, run: &str, texts: &[String]) {
     let thread = LogId::from("thread_hostile");
     let mut events: Vec<Value> = Vec::new();
     for (number, text) in texts.iter().enumerate() {
@@ -146,10 +146,10 @@ fn write(stage: &ConsoleFixture, run: &str, texts: &[String]) {
     }
     let events: Vec<String> = events.iter().map(Value::to_string).collect();
     let titles = texts.iter().enumerate().map(|(number, text)| {
-        let said = json!({"type": "message", "role": "user", "content": text}).to_string();
+        let event = json!({"type": "message", "role": "user", "content": text}).to_string();
         Append::new(format!("run_hostile_{number}"))
             .opening(LogOpening::run("thread_hostile"))
-            .record(pack_events([said.as_bytes()]))
+            .record(pack_events([event.as_bytes()]))
             .status("completed")
     });
     let items = texts.iter().enumerate().map(|(number, text)| {
@@ -161,7 +161,7 @@ fn write(stage: &ConsoleFixture, run: &str, texts: &[String]) {
     for item in items {
         thread_log = thread_log.record(item);
     }
-    stage.kept.written(&Options::default(), async |journal| {
+    fixture.store.with_journal(&Options::default(), async |journal| {
         let tenant = Tenant::from("default");
         journal.commit(Batch::new(tenant.clone()).append(thread_log)).await.unwrap();
         for title in titles {

@@ -7,7 +7,7 @@ use throughline_store::Options;
 use throughline_testkit::figure;
 
 use crate::console::driver::Browser;
-use crate::console::stage::{ConsoleFixture, named};
+use crate::console::stage::{ConsoleFixture, find_id};
 
 /// Number of measurements. The median is used.
 const TIMES: usize = 5;
@@ -15,15 +15,15 @@ const TIMES: usize = 5;
 const NODES: u64 = 2_000;
 
 /// Opens a short and a long run alternately, and compares the times.
-pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
-    let short = run_of(stage, 100);
-    let long = run_of(stage, 10_000);
+pub(crate) fn compare_open_times(browser: &Browser, fixture: &ConsoleFixture) {
+    let short = run_with_events(fixture, 100);
+    let long = run_with_events(fixture, 10_000);
     browser.prepare(READABLE);
     // Measurements alternate, so that other load affects both runs equally.
     let (mut shorts, mut longs) = (Vec::new(), Vec::new());
     for _ in 0..TIMES {
-        shorts.push(opened(browser, stage, &short));
-        longs.push(opened(browser, stage, &long));
+        shorts.push(open_time(browser, fixture, &short));
+        longs.push(open_time(browser, fixture, &long));
     }
     let middle = |times: &mut Vec<f64>| {
         times.sort_by(f64::total_cmp);
@@ -36,10 +36,10 @@ pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
     browser.wait("document.querySelector('.connection.ended')");
     let rows = browser.wait("Number(document.querySelector('.virtual li').getAttribute('aria-setsize')) >= 7000 && document.querySelector('.virtual li').getAttribute('aria-setsize')");
     figure("rows of the long timeline", rows.as_str().unwrap());
-    let seen = scrolled(browser);
-    let most = seen["nodes"].as_u64().unwrap();
+    let scrolling = scroll(browser);
+    let most = scrolling["nodes"].as_u64().unwrap();
     figure("most elements on the page while scrolling", most);
-    let time = |name: &str| seen[name].as_f64().unwrap();
+    let time = |name: &str| scrolling[name].as_f64().unwrap();
     figure(
         "frames while scrolling",
         format!(
@@ -55,14 +55,14 @@ pub(crate) fn compare_open_times(browser: &Browser, stage: &ConsoleFixture) {
 }
 
 /// Starts a real run and appends events to its log until it has `events` events.
-fn run_of(stage: &ConsoleFixture, events: u64) -> String {
+fn run_with_events(fixture: &ConsoleFixture, events: u64) -> String {
     let agent = "kind = \"minimal\"\nreasoning = { level = \"high\", reflection = false }\n";
-    let ran = stage.run(
+    let output = fixture.run(
         agent,
         &["Count up", "--model", "sim/claude-sonnet-4-5", "--tool", "count=echo counted"],
     );
-    let run = named(&ran.err, "run_");
-    stage.kept.written(&Options::default(), async |journal| {
+    let run = find_id(&output.err, "run_");
+    fixture.store.with_journal(&Options::default(), async |journal| {
         let (tenant, log) = (Tenant::from("default"), run.as_str().into());
         let head = journal.log(&tenant, &log).await.unwrap().unwrap();
         let more: Vec<String> = (head.events..events).map(event).collect();
@@ -78,7 +78,7 @@ fn run_of(stage: &ConsoleFixture, events: u64) -> String {
 /// Returns an event that adds or changes a row of the timeline.
 fn event(number: u64) -> String {
     let turn = number / 8;
-    let said: Value = match number % 8 {
+    let event: Value = match number % 8 {
         0 => {
             json!({"type": "turn", "phase": "start", "turn": turn, "model": "sim/claude-sonnet-4-5"})
         }
@@ -103,7 +103,7 @@ fn event(number: u64) -> String {
             json!({"type": "usage", "usage": {"inputTokens": 900, "outputTokens": 40, "totalTokens": 940}, "costUsd": 0.001})
         }
     };
-    said.to_string()
+    event.to_string()
 }
 
 /// Records the time of the frame in which a page becomes readable. Polling from outside the page
@@ -115,19 +115,19 @@ const READABLE: &str = "new MutationObserver((_, observer) => {
 }).observe(document, { childList: true, subtree: true });";
 
 /// Returns the milliseconds from entering a run's address until the page is readable.
-fn opened(browser: &Browser, stage: &ConsoleFixture, run: &str) -> f64 {
+fn open_time(browser: &Browser, fixture: &ConsoleFixture, run: &str) -> f64 {
     browser.open("about:blank");
-    browser.open(&stage.page(&format!("run/{run}")));
+    browser.open(&fixture.page(&format!("run/{run}")));
     let at = browser.wait("window.__readable");
     // The rest of the run loads later and must not move the visible rows.
     browser.wait("document.querySelector('.connection.ended')");
-    let place = browser.run("return document.querySelector('.virtual').scrollTop");
-    assert_eq!(place.as_f64(), Some(0.0));
+    let scroll_top = browser.run("return document.querySelector('.virtual').scrollTop");
+    assert_eq!(scroll_top.as_f64(), Some(0.0));
     at.as_f64().unwrap()
 }
 
 /// Scrolls through the whole page. Returns the frame times and the maximum number of elements.
-fn scrolled(browser: &Browser) -> Value {
+fn scroll(browser: &Browser) -> Value {
     browser.wait(
         "(window.__scrolled ??= (() => {
             const box = document.querySelector('.virtual');

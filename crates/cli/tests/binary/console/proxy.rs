@@ -64,7 +64,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
 /// A model on the `openai-chat` wire that sends each piece on command.
 pub(crate) struct ManualModel {
     pub(crate) url: String,
-    words: Sender<ModelPiece>,
+    pieces: Sender<ModelPiece>,
 }
 
 /// The next piece that the model streams.
@@ -78,22 +78,22 @@ impl ManualModel {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let (words, said) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                answer(stream, &said);
+                answer(stream, &receiver);
             }
         });
-        Self { url, words }
+        Self { url, pieces: sender }
     }
 
-    pub(crate) fn say(&self, says: ModelPiece) {
-        self.words.send(says).unwrap();
+    pub(crate) fn send(&self, piece: ModelPiece) {
+        self.pieces.send(piece).unwrap();
     }
 }
 
 /// Streams the response to one request, piece by piece.
-fn answer(mut stream: TcpStream, said: &Receiver<ModelPiece>) {
+fn answer(mut stream: TcpStream, pieces: &Receiver<ModelPiece>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
@@ -108,8 +108,8 @@ fn answer(mut stream: TcpStream, said: &Receiver<ModelPiece>) {
     }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     drop(stream.write_all(head.as_bytes()));
-    for says in said {
-        let (delta, finish) = match says {
+    for piece in pieces {
+        let (delta, finish) = match piece {
             ModelPiece::Thought(text) => (json!({ "reasoning_content": text }), json!(null)),
             ModelPiece::Text(text) => (json!({ "content": text }), json!(null)),
             ModelPiece::End => (json!({}), json!("stop")),

@@ -15,28 +15,28 @@ const STORY: &str = include_str!("story.toml");
 
 /// A gateway with its store, its models, and a proxy in front of the gateway.
 pub(crate) struct ConsoleFixture {
-    pub(crate) kept: TestStore,
+    pub(crate) store: TestStore,
     pub(crate) serving: GatewayProcess,
     pub(crate) proxy: Proxy,
     pub(crate) slow: ManualModel,
     /// Simulators that play the script in `story.toml`.
     simulator: Child,
     /// Kept open, because the simulators fail to print if their standard output is closed.
-    _told: Lines<BufReader<ChildStdout>>,
+    _output: Lines<BufReader<ChildStdout>>,
 }
 
 /// Returns the first identifier in a text that starts with `prefix`.
-pub(crate) fn named(text: &str, prefix: &str) -> String {
+pub(crate) fn find_id(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
     text[found..].split(is_end).next().unwrap().to_owned()
 }
 
 impl ConsoleFixture {
-    pub(crate) fn set(name: &str) -> Self {
-        let kept = TestStore::nothing(name);
-        std::fs::write(kept.file("story.toml"), STORY).unwrap();
-        let (simulator, told, simulators) = simulator(&kept);
+    pub(crate) fn new(name: &str) -> Self {
+        let store = TestStore::without_database(name);
+        std::fs::write(store.file("story.toml"), STORY).unwrap();
+        let (simulator, output, simulators) = simulator(&store);
         let slow = ManualModel::start();
         let provider = |name: &str, kind: &str, at: &str| {
             format!(
@@ -49,39 +49,39 @@ impl ConsoleFixture {
             provider("slow", "deepseek", &slow.url),
             "[prices.\"*\"]\ninput = 3\noutput = 15\ncached = 0.3\n".to_owned(),
         ];
-        std::fs::write(kept.file("throughline.toml"), config.join("\n")).unwrap();
-        let serving = GatewayProcess::start(&kept.folder, &[], &[]);
+        std::fs::write(store.file("throughline.toml"), config.join("\n")).unwrap();
+        let serving = GatewayProcess::start(&store.folder, &[], &[]);
         let proxy = Proxy::to(&serving.address);
-        Self { kept, serving, proxy, slow, simulator, _told: told }
+        Self { store, serving, proxy, slow, simulator, _output: output }
     }
 
     /// Returns the URL of a console page, through the proxy.
-    pub(crate) fn page(&self, place: &str) -> String {
-        format!("http://{}/#/{place}", self.proxy.address)
+    pub(crate) fn page(&self, path: &str) -> String {
+        format!("http://{}/#/{path}", self.proxy.address)
     }
 
     /// Runs a `throughline` command on the store, and panics if the command fails.
-    pub(crate) fn does(&self, arguments: &[&str]) -> CommandOutput {
-        let store = self.kept.url();
-        let with = [arguments, &["--store", &store]].concat();
-        let ran = throughline_with(&[("NO_COLOR", "1")], &self.kept.folder, &with, b"");
-        assert_eq!(ran.code, 0, "{arguments:?}: {}", ran.err);
-        ran
+    pub(crate) fn run_command(&self, arguments: &[&str]) -> CommandOutput {
+        let url = self.store.url();
+        let with = [arguments, &["--store", &url]].concat();
+        let output = throughline_with(&[("NO_COLOR", "1")], &self.store.folder, &with, b"");
+        assert_eq!(output.code, 0, "{arguments:?}: {}", output.err);
+        output
     }
 
     /// Starts a run with the given agent declaration.
     pub(crate) fn run(&self, agent: &str, arguments: &[&str]) -> CommandOutput {
-        std::fs::write(self.kept.file("agent.toml"), agent).unwrap();
-        self.does(&[&["run", "--agent", "agent.toml", "--no-ask"], arguments].concat())
+        std::fs::write(self.store.file("agent.toml"), agent).unwrap();
+        self.run_command(&[&["run", "--agent", "agent.toml", "--no-ask"], arguments].concat())
     }
 
     /// Sends a request to the gateway and returns the JSON body of the response.
-    pub(crate) fn said(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         let headers = "content-type: application/json\r\n";
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let said = self.serving.said(method, path, headers, &body);
-        let (_, answer) = said.split_once("\r\n\r\n").unwrap();
-        serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {said}"))
+        let response = self.serving.send(method, path, headers, &body);
+        let (_, answer) = response.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(answer).unwrap_or_else(|error| panic!("{error}: {response}"))
     }
 
     /// Plays all scenarios and returns the ids that the pages need.
@@ -94,8 +94,8 @@ impl ConsoleFixture {
             "weather=if grep -q Rome; then echo '24 °C, sunny'; else echo '7 °C, rain'; fi";
         let claude = ["--model", "claude/claude-sonnet-4-5"];
         let first = "Where is it warmer on Saturday, Rome or Oslo? And what should I pack?";
-        let ran = self.run(&notes, &[&[first, "--tool", weather], &claude[..]].concat());
-        let (trip, thread) = (named(&ran.err, "run_"), named(&ran.err, "thread_"));
+        let output = self.run(&notes, &[&[first, "--tool", weather], &claude[..]].concat());
+        let (trip, thread) = (find_id(&output.err, "run_"), find_id(&output.err, "thread_"));
         let on = ["--thread", &*thread];
         self.run(
             &thinks,
@@ -122,10 +122,10 @@ impl ConsoleFixture {
         ScenarioIds {
             trip,
             thread,
-            sealed: named(&sealed.err, "run_"),
-            gate: named(&gate.err, "run_"),
-            gate_thread: named(&gate.err, "thread_"),
-            release: named(&release.err, "run_"),
+            sealed: find_id(&sealed.err, "run_"),
+            gate: find_id(&gate.err, "run_"),
+            gate_thread: find_id(&gate.err, "thread_"),
+            release: find_id(&release.err, "run_"),
             call: calls["calls"][0]["id"].as_str().unwrap().to_owned(),
             conversation: calls["calls"][0]["thread"].as_str().unwrap().to_owned(),
         }
@@ -135,10 +135,10 @@ impl ConsoleFixture {
     fn converse(&self) -> Value {
         let tool = json!({"name": "get_weather", "description": "The weather of a city.",
             "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}});
-        let ask = |model: &str, messages: &[Value]| {
+        let send = |model: &str, messages: &[Value]| {
             let body = json!({"model": model, "max_tokens": 4096, "tools": [tool], "messages": messages,
                 "thinking": {"type": "enabled", "budget_tokens": 2048}});
-            self.said("POST", "/v1/messages", &body)
+            self.send("POST", "/v1/messages", &body)
         };
         let claude = "sim/claude-sonnet-4-5";
         let mut messages =
@@ -146,7 +146,7 @@ impl ConsoleFixture {
         for (model, next) in
             [(claude, ""), (claude, "And by train?"), ("sim/gpt-5.2", "And back?"), (claude, "")]
         {
-            let answer = ask(model, &messages);
+            let answer = send(model, &messages);
             let content = answer["content"].as_array().unwrap_or_else(|| panic!("{answer}"));
             let visible: Vec<Value> =
                 content.iter().filter(|part| part["type"] != "thinking").cloned().collect();
@@ -156,10 +156,10 @@ impl ConsoleFixture {
                 .map(|call| json!({"type": "tool_result", "tool_use_id": call["id"], "content": "24 °C"}))
                 .collect();
             messages.push(json!({"role": "assistant", "content": visible}));
-            let said = if calls.is_empty() { json!(next) } else { json!(calls) };
-            messages.push(json!({"role": "user", "content": said}));
+            let user_content = if calls.is_empty() { json!(next) } else { json!(calls) };
+            messages.push(json!({"role": "user", "content": user_content}));
         }
-        self.said("GET", "/v1/throughline/calls", &json!(null))
+        self.send("GET", "/v1/throughline/calls", &json!(null))
     }
 }
 
@@ -176,12 +176,12 @@ pub(crate) struct ScenarioIds {
 }
 
 /// Starts the scripted simulators. Returns the process, its output and its address.
-fn simulator(kept: &TestStore) -> (Child, Lines<BufReader<ChildStdout>>, String) {
+fn simulator(store: &TestStore) -> (Child, Lines<BufReader<ChildStdout>>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throughline"));
     let mut child = without_keys(&mut command)
         .args(["sim", "--listen", "127.0.0.1:0", "--script", "story.toml"])
         .env("NO_COLOR", "1")
-        .current_dir(&kept.folder)
+        .current_dir(&store.folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -18,7 +18,7 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
-    pub(crate) fn nothing(name: &str) -> Self {
+    pub(crate) fn without_database(name: &str) -> Self {
         let folder = scratch(&format!("store-{name}"));
         std::fs::remove_dir_all(&folder).ok();
         std::fs::create_dir_all(&folder).unwrap();
@@ -26,9 +26,9 @@ impl TestStore {
     }
 
     pub(crate) fn empty(name: &str) -> Self {
-        let kept = Self::nothing(name);
-        kept.written(&Options::default(), async |_| {});
-        kept
+        let store = Self::without_database(name);
+        store.with_journal(&Options::default(), async |_| {});
+        store
     }
 
     /// Creates a store with two threads, a run and a fork.
@@ -37,8 +37,8 @@ impl TestStore {
     }
 
     pub(crate) fn small_store_with(name: &str, options: &Options) -> Self {
-        let kept = Self::nothing(name);
-        kept.written(options, async |journal| {
+        let store = Self::without_database(name);
+        store.with_journal(options, async |journal| {
             for batch in batches() {
                 journal.commit(batch).await.unwrap();
                 wait_for_clock_tick(journal).await;
@@ -49,10 +49,10 @@ impl TestStore {
                 .await
                 .unwrap();
         });
-        kept
+        store
     }
 
-    pub(crate) fn written(&self, options: &Options, write: impl AsyncFnOnce(&Journal)) {
+    pub(crate) fn with_journal(&self, options: &Options, write: impl AsyncFnOnce(&Journal)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let journal = open(&self.url(), options).await.unwrap();
@@ -87,9 +87,9 @@ impl TestStore {
 
     /// Runs a command that must succeed, and parses its JSON output.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
-        let ran = self.run(&[arguments, &["--format", "json"]].concat());
-        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}");
-        serde_json::from_str(&ran.out).unwrap()
+        let output = self.run(&[arguments, &["--format", "json"]].concat());
+        assert_eq!((output.code, output.err.as_str()), (0, ""), "{arguments:?}");
+        serde_json::from_str(&output.out).unwrap()
     }
 
     pub(crate) fn database(&self) -> rusqlite::Connection {
@@ -97,9 +97,9 @@ impl TestStore {
     }
 
     /// Replaces values that differ between test runs with placeholders.
-    pub(crate) fn normal(&self, text: &str) -> String {
+    pub(crate) fn normalize(&self, text: &str) -> String {
         let mut text = text.replace(&*self.folder.to_string_lossy(), "FOLDER");
-        for (pattern, shown) in [
+        for (pattern, placeholder) in [
             (r"\d{4}-\d\d-\d\d \d\d:\d\d", "2026-01-01 00:00"),
             (r"\d{4}-\d\d-\d\d", "2026-01-01"),
             (r"[0-9a-f]{64}", "KEY"),
@@ -109,28 +109,31 @@ impl TestStore {
             (r"(on disk +)\S+ \S+", "${1}SIZE"),
             (r"(backed up to \S+), \S+ \S+", "${1}, SIZE"),
         ] {
-            text = regex::Regex::new(pattern).unwrap().replace_all(&text, shown).into_owned();
+            text = regex::Regex::new(pattern).unwrap().replace_all(&text, placeholder).into_owned();
         }
         text
     }
 
     /// Runs commands and returns a transcript, as in a terminal session.
     pub(crate) fn transcript(&self, commands: &[&[&str]]) -> String {
-        let told = commands.iter().map(|arguments| {
-            let ran = self.run(arguments);
-            let code =
-                if ran.code == 0 { String::new() } else { format!("exit code {}\n", ran.code) };
+        let sections = commands.iter().map(|arguments| {
+            let output = self.run(arguments);
+            let code = if output.code == 0 {
+                String::new()
+            } else {
+                format!("exit code {}\n", output.code)
+            };
             let line = arguments.join(" ");
-            self.normal(&format!("$ throughline {line}\n{}{}{code}", ran.err, ran.out))
+            self.normalize(&format!("$ throughline {line}\n{}{}{code}", output.err, output.out))
         });
-        told.collect::<Vec<_>>().join("\n")
+        sections.collect::<Vec<_>>().join("\n")
     }
 }
 
 fn batches() -> Vec<Batch> {
-    let item = |thread: &str, id: &str, rest: Value| {
+    let item = |thread: &str, id: &str, members: Value| {
         let mut document = json!({ "id": id });
-        document.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        document.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         let about = about_item(&LogId::from(thread), id);
         NewRecord::new("item", document.to_string()).about(about)
     };

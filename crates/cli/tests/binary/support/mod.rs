@@ -51,12 +51,12 @@ pub(crate) fn throughline_with(
         .unwrap();
     // A command that rejects its arguments does not read its input, so a closed pipe is ignored.
     child.stdin.take().unwrap().write_all(input).ok();
-    let ran = child.wait_with_output().unwrap();
+    let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     CommandOutput {
-        code: ran.status.code().expect("it was not killed"),
-        out: text(ran.stdout),
-        err: text(ran.stderr),
+        code: output.status.code().expect("it was not killed"),
+        out: text(output.stdout),
+        err: text(output.stderr),
     }
 }
 

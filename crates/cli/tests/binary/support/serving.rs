@@ -56,8 +56,8 @@ impl GatewayProcess {
     }
 
     /// Sends a request to the gateway and returns the whole HTTP response.
-    pub(crate) fn said(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
-        said_at(&self.address, method, target, headers, body)
+    pub(crate) fn send(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
+        send_request(&self.address, method, target, headers, body)
     }
 
     /// Returns the current and peak memory use in kilobytes.
@@ -85,7 +85,7 @@ impl GatewayProcess {
 }
 
 /// Sends a request to an address and returns the whole HTTP response.
-pub(crate) fn said_at(
+pub(crate) fn send_request(
     address: &str,
     method: &str,
     target: &str,
@@ -98,9 +98,9 @@ pub(crate) fn said_at(
         "{method} {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).unwrap();
-    String::from_utf8_lossy(&said).into_owned()
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for GatewayProcess {
