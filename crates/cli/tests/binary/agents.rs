@@ -23,21 +23,25 @@ fn agent_store(name: &str) -> TestStore {
 
 fn run_command(store: &TestStore, arguments: &[&str], input: &str) -> CommandOutput {
     let url = store.url();
-    let with = [arguments, &["--store", &url]].concat();
-    throughline_with(&[("NO_COLOR", "1")], &store.folder, &with, input.as_bytes())
+    let arguments_with_store = [arguments, &["--store", &url]].concat();
+    throughline_with(&[("NO_COLOR", "1")], &store.folder, &arguments_with_store, input.as_bytes())
 }
 
 /// Starts a run of the declared agent with a shell tool.
-fn start_run(store: &TestStore, more: &[&str], input: &str) -> CommandOutput {
+fn start_run(store: &TestStore, options: &[&str], input: &str) -> CommandOutput {
     let agent = ["--agent", "agent.toml", "--tool", "now=echo noon"];
-    run_command(store, &[&["run", "What is the time?"][..], &MODEL, &agent, more].concat(), input)
+    run_command(
+        store,
+        &[&["run", "What is the time?"][..], &MODEL, &agent, options].concat(),
+        input,
+    )
 }
 
 /// Returns the first identifier in a text that starts with `prefix`.
 fn find_id(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-    let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
-    text[found..].split(is_end).next().unwrap().to_owned()
+    let start = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
+    text[start..].split(is_end).next().unwrap().to_owned()
 }
 
 #[test]
@@ -71,9 +75,9 @@ fn run_thinks_calls_its_tool_and_answers() {
     assert!(first.ends_with('Z') && first.len() == "2026-01-01 00:00:00Z".len(), "{first}");
     // Another model continues the thread and sees its earlier messages.
     let thread = find_id(&output.err, "thread_");
-    let more = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
-    let again = run_command(&store, &more, "");
-    assert_eq!(again.code, 0, "{}", again.err);
+    let arguments = ["run", "And then?", "--thread", &thread, "--model", "sim/gpt-5.2"];
+    let continued = run_command(&store, &arguments, "");
+    assert_eq!(continued.code, 0, "{}", continued.err);
     let runs = run_command(&store, &["runs", "--thread", &thread, "--format", "json"], "");
     let runs: Value = serde_json::from_str(&runs.out).unwrap();
     assert_eq!(runs["runs"].as_array().unwrap().len(), 2);
@@ -108,8 +112,8 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
     assert_eq!((&waits["run"], &waits["tool"]), (&Value::from(run.clone()), &Value::from("now")));
     assert!(output.err.contains(&format!("throughline approve {id}")), "{}", output.err);
     assert!(output.err.contains(&format!("throughline resume {run} --agent agent.toml")));
-    let shown = run_command(&store, &["inbox"], "");
-    assert!(shown.out.contains(id) && shown.out.contains("now {"), "{}", shown.out);
+    let printed = run_command(&store, &["inbox"], "");
+    assert!(printed.out.contains(id) && printed.out.contains("now {"), "{}", printed.out);
     // Wrong id, wrong kind of request, invalid arguments, and another tenant.
     for (arguments, problem) in [
         (vec!["approve", "nothing"], "there is no pending request nothing"),
@@ -139,11 +143,15 @@ fn pending_approval_is_listed_decided_once_and_resumed() {
     assert!(narrated.out.contains("ann approved the tool now"), "{}", narrated.out);
     assert!(!narrated.out.contains("was discarded"), "{}", narrated.out);
     // Resuming a finished run prints its answer again.
-    let over = run_command(&store, &["resume", &run], "");
-    assert_eq!((over.code, &over.out), (0, &resumed.out), "{}", over.err);
-    assert!(over.err.contains(&format!("{run} has ended with status completed")), "{}", over.err);
-    let over = run_command(&store, &["resume", &run, "--format", "json"], "");
-    let event: Value = serde_json::from_str(&over.out).unwrap();
+    let finished = run_command(&store, &["resume", &run], "");
+    assert_eq!((finished.code, &finished.out), (0, &resumed.out), "{}", finished.err);
+    assert!(
+        finished.err.contains(&format!("{run} has ended with status completed")),
+        "{}",
+        finished.err
+    );
+    let finished = run_command(&store, &["resume", &run, "--format", "json"], "");
+    let event: Value = serde_json::from_str(&finished.out).unwrap();
     assert_eq!((&event["type"], &event["status"]), (&"run".into(), &"completed".into()));
 }
 
@@ -237,9 +245,9 @@ fn interrupted_run_is_resumed_and_cancelled() {
     }
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let ended = child.wait_with_output().unwrap();
-    let err = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(130), "{err}");
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
     let run = find_id(&err, "run_");
     assert!(err.contains(&format!("`throughline resume {run} --agent")), "{err}");
     // The outcome of the tool is unknown, so the run asks for a decision and does not repeat the
@@ -360,8 +368,8 @@ fn secrets_are_redacted_in_output_and_narration() {
     let secret = crate::support::kept::SECRET;
     std::fs::write(store.file("keys"), secret).unwrap();
     let tool = ["--agent", "agent.toml", "--tool", "keys=cat keys"];
-    let words = format!("My key is {secret}");
-    let output = run_command(&store, &[&["run", "-"][..], &tool, &MODEL].concat(), &words);
+    let prompt = format!("My key is {secret}");
+    let output = run_command(&store, &[&["run", "-"][..], &tool, &MODEL].concat(), &prompt);
     assert_eq!(output.code, 0, "{}", output.err);
     assert!(
         !output.err.contains(secret) && !output.out.contains(secret),

@@ -14,7 +14,7 @@ fn example() -> Vec<u8> {
 fn show_prints_messages_and_seals() {
     let output = throughline(&["show", EXAMPLE], b"");
     assert_eq!((output.code, output.err.as_str()), (0, ""));
-    for said in [
+    for expected in [
         "anthropic-messages request  claude-sonnet-4-6",
         "thought, text",
         "sealed by anthropic: 92 B (anthropic.signature)",
@@ -23,7 +23,7 @@ fn show_prints_messages_and_seals() {
         "answers weather  toolu_02",
         "8 items · 1 thought · 1 seal · 2 tool calls",
     ] {
-        assert!(output.out.contains(said), "{said:?} is not in\n{}", output.out);
+        assert!(output.out.contains(expected), "{expected:?} is not in\n{}", output.out);
     }
     assert!(!output.out.contains("RXhhbXBsZ"), "the seal's bytes were shown");
     assert!(!output.out.contains('\u{1b}'), "colours went into a pipe");
@@ -33,11 +33,11 @@ fn show_prints_messages_and_seals() {
 fn show_json_masks_seals() {
     let output = throughline(&["show", "--format", "json", "-"], &example());
     assert_eq!(output.code, 0);
-    let shown: serde_json::Value = serde_json::from_str(&output.out).unwrap();
-    assert_eq!(shown["wire"], "anthropic-messages");
-    assert_eq!(shown["items"].as_array().unwrap().len(), 8);
+    let document: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(document["wire"], "anthropic-messages");
+    assert_eq!(document["items"].as_array().unwrap().len(), 8);
     assert_eq!(
-        shown["items"][2]["seals"],
+        document["items"][2]["seals"],
         serde_json::json!([{"format": "anthropic.signature", "bytes": 92, "owner": "anthropic", "at": "/signature"}])
     );
     assert!(!output.out.contains("RXhhbXBsZ"));
@@ -132,7 +132,7 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.to_str().unwrap();
     let translate = ["translate", "--from", "gemini", "--to", "anthropic-messages"];
-    let with = |extra: &[&'static str]| [&translate[..], extra].concat();
+    let translate_with = |extra: &[&'static str]| [&translate[..], extra].concat();
     let cases: Vec<(Vec<&str>, &[u8], i32, &str)> = vec![
         (vec!["show", "-"], b"", 65, "standard input is empty"),
         (vec!["show", "-"], b" \n", 65, "standard input is empty"),
@@ -184,9 +184,9 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         ),
         (vec!["show", "-"], b"\xef\xbb\xbf{}", 65, "begins with a byte order mark"),
         (vec!["show", "--model", "", "-"], b"{}", 2, "a value is required"),
-        (with(&["-"]), b"{\"contents\":[]}", 2, "specify the target model with --model"),
+        (translate_with(&["-"]), b"{\"contents\":[]}", 2, "specify the target model with --model"),
         (
-            with(&["--model", "m", "-"]),
+            translate_with(&["--model", "m", "-"]),
             b"{\"candidates\":[{\"content\":{\"parts\":[]}}]}",
             65,
             "is not a request",
@@ -194,13 +194,13 @@ fn bad_input_gets_a_clear_sentence_and_the_right_code() {
         (vec!["shoe"], b"", 2, "unrecognized subcommand 'shoe'"),
         (vec![], b"", 2, "Usage: throughline <COMMAND>"),
         (
-            with(&["-"]),
+            translate_with(&["-"]),
             b"{\"messages\":[]}",
             65,
             "is not in gemini format; it looks like openai-chat (a request)",
         ),
         (
-            with(&["--model", "m", "--to-provider", "gemini", "-"]),
+            translate_with(&["--model", "m", "--to-provider", "gemini", "-"]),
             b"{\"contents\":[]}",
             2,
             "provider `gemini` does not support anthropic-messages",

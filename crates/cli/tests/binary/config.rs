@@ -72,13 +72,13 @@ impl Folder {
 /// Returns the value and the source that `config show` prints for a key.
 fn value(shown: &Value, key: &str) -> (String, String) {
     let all = shown["values"].as_array().unwrap();
-    let found = all.iter().find(|entry| entry["key"] == key).unwrap();
-    let text = |name: &str| found[name].as_str().unwrap().to_owned();
+    let entry = all.iter().find(|entry| entry["key"] == key).unwrap();
+    let text = |name: &str| entry[name].as_str().unwrap().to_owned();
     (text("value"), text("from"))
 }
 
 /// Returns the path of a file in the user's configuration directory on this operating system.
-fn own(name: &str) -> String {
+fn user_config_path(name: &str) -> String {
     let folder = if cfg!(target_os = "macos") { "Library/Application Support" } else { ".config" };
     format!("{folder}/throughline/{name}")
 }
@@ -122,7 +122,7 @@ fn config_file_is_found_by_option_then_cwd_then_home() {
         listen.rsplit(':').next().unwrap().to_owned()
     };
     let show = ["config", "show", "--format", "json"];
-    folder.write(&own("throughline.toml"), &listen("1"));
+    folder.write(&user_config_path("throughline.toml"), &listen("1"));
     assert_eq!(port(folder.run(&show)), "1");
     folder.write("xdg/throughline/throughline.toml", &listen("2"));
     let xdg = folder.0.join("xdg").display().to_string();
@@ -293,7 +293,7 @@ fn show_prints_values_with_their_sources() {
     assert_eq!(value(&shown, "store.url"), url);
     let key = |name: &str| {
         let all = shown["providers"].as_array().unwrap();
-        all.iter().find(|one| one["name"] == name).unwrap()["key"].clone()
+        all.iter().find(|provider| provider["name"] == name).unwrap()["key"].clone()
     };
     assert_eq!(key("work-claude"), "…");
     assert_eq!(key("proxy"), "$WORK_KEY is not set");
@@ -312,23 +312,26 @@ fn usual_variables_are_shown_by_name() {
     ];
     let output = folder.run_with(&environment, &["config", "show", "--format", "json"]);
     let shown: Value = serde_json::from_str(&output.out).unwrap();
-    let told = |name: &str| {
+    let provider_row = |name: &str| {
         let all = shown["providers"].as_array().unwrap();
-        let found = all.iter().find(|one| one["name"] == name).unwrap();
-        ["address", "key", "from"].map(|what| found[what].as_str().unwrap().to_owned())
+        let provider = all.iter().find(|provider| provider["name"] == name).unwrap();
+        ["address", "key", "from"].map(|field| provider[field].as_str().unwrap().to_owned())
     };
     let bedrock = "https://bedrock-runtime.eu-west-1.amazonaws.com";
-    assert_eq!(told("bedrock"), [bedrock, "$AWS_ACCESS_KEY_ID for eu-west-1", "$AWS_REGION"]);
+    assert_eq!(
+        provider_row("bedrock"),
+        [bedrock, "$AWS_ACCESS_KEY_ID for eu-west-1", "$AWS_REGION"]
+    );
     let ollama = ["http://box:11434/v1", "the caller's, or none", "$OLLAMA_HOST"];
-    assert_eq!(told("ollama"), ollama);
-    assert_eq!(told("vllm")[1..], ["the caller's, or none", "built in"]);
+    assert_eq!(provider_row("ollama"), ollama);
+    assert_eq!(provider_row("vllm")[1..], ["the caller's, or none", "built in"]);
     let output = folder.run_with(&environment, &["config", "check"]);
     assert_eq!(output.code, 0);
     let expected = "warning: $AZURE_OPENAI_ENDPOINT is ignored: the base URL is malformed\n✓ ";
     assert!(output.out.starts_with(expected), "{}", output.out);
     let output = folder.run_with(&environment, &["config", "check", "--format", "json"]);
-    let told: Value = serde_json::from_str(&output.out).unwrap();
-    assert_eq!(told["unheard"][0]["variable"], "AZURE_OPENAI_ENDPOINT");
+    let report: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(report["unheard"][0]["variable"], "AZURE_OPENAI_ENDPOINT");
 }
 
 #[test]

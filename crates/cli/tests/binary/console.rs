@@ -33,11 +33,11 @@ use crate::support::serving::GatewayProcess;
 /// Starts the browser and loads the axe script; `None` if they are not installed.
 fn browser() -> Option<(Browser, String)> {
     let axe = std::fs::read_to_string(workspace_root().join("ui/node_modules/axe-core/axe.min.js"));
-    let found = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
-    if found.is_none() {
+    let setup = axe.ok().and_then(|axe| Some((Browser::start()?, axe)));
+    if setup.is_none() {
         skip("the console in Chromium: run scripts/ui and scripts/browser first");
     }
-    found
+    setup
 }
 
 /// Asserts that the browser logged only messages that contain `allowed`.

@@ -34,7 +34,7 @@ fn run_demo(name: &str, options: &[&str], input: &str) -> (CommandOutput, PathBu
 fn counts(out: &str, label: &str) -> Vec<u64> {
     let line = out.lines().find(|line| line.trim_start().starts_with(label));
     let line = line.unwrap_or_else(|| panic!("{label} is not in {out}"));
-    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    line.split_whitespace().filter_map(|field| field.parse().ok()).collect()
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn interrupted_demo_leaves_no_files() {
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(130));
-    let told = String::from_utf8(ended.stderr).unwrap();
-    assert!(told.contains("the demo was interrupted"), "{told}");
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert!(stderr.contains("the demo was interrupted"), "{stderr}");
     assert_eq!(left_in(&store.folder), Vec::<PathBuf>::new());
 }
 

@@ -48,7 +48,7 @@ enum Tag {
 }
 
 impl Tag {
-    fn of(info: &str) -> Option<Self> {
+    fn parse(info: &str) -> Option<Self> {
         Some(match info {
             "sh" => Tag::Shell,
             "sh,serve" => Tag::Serve,
@@ -99,7 +99,7 @@ fn blocks(page: &Path) -> Vec<Block> {
         match fence {
             Some(_) if is_inside => is_inside = false,
             Some(info) => {
-                let tag = Tag::of(info.trim());
+                let tag = Tag::parse(info.trim());
                 let tag = tag.unwrap_or_else(|| {
                     panic!("{}:{number}: `{info}` is not a block tag", relative_path(page))
                 });
@@ -196,7 +196,7 @@ impl SnippetFolder {
     }
 
     /// Replaces the documented gateway address with the address of this page's gateway.
-    fn own(&self, text: &str) -> String {
+    fn with_own_gateway(&self, text: &str) -> String {
         let Some(gateway) = &self.gateway else { return text.to_owned() };
         GATEWAYS.iter().fold(text.to_owned(), |text, known| text.replace(known, &gateway.address))
     }
@@ -218,7 +218,7 @@ impl SnippetFolder {
     /// Checks a block and panics if it fails.
     fn run(&self, page: &str, block: &Block) {
         let location = format!("{page}:{}", block.line);
-        let text = self.own(&block.text);
+        let text = self.with_own_gateway(&block.text);
         match block.tag {
             Tag::Shell => self.shell(&location, &text),
             Tag::Console => {
@@ -400,23 +400,26 @@ fn every_link_resolves() {
     );
     for page in all {
         let text = std::fs::read_to_string(&page).unwrap();
-        for found in link.captures_iter(&text) {
-            let to = &found[1];
-            if to.contains("://") {
+        for captures in link.captures_iter(&text) {
+            let link_target = &captures[1];
+            if link_target.contains("://") {
                 continue;
             }
             followed += 1;
-            let (file, anchor) = to.split_once('#').unwrap_or((to, ""));
+            let (file, anchor) = link_target.split_once('#').unwrap_or((link_target, ""));
             let target =
                 if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
             if !target.exists() {
-                problems.push(format!("{}: {to} is not there", relative_path(&page)));
+                problems.push(format!("{}: {link_target} is not there", relative_path(&page)));
             } else if !anchor.is_empty() {
                 let target = std::fs::read_to_string(target).unwrap();
                 let headings =
                     target.lines().filter(|line| line.starts_with('#')).map(heading_anchor);
                 if !headings.collect::<Vec<_>>().contains(&anchor.to_owned()) {
-                    problems.push(format!("{}: {to} has no such heading", relative_path(&page)));
+                    problems.push(format!(
+                        "{}: {link_target} has no such heading",
+                        relative_path(&page)
+                    ));
                 }
             }
         }

@@ -112,7 +112,7 @@ fn audit_json_has_exactly_the_documented_members() {
                 ["rule", "severity", "path", "message", "provider_error", "fix", "evidence"]
             );
             let error = &finding["provider_error"];
-            assert!(error.is_null() || error.as_str().is_some_and(|words| !words.is_empty()));
+            assert!(error.is_null() || error.as_str().is_some_and(|text| !text.is_empty()));
             for source in finding["evidence"].as_array().unwrap() {
                 let at = if source["url"].is_string() { "url" } else { "source" };
                 assert_eq!(keys(source), ["kind", at]);

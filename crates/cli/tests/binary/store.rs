@@ -238,7 +238,7 @@ fn portable_lines(export: &str) -> Vec<Value> {
         let mut line: Value = serde_json::from_str(line).unwrap();
         let members = line.as_object_mut().unwrap();
         // A fork is exported with its history, so it becomes an independent thread.
-        for made in [
+        for member in [
             "store",
             "manifest",
             "fork",
@@ -250,7 +250,7 @@ fn portable_lines(export: &str) -> Vec<Value> {
             "link",
             "salt",
         ] {
-            members.remove(made);
+            members.remove(member);
         }
         line
     };
@@ -643,22 +643,22 @@ fn interrupted_commands_leave_no_partial_file() {
         let id = child.id().to_string();
         Command::new("kill").args(["-INT", &id]).status().unwrap();
         let output = child.wait_with_output().unwrap();
-        let left: Vec<String> =
+        let remaining: Vec<String> =
             files_in(&store.folder).into_iter().filter(|name| !name.starts_with("a.db")).collect();
         let stderr = String::from_utf8_lossy(&output.stderr);
         // If the command finished before the signal arrived, its file is complete.
         match output.status.code() {
             Some(130) => {
                 assert!(stderr.contains("interrupted: nothing was written"), "{stderr}");
-                assert_eq!(left, [""; 0]);
+                assert_eq!(remaining, [""; 0]);
             }
             code => {
-                let mut left = left;
-                left.sort();
+                let mut remaining = remaining;
+                remaining.sort();
                 let keys = format!("{file}.keys");
-                let all: Vec<&String> = left.iter().filter(|name| **name != keys).collect();
+                let all: Vec<&String> = remaining.iter().filter(|name| **name != keys).collect();
                 assert_eq!((code, all), (Some(0), vec![&file.to_owned()]), "{stderr}");
-                for name in &left {
+                for name in &remaining {
                     std::fs::remove_file(store.file(name)).unwrap();
                 }
             }

@@ -157,13 +157,14 @@ fn collector_receives_the_spans() {
     assert!(!output.err.contains("partial"), "{}", output.err);
     assert!(collector.requests()[0].headers.contains("x-team: shop"));
     let Some(spans) = collector.spans(&store.folder) else { return };
-    let of = |operation: &str| -> Vec<&Value> {
+    let spans_of = |operation: &str| -> Vec<&Value> {
         spans
             .iter()
             .filter(|span| span["attributes"]["gen_ai.operation.name"] == operation)
             .collect()
     };
-    let (agents, turns, tools) = (of("invoke_agent"), of("chat"), of("execute_tool"));
+    let (agents, turns, tools) =
+        (spans_of("invoke_agent"), spans_of("chat"), spans_of("execute_tool"));
     assert_eq!((agents.len(), turns.len(), tools.len()), (1, 2, 1), "{spans:#?}");
     let agent = agents[0];
     assert_eq!(
@@ -387,16 +388,16 @@ impl<'s> Caller<'s> {
 
 /// Returns all files below a directory, except those of the store and the log.
 fn files_below(folder: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
+    let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files_below(&path));
+            files.extend(files_below(&path));
         } else if !path.file_name().unwrap().to_string_lossy().starts_with("a.db") {
-            found.insert(path);
+            files.insert(path);
         }
     }
-    found
+    files
 }
 
 /// Waits up to 30 seconds for a file and returns its bytes.

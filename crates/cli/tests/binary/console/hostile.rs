@@ -116,11 +116,11 @@ fn scroll_through(browser: &Browser) {
 
 /// Asserts that no script ran and that the page contains no injected element.
 fn assert_untouched(browser: &Browser) {
-    let found = browser.run(
+    let state = browser.run(
         "const odd = document.querySelectorAll('main script, main iframe, main img, main object, main style, main meta, main base, main math, main template, main input[autofocus], a[href^=\"javascript\" i], a[href^=\"data\" i]'); \
          return { ran: window.__ran ?? null, odd: [...odd].map((one) => one.outerHTML.slice(0, 200)), hidden: /[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069\\u061c\\u200b\\u200e\\u200f\\ufeff]/.test(document.querySelector('main').textContent) }",
     );
-    assert_eq!(found, json!({"ran": null, "odd": [], "hidden": false}));
+    assert_eq!(state, json!({"ran": null, "odd": [], "hidden": false}));
 }
 
 /// Asserts that terminal output has no control characters.
@@ -167,8 +167,8 @@ fn write(fixture: &ConsoleFixture, run: &str, texts: &[String]) {
         for title in titles {
             journal.commit(Batch::new(tenant.clone()).append(title)).await.unwrap();
         }
-        for some in events.chunks(50) {
-            let packed = pack_events(some.iter().map(String::as_bytes));
+        for chunk in events.chunks(50) {
+            let packed = pack_events(chunk.iter().map(String::as_bytes));
             let append = Append::new(run.to_owned()).record(packed);
             journal.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
         }

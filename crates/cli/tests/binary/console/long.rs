@@ -65,10 +65,10 @@ fn run_with_events(fixture: &ConsoleFixture, events: u64) -> String {
     fixture.store.with_journal(&Options::default(), async |journal| {
         let (tenant, log) = (Tenant::from("default"), run.as_str().into());
         let head = journal.log(&tenant, &log).await.unwrap().unwrap();
-        let more: Vec<String> = (head.events..events).map(event).collect();
-        for some in more.chunks(100) {
+        let added: Vec<String> = (head.events..events).map(event).collect();
+        for chunk in added.chunks(100) {
             let append =
-                Append::new(run.clone()).record(pack_events(some.iter().map(String::as_bytes)));
+                Append::new(run.clone()).record(pack_events(chunk.iter().map(String::as_bytes)));
             journal.commit(Batch::new(tenant.clone()).append(append)).await.unwrap();
         }
     });

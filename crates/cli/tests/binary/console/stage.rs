@@ -28,8 +28,8 @@ pub(crate) struct ConsoleFixture {
 /// Returns the first identifier in a text that starts with `prefix`.
 pub(crate) fn find_id(text: &str, prefix: &str) -> String {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
-    let found = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
-    text[found..].split(is_end).next().unwrap().to_owned()
+    let start = text.find(prefix).unwrap_or_else(|| panic!("no {prefix} in {text}"));
+    text[start..].split(is_end).next().unwrap().to_owned()
 }
 
 impl ConsoleFixture {
@@ -63,8 +63,9 @@ impl ConsoleFixture {
     /// Runs a `throughline` command on the store, and panics if the command fails.
     pub(crate) fn run_command(&self, arguments: &[&str]) -> CommandOutput {
         let url = self.store.url();
-        let with = [arguments, &["--store", &url]].concat();
-        let output = throughline_with(&[("NO_COLOR", "1")], &self.store.folder, &with, b"");
+        let arguments_with_store = [arguments, &["--store", &url]].concat();
+        let output =
+            throughline_with(&[("NO_COLOR", "1")], &self.store.folder, &arguments_with_store, b"");
         assert_eq!(output.code, 0, "{arguments:?}: {}", output.err);
         output
     }
