@@ -93,9 +93,9 @@ pub(crate) fn read_config(file: Option<&Path>) -> Result<file::ParsedConfig> {
     };
     let (path, text) = found.unzip();
     let text = text.unwrap_or_default();
-    let mut reading = file::read(&text, Catalog::builtin(), &readable_variable);
-    reading.config.file = path;
-    Ok(reading)
+    let mut parsed = file::read(&text, Catalog::builtin(), &readable_variable);
+    parsed.config.file = path;
+    Ok(parsed)
 }
 
 fn unreadable(file: &Path, error: io::Error) -> Failure {
@@ -105,8 +105,8 @@ fn unreadable(file: &Path, error: io::Error) -> Failure {
 
 /// Returns the path and text of the file in the working directory, or else of the user's file.
 fn find_config_file() -> Result<Option<(PathBuf, String)>> {
-    let own = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
-    for file in [Some(PathBuf::from(NAME)), own].into_iter().flatten() {
+    let user_file = config_folder()?.map(|folder| folder.join("throughline").join(NAME));
+    for file in [Some(PathBuf::from(NAME)), user_file].into_iter().flatten() {
         match std::fs::read_to_string(&file) {
             Ok(text) => return Ok(Some((file, text))),
             Err(error)
@@ -125,7 +125,7 @@ fn config_folder() -> Result<Option<PathBuf>> {
     if cfg!(windows) {
         return folder("APPDATA");
     }
-    let own: &[&str] =
+    let folders: &[&str] =
         if cfg!(target_os = "macos") { &["Library", "Application Support"] } else { &[".config"] };
-    Ok(folder("HOME")?.map(|home| home.join(own.iter().collect::<PathBuf>())))
+    Ok(folder("HOME")?.map(|home| home.join(folders.iter().collect::<PathBuf>())))
 }

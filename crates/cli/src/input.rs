@@ -141,8 +141,8 @@ impl Input {
     }
 
     /// Returns the document as the body of a request to the target in `asked`.
-    pub(crate) fn request(&self, codec: &dyn Codec, asked: &DecodeContext) -> Request {
-        let path = codec.path(&asked.target, false);
+    pub(crate) fn request(&self, codec: &dyn Codec, context: &DecodeContext) -> Request {
+        let path = codec.path(&context.target, false);
         Request { path: Name::from(path), headers: Vec::new(), body: self.bytes.clone() }
     }
 }
@@ -176,9 +176,9 @@ pub(crate) fn decode_context(
 }
 
 /// Prints a note if the catalog does not contain the model.
-pub(crate) fn note_unknown_model(asked: &DecodeContext) {
-    let model = asked.target.model();
-    if asked.target.profile.name == UNKNOWN && model != UNKNOWN {
+pub(crate) fn note_unknown_model(context: &DecodeContext) {
+    let model = context.target.model();
+    if context.target.profile.name == UNKNOWN && model != UNKNOWN {
         let treated = "it is treated as a model without special requirements";
         text::note(&format!("unknown model `{model}`; {treated}"));
     }

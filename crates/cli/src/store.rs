@@ -149,15 +149,15 @@ impl OpenStore {
     /// and stored responses, have no status and are skipped.
     pub(crate) fn runs(&self, thread: Option<&LogId>, mut page: Page) -> Result<Vec<LogHead>> {
         const LOOKED_AT: u32 = 256;
-        let wanted = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
         page.limit = page.limit.max(LOOKED_AT);
         let mut runs = Vec::new();
         loop {
             let logs = self.run(self.journal.runs(&self.tenant, thread, page.clone()))?;
             page.after = logs.last().map(|head| head.log.clone());
             runs.extend(logs.into_iter().filter(|head| head.status.is_some()));
-            if page.after.is_none() || runs.len() >= wanted {
-                runs.truncate(wanted);
+            if page.after.is_none() || runs.len() >= limit {
+                runs.truncate(limit);
                 return Ok(runs);
             }
         }
@@ -168,10 +168,10 @@ impl OpenStore {
     pub(crate) fn empty_message(&self, what: &str) -> Result<String> {
         let tenant = &self.tenant;
         let mut others = self.run(self.journal.tenants())?;
-        others.retain(|other| other != tenant);
+        others.retain(|name| name != tenant);
         let mut message = format!("the tenant {} has no {what}\n", plain(&tenant.0));
         if !others.is_empty() {
-            let names: Vec<String> = others.iter().map(|other| plain(&other.0)).collect();
+            let names: Vec<String> = others.iter().map(|name| plain(&name.0)).collect();
             let (label, names) = ("other tenants of this store:".dimmed(), names.join(", "));
             push_line(&mut message, &format!("{label} {names}"));
         }
@@ -238,27 +238,27 @@ pub(crate) fn open_options(at: &StoreArgs, missing: IfMissing) -> Result<(String
 
 /// Converts an error from opening a store to a failure.
 pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
-    let shown = without_password(url);
+    let location = without_password(url);
     match error {
         StoreError::NotFound { .. } => Failure::NoStore(format!(
-            "there is no store at {shown}; create one with `throughline run` or `throughline serve`, or name another store with --store"
+            "there is no store at {location}; create one with `throughline run` or `throughline serve`, or name another store with --store"
         )),
         StoreError::Corrupt(problem) => Failure::BadData(format!(
-            "{shown} is not a store, or is damaged ({problem}); name another store with --store, or restore a backup"
+            "{location} is not a store, or is damaged ({problem}); name another store with --store, or restore a backup"
         )),
         StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
         StoreError::KeyMissing => Failure::NoStore(format!(
-            "{shown} needs its master key; pass it with --master-key-file or THROUGHLINE_MASTER_KEY"
+            "{location} needs its master key; pass it with --master-key-file or THROUGHLINE_MASTER_KEY"
         )),
         StoreError::WrongKey => Failure::NoStore(format!(
-            "the master key does not match {shown}; pass the key that encrypts the store, and \
+            "the master key does not match {location}; pass the key that encrypts the store, and \
              earlier keys with --retired-key-file"
         )),
         StoreError::NewerSchema { found, known } => Failure::NoStore(format!(
-            "{shown} has schema version {found}, but this program supports at most {known}; \
+            "{location} has schema version {found}, but this program supports at most {known}; \
              install a newer version of throughline"
         )),
-        error => Failure::NoStore(format!("cannot open {shown}: {error}")),
+        error => Failure::NoStore(format!("cannot open {location}: {error}")),
     }
 }
 
@@ -266,8 +266,9 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
 /// directory. If the URL comes from the configuration, also returns the environment variable with
 /// the master key.
 fn locate_store(at: &StoreArgs) -> Result<(String, Option<Name>)> {
-    let given = at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
-    let (url, master_key_env) = match given? {
+    let explicit =
+        at.store.clone().map_or_else(|| variable("THROUGHLINE_STORE"), |url| Ok(Some(url)));
+    let (url, master_key_env) = match explicit? {
         Some(url) => (url, None),
         None => {
             let StoreSettings { url, master_key_env } = config::load(at.config.as_deref())?.store;
@@ -291,7 +292,7 @@ pub(crate) fn sqlite_file(at: &StoreArgs) -> Option<PathBuf> {
 
 /// Returns the master key from the option, `THROUGHLINE_MASTER_KEY` or the configured environment
 /// variable.
-fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> {
+fn master_key(at: &StoreArgs, variable_name: Option<&str>) -> Result<Option<MasterKey>> {
     const DEFAULT: &str = "THROUGHLINE_MASTER_KEY";
     if let Some(file) = &at.master_key_file {
         return key(file).map(Some);
@@ -299,7 +300,7 @@ fn master_key(at: &StoreArgs, named: Option<&str>) -> Result<Option<MasterKey>> 
     if let Some(text) = variable(DEFAULT)? {
         return parse_key(DEFAULT, text).map(Some);
     }
-    let Some(name) = named else { return Ok(None) };
+    let Some(name) = variable_name else { return Ok(None) };
     let shown = config::shown_variable(name);
     match variable(name)? {
         Some(text) => parse_key(&shown, text).map(Some),

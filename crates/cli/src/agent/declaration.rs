@@ -167,16 +167,16 @@ fn parse_program(text: &str) -> Result<ShellTool> {
 }
 
 /// Builds the configuration of one agent from its TOML table.
-fn agent_config(mut table: Table, model: Option<&str>, place: &str) -> Result<AgentConfig> {
+fn agent_config(mut table: Table, model: Option<&str>, source: &str) -> Result<AgentConfig> {
     if let Some(model) = model {
         table.insert("model".to_owned(), Value::String(model.to_owned()));
     }
     if !table.contains_key("model") {
         return Err(Failure::Usage(format!(
-            "{place}no model is set; use --model, such as --model sim/claude-sonnet-5-5"
+            "{source}no model is set; use --model, such as --model sim/claude-sonnet-5-5"
         )));
     }
-    from_toml(&table).map_err(|problem| Failure::BadData(format!("{place}{problem}")))
+    from_toml(&table).map_err(|problem| Failure::BadData(format!("{source}{problem}")))
 }
 
 /// Deserializes a TOML table by its JSON field names. Errors omit the position, which would refer

@@ -121,7 +121,7 @@ fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
     let find = |word: &str| {
         let word = word.trim();
         let number = word.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let by_number = number.and_then(|place| options.get(place));
+        let by_number = number.and_then(|index| options.get(index));
         let is_same = |text: &str| text.eq_ignore_ascii_case(word);
         let by_name = || options.iter().find(|o| is_same(&o.label) || is_same(o.answer()));
         by_number.or_else(by_name).map(|option| option.answer().clone())

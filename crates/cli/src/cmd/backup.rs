@@ -30,11 +30,11 @@ pub(crate) fn backup(options: &Backup) -> Result<()> {
 /// Records in the store that a backup's key file was moved or deleted.
 fn register(options: &Backup, keys: &Path, is_there: bool) -> Result<()> {
     let name = keys.display().to_string();
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let (done, unreached) = if is_there {
-            ("registered", opened.run(opened.journal.register_keys(keys))?)
+            ("registered", store.run(store.journal.register_keys(keys))?)
         } else {
-            ("unregistered", opened.run(opened.journal.unregister_keys(keys))?)
+            ("unregistered", store.run(store.journal.unregister_keys(keys))?)
         };
         let text = || format!("{} {done} {}\n", text::mark(true), plain(&name));
         options.common.format.print(text, || json!({ "keys": name, "unreached": unreached }))
@@ -49,13 +49,13 @@ fn back_up(options: &Backup, file: &PathBuf) -> Result<()> {
             path.display()
         )));
     }
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let progress = Progress::new("backing up", options.common.format);
-        let share = |done| progress.set_fraction(done);
+        let share = |fraction| progress.set_fraction(fraction);
         // If this command is interrupted, the store removes the partial backup.
-        let copied = opened.journal.backup_with_keys(file, &keys, &share);
-        let copied = opened.run_until_interrupted(opened.signals()?, &progress, copied)?;
-        copied.map_err(opened.to_failure())?;
+        let copied = store.journal.backup_with_keys(file, &keys, &share);
+        let copied = store.run_until_interrupted(store.signals()?, &progress, copied)?;
+        copied.map_err(store.to_failure())?;
         drop(progress);
         let bytes = std::fs::metadata(file).map_or(0, |file| file.len());
         let (name, keys) = (file.display().to_string(), keys.display().to_string());

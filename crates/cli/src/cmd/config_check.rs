@@ -14,14 +14,14 @@ use crate::print::failure::{Failure, Result};
 use crate::print::text::{self, count, plain, push_line};
 
 pub(crate) fn run(options: &ConfigCheck) -> Result<ExitCode> {
-    let reading = read_config(options.config.as_deref())?;
-    let printed = options.format.print(|| text_of(&reading), || json_of(&reading));
+    let parsed = read_config(options.config.as_deref())?;
+    let printed = options.format.print(|| text_of(&parsed), || json_of(&parsed));
     printed.or_else(Failure::ignore_closed_pipe)?;
-    Ok(if reading.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if parsed.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text_of(reading: &ParsedConfig) -> String {
-    let ParsedConfig { config, errors, warnings, env_warnings } = reading;
+fn text_of(parsed: &ParsedConfig) -> String {
+    let ParsedConfig { config, errors, warnings, env_warnings } = parsed;
     let mut out = String::new();
     for warning in env_warnings {
         push_line(&mut out, &format!("{} ${warning}", "warning:".yellow().bold()));
@@ -49,8 +49,8 @@ fn text_of(reading: &ParsedConfig) -> String {
     out
 }
 
-fn json_of(reading: &ParsedConfig) -> Value {
-    let ParsedConfig { config, errors, warnings, env_warnings } = reading;
+fn json_of(parsed: &ParsedConfig) -> Value {
+    let ParsedConfig { config, errors, warnings, env_warnings } = parsed;
     let problems = |problems: &[Problem]| -> Vec<Value> {
         let problem = |Problem { line, column, message }: &Problem| json!({ "line": line, "column": column, "message": message });
         problems.iter().map(problem).collect()

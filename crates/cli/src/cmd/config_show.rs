@@ -176,27 +176,28 @@ fn route_targets(route: &Route) -> Vec<String> {
 /// Lists the providers that are configured or have a key. Of all other providers, only the names
 /// are listed.
 fn providers_text(all: &[ProviderSettings]) -> String {
-    let is_own = |one: &&ProviderSettings| {
-        one.is_configured()
-            || !one.credential.may_be_callers()
-            || one.endpoint == Endpoint::Simulators
+    let is_own = |provider: &&ProviderSettings| {
+        provider.is_configured()
+            || !provider.credential.may_be_callers()
+            || provider.endpoint == Endpoint::Simulators
     };
     let (own, others): (Vec<_>, Vec<_>) = all.iter().partition(is_own);
     let mut out = String::from("\n");
     out.push_str(&table(vec![
-        Column::new("provider", own.iter().map(|one| plain(&one.name))),
-        Column::new("wire", own.iter().map(|one| address(one).0)).droppable(),
-        Column::new("address", own.iter().map(|one| plain(address(one).1))),
-        Column::new("key", own.iter().map(|one| shown_key(one))),
-        Column::new("from", own.iter().map(|one| provider_source(one))).droppable(),
-        Column::new("models", own.iter().map(|one| plain(&one.models.join(" ")))),
+        Column::new("provider", own.iter().map(|provider| plain(&provider.name))),
+        Column::new("wire", own.iter().map(|provider| address(provider).0)).droppable(),
+        Column::new("address", own.iter().map(|provider| plain(address(provider).1))),
+        Column::new("key", own.iter().map(|provider| shown_key(provider))),
+        Column::new("from", own.iter().map(|provider| provider_source(provider))).droppable(),
+        Column::new("models", own.iter().map(|provider| plain(&provider.models.join(" ")))),
     ]));
-    let is_open = |one: &&ProviderSettings| one.credential == Credential::Open;
+    let is_open = |provider: &&ProviderSettings| provider.credential == Credential::Open;
     let (open, callers): (Vec<_>, Vec<_>) = others.into_iter().partition(is_open);
     push_line(&mut out, "");
-    for (who, all) in [("for callers with their own key", callers), ("for all callers", open)] {
-        let names: Vec<&str> = all.iter().map(|one| &*one.name).collect();
-        let line = format!("built in, {who}: {}", names.join(", "));
+    for (audience, all) in [("for callers with their own key", callers), ("for all callers", open)]
+    {
+        let names: Vec<&str> = all.iter().map(|provider| &*provider.name).collect();
+        let line = format!("built in, {audience}: {}", names.join(", "));
         for line in wrapped(&line, text::width(std::io::stdout())) {
             push_line(&mut out, &line.dimmed().to_string());
         }

@@ -88,16 +88,16 @@ async fn run_of_pending(context: &AgentContext, id: &str, kind: &str) -> Result<
             Some(decision) => format!("{shown} is already decided: {}", plain(&decision)),
             None => format!("there is no pending request {shown}; {inbox}"),
         },
-        Some(found) if *found.kind != *kind => {
-            let (is, command) = match &*found.kind {
+        Some(request) if *request.kind != *kind => {
+            let (is, command) = match &*request.kind {
                 "approval" => ("an approval", "`throughline approve` or `throughline reject`"),
                 "question" => ("a question", "`throughline answer`"),
                 _ => ("a call of a client tool", "a result from the client that runs the tool"),
             };
             format!("{shown} is {is}; it needs {command}")
         }
-        Some(found) => match found.status {
-            PendingStatus::Open => return Ok(found.log),
+        Some(request) => match request.status {
+            PendingStatus::Open => return Ok(request.log),
             PendingStatus::Taken => format!("{shown} is already decided; {inbox}"),
             PendingStatus::Expired => format!("{shown} has expired and can no longer be decided"),
         },
@@ -111,7 +111,7 @@ async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
     if context.run(context.journal.log(&context.tenant, &run)).await?.is_none() {
         return Ok(None);
     }
-    let is_it = |event: &RunEvent| match event {
+    let is_decision = |event: &RunEvent| match event {
         RunEvent::ToolApproval(event) => {
             *event.id == *id && event.status != ToolApprovalEventStatus::Pending
         }
@@ -120,6 +120,6 @@ async fn decided(context: &AgentContext, id: &str) -> Result<Option<String>> {
         }
         _ => false,
     };
-    let event = last_event(context, &run, is_it).await?;
+    let event = last_event(context, &run, is_decision).await?;
     Ok(event.and_then(|event| sentence(&event, &context.policy)))
 }

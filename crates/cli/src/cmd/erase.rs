@@ -23,15 +23,15 @@ pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
                        add --yes to confirm";
         return Err(Failure::Usage(message.to_owned()));
     }
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let thread = LogId::from(options.thread.as_str());
-        let head = opened.thread(&thread)?;
-        if !options.yes && !confirm_forget(opened, options, &head)? {
+        let head = store.thread(&thread)?;
+        if !options.yes && !confirm_forget(store, options, &head)? {
             return Err(Failure::Interrupted("nothing was forgotten".to_owned()));
         }
         let item = options.item.as_deref();
-        let work = opened.journal.forget(&opened.tenant, &thread, item);
-        let erased = opened.run_uninterrupted("forgetting", work, opened.to_failure())?;
+        let work = store.journal.forget(&store.tenant, &thread, item);
+        let erased = store.run_uninterrupted("forgetting", work, store.to_failure())?;
         let text = || format!("{} forgotten: {}\n", text::mark(true), sentence(&erased));
         let json = || {
             json!({
@@ -47,14 +47,14 @@ pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
 }
 
 /// Prompts the user to confirm an erasure.
-fn confirm_forget(opened: &OpenStore, options: &Forget, head: &LogHead) -> Result<bool> {
+fn confirm_forget(store: &OpenStore, options: &Forget, head: &LogHead) -> Result<bool> {
     let thread = plain(&options.thread);
     let what = match &options.item {
         Some(item) => format!("the item {} of {thread}", plain(item)),
         None => {
             let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
-            let runs = opened.journal.runs(&opened.tenant, Some(&head.log), everything);
-            let runs = count(opened.run(runs)?.len(), "run");
+            let runs = store.journal.runs(&store.tenant, Some(&head.log), everything);
+            let runs = count(store.run(runs)?.len(), "run");
             let (records, bytes) = (head.last, stored_size(head.bytes));
             format!("{thread}, with all its {records} records ({bytes}) and {runs}")
         }
@@ -69,8 +69,8 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
         at_most_bytes: options.bytes,
     };
     let now = clock::now();
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
-        let mut threads = opened.run(opened.journal.expiring(&opened.tenant, retention, now))?;
+    store::with(&options.common.at, IfMissing::Fails, |store| {
+        let mut threads = store.run(store.journal.expiring(&store.tenant, retention, now))?;
         let erased = if options.dry_run || threads.is_empty() {
             None
         } else {
@@ -83,9 +83,9 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
                 return Err(Failure::Interrupted("nothing was erased".to_owned()));
             }
             let progress = Progress::new("pruning", options.common.format);
-            let share = |done| progress.set_fraction(done);
-            let work = opened.journal.prune(&opened.tenant, retention, now, &share);
-            Some(opened.run_uninterrupted("pruning", work, opened.to_failure())?)
+            let share = |fraction| progress.set_fraction(fraction);
+            let work = store.journal.prune(&store.tenant, retention, now, &share);
+            Some(store.run_uninterrupted("pruning", work, store.to_failure())?)
         };
         let erased = erased.as_ref();
         if let Some(erased) = erased {

@@ -136,7 +136,7 @@ impl ExplainPage {
         let mut findings = audit.iter().flat_map(|audit| &audit.findings);
         let finding = findings.find(|finding| finding.rule.id == rule.id);
         let mark = finding.map(|finding| Annotation {
-            place: finding.range.clone(),
+            range: finding.range.clone(),
             label: &finding.message,
             style: style_of(finding.severity).bold(),
         });

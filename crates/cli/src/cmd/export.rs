@@ -26,31 +26,31 @@ pub(crate) fn run(options: &Export) -> Result<()> {
     if !is_stdout {
         refuse_store(options)?;
     }
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         for thread in &options.thread {
-            opened.thread(&LogId::from(thread.as_str()))?;
+            store.thread(&LogId::from(thread.as_str()))?;
         }
         if is_stdout {
             let mut out = ExportWriter { to: io::BufWriter::new(io::stdout()), failed: None };
-            let done = write(opened, options, policy.as_ref(), &mut out, None)?;
-            let summary = sentence(&done, &options.output, options.full);
+            let exported = write(store, options, policy.as_ref(), &mut out, None)?;
+            let summary = sentence(&exported, &options.output, options.full);
             // Standard output carries the export, so the summary goes to standard error.
             match options.common.format {
                 Format::Text => text::note(&summary),
-                Format::Json => anstream::eprintln!("{}", json_of(&done, &options.output)),
+                Format::Json => anstream::eprintln!("{}", json_of(&exported, &options.output)),
             }
             return Ok(());
         }
-        let signals = opened.signals()?;
-        let done = replace_file(&options.output, |part| {
+        let signals = store.signals()?;
+        let exported = replace_file(&options.output, |part| {
             let mut out = ExportWriter { to: io::BufWriter::new(part), failed: None };
-            let done = write(opened, options, policy.as_ref(), &mut out, Some(signals))?;
+            let exported = write(store, options, policy.as_ref(), &mut out, Some(signals))?;
             out.to.flush().with_context(|| cannot_write(&options.output))?;
-            Ok(done)
+            Ok(exported)
         })?;
-        let summary = || sentence(&done, &options.output, options.full);
+        let summary = || sentence(&exported, &options.output, options.full);
         let text = || format!("{} {}\n", text::mark(true), summary());
-        options.common.format.print(text, || json_of(&done, &options.output))
+        options.common.format.print(text, || json_of(&exported, &options.output))
     })
 }
 
@@ -98,7 +98,7 @@ fn refuse_store(options: &Export) -> Result<()> {
 }
 
 fn write<W: Write + Send>(
-    opened: &OpenStore,
+    store: &OpenStore,
     options: &Export,
     policy: Option<&RedactionPolicy>,
     out: &mut ExportWriter<W>,
@@ -107,24 +107,24 @@ fn write<W: Write + Send>(
     let threads: Vec<LogId> =
         options.thread.iter().map(|thread| LogId::from(thread.as_str())).collect();
     let progress = Progress::new("exporting", options.common.format);
-    let share = |done| progress.set_fraction(done);
-    let export = opened.journal.export(&opened.tenant, &threads, policy, out, &share);
-    let done = match signals {
-        Some(signals) => opened.run_until_interrupted(signals, &progress, export)?,
+    let share = |fraction| progress.set_fraction(fraction);
+    let export = store.journal.export(&store.tenant, &threads, policy, out, &share);
+    let exported = match signals {
+        Some(signals) => store.run_until_interrupted(signals, &progress, export)?,
         // An interrupt ends the process at once, because the reader of a pipe may be slow and no
         // partial file is left.
-        None => opened.wait_for(export),
+        None => store.wait_for(export),
     };
     drop(progress);
-    match (done, out.failed.take()) {
-        (Ok(done), _) => Ok(done),
+    match (exported, out.failed.take()) {
+        (Ok(exported), _) => Ok(exported),
         (Err(_), Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             Err(Failure::ReaderGone)
         }
         (Err(_), Some(error)) => {
             Err(anyhow::Error::new(error).context(cannot_write(&options.output)).into())
         }
-        (Err(error), None) => Err(opened.to_failure()(error)),
+        (Err(error), None) => Err(store.to_failure()(error)),
     }
 }
 
@@ -156,8 +156,8 @@ impl<W: Write> Write for ExportWriter<W> {
     }
 }
 
-fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
-    let redacted = match (is_full, done.redacted) {
+fn sentence(exported: &ExportSummary, output: &Path, is_full: bool) -> String {
+    let redacted = match (is_full, exported.redacted) {
         (true, _) => " (full)".to_owned(),
         (false, 0) => " (redacted)".to_owned(),
         (false, some) => format!(" (redacted, {some} of them changed)"),
@@ -167,16 +167,16 @@ fn sentence(done: &ExportSummary, output: &Path, is_full: bool) -> String {
     } else {
         format!(" to {}", plain(&output.display().to_string()))
     };
-    let (threads, runs) = (count(done.threads, "thread"), count(done.runs, "run"));
-    format!("exported{to}: {threads}, {runs}, {}{redacted}", count(done.records, "record"))
+    let (threads, runs) = (count(exported.threads, "thread"), count(exported.runs, "run"));
+    format!("exported{to}: {threads}, {runs}, {}{redacted}", count(exported.records, "record"))
 }
 
-fn json_of(done: &ExportSummary, output: &Path) -> Value {
+fn json_of(exported: &ExportSummary, output: &Path) -> Value {
     json!({
         "output": output.display().to_string(),
-        "threads": done.threads,
-        "runs": done.runs,
-        "records": done.records,
-        "redacted": done.redacted,
+        "threads": exported.threads,
+        "runs": exported.runs,
+        "records": exported.records,
+        "redacted": exported.redacted,
     })
 }

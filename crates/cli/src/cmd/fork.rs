@@ -9,20 +9,20 @@ use crate::print::text::{self, plain};
 use crate::store::{self, IfMissing, OpenStore};
 
 pub(crate) fn run(options: &Fork) -> Result<()> {
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let thread = LogId::from(options.thread.as_str());
-        let head = opened.thread(&thread)?;
+        let head = store.thread(&thread)?;
         let at = options.up_to.unwrap_or(head.last);
         let new = match &options.name {
             Some(name) => LogId::from(name.as_str()),
-            None => free_name(opened, &thread)?,
+            None => free_name(store, &thread)?,
         };
-        let forked = opened.journal.fork(&opened.tenant, &thread, Some(at), &new);
-        opened.run_uninterrupted("the fork", forked, |error| match error {
+        let forked = store.journal.fork(&store.tenant, &thread, Some(at), &new);
+        store.run_uninterrupted("the fork", forked, |error| match error {
             StoreError::Conflict { log, .. } => Failure::Usage(format!(
                 "a thread or run with the id {log} already exists; choose another id with --as"
             )),
-            error => opened.to_failure()(error),
+            error => store.to_failure()(error),
         })?;
         let text = || {
             let (new, thread) = (plain(&new.0), plain(&thread.0));
@@ -34,11 +34,11 @@ pub(crate) fn run(options: &Fork) -> Result<()> {
 }
 
 /// Returns the first unused id derived from the thread's id.
-fn free_name(opened: &OpenStore, thread: &LogId) -> Result<LogId> {
+fn free_name(store: &OpenStore, thread: &LogId) -> Result<LogId> {
     let mut number = 1;
     loop {
         let name = LogId::from(format!("{thread}-fork-{number}"));
-        if opened.run(opened.journal.log(&opened.tenant, &name))?.is_none() {
+        if store.run(store.journal.log(&store.tenant, &name))?.is_none() {
             return Ok(name);
         }
         number += 1;

@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Import) -> Result<()> {
         let proof = source.verify(options.common.format)?.and_then(|proof| proof.must_be_full());
         proof.map_err(|error| source.invalid(&error.to_string()))?;
     }
-    store::with(&options.common.at, IfMissing::IsMade, |opened| {
+    store::with(&options.common.at, IfMissing::IsMade, |store| {
         let progress = Progress::new("importing", options.common.format);
         // The export is read twice: once for verification and once for import.
         let meter = Meter::new(&progress, source.bytes.saturating_mul(2));
@@ -31,12 +31,12 @@ pub(crate) fn run(options: &Import) -> Result<()> {
             let cannot = |error| StoreError::invalid(format!("line 1 cannot be read: {error}"));
             source.reader(&meter).map_err(cannot)
         };
-        let import = opened.journal.import(&opened.tenant, open);
-        let to_failure = |error| import_failure(opened, &source, error);
-        let done = opened.run_uninterrupted("the import", import, to_failure);
+        let import = store.journal.import(&store.tenant, open);
+        let to_failure = |error| import_failure(store, &source, error);
+        let summary = store.run_uninterrupted("the import", import, to_failure);
         drop(progress);
-        let done = done?;
-        options.common.format.print(|| text_of(opened, &done), || json_of(&done))
+        let summary = summary?;
+        options.common.format.print(|| text_of(store, &summary), || json_of(&summary))
     })
 }
 
@@ -113,7 +113,7 @@ impl Read for MeteredFile<'_> {
     }
 }
 
-fn import_failure(opened: &OpenStore, source: &ExportSource, error: StoreError) -> Failure {
+fn import_failure(store: &OpenStore, source: &ExportSource, error: StoreError) -> Failure {
     match error {
         StoreError::Conflict { log, expected: 1.., .. } => Failure::Outside(anyhow::anyhow!(
             "the import is incomplete, because another process wrote to {log} at the same time; \
@@ -123,36 +123,36 @@ fn import_failure(opened: &OpenStore, source: &ExportSource, error: StoreError) 
         StoreError::Conflict { log, .. } => Failure::Outside(anyhow::anyhow!(
             "nothing was imported: the tenant {} already has a thread {log}; import into another \
              tenant with --tenant, or into another store with --store",
-            opened.tenant
+            store.tenant
         )),
         StoreError::Invalid(problem) => source.invalid(&problem),
-        error => opened.to_failure()(error),
+        error => store.to_failure()(error),
     }
 }
 
-fn text_of(opened: &OpenStore, done: &ImportSummary) -> String {
-    let (mark, tenant) = (text::mark(true), plain(&opened.tenant.0));
-    let (threads, runs) = (count(done.threads.len(), "thread"), count(done.runs, "run"));
-    let records = count(done.records, "record");
+fn text_of(store: &OpenStore, summary: &ImportSummary) -> String {
+    let (mark, tenant) = (text::mark(true), plain(&store.tenant.0));
+    let (threads, runs) = (count(summary.threads.len(), "thread"), count(summary.runs, "run"));
+    let records = count(summary.records, "record");
     let mut out =
         format!("{mark} imported for the tenant {tenant}: {threads}, {runs}, {records}\n");
-    if done.without_content > 0 {
-        let some = count(done.without_content, "record");
+    if summary.without_content > 0 {
+        let without_content = count(summary.without_content, "record");
         text::push_line(
             &mut out,
-            &format!("  {some} imported without content: redacted or forgotten"),
+            &format!("  {without_content} imported without content: redacted or forgotten"),
         );
     }
     out
 }
 
-fn json_of(done: &ImportSummary) -> Value {
+fn json_of(summary: &ImportSummary) -> Value {
     json!({
-        "threads": done.threads.iter().map(|thread| &*thread.0).collect::<Vec<_>>(),
-        "runs": done.runs,
-        "records": done.records,
-        "without_content": done.without_content,
-        "from_store": done.store,
-        "from_tenant": done.tenant,
+        "threads": summary.threads.iter().map(|thread| &*thread.0).collect::<Vec<_>>(),
+        "runs": summary.runs,
+        "records": summary.records,
+        "without_content": summary.without_content,
+        "from_store": summary.store,
+        "from_tenant": summary.tenant,
     })
 }

@@ -64,11 +64,13 @@ async fn entries(context: &AgentContext, run: Option<&LogId>) -> Result<Vec<Inbo
 impl InboxEntry {
     fn new(pending: PendingEntry, state: Option<&State>, policy: &RedactionPolicy) -> Self {
         let shown = |value: &Json| policy.redact_json(value, ThoughtRedaction::Redact).into_owned();
-        let approval = state.and_then(|state| approvals(state).find(|one| one.id == pending.id));
-        let call = approval.map(|one| (one.tool_name.clone(), shown(&one.args)));
-        let question = state.and_then(|state| questions(state).find(|one| one.id == pending.id));
-        let asked = question.into_iter().flat_map(|one| &one.questions);
-        let questions = asked.map(|asked| shown(&asked.json())).collect();
+        let approval =
+            state.and_then(|state| approvals(state).find(|request| request.id == pending.id));
+        let call = approval.map(|request| (request.tool_name.clone(), shown(&request.args)));
+        let question =
+            state.and_then(|state| questions(state).find(|request| request.id == pending.id));
+        let questions = question.into_iter().flat_map(|request| &request.questions);
+        let questions = questions.map(|question| shown(&question.json())).collect();
         let is_lost = state.is_some_and(|state| state.is_lost(&pending.id));
         Self { pending, call, is_lost, questions }
     }
@@ -101,8 +103,9 @@ impl InboxEntry {
         if let Some((tool, args)) = &self.call {
             return format!("{tool} {}", args.as_str());
         }
-        let asked = self.questions.iter().filter_map(|one| one.tree().root().name_of("question"));
-        asked.map(|asked| asked.to_string()).collect::<Vec<_>>().join(" ")
+        let questions =
+            self.questions.iter().filter_map(|question| question.tree().root().name_of("question"));
+        questions.map(|question| question.to_string()).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -19,12 +19,12 @@ pub(crate) fn run(options: &Items) -> Result<()> {
     } else {
         record::policy(options.redaction.as_ref(), options.common.at.config.as_deref())?
     };
-    store::with(&options.common.at, IfMissing::FailsReadOnly, |opened| {
+    store::with(&options.common.at, IfMissing::FailsReadOnly, |store| {
         let log = LogId::from(options.thread.as_str());
-        let head = opened.log(&log)?;
+        let head = store.log(&log)?;
         let limit = options.limit.saturating_add(1);
-        let read = opened.journal.read(&opened.tenant, &log, options.after, limit);
-        let mut records = opened.run(read)?;
+        let read = store.journal.read(&store.tenant, &log, options.after, limit);
+        let mut records = store.run(read)?;
         let next = listing::cut(&mut records, options.limit).map(|record| record.seq);
         // Records after a rewind point are no longer part of the history.
         let valid = head.valid_ranges(head.last);
@@ -58,21 +58,21 @@ impl RecordPage<'_> {
         let ids = summaries.iter().map(|summary| plain(&summary.id).width()).max().unwrap_or(0);
         let mut out = String::new();
         for (record, summary) in self.records.iter().zip(&summaries) {
-            let mut words = vec![format!("{:digits$}", record.seq).dimmed().to_string()];
+            let mut cells = vec![format!("{:digits$}", record.seq).dimmed().to_string()];
             let kind = format!("{:kinds$}", plain(&record.kind));
-            words.push(if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() });
-            let mut taken = digits + kinds + 4;
+            cells.push(if *record.kind == *kind::ITEM { kind } else { kind.dimmed().to_string() });
+            let mut used_width = digits + kinds + 4;
             // Ids are never truncated, because they are arguments of `throughline forget`.
             if ids > 0 {
-                words.push(format!("{:ids$}", plain(&summary.id)).dimmed().to_string());
-                taken += ids + 2;
+                cells.push(format!("{:ids$}", plain(&summary.id)).dimmed().to_string());
+                used_width += ids + 2;
             }
             if (self.is_rewound)(record) {
-                words.push("rewound".yellow().to_string());
-                taken += 9;
+                cells.push("rewound".yellow().to_string());
+                used_width += 9;
             }
-            words.push(one_record(record, summary, width.saturating_sub(taken)));
-            push_line(&mut out, words.join("  ").trim_end());
+            cells.push(one_record(record, summary, width.saturating_sub(used_width)));
+            push_line(&mut out, cells.join("  ").trim_end());
         }
         out.extend(self.next.map(|next| listing::next_page_hint(&next.to_string())));
         out
@@ -119,23 +119,24 @@ fn one_record(record: &Record, summary: &RecordSummary, room: usize) -> String {
     };
     let sealed = (!summary.seals.is_empty())
         .then(|| format!("sealed: {}", size(summary.seals.iter().sum())));
-    let what = one_line(&plain(&summary.what), room / 2);
+    let label = one_line(&plain(&summary.what), room / 2);
     let is_plain = summary.text.is_empty() && sealed.is_none();
     let measured = is_plain.then(|| size(content.len()));
     // The text gets the columns that the other fields leave.
-    let others = [Some(&what), sealed.as_ref(), measured.as_ref()].into_iter().flatten();
-    let taken: usize = others.filter(|word| !word.is_empty()).map(|word| word.width() + 2).sum();
-    let text = one_line(&plain(&summary.text), room.saturating_sub(taken).max(12));
-    let mut words: Vec<String> = Vec::new();
-    if what.starts_with("assistant") || what.starts_with("model") {
-        words.push(what.cyan().to_string());
-    } else if what.starts_with("tool") {
-        words.push(what.magenta().to_string());
-    } else if !what.is_empty() {
-        words.push(what.bold().to_string());
+    let other_cells = [Some(&label), sealed.as_ref(), measured.as_ref()].into_iter().flatten();
+    let used_width: usize =
+        other_cells.filter(|word| !word.is_empty()).map(|word| word.width() + 2).sum();
+    let text = one_line(&plain(&summary.text), room.saturating_sub(used_width).max(12));
+    let mut cells: Vec<String> = Vec::new();
+    if label.starts_with("assistant") || label.starts_with("model") {
+        cells.push(label.cyan().to_string());
+    } else if label.starts_with("tool") {
+        cells.push(label.magenta().to_string());
+    } else if !label.is_empty() {
+        cells.push(label.bold().to_string());
     }
-    words.extend((!text.is_empty()).then_some(text));
-    words.extend(sealed.map(|sealed| sealed.green().to_string()));
-    words.extend(measured.map(|measured| measured.dimmed().to_string()));
-    words.join("  ")
+    cells.extend((!text.is_empty()).then_some(text));
+    cells.extend(sealed.map(|sealed| sealed.green().to_string()));
+    cells.extend(measured.map(|measured| measured.dimmed().to_string()));
+    cells.join("  ")
 }

@@ -33,15 +33,15 @@ fn create(options: &KeysCreate) -> Result<()> {
         budget_tokens: options.budget_tokens,
         requests_per_minute: options.rate,
     };
-    store::with(&options.common.at, IfMissing::IsMade, |opened| {
-        if let Some(prefix) = RESERVED.iter().find(|prefix| opened.tenant.0.starts_with(**prefix)) {
+    store::with(&options.common.at, IfMissing::IsMade, |store| {
+        if let Some(prefix) = RESERVED.iter().find(|prefix| store.tenant.0.starts_with(**prefix)) {
             return Err(Failure::Usage(format!(
                 "tenant names that start with `{prefix}` are reserved; choose another --tenant"
             )));
         }
-        let work = opened.journal.create_api_key(&opened.tenant, &options.label, &limits);
-        let NewApiKey { id, secret } = opened.run(work)?;
-        let tenant = &opened.tenant.0;
+        let work = store.journal.create_api_key(&store.tenant, &options.label, &limits);
+        let NewApiKey { id, secret } = store.run(work)?;
+        let tenant = &store.tenant.0;
         let text = || {
             let described = describe_limits(&limits);
             let limits = if described.is_empty() { "no limits" } else { &described };
@@ -64,9 +64,9 @@ fn create(options: &KeysCreate) -> Result<()> {
 }
 
 fn list(options: &CommonArgs) -> Result<()> {
-    store::with(&options.at, IfMissing::Fails, |opened| {
-        let keys = opened.run(opened.journal.api_keys(&opened.tenant))?;
-        let text = if keys.is_empty() { opened.empty_message("keys")? } else { keys_table(&keys) };
+    store::with(&options.at, IfMissing::Fails, |store| {
+        let keys = store.run(store.journal.api_keys(&store.tenant))?;
+        let text = if keys.is_empty() { store.empty_message("keys")? } else { keys_table(&keys) };
         options.format.print(|| text, || json_of(&keys))
     })
 }
@@ -114,13 +114,13 @@ fn describe_limits(limits: &KeyLimits) -> String {
 }
 
 fn revoke(options: &KeysRevoke) -> Result<()> {
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let id = &options.id;
-        if !opened.run(opened.journal.revoke_api_key(&opened.tenant, id))? {
+        if !store.run(store.journal.revoke_api_key(&store.tenant, id))? {
             // The argument may be the key itself, so the message does not repeat it.
             return Err(Failure::Usage(format!(
                 "the tenant {} has no valid key with that id; `throughline keys list` lists the keys",
-                opened.tenant
+                store.tenant
             )));
         }
         let (mark, shown) = (text::mark(true), plain(id));

@@ -23,19 +23,19 @@ struct LogPage {
 }
 
 pub(crate) fn threads(options: &Threads) -> Result<()> {
-    store::with(&options.common.at, IfMissing::FailsReadOnly, |opened| {
+    store::with(&options.common.at, IfMissing::FailsReadOnly, |store| {
         let page = listing::page(&options.paging);
         if let Some(after) = &page.after {
-            opened.thread(after)?;
+            store.thread(after)?;
         }
-        let mut heads = opened.run(opened.journal.threads(&opened.tenant, page))?;
+        let mut heads = store.run(store.journal.threads(&store.tenant, page))?;
         let next = listing::cut(&mut heads, options.paging.limit).map(|head| head.log.to_string());
         let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
-        let count = |head: &LogHead| Ok(opened.runs(Some(&head.log), everything.clone())?.len());
+        let count = |head: &LogHead| Ok(store.runs(Some(&head.log), everything.clone())?.len());
         let runs: Vec<usize> = heads.iter().map(count).collect::<Result<_>>()?;
         let empty = match (heads.is_empty(), &options.paging.after) {
             (false, _) => None,
-            (true, None) => Some(opened.empty_message("threads")?),
+            (true, None) => Some(store.empty_message("threads")?),
             (true, Some(after)) => Some(format!("there are no threads after {}\n", plain(after))),
         };
         let name = |head: &LogHead| match &head.fork {
@@ -60,16 +60,16 @@ pub(crate) fn threads(options: &Threads) -> Result<()> {
 }
 
 pub(crate) fn runs(options: &Runs) -> Result<()> {
-    store::with(&options.common.at, IfMissing::FailsReadOnly, |opened| {
+    store::with(&options.common.at, IfMissing::FailsReadOnly, |store| {
         let thread = options.thread.as_deref().map(LogId::from);
         if let Some(thread) = &thread {
-            opened.thread(thread)?;
+            store.thread(thread)?;
         }
         let page = listing::page(&options.paging);
         if let Some(after) = &page.after {
-            opened.log(after)?;
+            store.log(after)?;
         }
-        let mut heads = opened.runs(thread.as_ref(), page)?;
+        let mut heads = store.runs(thread.as_ref(), page)?;
         let next = listing::cut(&mut heads, options.paging.limit).map(|head| head.log.to_string());
         let empty = match (heads.is_empty(), &options.paging.after, &thread) {
             (false, _, _) => None,
@@ -77,7 +77,7 @@ pub(crate) fn runs(options: &Runs) -> Result<()> {
             (true, None, Some(thread)) => {
                 Some(format!("the thread {} has no runs\n", plain(&thread.0)))
             }
-            (true, None, None) => Some(opened.empty_message("runs")?),
+            (true, None, None) => Some(store.empty_message("runs")?),
         };
         let thread = |head: &LogHead| head.of.as_ref().map(|of| plain(&of.0)).unwrap_or_default();
         let columns = vec![

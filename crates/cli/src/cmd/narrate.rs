@@ -20,9 +20,9 @@ pub(crate) fn run(options: &Narrate) -> Result<()> {
     } else {
         record::policy(options.redaction.as_ref(), options.at.config.as_deref())?
     };
-    store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
+    store::with(&options.at, IfMissing::FailsReadOnly, |store| {
         let run = LogId::from(options.run.as_str());
-        let head = opened.log(&run)?;
+        let head = store.log(&run)?;
         if head.kind != LogKind::Run {
             let name = plain(&run.0);
             return Err(Failure::Usage(format!(
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Narrate) -> Result<()> {
         let mut narrator = Narrator::new(&policy);
         let mut after = 0;
         loop {
-            let records = opened.run(opened.journal.read(&opened.tenant, &run, after, PAGE))?;
+            let records = store.run(store.journal.read(&store.tenant, &run, after, PAGE))?;
             let Some(last) = records.last() else { return Ok(()) };
             after = last.seq;
             let mut out = String::new();

@@ -163,25 +163,25 @@ fn mask_document(document: &Json, deepest: usize, seals: &mut Vec<usize>) -> Jso
     let tree = document.tree();
     let masks = masks(&tree);
     seals.extend(masks.iter().filter_map(|mask| mask.sealed));
-    let edits = masks.iter().map(|mask| (mask.place.clone(), mask.shown.clone()));
+    let edits = masks.iter().map(|mask| (mask.range.clone(), mask.shown.clone()));
     let mut edits: Vec<(Range<usize>, String)> = edits.collect();
     let mut waiting = vec![tree.root()];
     while let Some(node) = waiting.pop() {
         waiting.extend(node.elements());
         waiting.extend(node.members().map(|(_, value)| value));
-        let place = node.range();
+        let range = node.range();
         let is_masked =
-            || masks.binary_search_by_key(&place.start, |mask| mask.place.start).is_ok();
+            || masks.binary_search_by_key(&range.start, |mask| mask.range.start).is_ok();
         if let Some(text) = node.text().filter(|_| !is_masked())
             && let Some(shown) = mask_text(&text, deepest, seals)
         {
-            edits.push((place, json::string(&shown).as_str().to_owned()));
+            edits.push((range, json::string(&shown).as_str().to_owned()));
         }
     }
     if edits.is_empty() {
         return document.clone();
     }
-    edits.sort_by_key(|(place, _)| place.start);
+    edits.sort_by_key(|(range, _)| range.start);
     // Each edit replaces a string with a string, so the result is still JSON.
     Json::parse(replace_ranges(document.as_str(), edits)).unwrap_or_else(|_| Json::null())
 }

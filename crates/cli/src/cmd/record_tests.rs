@@ -17,7 +17,7 @@ fn record(kind: &str, content: &str) -> Record {
     }
 }
 
-fn said(content: &str) -> (String, String, Vec<usize>) {
+fn describe_item(content: &str) -> (String, String, Vec<usize>) {
     let RecordSummary { what, text, seals, .. } =
         describe(&record(kind::ITEM, content), &RedactionPolicy::default());
     (what, text, seals)
@@ -42,7 +42,7 @@ fn records_are_described_by_well_known_members() {
         (r#"{"step": 3}"#, "", r#"{"step":3}"#, vec![]),
         ("plain words", "", "plain words", vec![]),
     ] {
-        assert_eq!(said(content), (what.to_owned(), text.to_owned(), seals), "{content}");
+        assert_eq!(describe_item(content), (what.to_owned(), text.to_owned(), seals), "{content}");
     }
 }
 
@@ -60,13 +60,13 @@ fn nested_seals_are_masked() {
         document = serde_json::json!({ "native": document }).to_string();
     }
     let long = "A".repeat(120);
-    assert_eq!(said(&format!(r#"{{"text":"see {long} there"}}"#)).1, "see ‹120 B› there");
-    assert_eq!(said(&format!("see {long} there")).1, "see ‹120 B› there");
+    assert_eq!(describe_item(&format!(r#"{{"text":"see {long} there"}}"#)).1, "see ‹120 B› there");
+    assert_eq!(describe_item(&format!("see {long} there")).1, "see ‹120 B› there");
 }
 
 #[test]
 fn common_secrets_are_redacted() {
     let key = format!("sk-{}", "a1B2".repeat(12));
-    let (_, text, _) = said(&format!(r#"{{"text":"my key is {key}, keep it"}}"#));
+    let (_, text, _) = describe_item(&format!(r#"{{"text":"my key is {key}, keep it"}}"#));
     assert_eq!(text, "my key is [REDACTED], keep it");
 }

@@ -46,10 +46,10 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
         None => text::write_document(body),
     };
     written.or_else(Failure::ignore_closed_pipe)?;
-    let left = repaired.audit.findings.iter().filter(|finding| finding.severity >= least);
-    let left: Vec<&Finding> = left.collect();
+    let remaining = repaired.audit.findings.iter().filter(|finding| finding.severity >= least);
+    let remaining: Vec<&Finding> = remaining.collect();
     let refused: Vec<_> =
-        left.iter().filter(|finding| finding.severity == Severity::Refuse).collect();
+        remaining.iter().filter(|finding| finding.severity == Severity::Refuse).collect();
     if report.print() {
         for finding in &refused {
             let (rule, path, message) = (finding.rule.id, &finding.path, &finding.message);
@@ -57,47 +57,47 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
             text::notice("not fixed:", report::style_of(finding.severity), &message);
         }
     } else {
-        print_changes(&subject, &repaired, &left)?;
+        print_changes(&subject, &repaired, &remaining)?;
     }
     Ok(if refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Prints the changes and the problems that no change fixes.
-fn print_changes(subject: &Subject, repaired: &Repaired, left: &[&Finding]) -> Result<()> {
+fn print_changes(subject: &Subject, repaired: &Repaired, remaining: &[&Finding]) -> Result<()> {
     let width = text::width(std::io::stderr());
     let changes = &repaired.fixes;
     if std::io::stdout().is_terminal() {
         anstream::eprintln!();
     }
     if !changes.is_empty() {
-        let what = |change: &AppliedFix| text::plain(&shorten_opaque_words(&change.what));
+        let description = |change: &AppliedFix| text::plain(&shorten_opaque_words(&change.what));
         let columns = vec![
             Column::new("", changes.iter().map(|_| Cell::styled("~", Style::new().green()))),
             Column::new("", changes.iter().map(|change| change.rule.id)).whole(),
             Column::new("", changes.iter().map(|change| text::plain(&change.path))).dimmed(),
-            Column::new("", changes.iter().map(what)),
+            Column::new("", changes.iter().map(description)),
         ];
         anstream::eprint!("{}", table_in(columns, width));
     }
-    if !left.is_empty() {
+    if !remaining.is_empty() {
         let tree = Tree::parse(repaired.request.body.clone());
         let tree = tree.map_err(|error| subject.bad_data(error.into()))?;
         let name = format!("{}, repaired", subject.name);
         let name = if changes.is_empty() { &subject.name } else { &name };
-        anstream::eprintln!("{}", report::findings(name, &tree, left, width));
+        anstream::eprintln!("{}", report::findings(name, &tree, remaining, width));
     }
-    let refused = left.iter().filter(|finding| finding.severity == Severity::Refuse).count();
+    let refused = remaining.iter().filter(|finding| finding.severity == Severity::Refuse).count();
     let provider = text::plain(&subject.target.origin.provider);
-    let made = text::count(changes.len(), "change");
+    let change_count = text::count(changes.len(), "change");
     let verdict = match (changes.len(), refused) {
         (0, 0) => format!("unchanged: no rule of {provider} is violated"),
         (_, 0) => {
             let repaired = "repaired".green().bold().to_string();
-            format!("{repaired}: {made}; no rule of {provider} is violated now")
+            format!("{repaired}: {change_count}; no rule of {provider} is violated now")
         }
         (_, refused) => {
             let (not_fixed, refused) = ("not fixed".red(), text::count(refused, "refusal"));
-            format!("{}: {made}; {refused} could not be repaired", not_fixed.bold())
+            format!("{}: {change_count}; {refused} could not be repaired", not_fixed.bold())
         }
     };
     anstream::eprintln!("{} {verdict}", text::mark(refused == 0));

@@ -17,7 +17,7 @@ pub(crate) fn findings(name: &str, tree: &Tree, findings: &[&Finding], width: us
     let mut explained = HashSet::new();
     let findings = findings.iter().map(|finding| {
         let is_new = explained.insert(finding.rule.id);
-        one(name, &source, finding, is_new, width)
+        format_finding(name, &source, finding, is_new, width)
     });
     findings.collect::<Vec<_>>().join("\n")
 }
@@ -30,25 +30,30 @@ pub(crate) fn verdict(audit: &Audit, subject: &Subject) -> String {
         Verdict::Degrade => ("!", style_of(Severity::Degrade)),
         Verdict::Refuse => ("✗", style_of(Severity::Refuse)),
     };
-    let mut found = Vec::new();
+    let mut violations = Vec::new();
     for (severity, noun) in [
         (Severity::Refuse, "refusal"),
         (Severity::Degrade, "degradation"),
         (Severity::Note, "note"),
     ] {
         let findings = audit.findings.iter().filter(|finding| finding.severity == severity);
-        found.extend(Some(findings.count()).filter(|n| *n > 0).map(|n| count(n, noun)));
+        violations.extend(Some(findings.count()).filter(|n| *n > 0).map(|n| count(n, noun)));
     }
-    let found = if found.is_empty() { "no violations".to_owned() } else { found.join(", ") };
+    let violations =
+        if violations.is_empty() { "no violations".to_owned() } else { violations.join(", ") };
     let sealed = audit.summary.signed_count;
     let carried = match audit.summary.item_count {
         0 => "no reasoning".to_owned(),
         items => format!("{}, {sealed} sealed", count(items, "reasoning item")),
     };
     let target = &subject.target;
-    let to = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
-    let word = format!("{mark} {}:", verdict.as_str());
-    let mut line = format!("{} {found} · {carried} {}\n", word.style(style.bold()), to.dimmed());
+    let target_text = format!("· {} at {}", plain(target.model()), plain(&target.origin.provider));
+    let heading = format!("{mark} {}:", verdict.as_str());
+    let mut line = format!(
+        "{} {violations} · {carried} {}\n",
+        heading.style(style.bold()),
+        target_text.dimmed()
+    );
     if sealed > 0 && subject.prior.is_empty() {
         let message = "  without --prior, seals are not compared with the issued ones";
         push_line(&mut line, &message.dimmed().to_string());
@@ -64,7 +69,7 @@ pub(crate) fn style_of(severity: Severity) -> Style {
     }
 }
 
-fn one(
+fn format_finding(
     name: &str,
     source: &SourceText<'_>,
     finding: &Finding,
@@ -81,23 +86,23 @@ fn one(
     let mut out = format!("{}: {}\n", head.style(style), lines.join("\n    "));
     let (line, column) = source.position(finding.range.start);
     let path = if finding.path.is_empty() { "the request" } else { &finding.path };
-    let place = format!("{}:{line}:{column}", plain(name));
+    let location = format!("{}:{line}:{column}", plain(name));
     let path = format!("({})", plain(path)).dimmed().to_string();
-    push_line(&mut out, &format!("{:digits$}{} {place} {path}", "", "-->".blue().bold()));
+    push_line(&mut out, &format!("{:digits$}{} {location} {path}", "", "-->".blue().bold()));
     let message = shorten_opaque_words(&sentence(&finding.message));
     let label = if message == title { "" } else { &message };
-    let mark = Annotation { place: finding.range.clone(), label, style };
+    let mark = Annotation { range: finding.range.clone(), label, style };
     out.push_str(&source.draw(&mark, digits, width));
     push_line(&mut out, &format!("{:digits$} {}", "", "|".blue().bold()));
-    let mut footer = |word: &str, text: &str| {
-        let indent = digits + word.width() + 5;
+    let mut footer = |heading: &str, text: &str| {
+        let indent = digits + heading.width() + 5;
         // A bare URL is not wrapped, so that it can be copied. A URL inside a sentence is wrapped
         // as a word.
         let is_address = text.contains("://") && text.split_whitespace().count() <= 2;
         let room = if is_address { usize::MAX } else { width.saturating_sub(indent) };
         let lines = wrapped(&plain(text), room).join(&format!("\n{:indent$}", ""));
-        let (sign, word) = ("=".blue().bold().to_string(), format!("{word}:"));
-        push_line(&mut out, &format!("{:digits$} {sign} {} {lines}", "", word.bold()));
+        let (sign, heading) = ("=".blue().bold().to_string(), format!("{heading}:"));
+        push_line(&mut out, &format!("{:digits$} {sign} {} {lines}", "", heading.bold()));
     };
     if let Some(error) = &finding.provider_error {
         footer("provider says", &shorten_opaque_words(error));

@@ -14,11 +14,11 @@ use crate::store::{self, IfMissing};
 
 pub(crate) fn run(options: &Rotate) -> Result<ExitCode> {
     let key = store::key(&options.new_key_file)?;
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
+    store::with(&options.common.at, IfMissing::Fails, |store| {
         let progress = Progress::new("rotating", options.common.format);
-        let share = |done| progress.set_fraction(done);
-        let work = opened.journal.rotate(&key, &share);
-        let rotated = opened.run_uninterrupted("rotating", work, opened.to_failure());
+        let share = |fraction| progress.set_fraction(fraction);
+        let work = store.journal.rotate(&key, &share);
+        let rotated = store.run_uninterrupted("rotating", work, store.to_failure());
         drop(progress);
         let RotationReport { wrapped, is_behind } = rotated?;
         let text = || {

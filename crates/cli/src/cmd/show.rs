@@ -30,23 +30,24 @@ pub(crate) fn run(options: &Show) -> Result<()> {
     let input = Input::read(&options.file)?;
     let kind = input.kind(options.wire.as_ref())?;
     let wire = kind.codec.wire();
-    let asked_for = |model: &str| input::decode_context(&wire, options.provider.as_deref(), model);
-    let mut asked = asked_for(options.model.as_deref().unwrap_or("unknown"))?;
-    let request = input.request(kind.codec, &asked);
+    let context_for =
+        |model: &str| input::decode_context(&wire, options.provider.as_deref(), model);
+    let mut context = context_for(options.model.as_deref().unwrap_or("unknown"))?;
+    let request = input.request(kind.codec, &context);
     if options.model.is_none()
         && kind.document == Document::Request
         && let Some(model) = kind.codec.model_of(&request)
     {
-        asked = asked_for(&model)?;
+        context = context_for(&model)?;
     }
-    let shown = read(&input, &kind, &asked, &request)?;
+    let shown = read(&input, &kind, &context, &request)?;
     match options.format {
-        Format::Json => text::write_json(&json_of(&kind, &asked, &shown)),
+        Format::Json => text::write_json(&json_of(&kind, &context, &shown)),
         Format::Text => {
             if kind.document == Document::Request {
-                input::note_unknown_model(&asked);
+                input::note_unknown_model(&context);
             }
-            write_styled(&timeline(&kind, &asked, &shown, options.full))
+            write_styled(&timeline(&kind, &context, &shown, options.full))
         }
     }
 }
@@ -54,13 +55,13 @@ pub(crate) fn run(options: &Show) -> Result<()> {
 fn read(
     input: &Input,
     kind: &DocumentKind,
-    asked: &DecodeContext,
+    context: &DecodeContext,
     request: &throughline_core::Request,
 ) -> Result<Shown> {
     let codec = kind.codec;
     let read = match (kind.document, kind.framing) {
         (_, Some(framing)) => {
-            let mut decoder = StreamDecoder::with_framing(codec, asked, framing);
+            let mut decoder = StreamDecoder::with_framing(codec, context, framing);
             let mut events = decoder.push(&input.bytes).map_err(|error| input.bad_data(error))?;
             events.extend(decoder.finish().map_err(|error| input.bad_data(error))?);
             let (mut failed, mut ended) = (None, None);
@@ -79,10 +80,10 @@ fn read(
             return ended.map(Shown::Reply).ok_or_else(empty);
         }
         (Document::Request, None) => {
-            codec.decode_request(request, asked).map(|call| Shown::Call(Box::new(call)))
+            codec.decode_request(request, context).map(|call| Shown::Call(Box::new(call)))
         }
         (Document::Response | Document::Event, None) => {
-            codec.decode_reply(&input.bytes, asked).map(|reply| Shown::Reply(Box::new(reply)))
+            codec.decode_reply(&input.bytes, context).map(|reply| Shown::Reply(Box::new(reply)))
         }
     };
     match read {
@@ -91,11 +92,11 @@ fn read(
     }
 }
 
-fn timeline(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown, is_full: bool) -> String {
+fn timeline(kind: &DocumentKind, context: &DecodeContext, shown: &Shown, is_full: bool) -> String {
     let width = text::width(std::io::stdout());
     let mut page = Page { out: String::new(), is_full, width };
     let wire = kind.codec.wire();
-    let origin = &asked.target.origin;
+    let origin = &context.target.origin;
     match shown {
         Shown::Call(call) => {
             page.title(wire.as_str(), "request", &origin.asked, &origin.provider);
@@ -384,10 +385,10 @@ fn media_word(media: &Media) -> String {
     }
 }
 
-fn json_of(kind: &DocumentKind, asked: &DecodeContext, shown: &Shown) -> Json {
+fn json_of(kind: &DocumentKind, context: &DecodeContext, shown: &Shown) -> Json {
     let wire = kind.codec.wire();
     json::object(|o| {
-        o.string("wire", wire.as_str()).string("provider", &asked.target.origin.provider);
+        o.string("wire", wire.as_str()).string("provider", &context.target.origin.provider);
         match shown {
             Shown::Call(call) => {
                 o.string("document", "request").string("model", call.target.model());

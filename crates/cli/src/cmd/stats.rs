@@ -10,9 +10,9 @@ use crate::print::text::{plain, push_line, stored_size};
 use crate::store::{self, IfMissing};
 
 pub(crate) fn run(options: &CommonArgs) -> Result<()> {
-    store::with(&options.at, IfMissing::FailsReadOnly, |opened| {
-        let counted = opened.run(opened.journal.stats())?;
-        let (url, key) = (opened.journal.url(), opened.journal.public_key());
+    store::with(&options.at, IfMissing::FailsReadOnly, |store| {
+        let counted = store.run(store.journal.stats())?;
+        let (url, key) = (store.journal.url(), store.journal.public_key());
         let (text, json) = (|| text_of(url, &key, &counted), || json_of(url, &key, &counted));
         options.format.print(text, json)
     })

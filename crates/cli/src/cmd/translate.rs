@@ -63,8 +63,8 @@ fn print_fates(from: &Wire, call: &Call, encoded: &EncodedRequest) {
     anstream::eprintln!();
     let wires = format!("{from} → {}", origin.wire);
     anstream::eprintln!("{}  {}", wires.bold(), text::plain(call.target.model()));
-    let place = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
-    anstream::eprintln!("{}\n", place.dimmed());
+    let endpoint = format!("{} · POST {}", origin.provider, text::plain(&encoded.request.path));
+    anstream::eprintln!("{}\n", endpoint.dimmed());
     let mark = |(_, fate): (_, &Fate)| {
         let all = fate.seals.iter().chain([&fate.visible]).map(display);
         let style = all.max_by_key(|(severity, ..)| *severity).map(|(.., style)| style);

@@ -20,29 +20,29 @@ const PAGE: u32 = 1000;
 type GroupKey = Vec<Option<String>>;
 
 pub(crate) fn run(options: &Usage) -> Result<()> {
-    store::with(&options.common.at, IfMissing::Fails, |opened| {
-        let sums = sums(opened, &options.by)?;
+    store::with(&options.common.at, IfMissing::Fails, |store| {
+        let sums = sums(store, &options.by)?;
         let table = || usage_table(&options.by, &sums);
-        let text = if sums.is_empty() { opened.empty_message("calls")? } else { table() };
-        options.common.format.print(|| text, || json_of(&options.by, &opened.tenant, &sums))
+        let text = if sums.is_empty() { store.empty_message("calls")? } else { table() };
+        options.common.format.print(|| text, || json_of(&options.by, &store.tenant, &sums))
     })
 }
 
-fn sums(opened: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAmount>> {
+fn sums(store: &OpenStore, by: &[UsageBy]) -> Result<BTreeMap<GroupKey, UsageAmount>> {
     let (tenant, log) = usage_log();
     let mut sums = BTreeMap::new();
-    if opened.run(opened.journal.log(&tenant, &log))?.is_none() {
+    if store.run(store.journal.log(&tenant, &log))?.is_none() {
         return Ok(sums);
     }
     let mut after = 0;
     loop {
-        let records = opened.run(opened.journal.read(&tenant, &log, after, PAGE))?;
+        let records = store.run(store.journal.read(&tenant, &log, after, PAGE))?;
         let Some(last) = records.last() else { return Ok(sums) };
         after = last.seq;
         for record in records.iter().filter(|record| &*record.kind == "usage") {
             let day = text::day(record.at);
             let lines = record.content.bytes().map(UsageKey::lines).unwrap_or_default();
-            for (line, used) in lines.iter().filter(|(line, _)| line.tenant == opened.tenant) {
+            for (line, used) in lines.iter().filter(|(line, _)| line.tenant == store.tenant) {
                 let group = by.iter().map(|by| part(*by, line, &day)).collect();
                 sums.entry(group).or_insert_with(UsageAmount::default).add(used);
             }
@@ -60,8 +60,8 @@ fn part(by: UsageBy, line: &UsageKey, day: &str) -> Option<String> {
 }
 
 fn usage_table(by: &[UsageBy], sums: &BTreeMap<GroupKey, UsageAmount>) -> String {
-    let group = |(place, by): (usize, &UsageBy)| {
-        let cells = sums.keys().map(|group| match group.get(place) {
+    let group = |(index, by): (usize, &UsageBy)| {
+        let cells = sums.keys().map(|group| match group.get(index) {
             Some(Some(part)) => plain(part),
             Some(None) | None => "none".to_owned(),
         });

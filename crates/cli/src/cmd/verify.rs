@@ -23,16 +23,16 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode> {
         return export(file, options.common.format);
     }
     let witness = options.manifest.as_deref().map(manifest).transpose()?;
-    store::with(&options.common.at, IfMissing::FailsReadOnly, |opened| {
+    store::with(&options.common.at, IfMissing::FailsReadOnly, |store| {
         let progress = Progress::new("verifying", options.common.format);
-        let share = |done| progress.set_fraction(done);
-        let proof = opened.run(opened.journal.verify(witness.as_ref(), &share))?;
+        let share = |fraction| progress.set_fraction(fraction);
+        let proof = store.run(store.journal.verify(witness.as_ref(), &share))?;
         drop(progress);
         let saved = options.write_manifest.as_deref().filter(|_| proof.broken.is_none());
-        saved.map_or(Ok(()), |file| save_manifest(opened, file))?;
+        saved.map_or(Ok(()), |file| save_manifest(store, file))?;
         let verdict = Verdict {
-            subject: opened.journal.url().to_owned(),
-            store: Some(opened.journal.public_key()),
+            subject: store.journal.url().to_owned(),
+            store: Some(store.journal.public_key()),
             records: proof.records,
             without_content: proof.gone,
             chains: Some((proof.segments, proof.manifests)),
@@ -154,12 +154,12 @@ fn export(file: &Path, format: Format) -> Result<ExitCode> {
             Verdict { subject, store: Some(store), records, without_content, ..Verdict::default() }
         }
         Err(StoreError::Invalid(problem)) => {
-            let (place, what) = split(&problem);
+            let (place, message) = split(&problem);
             // A file with an invalid first line is not an export at all.
             if place == "line 1" {
                 return Err(source.invalid(&problem));
             }
-            let broken = VerifyFailure { place: place.to_owned(), problem: what.to_owned() };
+            let broken = VerifyFailure { place: place.to_owned(), problem: message.to_owned() };
             Verdict { subject, broken: Some(broken), ..Verdict::default() }
         }
         Err(error) => return Err(source.invalid(&error.to_string())),
@@ -170,8 +170,8 @@ fn export(file: &Path, format: Format) -> Result<ExitCode> {
 /// Splits a problem into its position, such as `line 7`, and its description.
 fn split(problem: &str) -> (&str, &str) {
     let end = problem.match_indices(' ').nth(1).map_or(0, |(at, _)| at);
-    let (place, what) = problem.split_at(end);
-    if place.starts_with("line ") { (place, what.trim_start()) } else { ("the export", problem) }
+    let (place, message) = problem.split_at(end);
+    if place.starts_with("line ") { (place, message.trim_start()) } else { ("the export", problem) }
 }
 
 /// Reads a manifest from a manifest file or from the end of an export.
@@ -187,8 +187,8 @@ fn manifest(file: &Path) -> Result<Manifest> {
     })
 }
 
-fn save_manifest(opened: &OpenStore, file: &Path) -> Result<()> {
-    let manifest = opened.run(opened.journal.manifest(&opened.tenant))?;
+fn save_manifest(store: &OpenStore, file: &Path) -> Result<()> {
+    let manifest = store.run(store.journal.manifest(&store.tenant))?;
     replace_file(file, |part| {
         let written = writeln!(part, "{}", manifest.json().as_str());
         Ok(written.with_context(|| format!("cannot write {}", file.display()))?)

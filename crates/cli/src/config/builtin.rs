@@ -104,8 +104,8 @@ pub(crate) fn apply_overrides(
         let rest = row.name.strip_prefix(&*other.name)?;
         let (own, home) = (home(&row.name)?, home(&other.name)?);
         let path = own.strip_prefix(&*home).filter(|_| rest.starts_with('-'))?;
-        let Endpoint::Remote(place) = &other.endpoint else { return None };
-        Some((Name::from(format!("{}{path}", place.base_url)), other.credential.clone()))
+        let Endpoint::Remote(endpoint) = &other.endpoint else { return None };
+        Some((Name::from(format!("{}{path}", endpoint.base_url)), other.credential.clone()))
     };
     let Some((base_url, credential)) = declared.iter().find_map(place_of) else { return row };
     let moved = Arc::new(Provider { base_url, ..Provider::clone(built_in) });

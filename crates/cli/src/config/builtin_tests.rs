@@ -13,7 +13,7 @@ const ACCOUNT: [(&str, &str); 3] = [
     ("AWS_REGION", "eu-west-1"),
 ];
 
-fn reading(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
+fn parse(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| (*value).to_owned())
@@ -22,7 +22,7 @@ fn reading(text: &str, variables: &[(&str, &str)]) -> ParsedConfig {
 }
 
 fn provider(text: &str, variables: &[(&str, &str)], name: &str) -> ProviderSettings {
-    let ParsedConfig { config, errors, env_warnings, .. } = reading(text, variables);
+    let ParsedConfig { config, errors, env_warnings, .. } = parse(text, variables);
     assert_eq!((errors, env_warnings), (vec![], vec![]), "{text}");
     config.routes.provider(name).unwrap().clone()
 }
@@ -37,7 +37,7 @@ fn address(provider: &ProviderSettings) -> (&str, Option<&str>) {
     (&row.base_url, provider.variable.as_deref())
 }
 
-fn own(key: &str, variable: &str) -> Credential {
+fn own_key(key: &str, variable: &str) -> Credential {
     Credential::Own { key: Key::new(key), variable: Some(variable.into()) }
 }
 
@@ -58,7 +58,7 @@ fn caller_key_is_required_unless_the_endpoint_is_open() {
     for name in ["ollama", "ollama-native", "vllm", "llamacpp", "gpustack", "sim"] {
         assert_eq!(credential("", &[], name), Credential::Open, "{name}");
     }
-    for (text, wanted) in [
+    for (text, expected) in [
         ("kind = \"openai\"", Credential::Callers),
         ("kind = \"openai\"\nbase_url = \"https://proxy.example/v1\"", Credential::Callers),
         ("kind = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"", Credential::Open),
@@ -66,18 +66,18 @@ fn caller_key_is_required_unless_the_endpoint_is_open() {
         ("wire = \"gemini\"\nbase_url = \"https://own.example\"", Credential::Open),
     ] {
         let text = format!("[providers.a]\n{text}");
-        assert_eq!(credential(&text, &[], "a"), wanted, "{text}");
+        assert_eq!(credential(&text, &[], "a"), expected, "{text}");
     }
     let key = [("VLLM_API_KEY", "key")];
-    assert_eq!(credential("", &key, "vllm"), own("key", "VLLM_API_KEY"));
+    assert_eq!(credential("", &key, "vllm"), own_key("key", "VLLM_API_KEY"));
 }
 
 #[test]
 fn only_caller_keys_isolate_accounts() {
     let missing = Credential::Missing { variable: "NO_KEY".into() };
     assert!(Credential::Callers.may_be_callers() && Credential::Open.may_be_callers());
-    for ours in [own("key", "WORK_KEY"), account("eu-west-1"), missing] {
-        assert!(!ours.may_be_callers(), "{ours:?}");
+    for gateway_credential in [own_key("key", "WORK_KEY"), account("eu-west-1"), missing] {
+        assert!(!gateway_credential.may_be_callers(), "{gateway_credential:?}");
     }
 }
 
@@ -85,11 +85,11 @@ fn only_caller_keys_isolate_accounts() {
 fn bedrock_uses_the_aws_keys() {
     let bedrock = provider("", &ACCOUNT, "bedrock");
     assert_eq!(bedrock.credential, account("eu-west-1"));
-    let there = "https://bedrock-runtime.eu-west-1.amazonaws.com";
-    assert_eq!(address(&bedrock), (there, Some("AWS_REGION")));
+    let url = "https://bedrock-runtime.eu-west-1.amazonaws.com";
+    assert_eq!(address(&bedrock), (url, Some("AWS_REGION")));
     assert!(!format!("{bedrock:?}").contains("canary"));
     let key = [&ACCOUNT[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
-    assert_eq!(credential("", &key, "bedrock"), own("key", "AWS_BEARER_TOKEN_BEDROCK"));
+    assert_eq!(credential("", &key, "bedrock"), own_key("key", "AWS_BEARER_TOKEN_BEDROCK"));
 
     // The configuration file takes precedence over the variable.
     let text = "[providers.a]\nkind = \"bedrock\"\naws_region = \"us-west-2\"\n";
@@ -103,7 +103,7 @@ fn bedrock_uses_the_aws_keys() {
     assert_eq!(keyed, Credential::Own { key: Key::new("key"), variable: None });
     assert_eq!(credential(text, &[], "a"), Credential::Callers);
 
-    for (text, said) in [
+    for (text, expected) in [
         (
             "kind = \"bedrock\"\naws_region = \"europe\"",
             "3:14: `aws_region` must be an AWS region: write aws_region = \"eu-west-1\"",
@@ -113,20 +113,20 @@ fn bedrock_uses_the_aws_keys() {
             "3:14: `aws_region` applies to AWS only: write kind = \"bedrock\", or remove it",
         ),
     ] {
-        let errors = reading(&format!("[providers.a]\n{text}"), &[]).errors;
-        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [said]);
+        let errors = parse(&format!("[providers.a]\n{text}"), &[]).errors;
+        assert_eq!(errors.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
     }
 }
 
 #[test]
 fn variables_set_provider_addresses() {
     let azure = ("AZURE_OPENAI_ENDPOINT", "https://me.openai.azure.com/");
-    assert_eq!(reading("", &[]).config.routes.provider("azure"), None);
+    assert_eq!(parse("", &[]).config.routes.provider("azure"), None);
     let resource = "https://me.openai.azure.com/openai/v1";
     for (text, name) in [("", "azure"), ("[providers.a]\nkind = \"azure\"", "a")] {
         let found = provider(text, &[azure, ("AZURE_OPENAI_API_KEY", "key")], name);
         assert_eq!(address(&found), (resource, Some("AZURE_OPENAI_ENDPOINT")));
-        assert_eq!(found.credential, own("key", "AZURE_OPENAI_API_KEY"));
+        assert_eq!(found.credential, own_key("key", "AZURE_OPENAI_API_KEY"));
         assert_eq!(credential(text, &[azure], name), Credential::Callers);
     }
     let ollama = provider("", &[("OLLAMA_HOST", "0.0.0.0:9000")], "ollama");
@@ -139,23 +139,22 @@ fn variables_set_provider_addresses() {
     );
     let google = [("GOOGLE_API_KEY", "key")];
     for name in ["gemini", "vertex"] {
-        assert_eq!(credential("", &google, name), own("key", "GOOGLE_API_KEY"));
+        assert_eq!(credential("", &google, name), own_key("key", "GOOGLE_API_KEY"));
     }
 }
 
 #[test]
 fn invalid_variables_are_reported_once_without_their_value() {
     let variables = [("OLLAMA_HOST", "https://me:canary@box"), ("AWS_REGION", "canary")];
-    let ParsedConfig { config, errors, env_warnings, .. } =
-        reading("[providers.ollama]", &variables);
+    let ParsedConfig { config, errors, env_warnings, .. } = parse("[providers.ollama]", &variables);
     assert_eq!(errors, []);
-    let told: Vec<String> = env_warnings.iter().map(ToString::to_string).collect();
+    let messages: Vec<String> = env_warnings.iter().map(ToString::to_string).collect();
     let (ollama, region) = (
         "OLLAMA_HOST is ignored: the base URL contains a user name or a password; configure the \
          API key separately",
         "AWS_REGION is ignored: it is not a region such as eu-west-1",
     );
-    assert_eq!(told, [region, ollama]);
+    assert_eq!(messages, [region, ollama]);
     let found = config.routes.provider("ollama").unwrap();
     assert_eq!(address(found), ("http://localhost:11434/v1", None));
 }

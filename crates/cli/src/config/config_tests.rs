@@ -73,17 +73,17 @@ fn variables(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn reading(text: &str) -> ParsedConfig {
+fn parse(text: &str) -> ParsedConfig {
     read(text, Catalog::builtin(), &variables)
 }
 
 fn errors(text: &str) -> Vec<String> {
-    reading(text).errors.iter().map(ToString::to_string).collect()
+    parse(text).errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn every_key_is_read() {
-    let ParsedConfig { config, errors, warnings, .. } = reading(WHOLE);
+    let ParsedConfig { config, errors, warnings, .. } = parse(WHOLE);
     assert_eq!((errors, warnings), (vec![], vec![]));
     assert_eq!(config.server.listen.to_string(), "0.0.0.0:80");
     assert!(config.server.allow_open);
@@ -124,7 +124,7 @@ fn every_key_is_read() {
 
 #[test]
 fn provider_sections_override_catalog_rows() {
-    let config = reading(WHOLE).config;
+    let config = parse(WHOLE).config;
     let found = |name: &str| {
         let provider = config.routes.provider(name).unwrap();
         let Endpoint::Remote(row) = &provider.endpoint else { panic!("{name} is elsewhere") };
@@ -154,7 +154,7 @@ fn provider_sections_override_catalog_rows() {
 
 #[test]
 fn empty_file_gives_the_defaults() {
-    let ParsedConfig { config, errors, warnings, .. } = reading("# nothing\n");
+    let ParsedConfig { config, errors, warnings, .. } = parse("# nothing\n");
     assert_eq!((errors, warnings), (vec![], vec![]));
     let usual = Config::default();
     assert_eq!((&config.server, &config.store), (&usual.server, &usual.store));
@@ -168,7 +168,7 @@ fn empty_file_gives_the_defaults() {
 
 #[test]
 fn unknown_keys_are_errors_with_a_suggestion() {
-    for (text, said) in [
+    for (text, expected) in [
         ("[sever]", "1:2: unknown key `sever` at the top of the file; did you mean `server`?"),
         (
             "port = 1",
@@ -197,7 +197,7 @@ fn unknown_keys_are_errors_with_a_suggestion() {
             "2:1: unknown key `inputs` in [prices.a]; did you mean `input`?",
         ),
     ] {
-        assert_eq!(errors(text), [said]);
+        assert_eq!(errors(text), [expected]);
     }
 }
 
@@ -210,7 +210,7 @@ fn invalid_values_are_reported_with_an_example() {
                   \"[::1]:4400\"";
     let replay = "`replay` must be one of observe, repair, enforce, off";
     let price = "`input` must be a price in dollars per million tokens: write input = 2.50";
-    for (text, said) in [
+    for (text, expected) in [
         ("server = 1", "1:10: `server` must be a table: write [server]".to_owned()),
         ("[server]\nlisten = \"4400\"", format!("2:10: {listen}")),
         (
@@ -267,7 +267,7 @@ fn invalid_values_are_reported_with_an_example() {
         ("[prices.a]\ninput = nan", format!("2:9: {price}")),
         ("routes = 1", "1:10: `routes` must be a list of tables: write [[routes]]".to_owned()),
     ] {
-        assert_eq!(errors(text), [said], "{text}");
+        assert_eq!(errors(text), [expected], "{text}");
     }
 }
 
@@ -281,10 +281,10 @@ fn toml_syntax_errors_do_not_repeat_the_text() {
         "[providers.a]\napi_key = \"a\"\napi_key = \"sk-canary\"\n",
         "api_key sk-canary",
     ] {
-        let said = errors(text);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains(": invalid TOML: "), "{said:?}");
-        assert!(!said[0].contains("canary"), "{said:?}");
+        let messages = errors(text);
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        assert!(messages[0].contains(": invalid TOML: "), "{messages:?}");
+        assert!(!messages[0].contains("canary"), "{messages:?}");
     }
 }
 
@@ -296,12 +296,12 @@ fn invalid_providers_are_reported() {
                    braces: write base_url = \"https://host/v1\"";
     let name = "a provider's name may contain only letters, digits, `-`, `_` and `.`: it precedes \
                 the slash in model names";
-    let what = "has no `kind`: write kind = \"anthropic\" or another provider, or set both \
+    let no_type = "has no `kind`: write kind = \"anthropic\" or another provider, or set both \
                 `wire` and `base_url`";
     for (text, said) in [
-        ("[providers.a]", format!("1:12: [providers.a] {what}")),
-        ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {what}")),
-        ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {what}")),
+        ("[providers.a]", format!("1:12: [providers.a] {no_type}")),
+        ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {no_type}")),
+        ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {no_type}")),
         ("[providers.a]\nkind = \"azure\"", "1:12: [providers.a] needs an address: write base_url = \"https://{resource}.openai.azure.com/openai/v1\", and replace the part in braces".to_owned()),
         ("[providers.a]\nkind = \"compatible\"", "1:12: [providers.a] needs an address: write base_url = \"https://host/v1\"".to_owned()),
         ("[providers.a]\nkind = \"openai\"\nwire = \"chat\"", "3:8: `wire` must be one of anthropic-messages, openai-responses, gemini, bedrock-converse, openai-chat; did you mean `openai-chat`?".to_owned()),
@@ -335,7 +335,7 @@ fn unset_variables_are_warnings() {
     let text = "[store]\nmaster_key_env = \"NO_KEY\"\n[providers.a]\nkind = \"openai\"\n\
                 api_key_env = \"NO_KEY\"\n[providers.b]\nkind = \"openai\"\n\
                 api_key_env = \"gsk_canary0123\"";
-    let ParsedConfig { config, errors, warnings, .. } = reading(text);
+    let ParsedConfig { config, errors, warnings, .. } = parse(text);
     assert_eq!(errors, []);
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let not_set = "is not set; this provider cannot be used without it";
@@ -355,12 +355,12 @@ fn unset_variables_are_warnings() {
 #[test]
 fn invalid_routes_are_reported() {
     let route = |rest: &str| format!("[[routes]]\nmodel = \"a\"\n{rest}");
-    let no = |what: &str| {
+    let missing = |key: &str| {
         format!(
-            "1:1: this route has no `{what}`: write model = \"fast\" and targets = [\"openai/gpt-5\"]"
+            "1:1: this route has no `{key}`: write model = \"fast\" and targets = [\"openai/gpt-5\"]"
         )
     };
-    for (text, said) in [
+    for (text, expected) in [
         (
             route("targets = []"),
             "3:11: `targets` is empty: add at least one PROVIDER/model".to_owned(),
@@ -384,14 +384,14 @@ fn invalid_routes_are_reported() {
             "3:12: the simulators have no model `llama`: use a name such as sim/claude-sonnet-5"
                 .to_owned(),
         ),
-        (route(""), no("targets")),
-        ("[[routes]]\ntargets = [\"sim/gpt-5\"]".to_owned(), no("model")),
+        (route(""), missing("targets")),
+        ("[[routes]]\ntargets = [\"sim/gpt-5\"]".to_owned(), missing("model")),
         (
             format!("{0}\n{0}", route("targets = [\"sim/gpt-5\"]")),
             "4:1: a route for `a` is already defined in line 1: merge their targets".to_owned(),
         ),
     ] {
-        assert_eq!(errors(&text), [said], "{text}");
+        assert_eq!(errors(&text), [expected], "{text}");
     }
     // An invalid provider is reported once, and not again for each route that uses it.
     let text = "[providers.b]\nkind = \"azure\"\n[[routes]]\nmodel = \"a\"\ntargets = [\"b/x\"]";
@@ -401,7 +401,7 @@ fn invalid_routes_are_reported() {
 #[test]
 fn invalid_trace_sinks_are_reported() {
     let sink = |rest: &str| format!("[tracing.sinks.a]\n{rest}");
-    for (text, said) in [
+    for (text, expected) in [
         (sink(""), "1:16: a sink needs a `kind`: one of file, http, cognipeer, otlp"),
         (
             sink("kind = \"otlp\""),
@@ -420,10 +420,10 @@ fn invalid_trace_sinks_are_reported() {
             "4:10: `header` needs a `value` or a `value_env`",
         ),
     ] {
-        assert_eq!(errors(&text), [said], "{text}");
+        assert_eq!(errors(&text), [expected], "{text}");
     }
-    let whole = "[tracing]\nmode = \"streaming\"\nlog_data = false\npatience = \"2s\"\n[tracing.sinks.a]\nkind = \"otlp\"\nurl = \"http://a\"\nheader = \"x-key\"\nvalue_env = \"WORK_KEY\"";
-    let ParsedConfig { config, errors, .. } = read(whole, Catalog::builtin(), &variables);
+    let valid = "[tracing]\nmode = \"streaming\"\nlog_data = false\npatience = \"2s\"\n[tracing.sinks.a]\nkind = \"otlp\"\nurl = \"http://a\"\nheader = \"x-key\"\nvalue_env = \"WORK_KEY\"";
+    let ParsedConfig { config, errors, .. } = read(valid, Catalog::builtin(), &variables);
     assert!(errors.is_empty());
     let tracing = config.tracing;
     assert!(tracing.is_on() && !tracing.log_data && tracing.redact);
@@ -442,13 +442,13 @@ fn agent_tools_and_redaction_are_read() {
     assert_eq!((config.agents.max_steps, config.agents.max_runs_per_tenant), (30, 4));
     assert_eq!((config.tools.http.len(), config.tools.mcp.len()), (1, 1));
     assert_eq!(config.redaction.map(|policy| policy.thinking_patterns.len()), Some(1));
-    for (text, said) in [
+    for (text, expected) in [
         ("[agents]\nlease = \"1ms\"", "2:1: `lease` must be at least 100ms: write lease = \"15s\""),
         ("[http.look]", "1:7: [http.look] needs a `url`"),
         ("[redaction]\nthinkingPatterns = [\"(\"]", "1:2: "),
     ] {
         let ParsedConfig { errors, .. } = read(text, Catalog::builtin(), &|_| None);
-        let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(told.len() == 1 && told[0].starts_with(said), "{told:?}");
+        let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        assert!(messages.len() == 1 && messages[0].starts_with(expected), "{messages:?}");
     }
 }

@@ -274,12 +274,12 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
 
 fn timeouts(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Timeouts {
     let mut timeouts = Timeouts::default();
-    let places = timeouts.by_name();
-    let names: Vec<&str> = places.iter().map(|(name, _)| *name).collect();
+    let fields = timeouts.by_name();
+    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     section.reject_unknown_keys(&names, notes);
-    for (name, place) in places {
+    for (name, field) in fields {
         if let Some(time) = section.time(name, notes) {
-            *place = time;
+            *field = time;
         }
     }
     timeouts

@@ -99,9 +99,9 @@ impl fmt::Display for Destination {
 
 /// No provider serves the requested model name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no model `{asked}`{}", advice(.close, .providers))]
+#[error("there is no model `{model}`{}", advice(.close, .providers))]
 pub(crate) struct UnknownModelError {
-    pub(crate) asked: String,
+    pub(crate) model: String,
     /// Known names similar to the requested one, most similar first.
     pub(crate) close: Vec<String>,
     /// Names of the available providers.
@@ -164,28 +164,28 @@ impl Routes {
     }
 
     fn unknown_model(&self, model: &str) -> UnknownModelError {
-        let asked: String = model.chars().take(SHOWN).collect();
-        let mut close: Vec<(usize, String)> = self.names_like(&asked).collect();
+        let model: String = model.chars().take(SHOWN).collect();
+        let mut close: Vec<(usize, String)> = self.names_like(&model).collect();
         close.sort();
         close.dedup();
         let close = close.into_iter().take(3).map(|(_, name)| name).collect();
         let providers = self.providers.iter().map(|provider| Arc::clone(&provider.name)).collect();
-        UnknownModelError { asked, close, providers }
+        UnknownModelError { model, close, providers }
     }
 
     /// Returns resolvable model names, each with its edit distance from the requested name.
-    fn names_like<'a>(&'a self, asked: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
-        let prefixed = asked.split_once('/').into_iter().flat_map(|(name, model)| {
+    fn names_like<'a>(&'a self, requested: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
+        let prefixed = requested.split_once('/').into_iter().flat_map(|(name, model)| {
             let close = self.providers.iter().filter(|provider| is_close(name, &provider.name));
             let close = close.filter(move |provider| provider.serves(model));
             close.map(move |provider| format!("{}/{model}", provider.name))
         });
         let aliases = self.routes.iter().map(|route| route.model.to_string());
         let patterns = self.providers.iter().flat_map(|provider| &provider.models);
-        let claimed = patterns.filter_map(|pattern| like_pattern(asked, pattern));
+        let claimed = patterns.filter_map(|pattern| like_pattern(requested, pattern));
         let all = prefixed.chain(aliases).chain(claimed);
-        all.filter(|name| is_close(asked, name) && self.can_resolve(name))
-            .map(|name| (distance(asked, &name), name))
+        all.filter(|name| is_close(requested, name) && self.can_resolve(name))
+            .map(|name| (distance(requested, &name), name))
     }
 
     fn can_resolve(&self, name: &str) -> bool {
@@ -224,12 +224,12 @@ impl ProviderSettings {
 }
 
 /// Suggests a name for a misspelled prefix: `claud-x` with the pattern `claude-*` gives `claude-x`.
-fn like_pattern(asked: &str, pattern: &str) -> Option<String> {
+fn like_pattern(model: &str, pattern: &str) -> Option<String> {
     let Some((head, _)) = pattern.split_once('*') else { return Some(pattern.to_owned()) };
     let length = head.chars().count();
     let cuts = (length.saturating_sub(1).max(1)..=length + 1).filter_map(|count| {
-        let at = asked.char_indices().nth(count).map_or(asked.len(), |(at, _)| at);
-        let (begin, rest) = asked.split_at_checked(at)?;
+        let at = model.char_indices().nth(count).map_or(model.len(), |(at, _)| at);
+        let (begin, rest) = model.split_at_checked(at)?;
         Some((distance(begin, head), rest))
     });
     let (edits, rest) = cuts.min_by_key(|(edits, _)| *edits)?;

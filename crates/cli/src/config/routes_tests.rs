@@ -26,23 +26,23 @@ base_url = "https://mine.openai.azure.com/openai/v1"
 "#;
 
 fn routes(text: &str) -> Routes {
-    let reading = read(text, Catalog::builtin(), &|_| None);
-    assert_eq!(reading.errors, []);
-    reading.config.routes
+    let parsed = read(text, Catalog::builtin(), &|_| None);
+    assert_eq!(parsed.errors, []);
+    parsed.config.routes
 }
 
-fn reached(routes: &Routes, model: &str) -> Vec<String> {
+fn resolve_names(routes: &Routes, model: &str) -> Vec<String> {
     routes.resolve(model).unwrap().iter().map(ToString::to_string).collect()
 }
 
-fn refused(routes: &Routes, model: &str) -> String {
+fn resolve_error(routes: &Routes, model: &str) -> String {
     routes.resolve(model).unwrap_err().to_string()
 }
 
 #[test]
 fn names_resolve_by_alias_provider_or_claim() {
     let routes = routes(FILE);
-    for (model, wanted) in [
+    for (model, expected) in [
         ("fast", &["openai/gpt-5.6", "work-claude/claude-sonnet-5", "sim/claude-sonnet-5"][..]),
         ("openai/gpt-5", &["openai/gpt-5", "azure/gpt-5"]),
         ("openai/gpt-5-mini", &["openai/gpt-5-mini"]),
@@ -61,7 +61,7 @@ fn names_resolve_by_alias_provider_or_claim() {
         ("us.anthropic.claude-sonnet-4-5-v1:0", &["bedrock/us.anthropic.claude-sonnet-4-5-v1:0"]),
         ("sim/gpt-5", &["sim/gpt-5"]),
     ] {
-        assert_eq!(reached(&routes, model), wanted, "{model}");
+        assert_eq!(resolve_names(&routes, model), expected, "{model}");
     }
 }
 
@@ -73,7 +73,7 @@ fn redefined_provider_moves_all_its_rows() {
         "[providers.openai]\nbase_url = \"http://house:4501/v1\"\napi_key = \"sk-house\"\n\
          [providers.deepseek]\nbase_url = \"http://house:4502\"\napi_key = \"sk-house\"\n",
     );
-    for (name, wanted) in [
+    for (name, expected) in [
         ("openai", "http://house:4501/v1"),
         ("openai-chat", "http://house:4501/v1"),
         ("deepseek-responses", "http://house:4502"),
@@ -82,7 +82,7 @@ fn redefined_provider_moves_all_its_rows() {
     ] {
         let provider = routes.provider(name).unwrap();
         let Endpoint::Remote(row) = &provider.endpoint else { panic!("{name} is elsewhere") };
-        assert_eq!(&*row.base_url, wanted, "{name}");
+        assert_eq!(&*row.base_url, expected, "{name}");
         let is_own = matches!(provider.credential, Credential::Own { .. });
         assert_eq!(is_own, name != "xai-chat", "{name}");
     }
@@ -91,7 +91,7 @@ fn redefined_provider_moves_all_its_rows() {
 #[test]
 fn unknown_names_get_suggestions() {
     let routes = routes(FILE);
-    for (model, said) in [
+    for (model, expected) in [
         ("fats", "there is no model `fats`; did you mean `fast`?"),
         ("claud-opus-5", "there is no model `claud-opus-5`; did you mean `claude-opus-5`?"),
         (
@@ -100,18 +100,18 @@ fn unknown_names_get_suggestions() {
         ),
         ("sin/claude-x", "there is no model `sin/claude-x`; did you mean `sim/claude-x`?"),
     ] {
-        assert_eq!(refused(&routes, model), said);
+        assert_eq!(resolve_error(&routes, model), expected);
     }
     for model in ["", "/", "openai/", "sim/", "sim/llama-4", "unknown/x", "whatever it is"] {
-        let said = refused(&routes, model);
+        let message = resolve_error(&routes, model);
         let begin = format!(
             "there is no model `{model}`; use PROVIDER/model with one of work-claude, opus, \
              azure, sim, anthropic, openai,"
         );
-        assert!(said.starts_with(&begin), "{said}");
+        assert!(message.starts_with(&begin), "{message}");
     }
     let long = "ü".repeat(10_000);
-    assert_eq!(routes.resolve(&long).unwrap_err().asked, "ü".repeat(100));
+    assert_eq!(routes.resolve(&long).unwrap_err().model, "ü".repeat(100));
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn simulators_use_the_row_of_the_vendor() {
         ("gemini-3-pro", "gemini", "gemini"),
         ("deepseek-reasoner", "deepseek", "openai-chat"),
     ] {
-        let found = sim.row_for(model, Catalog::builtin()).unwrap();
-        assert_eq!((&*found.name, found.wire.as_str()), (row, wire));
-        assert_eq!(&*found.base_url, "", "no vendor is called instead of a simulator");
+        let provider = sim.row_for(model, Catalog::builtin()).unwrap();
+        assert_eq!((&*provider.name, provider.wire.as_str()), (row, wire));
+        assert_eq!(&*provider.base_url, "", "no vendor is called instead of a simulator");
     }
     assert_eq!(sim.row_for("llama", Catalog::builtin()), None);
 }
@@ -135,26 +135,26 @@ fn simulators_use_the_row_of_the_vendor() {
 #[test]
 fn builtin_claims_are_unique_and_name_existing_rows() {
     let (all, _) = providers(Catalog::builtin(), &|_| None);
-    for one in &all {
-        for pattern in &one.models {
+    for provider in &all {
+        for pattern in &provider.models {
             let name = pattern.replace('*', "x");
             let row = row_of(&name).unwrap();
-            assert_eq!(row, &*one.name, "{name}");
+            assert_eq!(row, &*provider.name, "{name}");
             let claiming = all.iter().filter(|other| {
                 other.models.iter().any(|pattern| throughline_core::matches_pattern(pattern, &name))
             });
             assert_eq!(claiming.count(), 1, "{name}");
         }
     }
-    assert!(all.iter().filter(|one| !one.models.is_empty()).count() > 9);
+    assert!(all.iter().filter(|provider| !provider.models.is_empty()).count() > 9);
 }
 
 #[test]
 fn usual_variables_provide_keys() {
-    let reading = read("", Catalog::builtin(), &|name| {
+    let parsed = read("", Catalog::builtin(), &|name| {
         (name == "ANTHROPIC_API_KEY").then(|| "sk-ant-canary".to_owned())
     });
-    let routes = reading.config.routes;
+    let routes = parsed.config.routes;
     let Credential::Own { key, variable } = &routes.provider("anthropic").unwrap().credential
     else {
         panic!("a key")
@@ -196,15 +196,15 @@ proptest! {
         match routes.resolve(&model) {
             Ok(found) => {
                 prop_assert!(!found.is_empty());
-                for Destination { provider, model: asked } in &found {
+                for Destination { provider, model: target } in &found {
                     let provider = routes.provider(provider);
-                    let row = provider.and_then(|one| one.row_for(asked, Catalog::builtin()));
+                    let row = provider.and_then(|one| one.row_for(target, Catalog::builtin()));
                     prop_assert!(row.is_some());
-                    prop_assert!(!asked.is_empty());
+                    prop_assert!(!target.is_empty());
                 }
             }
-            Err(refused) => {
-                for close in &refused.close {
+            Err(error) => {
+                for close in &error.close {
                     prop_assert!(routes.resolve(close).is_ok(), "{close} was suggested");
                 }
             }
@@ -237,7 +237,7 @@ proptest! {
         let text = if first { [short, long].concat() } else { [long, short].concat() };
         let routes = routes(&text);
         let (longer, shorter) = (format!("x-long-{tail}"), format!("x-{tail}"));
-        prop_assert_eq!(reached(&routes, &longer), [format!("long/{longer}")]);
-        prop_assert_eq!(reached(&routes, &shorter), [format!("short/{shorter}")]);
+        prop_assert_eq!(resolve_names(&routes, &longer), [format!("long/{longer}")]);
+        prop_assert_eq!(resolve_names(&routes, &shorter), [format!("short/{shorter}")]);
     }
 }

@@ -106,11 +106,11 @@ impl<'o> PriorBuilder<'o> {
     fn add_answer(&mut self, answer: &PriorResponse<'_>) -> Result<()> {
         let open = self.prior.exchanges().last().filter(|exchange| exchange.reply.is_none());
         let wire = answer.codec.wire();
-        let asked = match open.filter(|exchange| exchange.asked.target.origin.wire == wire) {
+        let context = match open.filter(|exchange| exchange.asked.target.origin.wire == wire) {
             Some(exchange) => exchange.asked.clone(),
             None => self.infer_context(answer),
         };
-        match push(&mut self.prior, answer, asked) {
+        match push(&mut self.prior, answer, context) {
             Err(CodecError::Provider(_)) => {
                 let name = &answer.input.name;
                 text::note(&format!("{name} is a provider error; it contains no reply"));
@@ -159,11 +159,11 @@ impl<'o> PriorBuilder<'o> {
 fn push(
     prior: &mut PriorExchanges,
     answer: &PriorResponse<'_>,
-    asked: DecodeContext,
+    context: DecodeContext,
 ) -> Result<(), CodecError> {
     let PriorResponse { input, codec, framing, .. } = answer;
     match framing {
-        Some(framing) => prior.push_stream(*codec, &input.bytes, *framing, asked),
-        None => prior.push_response(*codec, &input.bytes, asked),
+        Some(framing) => prior.push_stream(*codec, &input.bytes, *framing, context),
+        None => prior.push_response(*codec, &input.bytes, context),
     }
 }

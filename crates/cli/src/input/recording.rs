@@ -38,8 +38,8 @@ pub(crate) fn read(input: &Input) -> Result<Option<Vec<RecordedExchange>>> {
         let inherited = |key: &str| exchange.name_of(key).or_else(|| tree.root().name_of(key));
         let mut response = exchange.present("response").and_then(body);
         if exchange.get("response_base64").and_then(Node::bool) == Some(true) {
-            let place = format!("{}: exchanges.{index}.response", input.name);
-            let invalid = |_| Failure::BadData(format!("{place} is not valid base64"));
+            let location = format!("{}: exchanges.{index}.response", input.name);
+            let invalid = |_| Failure::BadData(format!("{location} is not valid base64"));
             let decoded = response.map(|text| STANDARD.decode(&text)).transpose();
             response = decoded.map_err(invalid)?.map(Bytes::from);
         }

@@ -35,7 +35,7 @@ const STRIDE: usize = 4096;
 
 /// A byte range to mark, with a label and a style.
 pub(crate) struct Annotation<'m> {
-    pub(crate) place: Range<usize>,
+    pub(crate) range: Range<usize>,
     pub(crate) label: &'m str,
     pub(crate) style: Style,
 }
@@ -117,8 +117,8 @@ impl<'s> SourceText<'s> {
     }
 
     /// Returns the number of digits in the last line number of a range.
-    pub(crate) fn digits(&self, place: &Range<usize>) -> usize {
-        self.position(self.last_byte(place)).0.to_string().len()
+    pub(crate) fn digits(&self, range: &Range<usize>) -> usize {
+        self.position(self.last_byte(range)).0.to_string().len()
     }
 
     /// Renders a source excerpt with line numbers, carets and a label. Line numbers are padded to
@@ -137,7 +137,7 @@ impl<'s> SourceText<'s> {
             ExcerptWriter { out: String::new(), digits: self.digits(&(0..self.text.len())), width };
         let nowhere = usize::MAX..usize::MAX;
         let (first, last) =
-            mark.map_or((nowhere.clone(), nowhere), |mark| self.lines_of(&mark.place));
+            mark.map_or((nowhere.clone(), nowhere), |mark| self.lines_of(&mark.range));
         // The bar of a multi-line mark shifts its lines to the right, so all other lines are
         // shifted too.
         let lead = if first == last { "" } else { "  " };
@@ -164,19 +164,19 @@ impl<'s> SourceText<'s> {
 
     /// Renders one line with carets below, or several lines joined by a bar on the left.
     fn draw_mark(&self, mark: &Annotation<'_>, most_lines: usize, page: &mut ExcerptWriter) {
-        let (first, last) = self.lines_of(&mark.place);
+        let (first, last) = self.lines_of(&mark.range);
         let (top, bottom) = (self.position(first.start).0, self.position(last.start).0);
         if first == last {
-            let strip = self.visible_line(&first, &mark.place, page.room());
+            let strip = self.visible_line(&first, &mark.range, page.room());
             page.gutter(Some(top), &strip.text);
             let carets = "^".repeat(strip.end.saturating_sub(strip.start).max(1));
             return page.label(&" ".repeat(strip.start), &carets, mark);
         }
         let room = page.room().saturating_sub(2);
-        let head = self.visible_line(&first, &(mark.place.start..first.end), room);
+        let head = self.visible_line(&first, &(mark.range.start..first.end), room);
         let bar = "|".style(mark.style).to_string();
         // A range that starts at the beginning of its line needs no carets to show its start.
-        let lead = self.text.get(first.start..mark.place.start).unwrap_or_default();
+        let lead = self.text.get(first.start..mark.range.start).unwrap_or_default();
         if lead.trim().is_empty() {
             page.gutter(Some(top), &format!("{} {}", "/".style(mark.style), head.text));
         } else {
@@ -195,15 +195,15 @@ impl<'s> SourceText<'s> {
             let dots = format!("{:<digits$}", "...", digits = page.digits + 2);
             push_line(&mut page.out, &format!("{} {bar}", dots.blue().bold()));
         }
-        let end = self.last_byte(&mark.place);
-        let tail = self.visible_line(&last, &(end..mark.place.end), room);
+        let end = self.last_byte(&mark.range);
+        let tail = self.visible_line(&last, &(end..mark.range.end), room);
         page.gutter(Some(bottom), &format!("{bar} {}", tail.text));
         page.label("", &format!("|_{}^", "_".repeat(tail.start)), mark);
     }
 
     /// Cuts a line to `room` columns around the start of the marked range.
-    fn visible_line(&self, line: &Range<usize>, place: &Range<usize>, room: usize) -> VisibleLine {
-        let start = self.mask_over(place.start).map_or(place.start, |mask| mask.place.start);
+    fn visible_line(&self, line: &Range<usize>, range: &Range<usize>, room: usize) -> VisibleLine {
+        let start = self.mask_over(range.start).map_or(range.start, |mask| mask.range.start);
         let before = self.cells_before(start, line.start, room);
         let after = self.cells_from(start, line.end, room);
         let after_width = total_width(&after);
@@ -216,13 +216,13 @@ impl<'s> SourceText<'s> {
         let mut text = if lead.len() < before.len() { "…".to_owned() } else { String::new() };
         text.extend(lead.iter().rev().map(|cell| &*cell.shown));
         let start_column = text.width();
-        let covered = rest.iter().take_while(|cell| cell.at < place.end).count();
+        let covered = rest.iter().take_while(|cell| cell.at < range.end).count();
         text.extend(rest.iter().take(covered).map(|cell| &*cell.shown));
         let mut end_column = text.width();
         text.extend(rest.iter().skip(covered).map(|cell| &*cell.shown));
         if let Some(next) = after.get(rest.len()) {
             text.push('…');
-            end_column += usize::from(next.at < place.end);
+            end_column += usize::from(next.at < range.end);
         }
         VisibleLine { text, start: start_column, end: end_column }
     }
@@ -235,7 +235,7 @@ impl<'s> SourceText<'s> {
             let letter = line.char_indices().rfind(|(_, c)| !is_combining(*c));
             let letter = letter.map_or(line_start, |(at, _)| line_start + at);
             let mask = self.mask_over(at - 1).or_else(|| self.mask_over(letter));
-            let cell = self.cell_at(mask.map_or(letter, |mask| mask.place.start));
+            let cell = self.cell_at(mask.map_or(letter, |mask| mask.range.start));
             at = cell.at;
             Some(cell)
         })
@@ -254,7 +254,7 @@ impl<'s> SourceText<'s> {
     /// Returns the cell for the character or masked value that starts at a byte offset.
     fn cell_at(&self, at: usize) -> TextCell<'_> {
         if let Some(mask) = self.mask_over(at) {
-            return TextCell { at, end: mask.place.end, shown: Cow::Borrowed(&mask.shown) };
+            return TextCell { at, end: mask.range.end, shown: Cow::Borrowed(&mask.shown) };
         }
         let mut rest = self.text.get(at..).unwrap_or_default().char_indices().skip(1);
         let end =
@@ -263,8 +263,8 @@ impl<'s> SourceText<'s> {
     }
 
     fn mask_over(&self, at: usize) -> Option<&Mask> {
-        let after = self.masks.partition_point(|mask| mask.place.start <= at);
-        self.masks.get(after.checked_sub(1)?).filter(|mask| at < mask.place.end)
+        let after = self.masks.partition_point(|mask| mask.range.start <= at);
+        self.masks.get(after.checked_sub(1)?).filter(|mask| at < mask.range.end)
     }
 
     /// Returns the range of the line that contains a byte offset, without its line ending.
@@ -277,8 +277,8 @@ impl<'s> SourceText<'s> {
     }
 
     /// Returns the first and last line that a range touches.
-    fn lines_of(&self, place: &Range<usize>) -> (Range<usize>, Range<usize>) {
-        (self.line_around(place.start), self.line_around(self.last_byte(place)))
+    fn lines_of(&self, range: &Range<usize>) -> (Range<usize>, Range<usize>) {
+        (self.line_around(range.start), self.line_around(self.last_byte(range)))
     }
 
     fn next_line(&self, line: &Range<usize>) -> Range<usize> {
@@ -287,9 +287,9 @@ impl<'s> SourceText<'s> {
     }
 
     /// Returns the byte offset of the last character in a range.
-    fn last_byte(&self, place: &Range<usize>) -> usize {
-        let inside = self.text.get(place.clone()).unwrap_or_default();
-        inside.char_indices().next_back().map_or(place.start, |(at, _)| place.start + at)
+    fn last_byte(&self, range: &Range<usize>) -> usize {
+        let inside = self.text.get(range.clone()).unwrap_or_default();
+        inside.char_indices().next_back().map_or(range.start, |(at, _)| range.start + at)
     }
 }
 

@@ -8,10 +8,10 @@ use super::{Annotation, SourceText};
 fn drawn(text: &str, needle: &str, label: &str, width: usize) -> String {
     let tree = Tree::parse(text.to_owned()).unwrap();
     let start = text.find(needle).unwrap();
-    let place = start..start + needle.len();
+    let range = start..start + needle.len();
     let source = SourceText::new(&tree);
-    let mark = Annotation { place: place.clone(), label, style: owo_colors::Style::new() };
-    let drawn = source.draw(&mark, source.digits(&place), width);
+    let mark = Annotation { range: range.clone(), label, style: owo_colors::Style::new() };
+    let drawn = source.draw(&mark, source.digits(&range), width);
     anstream::adapter::strip_str(&drawn).to_string()
 }
 

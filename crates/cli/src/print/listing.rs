@@ -107,10 +107,10 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
     let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
     while total(&widths) > room + GAP
-        && let Some(place) = columns.iter().rposition(|column| column.can_go)
+        && let Some(index) = columns.iter().rposition(|column| column.can_go)
     {
-        columns.remove(place);
-        widths.remove(place);
+        columns.remove(index);
+        widths.remove(index);
     }
     // Narrow the widest column until the table fits.
     while total(&widths) > room + GAP {

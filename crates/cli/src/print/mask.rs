@@ -16,7 +16,7 @@ const LONG: usize = 80;
 /// A value to hide, with its replacement text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mask {
-    pub(crate) place: Range<usize>,
+    pub(crate) range: Range<usize>,
     pub(crate) shown: String,
     /// Size in bytes if the value is a Seal, else `None`.
     pub(crate) sealed: Option<usize>,
@@ -24,30 +24,30 @@ pub(crate) struct Mask {
 
 /// Finds the values in a document that must not be printed, in document order.
 pub(crate) fn masks(tree: &Tree) -> Vec<Mask> {
-    let mut found = Vec::new();
+    let mut masks = Vec::new();
     let mut waiting = vec![tree.root()];
     while let Some(node) = waiting.pop() {
         for element in node.elements() {
-            found.extend(mask("", None, element));
+            masks.extend(mask("", None, element));
             waiting.push(element);
         }
         let kind = node.text_of("type");
         for (name, value) in node.members() {
             if value.is_string() {
-                found.extend(mask(&name.text().unwrap_or_default(), kind.as_deref(), value));
+                masks.extend(mask(&name.text().unwrap_or_default(), kind.as_deref(), value));
             } else {
                 waiting.push(value);
             }
         }
     }
-    found.sort_by_key(|mask| mask.place.start);
-    found
+    masks.sort_by_key(|mask| mask.range.start);
+    masks
 }
 
 /// Masks a JSON text. Other text is returned unchanged.
 pub(crate) fn masked(text: &str) -> String {
     let Ok(tree) = Tree::parse(text.to_owned()) else { return text.to_owned() };
-    replace_ranges(text, masks(&tree).into_iter().map(|mask| (mask.place, mask.shown)))
+    replace_ranges(text, masks(&tree).into_iter().map(|mask| (mask.range, mask.shown)))
 }
 
 /// Replaces byte ranges of a text. The ranges must be in text order.
@@ -55,14 +55,14 @@ pub(crate) fn replace_ranges(
     text: &str,
     edits: impl IntoIterator<Item = (Range<usize>, String)>,
 ) -> String {
-    let (mut shown, mut copied) = (String::with_capacity(text.len()), 0);
-    for (place, replacement) in edits {
-        shown.push_str(text.get(copied..place.start).unwrap_or_default());
-        shown.push_str(&replacement);
-        copied = place.end;
+    let (mut output, mut copied) = (String::with_capacity(text.len()), 0);
+    for (range, replacement) in edits {
+        output.push_str(text.get(copied..range.start).unwrap_or_default());
+        output.push_str(&replacement);
+        copied = range.end;
     }
-    shown.push_str(text.get(copied..).unwrap_or_default());
-    shown
+    output.push_str(text.get(copied..).unwrap_or_default());
+    output
 }
 
 /// Returns the mask for the string field `name` in an object of type `kind`; `None` if the value
@@ -80,7 +80,7 @@ fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     } else {
         return None;
     };
-    Some(Mask { place: value.range(), shown: format!("\"‹{what}›\""), sealed })
+    Some(Mask { range: value.range(), shown: format!("\"‹{what}›\""), sealed })
 }
 
 fn is_sealed(name: &str, kind: Option<&str>) -> bool {

@@ -111,7 +111,7 @@ async fn conversation(
     // continued yet.
     let mut own_thoughts =
         items.iter().enumerate().filter(|(_, item)| is_own(item) && is_thought(item));
-    let end = own_thoughts.nth(1).map_or(items.len(), |(place, _)| place);
+    let end = own_thoughts.nth(1).map_or(items.len(), |(index, _)| index);
     items.truncate(end);
     // The agent's instructions, tools and settings come from its first run.
     let runs = runs_of(context, thread).await?;

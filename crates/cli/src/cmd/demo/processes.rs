@@ -94,8 +94,9 @@ impl DemoProcesses {
         let signals = runtime.block_on(async { Signals::new() })?;
         let script: Script = SCRIPT.parse().context("cannot parse the demo script")?;
         let stall = Fault { kind: FaultKind::Stall, only: Some(STALLED) };
-        let how = throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
-        let simulator = runtime.block_on(throughline_sim::start(how));
+        let sim_options =
+            throughline_sim::Options { script, faults: vec![stall], ..Default::default() };
+        let simulator = runtime.block_on(throughline_sim::start(sim_options));
         let simulator = simulator.context("cannot start the simulators")?;
         let short = format!("{AGENT}{SHORT}");
         for (file, text) in [

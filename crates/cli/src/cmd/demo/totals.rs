@@ -103,20 +103,20 @@ impl Totals {
         self.thoughts.replayed += number(event.kept) + number(event.reshaped);
         self.thoughts.restored += number(event.restored);
         self.thoughts.elided += number(event.elided);
-        let whole = |value: &Json| number(value.tree().root().u64());
+        let integer = |value: &Json| number(value.tree().root().u64());
         for (fate, count) in event.seals.iter().flatten() {
-            let place = match &**fate {
+            let counter = match &**fate {
                 "kept" | "reshaped" => &mut self.seals.replayed,
                 "restored" => &mut self.seals.restored,
                 "elided" => &mut self.seals.elided,
                 _ => continue,
             };
-            *place += whole(count);
+            *counter += integer(count);
         }
         for (why, count) in event.why.iter().flatten() {
             match self.reasons.iter_mut().find(|(known, _)| **known == **why) {
-                Some((_, known)) => *known += whole(count),
-                None => self.reasons.push((why.to_string(), whole(count))),
+                Some((_, known)) => *known += integer(count),
+                None => self.reasons.push((why.to_string(), integer(count))),
             }
         }
     }
@@ -128,8 +128,8 @@ impl Totals {
             self.calls += 1;
             self.refused += usize::from(entry.status >= 400);
             self.issued += entry.issued.len();
-            let taken = entry.returned.iter().filter(|back| back.verdict == Verdict::Accepted);
-            self.accepted += taken.count();
+            let accepted = entry.returned.iter().filter(|back| back.verdict == Verdict::Accepted);
+            self.accepted += accepted.count();
             self.lost += entry.lost;
         }
         for entry in ledger.entries.iter().filter(is_lossy) {
