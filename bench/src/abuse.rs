@@ -124,9 +124,9 @@ impl Abuse {
             Abuse::ProviderElsewhere => read_stream(address, Model::Elsewhere).await?,
             Abuse::FullDisk => read_stream(address, Model::Long).await?,
             Abuse::BrokenOff => {
-                let mut line = Connection::open(address).await?;
+                let mut connection = Connection::open(address).await?;
                 let body = conversation(Model::Held).request(true);
-                let mut body = line.post("/v1/messages", body).await?.into_body();
+                let mut body = connection.post("/v1/messages", body).await?.into_body();
                 body.frame().await.context("the response body is empty")??;
             }
         }
@@ -145,8 +145,8 @@ fn head(length: &str) -> String {
 }
 
 async fn read_stream(address: SocketAddr, model: Model) -> anyhow::Result<()> {
-    let mut line = Connection::open(address).await?;
-    let response = line.post("/v1/messages", conversation(model).request(true)).await?;
+    let mut connection = Connection::open(address).await?;
+    let response = connection.post("/v1/messages", conversation(model).request(true)).await?;
     response.into_body().collect().await?;
     Ok(())
 }

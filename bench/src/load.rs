@@ -66,8 +66,8 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> anyhow::Result<Self> {
         let connection = TcpStream::connect(address).await?;
         connection.set_nodelay(true)?;
-        let shaken = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
-        let (sender, connection) = shaken;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(connection)).await?;
+        let (sender, connection) = handshake;
         tokio::spawn(connection);
         Ok(Self { sender, host: address.to_string(), provider: None })
     }
@@ -110,33 +110,37 @@ impl Connection {
 }
 
 pub(crate) async fn run(address: SocketAddr, work: LoadSpec) -> anyhow::Result<LoadResult> {
-    let mut lines = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..work.connections {
-        lines.push(Connection { provider: work.provider, ..Connection::open(address).await? });
+        connections
+            .push(Connection { provider: work.provider, ..Connection::open(address).await? });
     }
     let began = Instant::now();
     let mut running = JoinSet::new();
-    for line in lines {
-        running.spawn(run_conversations(line, work));
+    for connection in connections {
+        running.spawn(run_conversations(connection, work));
     }
     let mut times = Vec::new();
-    while let Some(done) = running.join_next().await {
-        times.extend(done??);
+    while let Some(result) = running.join_next().await {
+        times.extend(result??);
     }
     Ok(LoadResult::new(times, began.elapsed()))
 }
 
-async fn run_conversations(mut line: Connection, work: LoadSpec) -> anyhow::Result<Vec<Duration>> {
+async fn run_conversations(
+    mut connection: Connection,
+    work: LoadSpec,
+) -> anyhow::Result<Vec<Duration>> {
     let mut times = Vec::with_capacity(work.conversations * work.size.turns());
     for _ in 0..work.conversations {
-        let mut talk = Conversation::new(work.dialect, Model::Short, work.size, work.lossy);
+        let mut conversation = Conversation::new(work.dialect, Model::Short, work.size, work.lossy);
         for _ in 0..work.size.turns() {
-            let body = talk.request(false);
+            let body = conversation.request(false);
             let began = Instant::now();
-            let reply = line.post_whole(work.dialect.path(), body).await?;
+            let reply = connection.post_whole(work.dialect.path(), body).await?;
             times.push(began.elapsed());
             let unreadable = || format!("unexpected reply: {}", String::from_utf8_lossy(&reply));
-            talk.add_reply(&reply).with_context(unreadable)?;
+            conversation.add_reply(&reply).with_context(unreadable)?;
         }
     }
     Ok(times)
@@ -144,13 +148,13 @@ async fn run_conversations(mut line: Connection, work: LoadSpec) -> anyhow::Resu
 
 /// Measures the time to the first chunk of a streamed reply, one stream after another.
 pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::Result<LoadResult> {
-    let mut line = Connection::open(address).await?;
-    let (mut times, all) = (Vec::with_capacity(count), Instant::now());
+    let mut connection = Connection::open(address).await?;
+    let (mut times, start) = (Vec::with_capacity(count), Instant::now());
     for _ in 0..count {
         let body =
             Conversation::new(Dialect::Messages, Model::Long, Size::Small, false).request(true);
         let began = Instant::now();
-        let response = line.post(Dialect::Messages.path(), body).await?;
+        let response = connection.post(Dialect::Messages.path(), body).await?;
         anyhow::ensure!(response.status().is_success(), "{}", response.status());
         let mut body = response.into_body();
         body.frame().await.context("the response body is empty")??;
@@ -159,5 +163,5 @@ pub(crate) async fn first_pieces(address: SocketAddr, count: usize) -> anyhow::R
             frame?;
         }
     }
-    Ok(LoadResult::new(times, all.elapsed()))
+    Ok(LoadResult::new(times, start.elapsed()))
 }

@@ -19,8 +19,9 @@ pub(crate) struct Peer {
 /// Starts the installed gateways, and prints why the others are skipped.
 pub(crate) async fn start(upstream: SocketAddr) -> Vec<Peer> {
     let mut started = Vec::new();
-    let both = [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];
-    for (name, needs_provider, server) in both {
+    let gateways =
+        [("LiteLLM", false, litellm(upstream).await), ("Portkey", true, portkey().await)];
+    for (name, needs_provider, server) in gateways {
         match server {
             Ok(server) => started.push(Peer { name, server, needs_provider }),
             Err(error) => println!("{name} is not measured: {error:#}"),

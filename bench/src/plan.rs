@@ -117,10 +117,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
         });
     }
     // Streams are measured on a fresh gateway, which has no freed memory to reuse.
-    let begun = match options.only {
+    let stream_result = match options.only {
         None => {
-            let begun = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
-            Some(streams::run(&begun.server, at).await?)
+            let fresh = gateway::start(at, Capture::Relaxed, Disk::Whole).await?;
+            Some(streams::run(&fresh.server, at).await?)
         }
         Some(_) => None,
     };
@@ -128,12 +128,12 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<()> {
     let is_selected =
         |name: &str| options.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let numbered = targets.iter().enumerate();
-    for (place, target) in numbered.filter(|(_, target)| is_selected(&target.name)) {
+    for (index, target) in numbered.filter(|(_, target)| is_selected(&target.name)) {
         eprintln!("{} …", target.name.trim());
-        let amount = if place < own { amount } else { OTHERS };
+        let amount = if index < own { amount } else { OTHERS };
         rows.push(target.measure(amount, at).await?);
     }
-    table::print(&rows, begun, commit::median_commit()?);
+    table::print(&rows, stream_result, commit::median_commit()?);
     Ok(())
 }
 
@@ -160,7 +160,12 @@ impl BenchTarget<'_> {
         Ok(Row { name: self.name.clone(), small, large, first, memory, streams })
     }
 
-    async fn pair(&self, size: Size, talks: (usize, usize), rounds: usize) -> anyhow::Result<Pair> {
+    async fn pair(
+        &self,
+        size: Size,
+        counts: (usize, usize),
+        rounds: usize,
+    ) -> anyhow::Result<Pair> {
         let work = |connections, conversations| LoadSpec {
             dialect: self.dialect,
             size,
@@ -173,16 +178,17 @@ impl BenchTarget<'_> {
         load::run(self.address, work(MANY, usize::from(size == Size::Small))).await?;
         let mut best = Pair::default();
         for _ in 0..rounds {
-            let one = load::run(self.address, work(1, talks.0)).await?;
+            let one = load::run(self.address, work(1, counts.0)).await?;
             if one.rate() > best.one.rate() {
                 best.one = one;
             }
             let before = self.server.map(Server::cpu_time).transpose()?;
-            let many = load::run(self.address, work(MANY, talks.1)).await?;
+            let many = load::run(self.address, work(MANY, counts.1)).await?;
             let after = self.server.map(Server::cpu_time).transpose()?;
             if many.rate() > best.many.rate() {
-                let taken = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-                best.time = taken.map(|time| time / many.requests.max(1) as u32);
+                let cpu_time =
+                    before.zip(after).map(|(before, after)| after.saturating_sub(before));
+                best.time = cpu_time.map(|time| time / many.requests.max(1) as u32);
                 best.many = many;
             }
         }

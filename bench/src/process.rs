@@ -22,7 +22,7 @@ use tokio::process::{Child, Command};
 const LISTENS: &str = "http://";
 
 /// Serves requests in this process. Prints the address on the first line of output.
-pub(crate) async fn listen<A, F, B>(answer: A) -> anyhow::Result<()>
+pub(crate) async fn listen<A, F, B>(handler: A) -> anyhow::Result<()>
 where
     A: Fn(Request<Incoming>) -> F + Clone + Send + 'static,
     F: Future<Output = anyhow::Result<Response<B>>> + Send + 'static,
@@ -36,11 +36,11 @@ where
     loop {
         let (connection, _) = listener.accept().await?;
         connection.set_nodelay(true)?;
-        let answer = answer.clone();
+        let handler = handler.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| {
-                let answered = answer(request);
-                async move { answered.await.map_err(std::io::Error::other) }
+                let response = handler(request);
+                async move { response.await.map_err(std::io::Error::other) }
             });
             let connection = TokioIo::new(connection);
             // Connection errors are ignored here, because the client reports them.
@@ -54,9 +54,11 @@ where
 
 /// Returns the directory of this executable. It is on the build disk.
 pub(crate) fn program_folder() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let folder = own.parent();
-    Ok(folder.with_context(|| format!("{} has no parent directory", own.display()))?.to_owned())
+    let executable = std::env::current_exe()?;
+    let folder = executable.parent();
+    Ok(folder
+        .with_context(|| format!("{} has no parent directory", executable.display()))?
+        .to_owned())
 }
 
 /// Creates a temporary directory on the build disk.
@@ -122,7 +124,7 @@ impl Server {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id))?;
         let (_, rest) = stat.rsplit_once(')').context("/proc/PID/stat has an unexpected format")?;
         let fields = rest.split_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.filter_map(|word| word.parse::<u64>().ok()).sum();
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
         Ok(Duration::from_millis(ticks * 10))
     }
 

@@ -34,15 +34,15 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     for _ in 0..STREAMS {
         let address = server.address;
         opening.spawn(async move {
-            let mut line = Connection::open(address).await?;
+            let mut connection = Connection::open(address).await?;
             let body =
                 Conversation::new(Dialect::Messages, Model::Held, Size::Small, false).request(true);
-            let response = line.post(Dialect::Messages.path(), body).await?;
+            let response = connection.post(Dialect::Messages.path(), body).await?;
             anyhow::ensure!(response.status().is_success(), "{}", response.status());
             let mut body = response.into_body();
             body.frame().await.context("the response body is empty")??;
-            // Dropping `line` would close the connection, so return it with the body.
-            Ok((line, body))
+            // Dropping `connection` would close it, so return it with the body.
+            Ok((connection, body))
         });
     }
     let mut open = Vec::with_capacity(STREAMS);
@@ -54,13 +54,13 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     let release = Instant::now();
     Connection::open(upstream).await?.post_whole("/release", Bytes::new()).await?;
     let mut ending = JoinSet::new();
-    for (line, mut body) in open {
+    for (connection, mut body) in open {
         ending.spawn(async move {
             let mut end = StreamTail::default();
             while let Some(frame) = body.frame().await {
                 end.read(frame?.data_ref().map_or(&[], Bytes::as_ref));
             }
-            drop(line);
+            drop(connection);
             anyhow::ensure!(end.is_whole(), "a stream was cut: {end}");
             Ok(())
         });

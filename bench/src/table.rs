@@ -85,25 +85,27 @@ fn columns(cells: &[impl Display; 14]) -> String {
 
 /// Prints whether the targets are met.
 fn targets(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
-    let named = |name: &str| rows.iter().find(|row| row.name.trim() == name);
-    let (Some(direct), Some(proxy)) = (named("direct"), named("bare proxy")) else { return };
+    let row_named = |name: &str| rows.iter().find(|row| row.name.trim() == name);
+    let (Some(direct), Some(proxy)) = (row_named("direct"), row_named("bare proxy")) else {
+        return;
+    };
     let (Some(relaxed), Some(durable)) =
-        (named("throughline relaxed"), named("throughline durable"))
+        (row_named("throughline relaxed"), row_named("throughline durable"))
     else {
         return;
     };
     println!("\ntargets");
     let ratio = |own: &Pair, theirs: &Pair| own.many.rate() / theirs.many.rate();
-    let at_least = |what: &str, ratio: f64, least: f64| {
-        println!("{:<52} {ratio:>8.2} ≥ {least:<8} {}", what, met(ratio >= least));
+    let at_least = |label: &str, ratio: f64, least: f64| {
+        println!("{:<52} {ratio:>8.2} ≥ {least:<8} {}", label, met(ratio >= least));
     };
     at_least("relaxed / proxy, rate at 32, 2 KB", ratio(&relaxed.small, &proxy.small), 0.6);
     at_least("relaxed / proxy, rate at 32, 200 KB", ratio(&relaxed.large, &proxy.large), 0.4);
-    if let Some(crossing) = named("relaxed, chat → messages") {
+    if let Some(crossing) = row_named("relaxed, chat → messages") {
         at_least("another dialect / proxy, 2 KB", ratio(&crossing.small, &proxy.small), 0.4);
     }
-    let at_most = |what: &str, own: Duration, most: Duration| {
-        println!("{:<52} {:>8} ≤ {:<8} {}", what, time(own), time(most), met(own <= most));
+    let at_most = |label: &str, own: Duration, most: Duration| {
+        println!("{:<52} {:>8} ≤ {:<8} {}", label, time(own), time(most), met(own <= most));
     };
     for (size, is_small) in [("2 KB", true), ("200 KB", false)] {
         let of = |row: &Row| {
@@ -115,9 +117,9 @@ fn targets(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
         let most = most + commit * 3 / 2;
         at_most(&format!("added p50, durable, {size}: plus 1.5 commits"), added(durable), most);
     }
-    let at_most = |what: &str, own: u64, most: u64| {
+    let at_most = |label: &str, own: u64, most: u64| {
         let kib = |bytes: u64| format!("{:.0} KiB", bytes as f64 / 1024.0);
-        println!("{:<52} {:>8} ≤ {:<8} {}", what, kib(own), kib(most), met(own <= most));
+        println!("{:<52} {:>8} ≤ {:<8} {}", label, kib(own), kib(most), met(own <= most));
     };
     if let Some(memory) = &relaxed.memory {
         at_most("memory when idle", memory.idle, 40 << 20);

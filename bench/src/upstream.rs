@@ -51,8 +51,8 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         return Ok(pieces_response("text/plain", vec![Bytes::from_static(b"ok")]));
     }
     let body = request.into_body().collect().await?.to_bytes();
-    let named = mock.models.iter().find(|(_, name)| name.find(&body).is_some());
-    let model = named.map_or(Model::Short, |(model, _)| *model);
+    let entry = mock.models.iter().find(|(_, name)| name.find(&body).is_some());
+    let model = entry.map_or(Model::Short, |(model, _)| *model);
     let reply = Reply::new(model);
     if mock.streamed.find(&body).is_none() {
         return Ok(pieces_response("application/json", vec![reply.whole()]));
@@ -62,9 +62,9 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         Model::Short | Model::Long => return Ok(pieces_response(EVENTS, events)),
         Model::Held => {}
         Model::Broken => {
-            let whole = events.concat();
-            let length = mock.broken.fetch_add(1, Ordering::Relaxed) % whole.len();
-            let beginning = Bytes::from(whole).slice(..length);
+            let stream_bytes = events.concat();
+            let length = mock.broken.fetch_add(1, Ordering::Relaxed) % stream_bytes.len();
+            let beginning = Bytes::from(stream_bytes).slice(..length);
             let broken = [Ok(Frame::data(beginning)), Err(io::ErrorKind::ConnectionReset.into())];
             return Ok(response(EVENTS, Box::pin(stream::iter(broken))));
         }
@@ -79,19 +79,19 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
         Model::Elsewhere => {
             let mut elsewhere = pieces_response("text/plain", Vec::new());
             *elsewhere.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-            let place = HeaderValue::from_static("http://192.0.2.1/v1/messages");
-            elsewhere.headers_mut().insert(LOCATION, place);
+            let location = HeaderValue::from_static("http://192.0.2.1/v1/messages");
+            elsewhere.headers_mut().insert(LOCATION, location);
             return Ok(elsewhere);
         }
     }
     let rest = events.split_off(events.len() / 2);
     let mut release = mock.release.subscribe();
-    let held = stream::once(async move {
+    let remainder = stream::once(async move {
         // The sender lives as long as the server, so this cannot fail.
         release.changed().await.ok();
         stream::iter(rest)
     });
-    let all = stream::iter(events).chain(held.flatten());
+    let all = stream::iter(events).chain(remainder.flatten());
     Ok(response(EVENTS, Box::pin(all.map(|piece| Ok(Frame::data(piece))))))
 }
 

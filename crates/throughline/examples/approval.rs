@@ -36,28 +36,28 @@ fn runner(store: &Journal, models: EndpointModels) -> Runner {
 }
 
 /// Runs in the first process: starts the run, which then waits for approval.
-async fn start_run(place: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
-    let store = place.store().await?;
-    let runner = runner(&store, place.models()?);
+async fn start_run(env: &support::ExampleEnv) -> Result<LogId, Box<dyn Error>> {
+    let store = env.store().await?;
+    let runner = runner(&store, env.models()?);
     let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
-    let begun = runner.start(RunRequest::new("us", config, "Write to Ann.")).await?;
-    let status = runner.drive(&Tenant::from("us"), &begun.run).await?;
+    let started = runner.start(RunRequest::new("us", config, "Write to Ann.")).await?;
+    let status = runner.drive(&Tenant::from("us"), &started.run).await?;
     println!("{status}");
     store.close().await?;
-    Ok(begun.run)
+    Ok(started.run)
 }
 
 /// Runs in the second process: approves the tool call and resumes the run.
-async fn resume_run(place: &support::ExampleEnv, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
-    let store = place.store().await?;
-    let (runner, us) = (runner(&store, place.models()?), Tenant::from("us"));
+async fn resume_run(env: &support::ExampleEnv, run: &LogId) -> Result<RunStatus, Box<dyn Error>> {
+    let store = env.store().await?;
+    let (runner, us) = (runner(&store, env.models()?), Tenant::from("us"));
     let state = runner.state(&us, run).await?;
-    let asked = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
-    println!("may {} run with {}?", asked.tool_name, asked.args.as_str());
-    let mut yes = ToolApprovalResolution::new(asked.id.clone(), true);
-    yes.decided_by = Some("ann".into());
-    runner.send_command(&us, run, RunCommand::Decide(yes.clone())).await?;
-    if let Err(refused) = runner.send_command(&us, run, RunCommand::Decide(yes)).await {
+    let approval = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
+    println!("may {} run with {}?", approval.tool_name, approval.args.as_str());
+    let mut decision = ToolApprovalResolution::new(approval.id.clone(), true);
+    decision.decided_by = Some("ann".into());
+    runner.send_command(&us, run, RunCommand::Decide(decision.clone())).await?;
+    if let Err(refused) = runner.send_command(&us, run, RunCommand::Decide(decision)).await {
         println!("second decision refused: {refused}");
     }
     let status = runner.drive(&us, run).await?;
@@ -67,8 +67,8 @@ async fn resume_run(place: &support::ExampleEnv, run: &LogId) -> Result<RunStatu
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("approval").await?;
-    let run = start_run(&place).await?;
-    println!("{}", resume_run(&place, &run).await?);
+    let env = support::ExampleEnv::new("approval").await?;
+    let run = start_run(&env).await?;
+    println!("{}", resume_run(&env, &run).await?);
     Ok(())
 }

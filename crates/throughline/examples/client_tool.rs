@@ -25,9 +25,9 @@ struct PickSeat {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("client-tool").await?;
-    let store = place.store().await?;
-    let runner = agent::runner(&store, place.models()?);
+    let env = support::ExampleEnv::new("client-tool").await?;
+    let store = env.store().await?;
+    let runner = agent::runner(&store, env.models()?);
 
     // The runner has no code for this tool, only its specification.
     let pick_seat = ToolSpec::new("pick_seat").description("Shows the seats of a flight.");
@@ -43,8 +43,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let state = runner.state(&us, &started.run).await?;
         let mut results = Vec::new();
         for call in agent::client_calls(&state) {
-            let wanted: PickSeat = serde_json::from_str(call.args.as_str())?;
-            println!("the client runs {} for flight {}", call.name, wanted.flight);
+            let input: PickSeat = serde_json::from_str(call.args.as_str())?;
+            println!("the client runs {} for flight {}", call.name, input.flight);
             let answer = ToolAnswer::text("The user picked seat 12A.");
             results.push(ToolCompletion { call: call.id.0, answer });
         }
@@ -54,6 +54,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let answer = runner.state(&us, &started.run).await?.answer();
     println!("{status}: {}", answer.unwrap_or_default());
-    println!("every Seal was replayed unchanged: {}", place.simulator.ledger().all_verified());
+    println!("every Seal was replayed unchanged: {}", env.simulator.ledger().all_verified());
     Ok(())
 }

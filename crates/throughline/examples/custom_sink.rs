@@ -60,21 +60,21 @@ async fn print_progress(runner: &Runner, tenant: &Tenant, run: &LogId) -> Result
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("custom-sink").await?;
-    let store = place.store().await?;
+    let env = support::ExampleEnv::new("custom-sink").await?;
+    let store = env.store().await?;
 
     // This tool runs until the progress was printed.
     let printed = Arc::new(Notify::new());
     let until = Arc::clone(&printed);
     let survey = ToolSpec::new("survey").description("Surveys an area.").idempotent();
-    let survey = function_tool(survey, move |wanted: Survey| {
+    let survey = function_tool(survey, move |input: Survey| {
         let until = Arc::clone(&until);
         async move {
             until.notified().await;
-            ToolAnswer::text(format!("{}: all quiet.", wanted.area))
+            ToolAnswer::text(format!("{}: all quiet.", input.area))
         }
     });
-    let mut runner = agent::runner(&store, place.models()?).with_tool(survey);
+    let mut runner = agent::runner(&store, env.models()?).with_tool(survey);
     let content = TraceOptions { log_data: true, ..TraceOptions::default() };
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PrintSink)];
     let tracer = trace::attach(&mut runner, DeliveryMode::Streaming, content, sinks);
@@ -83,9 +83,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let started = runner.start(RunRequest::new("us", config, "Survey the north.")).await?;
     let watch = async {
-        let seen = print_progress(&runner, &us, &started.run).await;
+        let result = print_progress(&runner, &us, &started.run).await;
         printed.notify_one();
-        seen
+        result
     };
     let (status, ()) = tokio::try_join!(runner.drive(&us, &started.run), watch)?;
     println!("run: {status}");

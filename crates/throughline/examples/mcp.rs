@@ -26,13 +26,13 @@ const USAGE: &str = "usage: mcp 'mcp:COMMAND' | 'mcp:URL' | 'http:NAME=URL' [TOO
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut words = std::env::args().skip(1);
-    let line = words.next().ok_or(USAGE)?;
+    let mut arguments = std::env::args().skip(1);
+    let server = arguments.next().ok_or(USAGE)?;
     // An MCP server receives common variables and those that its declaration names. This closure
     // looks them up.
     let variables = |name: &str| std::env::var(name).ok();
-    let tools = ToolDeclarations::line(&line, &variables)?.open().await?;
-    let Some(wanted) = words.next() else {
+    let tools = ToolDeclarations::line(&server, &variables)?.open().await?;
+    let Some(name) = arguments.next() else {
         for tool in &tools {
             let spec = tool.spec();
             println!(
@@ -45,15 +45,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let tool =
-        tools.iter().find(|tool| *tool.spec().name == *wanted).ok_or("there is no such tool")?;
-    let args = Json::parse(words.next().unwrap_or_else(|| "{}".to_owned()))?;
-    let about = ToolContext {
+        tools.iter().find(|tool| *tool.spec().name == *name).ok_or("there is no such tool")?;
+    let args = Json::parse(arguments.next().unwrap_or_else(|| "{}".to_owned()))?;
+    let context = ToolContext {
         run: "run_1".into(),
         call: "call_1".into(),
         agent: "example".into(),
         progress: Arc::new(|text: &str| println!("… {text}")),
     };
-    let answer = tool.run(&args, &about).await;
+    let answer = tool.run(&args, &context).await;
     println!("{:?}: {}", answer.outcome, answer.to_text());
     Ok(())
 }

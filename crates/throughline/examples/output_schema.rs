@@ -28,9 +28,9 @@ texts = ['{"degrees": 21}']
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::scripted("output-schema", SCRIPT).await?;
-    let store = place.store().await?;
-    let runner = agent::runner(&store, place.models()?);
+    let env = support::ExampleEnv::scripted("output-schema", SCRIPT).await?;
+    let store = env.store().await?;
+    let runner = agent::runner(&store, env.models()?);
     let mut config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
     let schema =
         r#"{"type":"object","properties":{"degrees":{"type":"number"}},"required":["degrees"]}"#;
@@ -38,9 +38,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     config.output = Some(OutputContract { schema, name: None, native: false });
 
     let us = Tenant::from("us");
-    let begun = runner.start(RunRequest::new("us", config, "How warm is it?")).await?;
-    let status = runner.drive(&us, &begun.run).await?;
-    for event in agent::events(&store, &us, &begun.run).await? {
+    let started = runner.start(RunRequest::new("us", config, "How warm is it?")).await?;
+    let status = runner.drive(&us, &started.run).await?;
+    for event in agent::events(&store, &us, &started.run).await? {
         match event {
             RunEvent::Gate(event) => {
                 println!("{}: {}", event.phase, event.message.unwrap_or_default());
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => {}
         }
     }
-    let state = runner.state(&us, &begun.run).await?;
+    let state = runner.state(&us, &started.run).await?;
     println!("{status}: {}", state.answer().unwrap_or_default());
     println!("the thread has {} messages", state.smart_state().messages.len());
     Ok(())

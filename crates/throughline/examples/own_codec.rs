@@ -26,7 +26,7 @@ pub(crate) struct Ledger;
 
 const WIRE: &str = "ledger";
 
-fn item_of(line: Node<'_>, index: usize, side: Direction, asked: &DecodeContext) -> Item {
+fn item_of(line: Node<'_>, index: usize, side: Direction, context: &DecodeContext) -> Item {
     let text = line.name_of("text").unwrap_or_default();
     let role =
         if line.get("by").is_some_and(|by| by.is("model")) { Role::Assistant } else { Role::User };
@@ -38,7 +38,7 @@ fn item_of(line: Node<'_>, index: usize, side: Direction, asked: &DecodeContext)
         None => Body::Text(text),
     };
     let mut item = Item::new(format!("line.{index}"), ItemPosition::new(index, 0), role, body);
-    let origin = &asked.target.origin;
+    let origin = &context.target.origin;
     item.seals = stamp
         .map(|stamp| Seal::new(stamp, "ledger.stamp", Arc::clone(origin), "/stamp"))
         .into_iter()
@@ -48,10 +48,10 @@ fn item_of(line: Node<'_>, index: usize, side: Direction, asked: &DecodeContext)
     item
 }
 
-fn lines(body: &Bytes, side: Direction, asked: &DecodeContext) -> Result<Vec<Item>, CodecError> {
+fn lines(body: &Bytes, side: Direction, context: &DecodeContext) -> Result<Vec<Item>, CodecError> {
     let tree = Tree::parse(body.clone())?;
     let lines = tree.root().get("lines").into_iter().flat_map(Node::elements).enumerate();
-    Ok(lines.map(|(index, line)| item_of(line, index, side, asked)).collect())
+    Ok(lines.map(|(index, line)| item_of(line, index, side, context)).collect())
 }
 
 fn line_of(item: &Item) -> Option<Json> {
@@ -65,8 +65,8 @@ fn line_of(item: &Item) -> Option<Json> {
     }))
 }
 
-fn reply_of(items: Vec<Item>, asked: &DecodeContext) -> Reply {
-    let origin = Arc::clone(&asked.target.origin);
+fn reply_of(items: Vec<Item>, context: &DecodeContext) -> Reply {
+    let origin = Arc::clone(&context.target.origin);
     Reply {
         id: None,
         items,
@@ -100,7 +100,7 @@ impl Codec for Ledger {
 
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError> {
         let mut fates = Vec::new();
-        let mut said = Vec::new();
+        let mut entries = Vec::new();
         for item in &call.items {
             let seals: Vec<Disposition> = item
                 .seals
@@ -117,9 +117,9 @@ impl Codec for Ledger {
                 Disposition::Elided(ElisionReason::Foreign)
             };
             fates.push(Fate { item: item.id.clone(), visible, seals });
-            said.extend(line);
+            entries.extend(line);
         }
-        let lines = json::array_of(&said);
+        let lines = json::array_of(&entries);
         let body = json::object_of([("lines", &lines)]).bytes().clone();
         let request = Request {
             path: self.path(&call.target, call.stream).into(),
@@ -129,23 +129,27 @@ impl Codec for Ledger {
         Ok(EncodedRequest { request, fates, warnings: Vec::new(), prefix: None })
     }
 
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        let mut call = Call::new(asked.target.clone());
-        call.items = lines(&request.body, Direction::Request, asked)?;
+    fn decode_request(
+        &self,
+        request: &Request,
+        context: &DecodeContext,
+    ) -> Result<Call, CodecError> {
+        let mut call = Call::new(context.target.clone());
+        call.items = lines(&request.body, Direction::Request, context)?;
         Ok(call)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        Ok(reply_of(lines(body, Direction::Response, asked)?, asked))
+    fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
+        Ok(reply_of(lines(body, Direction::Response, context)?, context))
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
-        let said: Vec<Json> = reply.items.iter().filter_map(line_of).collect();
-        Ok(json::object_of([("lines", &json::array_of(&said))]).bytes().clone())
+        let entries: Vec<Json> = reply.items.iter().filter_map(line_of).collect();
+        Ok(json::object_of([("lines", &json::array_of(&entries))]).bytes().clone())
     }
 
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        Box::new(LedgerDecoder { asked: asked.clone(), items: Vec::new() })
+    fn decoder(&self, context: &DecodeContext) -> Box<dyn Decoder> {
+        Box::new(LedgerDecoder { context: context.clone(), items: Vec::new() })
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
@@ -154,7 +158,7 @@ impl Codec for Ledger {
 }
 
 struct LedgerDecoder {
-    asked: DecodeContext,
+    context: DecodeContext,
     items: Vec<Item>,
 }
 
@@ -162,7 +166,7 @@ impl Decoder for LedgerDecoder {
     fn push(&mut self, frame: &Frame) -> Result<Vec<Event>, CodecError> {
         let tree = Tree::parse(frame.data.clone())?;
         let index = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
-        let item = item_of(tree.root(), self.items.len(), Direction::Response, &self.asked);
+        let item = item_of(tree.root(), self.items.len(), Direction::Response, &self.context);
         self.items.push(item.clone());
         Ok(vec![
             Event::Opened { index, id: None, body: item.body.clone() },
@@ -171,7 +175,7 @@ impl Decoder for LedgerDecoder {
     }
 
     fn finish(&mut self) -> Result<Vec<Event>, CodecError> {
-        Ok(vec![Event::Ended(Box::new(reply_of(std::mem::take(&mut self.items), &self.asked)))])
+        Ok(vec![Event::Ended(Box::new(reply_of(std::mem::take(&mut self.items), &self.context)))])
     }
 }
 
@@ -199,9 +203,9 @@ pub(crate) const ANSWER: &[u8] =
     br#"{"lines":[{"by":"model","text":"hm","stamp":"c3RhbXA="},{"by":"model","text":"Yes."}]}"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let asked = decode_context()?;
-    let reply = Ledger.decode_reply(&Bytes::from_static(ANSWER), &asked)?;
-    let mut call = Call::new(asked.target);
+    let context = decode_context()?;
+    let reply = Ledger.decode_reply(&Bytes::from_static(ANSWER), &context)?;
+    let mut call = Call::new(context.target);
     call.extend([Item::new("q", ItemPosition::default(), Role::User, Body::Text("So?".into()))]);
     call.extend(reply.items);
     let own = Ledger.encode(&call)?.request.body;

@@ -26,23 +26,23 @@ dialect = { channel = "reasoning-content", switch = "toggle", demanded-with-tool
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("own-provider").await?;
+    let env = support::ExampleEnv::new("own-provider").await?;
     let catalog = Catalog::builtin().with_providers(ROW)?;
     let row = catalog.provider("basement").ok_or("it was just added")?;
     println!("{}: wire {} at {}", row.name, row.wire, row.base_url);
     // A simulator replaces the real endpoint here.
-    let address = format!("{}/at/deepseek", place.simulator.url());
+    let address = format!("{}/at/deepseek", env.simulator.url());
     let basement =
         Endpoint::new("basement", row, &address, CredentialSource::Key(Credential::new("none")))?;
     let models = models::with_endpoints(catalog, [basement])?;
 
-    let store = place.store().await?;
+    let store = env.store().await?;
     let runner = agent::runner(&store, models);
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("basement/deepseek-v4-pro");
-    let begun = runner.start(RunRequest::new("us", config, "Are you there?")).await?;
-    let status = runner.drive(&us, &begun.run).await?;
-    let answer = runner.state(&us, &begun.run).await?.answer();
+    let started = runner.start(RunRequest::new("us", config, "Are you there?")).await?;
+    let status = runner.drive(&us, &started.run).await?;
+    let answer = runner.state(&us, &started.run).await?.answer();
     println!("{status}: {}", answer.unwrap_or_default());
     Ok(())
 }

@@ -72,11 +72,11 @@ fn request(messages: &[Value]) -> Value {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("replay").await?;
-    let store = place.store().await?;
+    let env = support::ExampleEnv::new("replay").await?;
+    let store = env.store().await?;
     let chat = Chat {
         client: Client::builder(TokioExecutor::new()).build_http(),
-        base_url: place.simulator.url(), // with a key: https://api.anthropic.com
+        base_url: env.simulator.url(), // with a key: https://api.anthropic.com
         replay: replay::engine(&store),
         target: Catalog::builtin().target_for("anthropic", "claude-sonnet-5-5", "work")?,
     };
@@ -97,6 +97,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let is_equal = sent.pointer("/messages/1/content/0") == Some(thinking);
     println!("the thinking block was restored bit for bit: {is_equal}");
-    println!("the provider verified it: {}", place.simulator.ledger().all_verified());
+    println!("the provider verified it: {}", env.simulator.ledger().all_verified());
     Ok(())
 }

@@ -25,27 +25,27 @@ struct Question {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("switch-model").await?;
-    let store = place.store().await?;
+    let env = support::ExampleEnv::new("switch-model").await?;
+    let store = env.store().await?;
     // The tool needs approval, so the run pauses inside its tool loop.
     let look = ToolSpec::new("look_up").description("Looks something up.").needs_approval();
     let look = function_tool(look, |question: Question| async move {
         ToolAnswer::text(format!("{}: it is so.", question.what))
     });
-    let runner = agent::runner(&store, place.models()?).with_tool(look);
+    let runner = agent::runner(&store, env.models()?).with_tool(look);
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
-    let begun = runner.start(RunRequest::new("us", config, "Is it so?")).await?;
-    println!("{}", runner.drive(&us, &begun.run).await?);
+    let started = runner.start(RunRequest::new("us", config, "Is it so?")).await?;
+    println!("{}", runner.drive(&us, &started.run).await?);
 
-    let state = runner.state(&us, &begun.run).await?;
-    let asked = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
-    runner.send_command(&us, &begun.run, RunCommand::Switch("openai/gpt-5.6-sol".into())).await?;
-    let yes = ToolApprovalResolution::new(asked.id.clone(), true);
-    runner.send_command(&us, &begun.run, RunCommand::Decide(yes)).await?;
-    println!("{}", runner.drive(&us, &begun.run).await?);
+    let state = runner.state(&us, &started.run).await?;
+    let approval = state.smart.pending_approvals.iter().flatten().next().ok_or("it waits")?;
+    runner.send_command(&us, &started.run, RunCommand::Switch("openai/gpt-5.6-sol".into())).await?;
+    let decision = ToolApprovalResolution::new(approval.id.clone(), true);
+    runner.send_command(&us, &started.run, RunCommand::Decide(decision)).await?;
+    println!("{}", runner.drive(&us, &started.run).await?);
 
-    for event in agent::events(&store, &us, &begun.run).await? {
+    for event in agent::events(&store, &us, &started.run).await? {
         match event {
             RunEvent::Handoff(event) => println!("from {:?} to {:?}", event.from, event.to),
             RunEvent::Usage(event) => println!("answered: {}", event.model.unwrap_or_default()),
@@ -55,6 +55,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ => {}
         }
     }
-    println!("no request was refused: {}", place.simulator.ledger().all_verified());
+    println!("no request was refused: {}", env.simulator.ledger().all_verified());
     Ok(())
 }

@@ -24,24 +24,24 @@ struct Weather {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let place = support::ExampleEnv::new("tool-loop").await?;
-    let store = place.store().await?;
+    let env = support::ExampleEnv::new("tool-loop").await?;
+    let store = env.store().await?;
     let weather = ToolSpec::new("weather").description("The weather of a city.").idempotent();
     let weather = function_tool(weather, |at: Weather| async move {
         ToolAnswer::text(format!("It is sunny in {}.", at.city))
     });
-    let runner = agent::runner(&store, place.models()?).with_tool(weather);
+    let runner = agent::runner(&store, env.models()?).with_tool(weather);
 
     let us = Tenant::from("us");
     let config = AgentConfig::minimal("anthropic/claude-sonnet-5-5");
-    let begun =
+    let started =
         runner.start(RunRequest::new("us", config, "What is the weather in Paris?")).await?;
-    let status = runner.drive(&us, &begun.run).await?;
+    let status = runner.drive(&us, &started.run).await?;
 
-    let events = agent::events(&store, &us, &begun.run).await?;
+    let events = agent::events(&store, &us, &started.run).await?;
     print!("{}", agent::narrate(&events, &RedactionPolicy::default()));
-    let answer = runner.state(&us, &begun.run).await?.answer();
+    let answer = runner.state(&us, &started.run).await?.answer();
     println!("{status}: {}", answer.unwrap_or_default());
-    println!("every Seal was replayed unchanged: {}", place.simulator.ledger().all_verified());
+    println!("every Seal was replayed unchanged: {}", env.simulator.ledger().all_verified());
     Ok(())
 }

@@ -23,15 +23,15 @@ fn exported_names(source: &str) -> Vec<String> {
 
 #[test]
 fn every_name_is_exported_once_and_explicitly() {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut files_by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in fs::read_dir(workspace_root().join("crates/throughline/src")).unwrap() {
         let path = entry.unwrap().path();
         for name in exported_names(&fs::read_to_string(&path).unwrap()) {
-            places.entry(name).or_default().push(path.display().to_string());
+            files_by_name.entry(name).or_default().push(path.display().to_string());
         }
     }
-    assert!(places.len() > 300, "only {} names were read", places.len());
-    assert!(!places.contains_key("*"), "glob re-export: {:?}", places["*"]);
-    places.retain(|_, places| places.len() > 1);
-    assert!(places.is_empty(), "exported twice: {places:?}");
+    assert!(files_by_name.len() > 300, "only {} names were read", files_by_name.len());
+    assert!(!files_by_name.contains_key("*"), "glob re-export: {:?}", files_by_name["*"]);
+    files_by_name.retain(|_, files| files.len() > 1);
+    assert!(files_by_name.is_empty(), "exported twice: {files_by_name:?}");
 }

@@ -48,8 +48,8 @@ async fn send(
 
 /// Returns the first content block with the type `kind`.
 fn block<'t>(message: Node<'t>, kind: &str) -> Option<Node<'t>> {
-    let is_it = |block: &Node<'_>| block.get("type").is_some_and(|found| found.is(kind));
-    message.get("content")?.elements().find(is_it)
+    let is_kind = |block: &Node<'_>| block.get("type").is_some_and(|found| found.is(kind));
+    message.get("content")?.elements().find(is_kind)
 }
 
 #[tokio::main]
