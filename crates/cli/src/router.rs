@@ -39,8 +39,10 @@ impl ConfigRouter {
 
 impl ModelRouter for ConfigRouter {
     fn reach(&self, model: &str) -> Result<Vec<RouteTarget>, String> {
-        let found = self.routes.resolve(model).map_err(|error| error.to_string())?;
-        let targets = found.iter().filter_map(|to| self.route_target(&to.provider, &to.model));
+        let destinations = self.routes.resolve(model).map_err(|error| error.to_string())?;
+        let targets = destinations
+            .iter()
+            .filter_map(|destination| self.route_target(&destination.provider, &destination.model));
         let targets: Vec<RouteTarget> = targets.collect();
         if targets.is_empty() {
             let known = SIMULATED.join(", ");
@@ -67,10 +69,10 @@ impl ModelRouter for ConfigRouter {
     fn models(&self) -> Vec<Name> {
         let aliases = self.routes.routes().iter().map(|route| Arc::clone(&route.model));
         // Patterns are not model names, so they are not listed.
-        let own = self.routes.providers().iter().flat_map(|provider| &provider.models);
-        let own = own.filter(|model| !model.contains('*')).cloned();
+        let configured = self.routes.providers().iter().flat_map(|provider| &provider.models);
+        let configured = configured.filter(|model| !model.contains('*')).cloned();
         let simulated = SIMULATED.iter().map(|model| Name::from(*model));
-        aliases.chain(own).chain(simulated).collect()
+        aliases.chain(configured).chain(simulated).collect()
     }
 }
 

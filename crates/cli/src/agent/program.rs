@@ -17,12 +17,12 @@ pub(crate) struct ShellTool {
 }
 
 impl ShellTool {
-    async fn execute(&self, args: &Json, about: &ToolContext) -> std::io::Result<ToolAnswer> {
+    async fn execute(&self, args: &Json, context: &ToolContext) -> std::io::Result<ToolAnswer> {
         let mut child = Command::new("sh")
             .arg("-c")
             .arg(&self.command)
-            .env("THROUGHLINE_RUN", &*about.run)
-            .env("THROUGHLINE_CALL", &*about.call)
+            .env("THROUGHLINE_RUN", &*context.run)
+            .env("THROUGHLINE_CALL", &*context.call)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -47,9 +47,9 @@ impl Tool for ShellTool {
         self.spec.clone()
     }
 
-    fn run<'a>(&'a self, args: &'a Json, about: &'a ToolContext) -> ToolFuture<'a> {
+    fn run<'a>(&'a self, args: &'a Json, context: &'a ToolContext) -> ToolFuture<'a> {
         Box::pin(async move {
-            let answer = self.execute(args, about).await;
+            let answer = self.execute(args, context).await;
             answer.unwrap_or_else(|error| {
                 ToolAnswer::error(format!("cannot run {}: {error}", self.spec.name))
             })

@@ -84,9 +84,10 @@ async fn ask(question: &PendingUserQuestion) -> Result<Option<RunCommand>> {
     let mut answers = Vec::new();
     for item in &question.questions {
         let options = item.options.iter().flatten().enumerate().map(|(number, option)| {
-            let about = option.description.as_deref().map(|about| format!(": {about}"));
-            let about = plain(&about.unwrap_or_default());
-            format!("  {}  {}{about}\n", number + 1, plain(&option.label))
+            let description =
+                option.description.as_deref().map(|description| format!(": {description}"));
+            let description = plain(&description.unwrap_or_default());
+            format!("  {}  {}{description}\n", number + 1, plain(&option.label))
         });
         let options: String = options.collect();
         let prompt = format!("{}\n{options}> ", plain(&item.question).bold());
@@ -118,11 +119,11 @@ pub(crate) fn parse_answers(
 /// Parses an answer. Options can be given by number, name or value; any other answer is free text.
 fn parse_answer(item: &UserQuestionItem, text: &str) -> UserQuestionAnswer {
     let options = item.options.as_deref().unwrap_or_default();
-    let find = |word: &str| {
-        let word = word.trim();
-        let number = word.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let find = |choice: &str| {
+        let choice = choice.trim();
+        let number = choice.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let by_number = number.and_then(|index| options.get(index));
-        let is_same = |text: &str| text.eq_ignore_ascii_case(word);
+        let is_same = |text: &str| text.eq_ignore_ascii_case(choice);
         let by_name = || options.iter().find(|o| is_same(&o.label) || is_same(o.answer()));
         by_number.or_else(by_name).map(|option| option.answer().clone())
     };

@@ -65,17 +65,17 @@ mod tests {
         let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
         let text = format!("The key is {key} and naïve.\nAgain: Bearer {key} ☕ end");
         let policy = RedactionPolicy::default();
-        let whole = policy.redact_text(&text).into_owned();
-        assert!(!whole.contains(key) && whole.contains("naïve"));
+        let expected = policy.redact_text(&text).into_owned();
+        assert!(!expected.contains(key) && expected.contains("naïve"));
         for size in 1..text.chars().count() {
-            let (mut pieces, mut shown) = (StreamRedactor::default(), String::new());
+            let (mut pieces, mut printed) = (StreamRedactor::default(), String::new());
             let all: Vec<char> = text.chars().collect();
             for piece in all.chunks(size) {
                 let piece: String = piece.iter().collect();
-                shown.push_str(&pieces.push(&piece, |text| policy.redact_text(text)));
+                printed.push_str(&pieces.push(&piece, |text| policy.redact_text(text)));
             }
-            shown.push_str(&pieces.finish(|text| policy.redact_text(text)));
-            assert_eq!(shown, whole, "in pieces of {size}");
+            printed.push_str(&pieces.finish(|text| policy.redact_text(text)));
+            assert_eq!(printed, expected, "in pieces of {size}");
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct RequestArgs {
 #[command(after_help = include_str!("help/audit.md"))]
 pub(crate) struct Audit {
     #[command(flatten)]
-    pub(crate) about: RequestArgs,
+    pub(crate) request: RequestArgs,
     /// Output format: text or json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true)]
     pub(crate) format: Format,
@@ -60,7 +60,7 @@ pub(crate) struct Audit {
 #[command(after_help = include_str!("help/repair.md"))]
 pub(crate) struct Repair {
     #[command(flatten)]
-    pub(crate) about: RequestArgs,
+    pub(crate) request: RequestArgs,
     /// Also fix problems that the provider accepts but that degrade its response
     #[arg(long)]
     pub(crate) degraded: bool,

@@ -12,7 +12,7 @@ use crate::print::failure::{Failure, Result};
 use crate::print::text;
 
 pub(crate) fn run(options: &Audit) -> Result<ExitCode> {
-    let subject = Subject::read(&options.about, &options.file)?;
+    let subject = Subject::read(&options.request, &options.file)?;
     let audited =
         audit(&subject.transcript(), &subject.target).map_err(|error| subject.bad_data(error))?;
     match options.format {

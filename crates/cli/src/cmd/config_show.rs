@@ -30,9 +30,12 @@ const MASK: &str = "…";
 pub(crate) fn run(options: &ConfigShow) -> Result<()> {
     let config = load(options.config.as_deref())?;
     if let Some(model) = &options.model {
-        let found = config.routes.resolve(model);
-        let found = found.map_err(|error| Failure::Usage(error.to_string()))?;
-        let all: Vec<_> = found.iter().filter_map(|to| TargetRow::new(&config, to)).collect();
+        let destinations = config.routes.resolve(model);
+        let destinations = destinations.map_err(|error| Failure::Usage(error.to_string()))?;
+        let all: Vec<_> = destinations
+            .iter()
+            .filter_map(|destination| TargetRow::new(&config, destination))
+            .collect();
         return options.format.print(|| targets_text(&all), || targets_json(&all));
     }
     let values = values(&config)?;

@@ -36,16 +36,16 @@ fn find(name: &str) -> Result<&'static Rule> {
     let short = |rule: &&'static Rule| {
         rule.id.split_once('/').is_some_and(|(_, short)| short.eq_ignore_ascii_case(name))
     };
-    let called: Vec<&'static Rule> = all().filter(short).collect();
-    if let [only] = called.as_slice() {
+    let matching: Vec<&'static Rule> = all().filter(short).collect();
+    if let [only] = matching.as_slice() {
         return Ok(only);
     }
-    let is_ambiguous = !called.is_empty();
-    let close = if is_ambiguous { called } else { nearest(name) };
+    let is_ambiguous = !matching.is_empty();
+    let close = if is_ambiguous { matching } else { nearest(name) };
     let close: Vec<&str> = close.iter().map(|rule| rule.id).collect();
     let hint = if close.is_empty() { ";".to_owned() } else { did_you_mean(&close) };
-    let what = if is_ambiguous { "matches several rules" } else { "is not a rule" };
-    Err(Failure::Usage(format!("`{name}` {what}{hint} `throughline rules` lists all rules")))
+    let problem = if is_ambiguous { "matches several rules" } else { "is not a rule" };
+    Err(Failure::Usage(format!("`{name}` {problem}{hint} `throughline rules` lists all rules")))
 }
 
 /// Returns the rules with the most similar names.

@@ -20,10 +20,9 @@ use crate::print::text::{self, Report};
 
 pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
     let (subject, lines) = match (&options.session, &options.file) {
-        (Some(file), _) => {
-            Subject::session(&options.about, file).map(|(subject, lines)| (subject, Some(lines)))?
-        }
-        (None, Some(file)) => (Subject::read(&options.about, file)?, None),
+        (Some(file), _) => Subject::session(&options.request, file)
+            .map(|(subject, lines)| (subject, Some(lines)))?,
+        (None, Some(file)) => (Subject::read(&options.request, file)?, None),
         (None, None) => {
             let message = "no request was given; name the file to repair, or use --session";
             return Err(Failure::Usage(message.to_owned()));
@@ -36,7 +35,7 @@ pub(crate) fn run(options: &Repair) -> Result<ExitCode> {
     };
     let repaired = repair(&subject.transcript(), &subject.target, level);
     let repaired = repaired.map_err(|error| subject.bad_data(error))?;
-    let read = options.file.iter().chain(&options.session).chain(&options.about.prior);
+    let read = options.file.iter().chain(&options.session).chain(&options.request.prior);
     let fixes = applied_fixes_json(&repaired.fixes);
     let report = Report { option: "--report", file: options.report.as_deref(), json: &fixes };
     report.write_file(read)?;
@@ -73,7 +72,7 @@ fn print_changes(subject: &Subject, repaired: &Repaired, remaining: &[&Finding])
         let description = |change: &AppliedFix| text::plain(&shorten_opaque_words(&change.what));
         let columns = vec![
             Column::new("", changes.iter().map(|_| Cell::styled("~", Style::new().green()))),
-            Column::new("", changes.iter().map(|change| change.rule.id)).whole(),
+            Column::new("", changes.iter().map(|change| change.rule.id)).unwrapped(),
             Column::new("", changes.iter().map(|change| text::plain(&change.path))).dimmed(),
             Column::new("", changes.iter().map(description)),
         ];

@@ -135,8 +135,8 @@ fn tables(wires: &[&[&'static Rule]]) -> String {
         let severity = |rule: &&Rule| Cell::styled(rule.severity.as_str(), style_of(rule.severity));
         let scope = |rule: &&Rule| Scope::for_rule(rule).phrase(rule);
         let columns = vec![
-            Column::numbers("", rules.iter().map(severity)).whole(),
-            Column::new("", rules.iter().map(|rule| rule.id)).whole(),
+            Column::numbers("", rules.iter().map(severity)).unwrapped(),
+            Column::new("", rules.iter().map(|rule| rule.id)).unwrapped(),
             Column::new("", rules.iter().map(|rule| sentence(rule.title))),
             Column::new("", rules.iter().map(scope)).dimmed(),
         ];

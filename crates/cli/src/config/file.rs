@@ -108,15 +108,20 @@ fn fill(
     notes: &mut Diagnostics<'_>,
 ) -> Vec<EnvWarning> {
     root.reject_unknown_keys(&[&OWN[..], &TOOLS].concat(), notes);
-    config.server = root.section("server", notes).map(|it| server(&it, notes)).unwrap_or_default();
-    config.store = root.section("store", notes).map(|it| store(&it, notes)).unwrap_or_default();
+    config.server =
+        root.section("server", notes).map(|section| server(&section, notes)).unwrap_or_default();
+    config.store =
+        root.section("store", notes).map(|section| store(&section, notes)).unwrap_or_default();
     config.gateway =
-        root.section("gateway", notes).map(|it| gateway(&it, notes)).unwrap_or_default();
-    config.agents = root.section("agents", notes).map(|it| agents(&it, notes)).unwrap_or_default();
+        root.section("gateway", notes).map(|section| gateway(&section, notes)).unwrap_or_default();
+    config.agents =
+        root.section("agents", notes).map(|section| agents(&section, notes)).unwrap_or_default();
     config.prices =
-        root.section("prices", notes).map(|it| prices_of(&it, notes)).unwrap_or_default();
-    config.tracing =
-        root.section("tracing", notes).map(|it| tracing::read(&it, notes)).unwrap_or_default();
+        root.section("prices", notes).map(|section| prices_of(&section, notes)).unwrap_or_default();
+    config.tracing = root
+        .section("tracing", notes)
+        .map(|section| tracing::read(&section, notes))
+        .unwrap_or_default();
     config.redaction = redaction(root, notes);
     let sections = root.section("providers", notes);
     let sections = sections.map(|all| all.sections(notes)).unwrap_or_default();
@@ -194,7 +199,7 @@ fn store(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> StoreSettings {
 
 fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
     const LEAST: Duration = Duration::from_millis(100);
-    let usual = AgentSettings::default();
+    let defaults = AgentSettings::default();
     section.reject_unknown_keys(&["lease", "max_steps", "max_runs_per_tenant"], notes);
     let lease = section.time("lease", notes);
     if lease.is_some_and(|lease| lease < LEAST) {
@@ -203,11 +208,11 @@ fn agents(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> AgentSettings {
             "`lease` must be at least 100ms: write lease = \"15s\"",
         );
     }
-    let mut count = |name, usual| section.count(name, usual, notes).unwrap_or(usual);
+    let mut count = |name, default| section.count(name, default, notes).unwrap_or(default);
     AgentSettings {
-        lease: lease.unwrap_or(usual.lease),
-        max_steps: count("max_steps", usual.max_steps),
-        max_runs_per_tenant: count("max_runs_per_tenant", usual.max_runs_per_tenant),
+        lease: lease.unwrap_or(defaults.lease),
+        max_steps: count("max_steps", defaults.max_steps),
+        max_runs_per_tenant: count("max_runs_per_tenant", defaults.max_runs_per_tenant),
     }
 }
 
@@ -238,7 +243,7 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
         ],
         notes,
     );
-    let usual = GatewaySettings::default();
+    let defaults = GatewaySettings::default();
     let passthrough = section.texts("passthrough", "\"GET /v1/videos/*\"", notes);
     let passthrough = passthrough.unwrap_or_default();
     for (at, pattern) in &passthrough {
@@ -248,25 +253,25 @@ fn gateway(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> GatewaySetting
     }
     let on_failure = section.choice("on_store_failure", STORE_FAILURES, notes);
     let store = StorePolicy {
-        on_failure: on_failure.unwrap_or(usual.store.on_failure),
-        key_grace: section.time("key_grace", notes).unwrap_or(usual.store.key_grace),
+        on_failure: on_failure.unwrap_or(defaults.store.on_failure),
+        key_grace: section.time("key_grace", notes).unwrap_or(defaults.store.key_grace),
     };
     let timeouts = section.section("timeouts", notes);
-    let timeouts = timeouts.map_or(usual.timeouts, |section| self::timeouts(&section, notes));
-    let bytes = |key, usual, notes: &mut _| section.bytes(key, notes).unwrap_or(usual);
-    let count = |key, usual, notes: &mut _| section.count(key, usual, notes).unwrap_or(usual);
+    let timeouts = timeouts.map_or(defaults.timeouts, |section| self::timeouts(&section, notes));
+    let bytes = |key, default, notes: &mut _| section.bytes(key, notes).unwrap_or(default);
+    let count = |key, default, notes: &mut _| section.count(key, default, notes).unwrap_or(default);
     GatewaySettings {
         store,
-        replay: section.choice("replay", REPLAY_MODES, notes).unwrap_or(usual.replay),
-        capture: section.choice("capture", CAPTURE_MODES, notes).unwrap_or(usual.capture),
-        prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(usual.prefix),
-        body_limit: bytes("body_limit", usual.body_limit, notes),
-        depth_limit: count("depth_limit", usual.depth_limit, notes),
-        entry_limit: count("entry_limit", usual.entry_limit, notes),
-        item_limit: count("item_limit", usual.item_limit, notes),
-        tool_limit: count("tool_limit", usual.tool_limit, notes),
-        max_request_memory: bytes("max_request_memory", usual.max_request_memory, notes),
-        max_streams: count("max_streams", usual.max_streams, notes),
+        replay: section.choice("replay", REPLAY_MODES, notes).unwrap_or(defaults.replay),
+        capture: section.choice("capture", CAPTURE_MODES, notes).unwrap_or(defaults.capture),
+        prefix: section.choice("prefix", PREFIX_POLICIES, notes).unwrap_or(defaults.prefix),
+        body_limit: bytes("body_limit", defaults.body_limit, notes),
+        depth_limit: count("depth_limit", defaults.depth_limit, notes),
+        entry_limit: count("entry_limit", defaults.entry_limit, notes),
+        item_limit: count("item_limit", defaults.item_limit, notes),
+        tool_limit: count("tool_limit", defaults.tool_limit, notes),
+        max_request_memory: bytes("max_request_memory", defaults.max_request_memory, notes),
+        max_streams: count("max_streams", defaults.max_streams, notes),
         passthrough: passthrough.iter().map(|(_, pattern)| Name::from(*pattern)).collect(),
         timeouts,
     }
@@ -372,7 +377,7 @@ fn note_claims(
     let at = section.key_at("models");
     for pattern in &provider.models {
         let lower = pattern.to_ascii_lowercase();
-        if let Some((_, other)) = claimed.iter().find(|(known, _)| *known == lower) {
+        if let Some((_, other)) = claimed.iter().find(|(claim, _)| *claim == lower) {
             let message = if *other == provider.name {
                 format!("`{pattern}` is listed twice in `models`: remove one")
             } else {

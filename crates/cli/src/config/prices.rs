@@ -24,12 +24,12 @@ impl PriceTable {
     /// Returns the prices of a model, with `None` for unknown prices.
     pub(crate) fn known_price(&self, provider: &str, model: &str) -> Price {
         let own = self.own.price_for(provider, model).unwrap_or_default();
-        let usual = self.builtin.price_for(provider, model).unwrap_or_default();
+        let builtin = self.builtin.price_for(provider, model).unwrap_or_default();
         Price {
-            input: own.input.or(usual.input),
-            output: own.output.or(usual.output),
-            cached: own.cached.or(usual.cached),
-            written: own.written.or(usual.written),
+            input: own.input.or(builtin.input),
+            output: own.output.or(builtin.output),
+            cached: own.cached.or(builtin.cached),
+            written: own.written.or(builtin.written),
         }
     }
 }

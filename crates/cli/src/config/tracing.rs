@@ -56,16 +56,16 @@ impl TracingSettings {
 pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> TracingSettings {
     let keys = ["enabled", "mode", "thread_id", "log_data", "redact", "patience", "sinks"];
     section.reject_unknown_keys(&keys, notes);
-    let usual = TracingSettings::default();
+    let defaults = TracingSettings::default();
     let sinks = section.section("sinks", notes);
     let sinks = sinks.map(|sinks| sinks.sections(notes)).unwrap_or_default();
     TracingSettings {
-        enabled: section.flag("enabled", notes).unwrap_or(usual.enabled),
-        mode: section.choice("mode", Mode::ALL, notes).unwrap_or(usual.mode),
+        enabled: section.flag("enabled", notes).unwrap_or(defaults.enabled),
+        mode: section.choice("mode", Mode::ALL, notes).unwrap_or(defaults.mode),
         thread_id: section.text("thread_id", "shop", notes).map(Name::from),
-        log_data: section.flag("log_data", notes).unwrap_or(usual.log_data),
-        redact: section.flag("redact", notes).unwrap_or(usual.redact),
-        patience: section.time("patience", notes).unwrap_or(usual.patience),
+        log_data: section.flag("log_data", notes).unwrap_or(defaults.log_data),
+        redact: section.flag("redact", notes).unwrap_or(defaults.redact),
+        patience: section.time("patience", notes).unwrap_or(defaults.patience),
         sinks: sinks.iter().filter_map(|(name, section)| sink(name, section, notes)).collect(),
     }
 }
@@ -73,9 +73,9 @@ pub(super) fn read(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Tracin
 fn sink(name: &str, section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<SinkSettings> {
     section.reject_unknown_keys(&["kind", "url", "folder", "header", "value", "value_env"], notes);
     if !section.has("kind") {
-        let words: Vec<&str> = SinkKind::ALL.iter().map(|(word, _)| *word).collect();
-        let words = words.join(", ");
-        notes.error(section.at, format!("a sink needs a `kind`: one of {words}"));
+        let kinds: Vec<&str> = SinkKind::ALL.iter().map(|(kind, _)| *kind).collect();
+        let kinds = kinds.join(", ");
+        notes.error(section.at, format!("a sink needs a `kind`: one of {kinds}"));
     }
     let kind = section.choice("kind", SinkKind::ALL, notes)?;
     let (key, other, example) = match kind {

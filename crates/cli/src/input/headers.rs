@@ -15,14 +15,14 @@ const SECRET_VALUES: [&str; 8] =
 
 /// Parses headers written as `NAME: VALUE`.
 pub(crate) fn parse(headers: &[String]) -> Result<Vec<(Name, Name)>> {
-    headers.iter().enumerate().map(|(index, header)| one(index + 1, header)).collect()
+    headers.iter().enumerate().map(|(index, header)| parse_header(index + 1, header)).collect()
 }
 
-fn one(number: usize, header: &str) -> Result<(Name, Name)> {
+fn parse_header(number: usize, header: &str) -> Result<(Name, Name)> {
     // Messages never repeat the value, because a malformed header may still be a key.
-    let named = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
-    let named = named.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
-    let Some((name, value)) = named else {
+    let pair = header.split_once(':').map(|(name, value)| (name.trim(), value.trim()));
+    let pair = pair.filter(|(name, _)| !name.is_empty() && name.bytes().all(is_token));
+    let Some((name, value)) = pair else {
         let form = "must have the form 'NAME: VALUE'";
         return Err(Failure::Usage(format!("--header number {number} {form}")));
     };

@@ -47,29 +47,29 @@ impl UnresolvedRequest {
 
 impl Subject {
     /// Reads a request, or the last request of a recording.
-    pub(crate) fn read(about: &RequestArgs, file: &Path) -> Result<Self> {
-        let rows = RequestCatalog::read(about.profiles.as_deref())?;
-        let headers = headers::parse(&about.header)?;
+    pub(crate) fn read(args: &RequestArgs, file: &Path) -> Result<Self> {
+        let rows = RequestCatalog::read(args.profiles.as_deref())?;
+        let headers = headers::parse(&args.header)?;
         let input = Input::read(file)?;
-        let found = match recording::read(&input)? {
-            Some(exchanges) => find_in_recording(about, &input, exchanges)?,
-            None => find_in_document(about, &rows, input)?,
+        let unresolved = match recording::read(&input)? {
+            Some(exchanges) => find_in_recording(args, &input, exchanges)?,
+            None => find_in_document(args, &rows, input)?,
         };
-        Self::new(about, &rows, headers, found)
+        Self::new(args, &rows, headers, unresolved)
     }
 
     /// Reads a conversation with one message or item per line. Also returns the original lines.
-    pub(crate) fn session(about: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
-        let rows = RequestCatalog::read(about.profiles.as_deref())?;
-        let headers = headers::parse(&about.header)?;
+    pub(crate) fn session(args: &RequestArgs, file: &Path) -> Result<(Self, Input)> {
+        let rows = RequestCatalog::read(args.profiles.as_deref())?;
+        let headers = headers::parse(&args.header)?;
         let lines = Input::read(file)?;
-        let named = about.provider.as_deref().and_then(|name| rows.catalog().provider(name));
-        let wire = about.wire.clone().or_else(|| named.map(|row| row.wire.clone()));
+        let provider = args.provider.as_deref().and_then(|name| rows.catalog().provider(name));
+        let wire = args.wire.clone().or_else(|| provider.map(|row| row.wire.clone()));
         let codec = session::detect_codec(&lines, wire.as_ref())?;
         // Reasoning settings are part of a request and not of its messages, so take them from the
         // last earlier request.
         let mut earlier = None;
-        for file in &about.prior {
+        for file in &args.prior {
             let input = Input::read(file)?;
             let is_request = |kind: DocumentKind| {
                 kind.document == Document::Request && kind.codec.wire() == codec.wire()
@@ -78,53 +78,54 @@ impl Subject {
                 earlier = Some(input.bytes);
             }
         }
-        let bytes = session::wrap(&lines, codec, about.model.as_deref(), earlier.as_ref())?;
+        let bytes = session::wrap(&lines, codec, args.model.as_deref(), earlier.as_ref())?;
         let input = Input { name: lines.name.clone(), bytes };
-        let found = UnresolvedRequest::new(input, codec);
-        Ok((Self::new(about, &rows, headers, found)?, lines))
+        let unresolved = UnresolvedRequest::new(input, codec);
+        Ok((Self::new(args, &rows, headers, unresolved)?, lines))
     }
 
     fn new(
-        about: &RequestArgs,
+        args: &RequestArgs,
         rows: &RequestCatalog,
         headers: Vec<(Name, Name)>,
-        found: UnresolvedRequest,
+        unresolved: UnresolvedRequest,
     ) -> Result<Self> {
-        let UnresolvedRequest { input, codec, recorded, earlier } = found;
+        let UnresolvedRequest { input, codec, recorded, earlier } = unresolved;
         let wire = codec.wire();
         let recorded = recorded.as_ref();
         let path = recorded.and_then(|recorded| recorded.path.clone());
         let named = model_in(codec, path.as_ref(), &input.bytes);
         let named = named.or_else(|| recorded?.model.clone());
-        let Some(model) = about.model.as_deref().or(named.as_deref()) else {
+        let Some(model) = args.model.as_deref().or(named.as_deref()) else {
             let message =
                 "does not name its model, which the rules depend on; specify it with --model";
             return Err(Failure::Usage(format!("{} {message}", input.name)));
         };
-        let row = match (&about.provider, recorded.and_then(|it| it.provider.as_deref())) {
+        let row = match (&args.provider, recorded.and_then(|exchange| exchange.provider.as_deref()))
+        {
             (Some(named), _) => rows.named(&wire, named)?,
             (None, Some(recorded)) => rows.row_or_generic(&wire, recorded)?,
             (None, None) => rows.likely_row(&wire, model)?,
         };
-        let target = rows.catalog().target(&row, model, &about.account);
+        let target = rows.catalog().target(&row, model, &args.account);
         input::note_unknown_model(&DecodeContext::of(target.clone()));
         let path = path.unwrap_or_else(|| Name::from(codec.path(&target, false)));
-        let account = about.prior_account.as_deref().unwrap_or(&about.account);
-        let mut past = PriorBuilder::new(&target, rows, account);
-        for file in &about.prior {
-            past.add(&Input::read(file)?)?;
+        let account = args.prior_account.as_deref().unwrap_or(&args.account);
+        let mut builder = PriorBuilder::new(&target, rows, account);
+        for file in &args.prior {
+            builder.add(&Input::read(file)?)?;
         }
         for exchange in &earlier {
-            past.add_recorded(&input, exchange)?;
+            builder.add_recorded(&input, exchange)?;
         }
-        let prior = past.prior;
+        let prior = builder.prior;
         Ok(Self {
             name: input.name,
             codec,
             target,
             prior,
             knows_headers: !headers.is_empty(),
-            account_created: about.account_created,
+            account_created: args.account_created,
             request: Request { path, headers, body: input.bytes },
         })
     }
@@ -146,12 +147,12 @@ impl Subject {
 }
 
 fn find_in_document(
-    about: &RequestArgs,
+    args: &RequestArgs,
     rows: &RequestCatalog,
     input: Input,
 ) -> Result<UnresolvedRequest> {
-    let named = about.provider.as_deref();
-    let wire = about.wire.clone().or_else(|| rows.wire_of(named?, &input));
+    let provider = args.provider.as_deref();
+    let wire = args.wire.clone().or_else(|| rows.wire_of(provider?, &input));
     let kind = input.kind_or_request(wire.as_ref())?;
     if kind.document != Document::Request {
         return Err(Failure::BadData(format!(
@@ -165,7 +166,7 @@ fn find_in_document(
 
 /// Returns the last request of a recording and the exchanges before it.
 fn find_in_recording(
-    about: &RequestArgs,
+    args: &RequestArgs,
     recording: &Input,
     mut exchanges: Vec<RecordedExchange>,
 ) -> Result<UnresolvedRequest> {
@@ -174,10 +175,10 @@ fn find_in_recording(
     let last = exchanges.iter().rposition(|exchange| exchange.request.is_some());
     exchanges.truncate(last.ok_or_else(missing)? + 1);
     let (number, exchange) = (exchanges.len(), exchanges.pop().ok_or_else(missing)?);
-    let taken = exchanges.iter().filter(|exchange| exchange.was_taken).count();
-    let prior = match taken {
+    let accepted = exchanges.iter().filter(|exchange| exchange.was_taken).count();
+    let prior = match accepted {
         0 => "nothing".to_owned(),
-        taken => text::count(taken, "earlier exchange"),
+        accepted => text::count(accepted, "earlier exchange"),
     };
     let name = &recording.name;
     text::note(&format!(
@@ -186,7 +187,7 @@ fn find_in_recording(
     let name = format!("{name}#{number}");
     let input = Input { name, bytes: exchange.request.clone().ok_or_else(missing)? };
     let recorded_wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
-    let kind = input.kind_or_request(about.wire.as_ref().or(recorded_wire.as_ref()))?;
+    let kind = input.kind_or_request(args.wire.as_ref().or(recorded_wire.as_ref()))?;
     let (recorded, earlier) = (Some(exchange), exchanges);
     Ok(UnresolvedRequest { input, codec: kind.codec, recorded, earlier })
 }

@@ -54,16 +54,16 @@ pub(crate) struct Column {
     /// Whether the column is right-aligned, as for numbers.
     is_right: bool,
     /// Whether the column may be dropped on a narrow terminal.
-    can_go: bool,
+    is_droppable: bool,
     /// Whether cells are never wrapped, so that names can be copied.
-    is_whole: bool,
+    is_unwrapped: bool,
 }
 
 impl Column {
     /// Creates a left-aligned column.
     pub(crate) fn new(head: &'static str, cells: impl Iterator<Item: Into<Cell>>) -> Self {
         let cells = cells.map(Into::into).collect();
-        Self { head, cells, is_right: false, can_go: false, is_whole: false }
+        Self { head, cells, is_right: false, is_droppable: false, is_unwrapped: false }
     }
 
     /// Creates a right-aligned column of numbers.
@@ -73,12 +73,12 @@ impl Column {
 
     /// Allows the column to be dropped on a narrow terminal.
     pub(crate) fn droppable(self) -> Self {
-        Self { can_go: true, ..self }
+        Self { is_droppable: true, ..self }
     }
 
     /// Prevents wrapping of the cells.
-    pub(crate) fn whole(self) -> Self {
-        Self { is_whole: true, ..self }
+    pub(crate) fn unwrapped(self) -> Self {
+        Self { is_unwrapped: true, ..self }
     }
 
     pub(crate) fn dimmed(mut self) -> Self {
@@ -98,7 +98,7 @@ impl Column {
 
 /// Formats a table for standard output. The first column contains names and is never wrapped.
 pub(crate) fn table(mut columns: Vec<Column>) -> String {
-    columns.iter_mut().take(1).for_each(|first| first.is_whole = true);
+    columns.iter_mut().take(1).for_each(|first| first.is_unwrapped = true);
     table_in(columns, text::width(std::io::stdout()))
 }
 
@@ -107,14 +107,14 @@ pub(crate) fn table_in(mut columns: Vec<Column>, room: usize) -> String {
     let total = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
     let mut widths: Vec<usize> = columns.iter().map(Column::width).collect();
     while total(&widths) > room + GAP
-        && let Some(index) = columns.iter().rposition(|column| column.can_go)
+        && let Some(index) = columns.iter().rposition(|column| column.is_droppable)
     {
         columns.remove(index);
         widths.remove(index);
     }
     // Narrow the widest column until the table fits.
     while total(&widths) > room + GAP {
-        let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_whole);
+        let breakable = widths.iter_mut().zip(&columns).filter(|(_, column)| !column.is_unwrapped);
         match breakable.map(|(width, _)| width).max() {
             Some(width) if *width > NARROWEST => *width -= 1,
             Some(_) | None => break,

@@ -69,8 +69,8 @@ impl DemoPrinter {
             RunEvent::Thought(thought) if thought.phase == ThoughtPhase::End => {
                 let sealed = thought.sealed_bytes.filter(|bytes| *bytes > 0);
                 let sealed = sealed.map(|bytes| format!("  [sealed, {}]", stored_size(bytes)));
-                let words = thought.text.as_deref().unwrap_or_default().split_whitespace();
-                let text = words.collect::<Vec<_>>().join(" ");
+                let tokens = thought.text.as_deref().unwrap_or_default().split_whitespace();
+                let text = tokens.collect::<Vec<_>>().join(" ");
                 let text = if text.is_empty() { "(no readable text)" } else { &text };
                 let text = format!("{text}{}", sealed.unwrap_or_default());
                 self.paragraph("∴", Style::new().cyan(), &text)
@@ -213,10 +213,10 @@ impl DemoPrinter {
     /// Prints the output of a command, each line truncated to the terminal width.
     pub(super) fn command_output(&self, output: &str) -> Result<()> {
         output.lines().try_for_each(|line| {
-            let words = line.trim_start();
-            let indent = line.len() - words.len() + 2;
-            let words = one_line(&plain(words), self.width.saturating_sub(indent));
-            print_line(&format!("{:indent$}{words}", ""))
+            let text = line.trim_start();
+            let indent = line.len() - text.len() + 2;
+            let text = one_line(&plain(text), self.width.saturating_sub(indent));
+            print_line(&format!("{:indent$}{text}", ""))
         })
     }
 }
@@ -226,9 +226,9 @@ pub(super) fn fact(label: &str, value: &str) -> Result<()> {
 }
 
 pub(super) fn end(home: Option<&Path>) -> Result<()> {
-    let kept = home.map(|home| format!("all files are kept in {}", home.display()));
-    let kept = kept.unwrap_or_else(|| "all temporary files were deleted".to_owned());
-    print_line(&format!("\n{} {}", "Demo finished:".bold(), plain(&kept)))
+    let files = home.map(|home| format!("all files are kept in {}", home.display()));
+    let files = files.unwrap_or_else(|| "all temporary files were deleted".to_owned());
+    print_line(&format!("\n{} {}", "Demo finished:".bold(), plain(&files)))
 }
 
 /// Prints the console URL. The console stays reachable while the gateway runs.
