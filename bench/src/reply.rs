@@ -85,7 +85,7 @@ impl Reply {
     }
 
     /// Encodes the reply as one JSON document.
-    pub(crate) fn whole(&self) -> Bytes {
+    pub(crate) fn document(&self) -> Bytes {
         let (thought, text) = self.sentences();
         let (thought, text) = (SENTENCE.repeat(thought), SENTENCE.repeat(text));
         let (start, id, signature) = (self.start(), self.id(), self.signature());

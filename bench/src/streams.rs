@@ -21,7 +21,7 @@ pub(crate) struct StreamResult {
     /// Memory in bytes per open stream.
     pub(crate) each: u64,
     /// Time until all streams have started.
-    pub(crate) begun: Duration,
+    pub(crate) started: Duration,
     /// Time from the release until all streams have ended.
     pub(crate) ended: Duration,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     while let Some(opened) = opening.join_next().await {
         open.push(opened??);
     }
-    let begun = start.elapsed();
+    let started = start.elapsed();
     let each = server.memory()?.saturating_sub(before) / STREAMS as u64;
     let release = Instant::now();
     Connection::open(upstream).await?.post_whole("/release", Bytes::new()).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn run(server: &Server, upstream: SocketAddr) -> anyhow::Result
     while let Some(ended) = ending.join_next().await {
         ended??;
     }
-    Ok(StreamResult { each, begun, ended: release.elapsed() })
+    Ok(StreamResult { each, started, ended: release.elapsed() })
 }
 
 /// Keeps the last bytes of a stream, because the final event may be split across chunks.

@@ -18,9 +18,9 @@ const HEADINGS: [[&str; 14]; 2] = [
     ],
 ];
 
-/// Prints the results and whether they meet the targets. `begun` is the result of the stream
+/// Prints the results and whether they meet the targets. `fresh` is the result of the stream
 /// measurement on a fresh gateway.
-pub(crate) fn print(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
+pub(crate) fn print(rows: &[Row], fresh: Option<StreamResult>, commit: Duration) {
     println!("\nrequests of a growing conversation; replies of 2 KB, streams of 16 KB");
     for headings in HEADINGS {
         println!("{}", columns(&headings));
@@ -31,18 +31,18 @@ pub(crate) fn print(rows: &[Row], begun: Option<StreamResult>, commit: Duration)
     }
     println!("\n{STREAMS} concurrent streams");
     let of_rows = rows.iter().map(|row| (row.name.as_str(), row.streams));
-    for (name, streams) in of_rows.chain([("  relaxed, just started", begun)]) {
+    for (name, streams) in of_rows.chain([("  relaxed, just started", fresh)]) {
         if let Some(streams) = streams {
             println!(
                 "{name:<26} {:>6.1} KiB each, started within {:.2} s, ended {:.2} s after the release",
                 streams.each as f64 / 1024.0,
-                streams.begun.as_secs_f64(),
+                streams.started.as_secs_f64(),
                 streams.ended.as_secs_f64()
             );
         }
     }
     println!("\na bare commit to the same disk: {}", time(commit));
-    targets(rows, begun, commit);
+    targets(rows, fresh, commit);
 }
 
 fn line(row: &Row, direct: Option<&Row>) -> String {
@@ -84,7 +84,7 @@ fn columns(cells: &[impl Display; 14]) -> String {
 }
 
 /// Prints whether the targets are met.
-fn targets(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
+fn targets(rows: &[Row], fresh: Option<StreamResult>, commit: Duration) {
     let row_named = |name: &str| rows.iter().find(|row| row.name.trim() == name);
     let (Some(direct), Some(proxy)) = (row_named("direct"), row_named("bare proxy")) else {
         return;
@@ -127,7 +127,7 @@ fn targets(rows: &[Row], begun: Option<StreamResult>, commit: Duration) {
     if let Some(streams) = relaxed.streams {
         at_most("memory per open stream", streams.each, 64 << 10);
     }
-    if let Some(streams) = begun {
+    if let Some(streams) = fresh {
         at_most("memory per open stream, gateway just started", streams.each, 64 << 10);
     }
 }

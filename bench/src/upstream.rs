@@ -55,7 +55,7 @@ async fn answer(mock: &Mock, request: Request<Incoming>) -> anyhow::Result<Respo
     let model = entry.map_or(Model::Short, |(model, _)| *model);
     let reply = Reply::new(model);
     if mock.streamed.find(&body).is_none() {
-        return Ok(pieces_response("application/json", vec![reply.whole()]));
+        return Ok(pieces_response("application/json", vec![reply.document()]));
     }
     let mut events = reply.events();
     match model {

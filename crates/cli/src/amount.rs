@@ -20,8 +20,8 @@ pub(crate) fn micro_dollars(dollars: f64) -> Option<u64> {
 
 /// Formats millionths of a dollar: `$2.50`, `$0.000125`.
 pub(crate) fn dollars(micro: u64) -> String {
-    let (whole, rest) = (micro / 1_000_000, micro % 1_000_000);
+    let (dollars, rest) = (micro / 1_000_000, micro % 1_000_000);
     let rest = format!("{rest:06}");
     let (cents, further) = rest.split_at(2);
-    format!("${whole}.{cents}{}", further.trim_end_matches('0'))
+    format!("${dollars}.{cents}{}", further.trim_end_matches('0'))
 }

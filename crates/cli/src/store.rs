@@ -81,7 +81,7 @@ impl OpenStore {
     /// Waits for work that must not stop half-way. Only a second signal aborts the work.
     pub(crate) fn run_uninterrupted<T>(
         &self,
-        what: &str,
+        operation: &str,
         work: impl Future<Output = Result<T, StoreError>>,
         to_failure: impl FnOnce(StoreError) -> Failure,
     ) -> Result<T> {
@@ -92,11 +92,11 @@ impl OpenStore {
                 result = &mut work => return result.map_err(to_failure),
                 () = signals.wait_for_stop() => {}
             }
-            text::note(&format!("finishing {what}; interrupt again to abort half-way"));
+            text::note(&format!("finishing {operation}; interrupt again to abort half-way"));
             tokio::select! {
                 result = &mut work => result.map_err(to_failure),
                 () = signals.wait_for_stop() => {
-                    Err(Failure::Interrupted(format!("interrupted: {what} was aborted half-way")))
+                    Err(Failure::Interrupted(format!("interrupted: {operation} was aborted half-way")))
                 }
             }
         })
@@ -165,11 +165,11 @@ impl OpenStore {
 
     /// Returns the message that is printed instead of an empty table. It lists the store's other
     /// tenants.
-    pub(crate) fn empty_message(&self, what: &str) -> Result<String> {
+    pub(crate) fn empty_message(&self, noun: &str) -> Result<String> {
         let tenant = &self.tenant;
         let mut others = self.run(self.journal.tenants())?;
         others.retain(|name| name != tenant);
-        let mut message = format!("the tenant {} has no {what}\n", plain(&tenant.0));
+        let mut message = format!("the tenant {} has no {noun}\n", plain(&tenant.0));
         if !others.is_empty() {
             let names: Vec<String> = others.iter().map(|name| plain(&name.0)).collect();
             let (label, names) = ("other tenants of this store:".dimmed(), names.join(", "));

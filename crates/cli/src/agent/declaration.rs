@@ -126,8 +126,8 @@ impl Tools {
     /// Connects to the tool servers and returns all tools.
     pub(crate) async fn open(self) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = self.programs;
-        let opened = self.external.open().await;
-        tools.extend(opened.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?);
+        let external_tools = self.external.open().await;
+        tools.extend(external_tools.map_err(|error| Failure::Outside(anyhow::anyhow!(error)))?);
         Ok(tools)
     }
 }

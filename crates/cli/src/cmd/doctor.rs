@@ -91,5 +91,5 @@ fn text_of(facts: &ReportLines) -> String {
 }
 
 fn json_of(facts: &ReportLines) -> Map<String, Value> {
-    facts.iter().map(|(what, value)| (what.replace(' ', "_"), value.as_str().into())).collect()
+    facts.iter().map(|(name, value)| (name.replace(' ', "_"), value.as_str().into())).collect()
 }

@@ -49,7 +49,7 @@ pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
 /// Prompts the user to confirm an erasure.
 fn confirm_forget(store: &OpenStore, options: &Forget, head: &LogHead) -> Result<bool> {
     let thread = plain(&options.thread);
-    let what = match &options.item {
+    let subject = match &options.item {
         Some(item) => format!("the item {} of {thread}", plain(item)),
         None => {
             let everything = Page { limit: u32::MAX >> 1, ..Page::default() };
@@ -59,7 +59,7 @@ fn confirm_forget(store: &OpenStore, options: &Forget, head: &LogHead) -> Result
             format!("{thread}, with all its {records} records ({bytes}) and {runs}")
         }
     };
-    confirm(&format!("Erase the content of {what} permanently?"))
+    confirm(&format!("Erase the content of {subject} permanently?"))
 }
 
 pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {

@@ -119,7 +119,7 @@ fn one_record(record: &Record, summary: &RecordSummary, room: usize) -> String {
     };
     let sealed = (!summary.seals.is_empty())
         .then(|| format!("sealed: {}", size(summary.seals.iter().sum())));
-    let label = one_line(&plain(&summary.what), room / 2);
+    let label = one_line(&plain(&summary.label), room / 2);
     let is_plain = summary.text.is_empty() && sealed.is_none();
     let measured = is_plain.then(|| size(content.len()));
     // The text gets the columns that the other fields leave.

@@ -31,7 +31,7 @@ pub(crate) struct RecordSummary {
     /// Item id for use with `throughline forget`; empty if there is none.
     pub(crate) id: String,
     /// Role and kind, such as `assistant thought`; empty if unknown.
-    pub(crate) what: String,
+    pub(crate) label: String,
     pub(crate) text: String,
     /// Sizes of the Seals in bytes.
     pub(crate) seals: Vec<usize>,
@@ -58,11 +58,11 @@ impl DisplayContent {
 /// fields.
 pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSummary {
     if *record.kind == *kind::EVENTS {
-        let what = record.events.map(|(first, last)| match last - first {
+        let range = record.events.map(|(first, last)| match last - first {
             0 => format!("event {first}"),
             _ => format!("events {first} to {last}"),
         });
-        return RecordSummary { what: what.unwrap_or_default(), ..RecordSummary::default() };
+        return RecordSummary { label: range.unwrap_or_default(), ..RecordSummary::default() };
     }
     let Some(content) = record.content.bytes() else { return RecordSummary::default() };
     if *record.kind == *kind::ITEM
@@ -76,7 +76,7 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSumma
             let tree = document.tree();
             let root = tree.root();
             let kind = root.text_of("kind").or_else(|| root.text_of("type"));
-            let words: Vec<_> = [root.text_of("role"), kind].into_iter().flatten().collect();
+            let labels: Vec<_> = [root.text_of("role"), kind].into_iter().flatten().collect();
             let is_item = *record.kind == *kind::ITEM;
             let id = root.text_of("id").filter(|_| is_item).unwrap_or_default().into_owned();
             let text = match (readable(root), root.get("role")) {
@@ -84,7 +84,7 @@ pub(crate) fn describe(record: &Record, policy: &RedactionPolicy) -> RecordSumma
                 (_, Some(_)) => remaining_members(root),
                 (_, None) => compact(document.as_str()),
             };
-            RecordSummary { id, what: words.join(" "), text, seals }
+            RecordSummary { id, label: labels.join(" "), text, seals }
         }
         (DisplayContent::Text(text), seals) => {
             RecordSummary { text, seals, ..RecordSummary::default() }
@@ -114,10 +114,10 @@ fn describe_item(item: &Item, policy: &RedactionPolicy) -> RecordSummary {
         Body::Summary { text, .. } => ("summary", text.to_string()),
         Body::Unknown => ("unknown", String::new()),
     };
-    let what = if kind.is_empty() { role.to_owned() } else { format!("{role} {kind}") };
+    let label = if kind.is_empty() { role.to_owned() } else { format!("{role} {kind}") };
     let text = shorten_opaque_words(&policy.redact_text(&text));
     let seals = item.seals.iter().map(Seal::len).collect();
-    RecordSummary { id: item.id.to_string(), what, text, seals }
+    RecordSummary { id: item.id.to_string(), label, text, seals }
 }
 
 /// Returns the displayable content of a record and the sizes of its Seals. Redaction runs before

@@ -18,14 +18,14 @@ fn record(kind: &str, content: &str) -> Record {
 }
 
 fn describe_item(content: &str) -> (String, String, Vec<usize>) {
-    let RecordSummary { what, text, seals, .. } =
+    let RecordSummary { label, text, seals, .. } =
         describe(&record(kind::ITEM, content), &RedactionPolicy::default());
-    (what, text, seals)
+    (label, text, seals)
 }
 
 #[test]
 fn records_are_described_by_well_known_members() {
-    for (content, what, text, seals) in [
+    for (content, label, text, seals) in [
         (r#"{"id":"a","role":"user","text":"Hello"}"#, "user", "Hello", vec![]),
         (
             r#"{"role":"assistant","type":"thinking","thinking":"Hm.","signature":"AAAA"}"#,
@@ -42,7 +42,7 @@ fn records_are_described_by_well_known_members() {
         (r#"{"step": 3}"#, "", r#"{"step":3}"#, vec![]),
         ("plain words", "", "plain words", vec![]),
     ] {
-        assert_eq!(describe_item(content), (what.to_owned(), text.to_owned(), seals), "{content}");
+        assert_eq!(describe_item(content), (label.to_owned(), text.to_owned(), seals), "{content}");
     }
 }
 

@@ -105,14 +105,14 @@ fn families(chosen: &BTreeSet<Name>) -> String {
     let stems: BTreeSet<&str> = chosen.iter().map(|name| stem(name)).collect();
     let phrases = stems.iter().map(|vendor| {
         let theirs = known.iter().copied().filter(|name| stem(name) == *vendor);
-        let (meant, others): (Vec<&str>, Vec<&str>) =
+        let (selected, others): (Vec<&str>, Vec<&str>) =
             theirs.partition(|name| chosen.contains(*name));
         match others.len() {
-            0 if meant.len() > 1 => format!("{vendor}*"),
-            few if few > 0 && few * 2 < meant.len() => {
+            0 if selected.len() > 1 => format!("{vendor}*"),
+            excluded_count if excluded_count > 0 && excluded_count * 2 < selected.len() => {
                 format!("{vendor}* (not {})", others.join(", "))
             }
-            _ => meant.join(", "),
+            _ => selected.join(", "),
         }
     });
     phrases.collect::<Vec<_>>().join(", ")

@@ -106,8 +106,8 @@ fn timeline(kind: &DocumentKind, context: &DecodeContext, shown: &Shown, is_full
             page.totals(call.system.iter().chain(&call.items));
         }
         Shown::Reply(reply) => {
-            let what = if kind.framing.is_some() { "stream" } else { "response" };
-            page.title(wire.as_str(), what, &reply.origin.answered, &origin.provider);
+            let document = if kind.framing.is_some() { "stream" } else { "response" };
+            page.title(wire.as_str(), document, &reply.origin.answered, &origin.provider);
             page.items(&reply.items);
             page.stop(reply);
             page.totals(reply.items.iter());
@@ -140,10 +140,10 @@ impl Page {
         self.out.push('\n');
     }
 
-    fn title(&mut self, wire: &str, what: &str, model: &str, provider: &str) {
+    fn title(&mut self, wire: &str, document: &str, model: &str, provider: &str) {
         let model = if model == "unknown" { "no model named".to_owned() } else { plain(model) };
         let from = format!("· {provider}");
-        self.line(&format!("{} {what}  {model} {}", wire.bold(), from.dimmed()));
+        self.line(&format!("{} {document}  {model} {}", wire.bold(), from.dimmed()));
     }
 
     fn settings(&mut self, call: &Call) {
@@ -336,8 +336,8 @@ fn describe(item: &Item, names: &HashMap<&CallId, &str>) -> (String, String, Str
             ("◂".magenta().to_string(), label, parts.join("\n"))
         }
         Body::Hosted(hosted) => {
-            let what = if hosted.is_result { "result of" } else { "provider runs" };
-            let label = format!("{what} {}", plain(&hosted.name).bold());
+            let label = if hosted.is_result { "result of" } else { "provider runs" };
+            let label = format!("{label} {}", plain(&hosted.name).bold());
             ("▹".magenta().to_string(), label, hosted.visible.to_string())
         }
         Body::Media(media) => ("▣".to_owned(), media_word(media), String::new()),

@@ -24,7 +24,7 @@ fn text_of(url: &str, key: &str, counted: &Stats) -> String {
         0 => String::new(),
         blobs => format!(", {blobs} of them large ({})", stored_size(counted.blob_bytes)),
     };
-    for (what, number) in [
+    for (label, number) in [
         ("tenants", counted.tenants.to_string()),
         ("threads", counted.threads.to_string()),
         ("runs", counted.runs.to_string()),
@@ -36,7 +36,7 @@ fn text_of(url: &str, key: &str, counted: &Stats) -> String {
         ("content", stored_size(counted.content_bytes)),
         ("on disk", stored_size(counted.disk_bytes)),
     ] {
-        push_line(&mut out, &format!("  {what:<22}{number}"));
+        push_line(&mut out, &format!("  {label:<22}{number}"));
     }
     out
 }

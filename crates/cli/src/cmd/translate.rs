@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Translate) -> Result<()> {
     let source = context(source_model)?;
     let provider = match (&options.to_provider, options.from == options.to) {
         (None, true) => options.from_provider.as_deref(),
-        (named, _) => named.as_deref(),
+        (target_provider, _) => target_provider.as_deref(),
     };
     let model = options.model.as_deref().unwrap_or(source_model);
     let is_moved = options.from != options.to || options.to_provider != options.from_provider;

@@ -156,10 +156,10 @@ fn provider_sections_override_catalog_rows() {
 fn empty_file_gives_the_defaults() {
     let ParsedConfig { config, errors, warnings, .. } = parse("# nothing\n");
     assert_eq!((errors, warnings), (vec![], vec![]));
-    let usual = Config::default();
-    assert_eq!((&config.server, &config.store), (&usual.server, &usual.store));
-    assert_eq!((&config.gateway, &config.agents), (&usual.gateway, &usual.agents));
-    assert_eq!((&config.prices, &config.lines), (&usual.prices, &usual.lines));
+    let defaults = Config::default();
+    assert_eq!((&config.server, &config.store), (&defaults.server, &defaults.store));
+    assert_eq!((&config.gateway, &config.agents), (&defaults.gateway, &defaults.agents));
+    assert_eq!((&config.prices, &config.lines), (&defaults.prices, &defaults.lines));
     assert!(config.tools.mcp.is_empty() && config.tools.http.is_empty());
     assert_eq!(config.server.listen.to_string(), "127.0.0.1:4400");
     assert_eq!(config.gateway.replay, ReplayMode::Repair);
@@ -298,7 +298,7 @@ fn invalid_providers_are_reported() {
                 the slash in model names";
     let no_type = "has no `kind`: write kind = \"anthropic\" or another provider, or set both \
                 `wire` and `base_url`";
-    for (text, said) in [
+    for (text, expected) in [
         ("[providers.a]", format!("1:12: [providers.a] {no_type}")),
         ("[providers.a]\nwire = \"gemini\"", format!("1:12: [providers.a] {no_type}")),
         ("[providers.a]\nbase_url = \"http://h\"", format!("1:12: [providers.a] {no_type}")),
@@ -321,13 +321,13 @@ fn invalid_providers_are_reported() {
         ("[providers.\"a/b\"]\nkind = \"openai\"", format!("1:12: {name}")),
         ("[providers.sim]\nkind = \"openai\"", "1:12: the provider `sim` is built in: choose another name".to_owned()),
     ] {
-        assert_eq!(errors(text), [said], "{text}");
+        assert_eq!(errors(text), [expected], "{text}");
     }
-    let said = errors("[providers.a]\nkind = \"antropic\"");
+    let messages = errors("[providers.a]\nkind = \"antropic\"");
     assert!(
-        said[0].starts_with("2:8: `kind` must be one of anthropic, openai, openai-chat, azure")
+        messages[0].starts_with("2:8: `kind` must be one of anthropic, openai, openai-chat, azure")
     );
-    assert!(said[0].ends_with("gpustack; did you mean `anthropic`?"), "{said:?}");
+    assert!(messages[0].ends_with("gpustack; did you mean `anthropic`?"), "{messages:?}");
 }
 
 #[test]

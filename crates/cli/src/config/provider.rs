@@ -209,7 +209,7 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
                        preferably the variable";
         notes.error(section.key_at("api_key"), message);
     }
-    let (key, variable, at, what) = match section.text("api_key", "…", notes) {
+    let (key, variable, at, key_source) = match section.text("api_key", "…", notes) {
         Some(key) => (key.to_owned(), None, section.value_at("api_key"), "`api_key`".to_owned()),
         None => {
             let name = variable_name("api_key_env", section, notes)?;
@@ -225,8 +225,9 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
         }
     };
     if !key.chars().all(|c| c.is_ascii_graphic()) {
-        let message = format!(
-            "{what} contains a character that is invalid in an HTTP header: copy the key again"
+        let message =
+            format!(
+            "{key_source} contains a character that is invalid in an HTTP header: copy the key again"
         );
         notes.error(at, message);
     }

@@ -63,8 +63,8 @@ impl<'o> PriorBuilder<'o> {
         if !exchange.was_taken {
             return Ok(());
         }
-        let part = |what: &str, bytes: &Bytes| Input {
-            name: format!("{}, a recorded {what}", from.name),
+        let part = |kind: &str, bytes: &Bytes| Input {
+            name: format!("{}, a recorded {kind}", from.name),
             bytes: bytes.clone(),
         };
         let wire = exchange.wire.as_ref().map(|wire| Wire::new(wire.to_string()));
@@ -72,8 +72,8 @@ impl<'o> PriorBuilder<'o> {
             let input = part("request", bytes);
             let codec = self.kind(&input, wire.as_ref())?.codec;
             let row = self.row(&codec.wire(), exchange.provider.as_deref())?;
-            let named = model_in(codec, exchange.path.as_ref(), bytes);
-            let model = named.or_else(|| exchange.model.clone());
+            let model_in_request = model_in(codec, exchange.path.as_ref(), bytes);
+            let model = model_in_request.or_else(|| exchange.model.clone());
             self.add_request(&input, codec, &row, exchange.path.clone(), model.as_deref())?;
         }
         if let Some(bytes) = &exchange.response {

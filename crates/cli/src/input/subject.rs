@@ -94,16 +94,16 @@ impl Subject {
         let wire = codec.wire();
         let recorded = recorded.as_ref();
         let path = recorded.and_then(|recorded| recorded.path.clone());
-        let named = model_in(codec, path.as_ref(), &input.bytes);
-        let named = named.or_else(|| recorded?.model.clone());
-        let Some(model) = args.model.as_deref().or(named.as_deref()) else {
+        let requested = model_in(codec, path.as_ref(), &input.bytes);
+        let requested = requested.or_else(|| recorded?.model.clone());
+        let Some(model) = args.model.as_deref().or(requested.as_deref()) else {
             let message =
                 "does not name its model, which the rules depend on; specify it with --model";
             return Err(Failure::Usage(format!("{} {message}", input.name)));
         };
         let row = match (&args.provider, recorded.and_then(|exchange| exchange.provider.as_deref()))
         {
-            (Some(named), _) => rows.named(&wire, named)?,
+            (Some(name), _) => rows.named(&wire, name)?,
             (None, Some(recorded)) => rows.row_or_generic(&wire, recorded)?,
             (None, None) => rows.likely_row(&wire, model)?,
         };

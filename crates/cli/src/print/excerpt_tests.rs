@@ -69,18 +69,18 @@ fn long_label_is_drawn_below_the_carets() {
 #[test]
 fn multi_line_place_has_a_bar() {
     let text = "[\n  {\n    \"a\": 1\n  }\n]";
-    let place = &text[4..text.len() - 2];
+    let needle = &text[4..text.len() - 2];
     let expected = "  |\n2 | /   {\n3 | |     \"a\": 1\n4 | |   }\n  | |___^ all of this\n";
-    assert_eq!(drawn(text, place, "all of this", 80), expected);
+    assert_eq!(drawn(text, needle, "all of this", 80), expected);
 }
 
 #[test]
 fn multi_line_place_marks_its_start() {
     let text = "{\n  \"a\": [\n    1\n  ]\n}";
-    let place = &text[9..text.len() - 2];
+    let needle = &text[9..text.len() - 2];
     let expected =
         "  |\n2 |     \"a\": [\n  |  ________^\n3 | |     1\n4 | |   ]\n  | |___^ a list\n";
-    assert_eq!(drawn(text, place, "a list", 80), expected);
+    assert_eq!(drawn(text, needle, "a list", 80), expected);
 }
 
 #[test]

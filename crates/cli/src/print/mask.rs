@@ -71,7 +71,7 @@ fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     let text = value.text().filter(|text| !text.is_empty())?;
     let bytes = size(text.len());
     let sealed = (is_sealed(name, kind) && !is_documented_placeholder(&text)).then_some(text.len());
-    let what = if sealed.is_some() {
+    let replacement = if sealed.is_some() {
         format!("seal {bytes}")
     } else if let Some((head, _)) = text.split_once(";base64,").filter(|_| text.len() > LONG) {
         format!("{} {bytes}", plain(head))
@@ -80,7 +80,7 @@ fn mask(name: &str, kind: Option<&str>, value: Node<'_>) -> Option<Mask> {
     } else {
         return None;
     };
-    Some(Mask { range: value.range(), shown: format!("\"‹{what}›\""), sealed })
+    Some(Mask { range: value.range(), shown: format!("\"‹{replacement}›\""), sealed })
 }
 
 fn is_sealed(name: &str, kind: Option<&str>) -> bool {

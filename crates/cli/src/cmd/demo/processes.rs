@@ -311,8 +311,8 @@ fn folder(options: &Demo) -> Result<(PathBuf, Option<TempDir>)> {
             "--home {shown} is not empty; choose another directory"
         )));
     }
-    let whole = home.canonicalize().with_context(|| format!("cannot resolve {shown}"))?;
-    Ok((whole, None))
+    let absolute = home.canonicalize().with_context(|| format!("cannot resolve {shown}"))?;
+    Ok((absolute, None))
 }
 
 fn store_of(folder: &Path) -> String {
