@@ -20,7 +20,7 @@ pub(crate) use self::doctor::*;
 pub(crate) use self::gateway::*;
 pub(crate) use self::store::*;
 
-/// Keep the reasoning state of language models intact: capture, verify and replay it
+/// Capture, verify and replay the reasoning state of language models
 #[derive(Debug, Parser)]
 #[command(
     name = "throughline",
@@ -35,10 +35,9 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a scripted demo against simulated providers, without keys, configuration or network
-    /// access
+    /// Run a scripted demo against simulated providers; needs no keys, configuration or network
     Demo(Demo),
-    /// Show a request, response or stream as a timeline of messages, thoughts and seals
+    /// Show a request, response or stream as a timeline of messages, Thoughts and Seals
     Show(Show),
     /// Translate a request to another provider's API and report what changed
     Translate(Translate),
@@ -50,15 +49,14 @@ pub(crate) enum Command {
     Rules(Rules),
     /// Explain a rule: its cause, a failing request, the fix and the evidence
     Explain(Explain),
-    /// Simulate the provider APIs locally, including seals and errors, without keys or network
-    /// access
+    /// Simulate the provider APIs locally, including Seals and errors; needs no keys and no network
     Sim(Sim),
     /// Run the gateway: accept any supported API, route to any provider, and replay reasoning
     /// correctly
     Serve(Serve),
     /// Run an agent that can call tools, ask questions, request approvals, and resume after a crash
     Run(Run),
-    /// Resume a run, or follow it while another process owns it
+    /// Resume a run, or follow a run that another process owns
     Resume(Resume),
     /// List pending questions and approvals
     Inbox(Inbox),
@@ -71,34 +69,34 @@ pub(crate) enum Command {
     Reject(DecisionArgs),
     /// Stop a run
     Cancel(Cancel),
-    /// Print the events of a run and their reasons as sentences
+    /// Print each event of a run, and its reason, as a sentence
     Narrate(Narrate),
-    /// List the threads of a store, most recently updated first
+    /// List the Threads of a store, most recently updated first
     Threads(Threads),
     /// List the runs of a store, most recently updated first
     Runs(Runs),
-    /// Show the records of a thread or run
+    /// Show the records of a Thread or run
     Items(Items),
-    /// Export threads as JSON Lines, with the data needed to verify them
+    /// Export Threads as JSON Lines, with the hashes and signatures needed to verify the export
     Export(Export),
-    /// Import exported threads into a store
+    /// Import exported Threads into a store
     Import(Import),
-    /// Create a thread that shares the history of another thread
+    /// Create a Thread that shares the history of another Thread
     Fork(Fork),
     /// Verify the integrity of a store or an export
     Verify(Verify),
-    /// Permanently erase the content of a thread or of one item
+    /// Permanently erase the content of a Thread or of one Item
     Forget(Forget),
-    /// Permanently erase the content of old threads, by age or total size
+    /// Permanently erase the content of old Threads, by age or total size
     Prune(Prune),
-    /// Back up a store, even while it is in use, to a backup file and a key file
+    /// Back up a store to a backup file and a key file; the store can be in use
     Backup(Backup),
     /// Create a store from a backup and its key file
     Restore(Restore),
-    /// Print the size of a store and its number of threads, runs and records
+    /// Print the size of a store and the number of its Threads, runs and records
     #[command(after_help = include_str!("args/help/stats.md"))]
     Stats(CommonArgs),
-    /// Replace the master key of a store while it is in use
+    /// Replace the master key of a store; the store can be in use
     Rotate(Rotate),
     /// Check or show the gateway's configuration
     #[command(subcommand)]
@@ -111,7 +109,7 @@ pub(crate) enum Command {
     /// Export the traces of runs
     #[command(subcommand)]
     Traces(Traces),
-    /// Print environment details for a bug report, without secrets
+    /// Print details of this installation for a bug report; the output contains no secrets
     #[command(after_help = include_str!("args/help/doctor.md"))]
     Doctor(CommonArgs),
     /// Generate man pages
@@ -129,14 +127,15 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/show.md"))]
 pub(crate) struct Show {
-    /// Wire protocol of the document; detected if omitted
+    /// Wire protocol of the document [default: detected from the document]
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Provider that the document was sent to or received from; defaults to the first provider that
-    /// uses the wire
+    /// Provider that received or sent the document [default: the first provider that uses the wire
+    /// protocol]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Model to assume for the document; defaults to the model named in a request
+    /// Model to assume for the document [default: the request's `model`, if the document is a
+    /// request]
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     /// Output format: text or json
@@ -159,18 +158,19 @@ pub(crate) struct Translate {
     /// Wire protocol of the translated request
     #[arg(long, value_parser = wire(), value_name = "WIRE")]
     pub(crate) to: Wire,
-    /// Target model; defaults to the model in the request
+    /// Target model [default: the request's `model`]
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Provider that issued the seals in the request; defaults to the first provider that uses the
-    /// input wire
+    /// Provider that issued the Seals in the request [default: the first provider that uses the
+    /// wire protocol of --from]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) from_provider: Option<String>,
-    /// Target provider; defaults to --from-provider if both wires are the same, else to the first
-    /// provider that uses the target wire
+    /// Target provider [default: the --from-provider if --from and --to are the same, else the
+    /// first provider that uses the wire protocol of --to]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) to_provider: Option<String>,
-    /// Write the fate of each part and all warnings as JSON to this file; `-` for standard error
+    /// Write the Fate of each part and all warnings as JSON to this file, or `-` for standard error
+    /// [default: print them as text to standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) fates: Option<PathBuf>,
     /// Request to translate, or `-` for standard input
@@ -184,10 +184,10 @@ pub(crate) struct Sim {
     /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8127")]
     pub(crate) listen: SocketAddr,
-    /// Random seed that determines all keys, ids and generated responses
+    /// Random seed; the same seed produces the same keys, ids and generated responses
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// TOML or JSON file with scripted responses, one per turn
+    /// TOML or JSON file with scripted responses, one per turn [default: generated responses]
     #[arg(long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
     /// Fault to inject into responses, such as `429:2` or `cut@400#3`; repeatable
@@ -196,7 +196,8 @@ pub(crate) struct Sim {
     /// Call all tools in one response unless the request disables parallel tool calls
     #[arg(long)]
     pub(crate) parallel: bool,
-    /// Creation date of the simulated accounts; some rules apply only to new accounts
+    /// Creation date of the simulated accounts, because some rules apply only to new accounts
+    /// [default: 2026-09-01]
     #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
     pub(crate) account_created: Option<Timestamp>,
 }
@@ -204,7 +205,8 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/man.md"))]
 pub(crate) struct Man {
-    /// Write one page per command to this folder; if omitted, print only the main page
+    /// Folder to write one page per command to [default: print only the main page to standard
+    /// output]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -14,8 +14,8 @@ pub(crate) struct AgentArgs {
     /// docs/agents.md
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
-    /// Add a tool: `NAME=COMMAND` (a program that reads its arguments as JSON and prints its
-    /// result), `mcp:…` or `http:…` (see docs/tools.md); repeatable
+    /// Add a tool: `mcp:…`, `http:…` (see docs/tools.md) or `NAME=COMMAND`, a program that reads
+    /// JSON arguments from standard input and prints a result; repeatable
     #[arg(long, value_name = "TOOL", value_parser = non_empty())]
     pub(crate) tool: Vec<String>,
     /// Prompt for questions and approvals even if standard input is not a terminal
@@ -24,7 +24,8 @@ pub(crate) struct AgentArgs {
     /// Never prompt; leave questions and approvals pending in the inbox
     #[arg(long)]
     pub(crate) no_ask: bool,
-    /// Lease duration in seconds; another process can take over after it expires [default: 15]
+    /// Lease duration in seconds; another process can take over the run after its lease expires
+    /// [default: 15]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) lease: Option<u64>,
     /// Output format: text, or json with one event per line
@@ -35,14 +36,15 @@ pub(crate) struct AgentArgs {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/run.md"))]
 pub(crate) struct Run {
-    /// Model, such as `sim/claude-sonnet-5-5` or `openai/gpt-5.6-sol`; overrides the agent's model
+    /// Model, such as `sim/claude-sonnet-5-5` or `openai/gpt-5.6-sol` [default: the model in
+    /// --agent]
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Id of the thread to continue; if omitted, a new thread is created
+    /// Id of the Thread to continue [default: a new Thread]
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Option<String>,
-    /// Require approval for calls to tools that match this pattern, where `*` matches any text;
-    /// repeatable
+    /// Require approval for calls to tools whose name matches this pattern, where `*` matches any
+    /// text; repeatable
     #[arg(long, value_name = "PATTERN", value_parser = non_empty())]
     pub(crate) approve: Vec<String>,
     /// Run in the background and print only the run id
@@ -60,7 +62,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/resume.md"))]
 pub(crate) struct Resume {
-    /// Switch the run to this model
+    /// Switch the run to this model [default: the run's current model]
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub(crate) struct Resume {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/inbox.md"))]
 pub(crate) struct Inbox {
-    /// List only the pending requests of this run
+    /// List only the pending requests of the run with this id
     #[arg(long, value_name = "RUN", value_parser = non_empty())]
     pub(crate) run: Option<String>,
     #[command(flatten)]
@@ -88,10 +90,10 @@ pub(crate) struct Answer {
     /// Decline to answer the question
     #[arg(long, conflicts_with = "answers")]
     pub(crate) cancel: bool,
-    /// Notes to send to the agent
+    /// Notes to send to the agent, with the answers or with --cancel
     #[arg(long, value_name = "TEXT")]
     pub(crate) notes: Option<String>,
-    /// Name of the person who answers; recorded with the answer
+    /// Name of the person who answers, to record with the answer
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
@@ -120,7 +122,7 @@ pub(crate) struct DecisionArgs {
     /// Comment to send to the model
     #[arg(long, value_name = "TEXT")]
     pub(crate) comment: Option<String>,
-    /// Name of the person who decides; recorded with the decision
+    /// Name of the person who decides, to record with the decision
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
     /// Id of the pending request, as shown by `throughline inbox`
@@ -133,7 +135,7 @@ pub(crate) struct DecisionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/cancel.md"))]
 pub(crate) struct Cancel {
-    /// Reason for the cancellation
+    /// Reason for the cancellation, to record with the run
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     /// Id of the run to cancel
@@ -149,7 +151,7 @@ pub(crate) struct Narrate {
     /// JSON file with the redaction policy; overrides `[redaction]` in throughline.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
     pub(crate) redaction: Option<PathBuf>,
-    /// Disable redaction; seals are still hidden
+    /// Disable redaction; Seals are still hidden
     #[arg(long)]
     pub(crate) no_redaction: bool,
     /// Id of the run to print
@@ -171,13 +173,13 @@ pub(crate) struct TracesExport {
     /// Trace format: one JSON document, or OpenTelemetry protobuf
     #[arg(long = "as", value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) trace_format: TraceFormat,
-    /// Output file, or `-` for standard output (the default)
+    /// Output file, or `-` for standard output [default: -]
     #[arg(long, value_name = "FILE", conflicts_with = "send")]
     pub(crate) output: Option<PathBuf>,
-    /// Send the trace to the sinks configured in throughline.toml instead of writing it
+    /// Send the trace to the sinks configured in throughline.toml instead of writing a file
     #[arg(long)]
     pub(crate) send: bool,
-    /// Omit the text of messages, thoughts and tool calls from the trace
+    /// Omit the text of messages, Thoughts and tool calls from the trace
     #[arg(long)]
     pub(crate) no_data: bool,
     /// Id of the run to export
@@ -205,8 +207,8 @@ pub(crate) struct Demo {
     /// Exit after the last step instead of keeping the gateway and its console running
     #[arg(long)]
     pub(crate) no_serve: bool,
-    /// Keep the demo's store, configuration and agent files in this new or empty folder; if
-    /// omitted, they are deleted after the demo
+    /// Keep the demo's store, configuration and agent files in this new or empty folder [default: a
+    /// temporary folder that is deleted after the demo]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) home: Option<PathBuf>,
 }

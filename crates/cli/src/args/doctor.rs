@@ -12,30 +12,33 @@ use super::{Format, non_empty, wire};
 /// Options that describe a request: its target, its headers and the conversation before it.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
-    /// Wire protocol of the request; detected if omitted
+    /// Wire protocol of the request [default: detected from the request]
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Model that receives the request; defaults to the model that the request names
+    /// Model that receives the request [default: the request's `model`]
     #[arg(long, value_parser = non_empty())]
     pub(crate) model: Option<String>,
-    /// Provider that receives the request; if omitted, inferred from the recording, the model or
-    /// the wire
+    /// Provider that receives the request [default: inferred from the recording, the model or the
+    /// wire protocol]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Label for the account that sends the request; some seals are valid for only one account
+    /// Label for the account that sends the request, because some Seals are valid for only one
+    /// account [default: default]
     #[arg(long, value_name = "ID", default_value = "default", hide_default_value = true)]
     pub(crate) account: String,
-    /// Creation date of the account; some rules apply only to new accounts
+    /// Creation date of the account that sends the request, because some rules apply only to new
+    /// accounts
     #[arg(long, value_name = "DATE", value_parser = instant)]
     pub(crate) account_created: Option<Timestamp>,
     /// Earlier request, response, stream or recording of the conversation; repeatable, oldest first
     #[arg(long, value_name = "FILE")]
     pub(crate) prior: Vec<PathBuf>,
-    /// Label for the account that sent the earlier requests; defaults to --account
+    /// Label for the account that sent the earlier requests [default: the value of --account]
     #[arg(long, value_name = "ID")]
     pub(crate) prior_account: Option<String>,
     // Parsed later, because clap would print a rejected credential in its error.
-    /// HTTP header of the request, such as `anthropic-beta: …`, but not a credential; repeatable
+    /// HTTP header of the request, such as `anthropic-beta: …`; credentials are rejected;
+    /// repeatable
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
     /// TOML file that adds model families or replaces built-in ones
@@ -61,10 +64,11 @@ pub(crate) struct Audit {
 pub(crate) struct Repair {
     #[command(flatten)]
     pub(crate) request: RequestArgs,
-    /// Also fix problems that the provider accepts but that degrade its response
+    /// Also fix problems that do not make the provider refuse the request but degrade the response
     #[arg(long)]
     pub(crate) degraded: bool,
-    /// Write the changes as JSON to this file; `-` for standard error
+    /// Write the changes as JSON to this file, or `-` for standard error [default: print them as
+    /// text to standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Repair the conversation in this file, which has one message or item per line
@@ -81,7 +85,8 @@ pub(crate) struct Rules {
     /// List only the rules of this wire protocol
     #[arg(long, value_parser = wire())]
     pub(crate) wire: Option<Wire>,
-    /// Print a Markdown page instead: all provider error messages, or the rules of --wire
+    /// Print Markdown instead: a page of all provider error messages or, with --wire, a page of the
+    /// rules of that wire protocol
     #[arg(long, conflicts_with = "format")]
     pub(crate) markdown: bool,
     /// Output format: text or json
@@ -92,7 +97,7 @@ pub(crate) struct Rules {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/explain.md"))]
 pub(crate) struct Explain {
-    /// Rule id; the part before the slash can be omitted if the rest is unique
+    /// Id of the rule; you can omit the part before the slash if the rest of the id is unique
     #[arg(value_name = "RULE")]
     pub(crate) rule: String,
 }

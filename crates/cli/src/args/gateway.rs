@@ -12,7 +12,7 @@ use crate::amount;
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on, with port 0 for any free port; overrides the configuration
+    /// Address to listen on; port 0 picks a free port; overrides the configuration
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
     /// Accept requests from other machines even while no API keys exist
@@ -37,8 +37,8 @@ pub(crate) enum ConfigCommand {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/config-check.md"))]
 pub(crate) struct ConfigCheck {
-    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
-    /// your configuration directory
+    /// Configuration file [default: ./throughline.toml, else throughline/throughline.toml in your
+    /// configuration directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Output format: text or json
@@ -49,8 +49,8 @@ pub(crate) struct ConfigCheck {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/config-show.md"))]
 pub(crate) struct ConfigShow {
-    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
-    /// your configuration directory
+    /// Configuration file [default: ./throughline.toml, else throughline/throughline.toml in your
+    /// configuration directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Show only the targets that this model name routes to
@@ -78,16 +78,17 @@ pub(crate) struct KeysCreate {
     /// Label for the key [default: unnamed]
     #[arg(long, value_name = "TEXT", default_value = "unnamed", hide_default_value = true, value_parser = non_empty())]
     pub(crate) label: String,
-    /// Allow only models that match this pattern, where `*` matches any text; repeatable
+    /// Allow only models whose name matches this pattern, where `*` matches any text; repeatable
+    /// [default: all models]
     #[arg(long, value_name = "PATTERN", value_delimiter = ',', value_parser = non_empty())]
     pub(crate) models: Vec<String>,
     /// Maximum total cost of the key's calls, in US dollars [default: unlimited]
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub(crate) budget_usd: Option<u64>,
-    /// Maximum total number of input and output tokens [default: unlimited]
+    /// Maximum total number of input and output tokens of the key's calls [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) budget_tokens: Option<u64>,
-    /// Maximum number of requests per minute, such as 60/min [default: unlimited]
+    /// Maximum number of the key's requests per minute, such as 60/min [default: unlimited]
     #[arg(long, value_name = "N/min", value_parser = rate)]
     pub(crate) rate: Option<u32>,
     #[command(flatten)]

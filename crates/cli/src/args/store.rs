@@ -16,23 +16,22 @@ const PAGE: u32 = 50;
 #[command(next_help_heading = "Store options")]
 pub(crate) struct StoreArgs {
     // Clap must not read the URL or the keys from the environment: its help would print them.
-    /// Store URL: `sqlite://FILE` or `postgres://USER@HOST/DATABASE`; defaults to
-    /// `THROUGHLINE_STORE`, then to the configuration, then to throughline/throughline.db in your
-    /// data directory
+    /// Store URL: `sqlite://FILE` or `postgres://USER@HOST/DATABASE` [default: `THROUGHLINE_STORE`,
+    /// else the configured store, else throughline/throughline.db in your data directory]
     #[arg(long, value_name = "URL", value_parser = non_empty())]
     pub(crate) store: Option<String>,
     /// Tenant whose data the command uses; tenants cannot see each other's data
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = non_empty())]
     pub(crate) tenant: String,
-    /// File with the master key as 64 hexadecimal digits; defaults to the key in the environment
-    /// variable `THROUGHLINE_MASTER_KEY`
+    /// File with the master key as 64 hexadecimal digits [default: the key in the environment
+    /// variable `THROUGHLINE_MASTER_KEY`]
     #[arg(long, value_name = "FILE")]
     pub(crate) master_key_file: Option<PathBuf>,
-    /// File with an earlier master key, for data that is still encrypted with it; repeatable
+    /// File with an earlier master key that still encrypts some of the data; repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) retired_key_file: Vec<PathBuf>,
-    /// Configuration file; defaults to ./throughline.toml, then to throughline/throughline.toml in
-    /// your configuration directory
+    /// Configuration file [default: ./throughline.toml, else throughline/throughline.toml in your
+    /// configuration directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -53,7 +52,7 @@ pub(crate) struct PageArgs {
     /// Maximum number of entries to list
     #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Start after this id, the last id of the previous page
+    /// Start after the entry with this id, such as the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = non_empty())]
     pub(crate) after: Option<String>,
 }
@@ -70,7 +69,7 @@ pub(crate) struct Threads {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/runs.md"))]
 pub(crate) struct Runs {
-    /// List only the runs of this thread
+    /// List only the runs of the Thread with this id
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Option<String>,
     #[command(flatten)]
@@ -85,7 +84,7 @@ pub(crate) struct Items {
     /// Maximum number of records to show
     #[arg(long, value_name = "N", default_value_t = PAGE, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) limit: u32,
-    /// Start after the record with this number
+    /// Start after the record with this number [default: start at the first record]
     #[arg(long, value_name = "SEQ", default_value_t = 0, hide_default_value = true)]
     pub(crate) after: u64,
     // Redaction is the default here; the flag exists for symmetry with `export`.
@@ -94,10 +93,10 @@ pub(crate) struct Items {
     /// JSON file with the redaction policy; overrides `[redaction]` in throughline.toml
     #[arg(long, value_name = "FILE", conflicts_with = "no_redaction")]
     pub(crate) redaction: Option<PathBuf>,
-    /// Disable redaction; seals are still hidden
+    /// Disable redaction; Seals are still hidden
     #[arg(long)]
     pub(crate) no_redaction: bool,
-    /// Id of the thread or run to show
+    /// Id of the Thread or run to show
     #[arg(value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
     #[command(flatten)]
@@ -107,13 +106,14 @@ pub(crate) struct Items {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/export.md"))]
 pub(crate) struct Export {
-    /// Export only this thread; repeatable
+    /// Export only the Thread with this id; repeatable [default: all Threads]
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: Vec<String>,
-    /// Output file, or `-` for standard output (the default)
+    /// Output file, or `-` for standard output [default: -]
     #[arg(long, value_name = "FILE", default_value = "-", hide_default_value = true)]
     pub(crate) output: PathBuf,
-    /// Export the exact contents, including secrets and seals, as `throughline import` requires
+    /// Export the exact contents, including secrets and Seals; `throughline import` requires a full
+    /// export
     #[arg(long, conflicts_with_all = ["redact", "redaction"])]
     pub(crate) full: bool,
     // The default; kept for scripts that pass the flag.
@@ -139,13 +139,13 @@ pub(crate) struct Import {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/fork.md"))]
 pub(crate) struct Fork {
-    /// Number of the last record to share; defaults to the last record of the thread
+    /// Number of the last record to share [default: the last record of the Thread]
     #[arg(long = "at", value_name = "SEQ")]
     pub(crate) up_to: Option<u64>,
-    /// Id of the new thread; defaults to THREAD-fork-N
+    /// Id of the new Thread [default: THREAD-fork-N]
     #[arg(long = "as", value_name = "ID", value_parser = non_empty())]
     pub(crate) name: Option<String>,
-    /// Id of the thread to fork
+    /// Id of the Thread to fork
     #[arg(value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
     #[command(flatten)]
@@ -155,7 +155,7 @@ pub(crate) struct Fork {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/verify.md"))]
 pub(crate) struct Verify {
-    /// Compare the store with this manifest or export, which was saved earlier
+    /// Compare the store with this earlier manifest or export
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     pub(crate) manifest: Option<PathBuf>,
     /// If the store is intact, write a signed manifest of the tenant's chains to this file
@@ -171,10 +171,10 @@ pub(crate) struct Verify {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/forget.md"))]
 pub(crate) struct Forget {
-    /// Id of the thread to erase, together with its runs
+    /// Id of the Thread to erase; its runs are also erased
     #[arg(long, value_name = "THREAD", value_parser = non_empty())]
     pub(crate) thread: String,
-    /// Erase only this item of the thread
+    /// Erase only the Item with this id, not the whole Thread
     #[arg(long, value_name = "ITEM", value_parser = non_empty())]
     pub(crate) item: Option<String>,
     /// Skip the confirmation prompt
@@ -190,13 +190,13 @@ pub(crate) struct Forget {
     group = clap::ArgGroup::new("retention").args(["days", "bytes"]).required(true).multiple(true)
 )]
 pub(crate) struct Prune {
-    /// Erase threads that have not been updated for this many days
+    /// Erase Threads that have not been updated for this many days
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) days: Option<u32>,
-    /// Erase the oldest threads until the rest fits into this size, such as 800KB or 2GB
+    /// Erase the oldest Threads until the remaining ones fit into this size, such as 800KB or 2GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) bytes: Option<u64>,
-    /// List the threads that would be erased, but erase nothing
+    /// List the Threads that would be erased, but erase nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Skip the confirmation prompt
@@ -212,10 +212,10 @@ pub(crate) struct Backup {
     /// Path of the key file [default: FILE.keys]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["register", "unregister"])]
     pub(crate) keys: Option<PathBuf>,
-    /// Record the new path of a key file that was moved; does not make a backup
+    /// Record the new path of a key file that was moved, instead of making a backup
     #[arg(long, value_name = "KEYS", conflicts_with_all = ["file", "unregister"])]
     pub(crate) register: Option<PathBuf>,
-    /// Remove a deleted key file from the store's list of key files; does not make a backup
+    /// Remove a deleted key file from the store's list of key files, instead of making a backup
     #[arg(long, value_name = "KEYS", conflicts_with = "file")]
     pub(crate) unregister: Option<PathBuf>,
     /// Backup file to create
@@ -234,11 +234,11 @@ pub(crate) struct Restore {
     /// SQLite file to create for the restored store
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// File with the master key of the backup; defaults to the key in the environment variable
-    /// `THROUGHLINE_MASTER_KEY`
+    /// File with the master key of the backup [default: the key in the environment variable
+    /// `THROUGHLINE_MASTER_KEY`]
     #[arg(long, value_name = "FILE")]
     pub(crate) master_key_file: Option<PathBuf>,
-    /// File with an earlier master key, for data that is still encrypted with it; repeatable
+    /// File with an earlier master key that still encrypts some of the data; repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) retired_key_file: Vec<PathBuf>,
     /// Output format: text or json
