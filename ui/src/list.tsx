@@ -96,11 +96,13 @@ interface Props<R> {
 /** A list page: header with search, rows, and a button for older rows. */
 export function ListPage<R>({ title, list, placeholder, filters, none, hint, draw }: Props<R>) {
   const { rows, text, setText, problem, reload, loadOlder, isBusy } = list;
+  // Thread is a term of the project and is always capitalised.
+  const noun = title === "Threads" ? title : title.toLowerCase();
   return (
     <>
       <PageHead title={title}>
         <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-          <input type="search" aria-label={`Search ${title.toLowerCase()}`} placeholder={placeholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          <input type="search" aria-label={`Search ${noun}`} placeholder={placeholder} value={text} onInput={(event) => setText(event.currentTarget.value)} />
           {filters}
         </form>
       </PageHead>
@@ -110,7 +112,7 @@ export function ListPage<R>({ title, list, placeholder, filters, none, hint, dra
       {loadOlder ? (
         <div class="actions">
           <button onClick={loadOlder} disabled={isBusy}>
-            {isBusy ? "Loading…" : `Load older ${title.toLowerCase()}`}
+            {isBusy ? "Loading…" : `Load older ${noun}`}
           </button>
         </div>
       ) : null}

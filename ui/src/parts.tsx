@@ -195,8 +195,8 @@ export function FateCounts({ thoughts }: { thoughts: Thoughts }) {
   return (
     <span class="tally" role="group" aria-label={`${kept} kept, ${restored} restored, ${elided} elided`}>
       <span class="kept" title="kept: sent back unchanged">{count(kept)}</span>
-      <span class={restored ? "restored" : "none"} title="restored: the client had lost them">{count(restored)}</span>
-      <span class={elided ? "elided" : "none"} title="elided: left out of this request, still stored">{count(elided)}</span>
+      <span class={restored ? "restored" : "none"} title="restored: the client had dropped these Thoughts">{count(restored)}</span>
+      <span class={elided ? "elided" : "none"} title="elided: left out of the request, but still stored">{count(elided)}</span>
     </span>
   );
 }

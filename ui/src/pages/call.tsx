@@ -74,11 +74,11 @@ export function CallPage({ call }: { call: string }) {
       <Parts record={value} />
       <section aria-labelledby="difference">
         <h2 id="difference">Difference</h2>
-        <p class="hint">Compares the request from the client with the request that was sent to the provider. Only the size of each seal is shown.</p>
+        <p class="hint">Compares the request from the client with the request that was sent to the provider. Seals are shown only by their size.</p>
         {value.bodies || !value.sent ? (
           <p class="same">{plain(value.bodies || "No request was sent to the provider.")}</p>
         ) : (
-          <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only seals or white space differ."} />
+          <Difference before={received} after={sent} same={value.unchanged ? "No difference: the request was forwarded byte for byte." : "No readable difference: only Seals or whitespace differ."} />
         )}
       </section>
       <Body title="Request from the client" about={value.received} text={received} />

@@ -106,7 +106,7 @@ function ApprovalCard({ one, done }: CardProps) {
           {plain(JSON.stringify(one.args, null, 2) ?? "")}
         </pre>
       )}
-      {one.redacted ? <p class="hint">Some arguments are hidden here, so they cannot be edited: approve or reject the call unchanged.</p> : null}
+      {one.redacted ? <p class="hint">Some arguments are redacted, so the arguments cannot be edited here. Approve or reject the call with the original arguments.</p> : null}
       {mode === "reject" ? (
         <label>
           Reason (sent to the model)
@@ -216,7 +216,7 @@ function CallerToolCard({ one }: CardProps) {
   return (
     <article class="card">
       <CardHeader one={one} label="Client tool" />
-      <p>The client that started this run executes the tool and returns its result.</p>
+      <p>The client that started this run executes the tool and returns the result.</p>
     </article>
   );
 }

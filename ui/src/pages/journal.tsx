@@ -47,7 +47,7 @@ export function JournalPage() {
     .map((line) => line.split("\t"));
   return (
     <>
-      <PageHead title="Journal" lead="An append-only log of everything that happened. Each record is linked to the previous one, and the last record of each chain is signed." />
+      <PageHead title="Journal" lead="An append-only log of everything that happened. Each record is linked to the previous record, and the last record of each chain is signed." />
       {problem ? <ErrorBox problem={problem} /> : null}
       <section class="card" aria-labelledby="proof">
         <h2 id="proof">Verification</h2>
@@ -57,7 +57,7 @@ export function JournalPage() {
             {busy === "verify" ? "Verifying…" : "Verify every link, content and signature"}
           </button>
           <button onClick={() => act("export", () => download("/v1/throughline/journal/export", "throughline-export.jsonl"))} disabled={busy !== ""}>
-            {busy === "export" ? "Exporting…" : "Export all threads"}
+            {busy === "export" ? "Exporting…" : "Export all Threads"}
           </button>
         </div>
         <p class="hint">Verify an export with <code>throughline verify throughline-export.jsonl</code>. Common secrets are redacted in exports.</p>
@@ -66,7 +66,7 @@ export function JournalPage() {
       {value ? (
         <section class="card" aria-labelledby="manifest">
           <h2 id="manifest">Manifest</h2>
-          <p>A signed list of the last record of each chain. Keep a copy elsewhere and compare it with the store later to detect removed records.</p>
+          <p>A signed list of the last record of each chain. Keep a copy elsewhere, and compare the copy with the store later to detect removed records.</p>
           <dl class="facts wide">
             <dt>Signed by</dt>
             <dd><code class="hex">{value.store}</code></dd>
@@ -88,7 +88,7 @@ export function JournalPage() {
 const HEAD_COLUMNS: Column<string[]>[] = [
   ["Writer", ([, , writer = ""]) => <code>{plain(writer)}</code>],
   ["Records", ([, , , position = ""]) => count(Number(position)), "number"],
-  ["Hash of last record", ([, , , , link = ""]) => <code class="hex">{link.slice(0, 24)}…</code>],
+  ["Hash of the last record", ([, , , , link = ""]) => <code class="hex">{link.slice(0, 24)}…</code>],
 ];
 
 function Verdict({ proof }: { proof: Proof }) {
@@ -96,7 +96,7 @@ function Verdict({ proof }: { proof: Proof }) {
   return (
     <>
       <p class={`verdict ${isIntact ? "good" : "bad"}`}>
-        <i aria-hidden="true">{isIntact ? "✓" : "✗"}</i> The journal is {isIntact ? "intact" : "broken"}
+        <i aria-hidden="true">{isIntact ? "✓" : "✗"}</i> The Journal is {isIntact ? "intact" : "broken"}
       </p>
       {proof.broken ? <p>{plain(proof.broken.place)} {plain(proof.broken.problem)}</p> : null}
       <dl class="strip">

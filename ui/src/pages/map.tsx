@@ -18,7 +18,7 @@ export function MapPage({ thread }: { thread: string }) {
   const map = useFetch<ThoughtMap>(`${path}/map`, 4000);
   const { value } = map;
   const about = useFetch<ThreadRow>(path);
-  const title = about.value?.title ?? (about.value?.gone ? "Erased thread" : "Untitled thread");
+  const title = about.value?.title ?? (about.value?.gone ? "Erased Thread" : "Untitled Thread");
   useTitle(`Thought map of ${plain(title)}`);
   return (
     <>
@@ -26,10 +26,10 @@ export function MapPage({ thread }: { thread: string }) {
         title={title}
         crumbs={[["Threads", "threads"], ["Thread", "thread", thread], ["Thought map"]]}
         id={<Id id={thread} />}
-        lead="Shows which model returned each thought, and which later calls sent each thought and seal back."
+        lead="Shows which model returned each Thought, and which later calls sent each Thought and Seal back to the provider."
       />
       {value ? null : <FetchStatus state={map} />}
-      {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this thread was erased" : "No model calls in this thread yet"} /> : null}
+      {value && !value.calls.length ? <Empty title={about.value?.gone ? "The content of this Thread was erased" : "No model calls in this Thread yet"} /> : null}
       {value?.calls.length ? <Picture map={value} /> : null}
     </>
   );
@@ -104,10 +104,10 @@ function Picture({ map }: { map: ThoughtMap }) {
             </span>
           ) : null,
         )}
-        {map.forgotten ? <span class="dim">{plural(map.forgotten, "item")} erased</span> : null}
+        {map.forgotten ? <span class="dim">{plural(map.forgotten, "Item")} erased</span> : null}
       </p>
       <div class="map" tabIndex={0} role="region" aria-label="Thought map (scrollable)">
-        <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} to ${plural(models.length, "model")}, ${plural(items.length, "thought or sealed part")}. ${summary}.`}>
+        <svg width={width} height={height} role="group" aria-label={`${plural(calls.length, "call")} to ${plural(models.length, "model")}, ${plural(items.length, "Item")} (Thoughts and sealed parts). ${summary}.`}>
           {models.map((model) => (
             <g>
               <line class="lane" x1={left} x2={width - 12} y1={y(model)} y2={y(model)} />
@@ -127,7 +127,7 @@ function Picture({ map }: { map: ThoughtMap }) {
           ) : null))}
           {visibleRows.length ? (
             <text class="tick" x={8} y={matrix - 12}>
-              thoughts and sealed parts
+              Thoughts and sealed parts
             </text>
           ) : null}
           {visibleRows.map((index, row) => {
@@ -138,7 +138,7 @@ function Picture({ map }: { map: ThoughtMap }) {
               <g class="item">
                 <text x={8} y={middle + 4}>
                   {itemLabel(item, most)}
-                  <title>{plain(item.text) || "sealed by its provider"}</title>
+                  <title>{plain(item.text) || "sealed by the provider"}</title>
                 </text>
                 <text class="tick" x={left - 14} y={middle + 4} text-anchor="end">
                   {item.bytes ? bytes(item.bytes) : ""}
@@ -172,7 +172,7 @@ const turnOf = (call: MapCall) => `${call.run ? "Turn" : "Call"} ${call.turn}${c
 const CALL_COLUMNS: Column<MapCall>[] = [
   ["Call", (call) => (call.run ? <a href={to("run", call.run)}>{turnOf(call)}</a> : <a href={to("call", call.id)}>Call {call.turn}</a>)],
   ["Model", (call) => plain(call.model)],
-  ["New thoughts", (call) => call.returned.length, "number"],
+  ["New Thoughts", (call) => call.returned.length, "number"],
   ["Sent back", ({ spans, discarded }) => `${spans.map(([, number, did]) => `${number} ${plain(did)}`).join("; ") || "nothing yet"}${discarded ? "; the answer was discarded" : ""}`],
   ["Time", (call) => clock(call.at), "number dim"],
 ];
@@ -190,11 +190,11 @@ const RUN_COLUMNS: Column<MapRun>[] = [
   countColumn("Elided", "elided", (run) => run.thoughts.elided),
 ];
 
-/** Labels an item with the start of its text, or with its kind if it has no text. */
+/** Labels an Item with the start of its text, or with its kind if it has no text. */
 function itemLabel(item: MapItem, most: number): string {
   const text = plain(item.text).replace(/\s+/g, " ");
   if (item.kind === "call") return short(`call of ${text}`, most);
-  return short(text || `${item.kind}, sealed by its provider`, most);
+  return short(text || `${item.kind}, sealed by the provider`, most);
 }
 
 const short = (text: string, most: number) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
@@ -202,9 +202,9 @@ const short = (text: string, most: number) => (text.length > most ? `${text.slic
 function Node({ call, x, y, items }: { call: MapCall; x: number; y: number; items: MapItem[] }) {
   const thoughts = call.returned.filter((index) => items[index]?.kind !== "call").length;
   return (
-    <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${turnOf(call)} of ${plain(call.model)}, ${call.discarded ? "discarded" : plural(thoughts, "thought")}`}>
+    <a href={call.run ? to("run", call.run) : to("call", call.id)} aria-label={`${turnOf(call)} of ${plain(call.model)}, ${call.discarded ? "discarded" : plural(thoughts, "Thought")}`}>
       <circle class={call.discarded ? "node discarded" : call.purpose && call.purpose !== "turn" ? "node aside" : "node"} data-turn={call.turn} data-attempt={call.attempt} cx={x} cy={y} r={6 + Math.min(3, thoughts)}>
-        <title>{`${plain(call.model)}, ${turnOf(call).toLowerCase()}: ${call.discarded ? "the answer was discarded" : plural(thoughts, "thought")}`}</title>
+        <title>{`${plain(call.model)}, ${turnOf(call).toLowerCase()}: ${call.discarded ? "the answer was discarded" : plural(thoughts, "Thought")}`}</title>
       </circle>
     </a>
   );

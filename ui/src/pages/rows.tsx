@@ -88,8 +88,8 @@ function Turn({ row }: { row: TurnRow }) {
       </h3>
       <span class="numbers">
         {row.phase === "discarded" ? <span class="tag warn" title={row.reason ? plain(row.reason) : undefined}>discarded</span> : null}
-        {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`${replay.kept} thoughts were sent back unchanged`} /> : null}
-        {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`${replay.restored} thoughts were restored`} /> : null}
+        {replay && replay.kept ? <Seal state="intact" times={replay.kept} why={`Thoughts that were sent back unchanged: ${replay.kept}`} /> : null}
+        {replay && replay.restored ? <Seal state="restored" times={replay.restored} why={`Thoughts that were missing and were restored: ${replay.restored}`} /> : null}
         {replay && replay.elided ? <Seal state={isForeign(replay.why) ? "foreign" : "elided"} times={replay.elided} why={formatReasons(replay.why)} /> : null}
         {usage ? (
           <span class="number" title="input and output tokens">{compact(usage.inputTokens ?? 0)} → {compact(usage.outputTokens ?? 0)}</span>
@@ -111,7 +111,7 @@ const formatReasons = (reasons?: Record<string, number>) =>
 
 function Thought({ row, fate }: { row: ThoughtRow; fate?: ThoughtFate }) {
   const state = row.sealed || fate ? sealState(fate?.did) : row.whole ? "open" : "sealed";
-  const tooltip = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by its provider, not sent back yet" : "without a seal";
+  const tooltip = fate ? `${fate.did}, at turn ${fate.turn} of ${fate.model}` : row.sealed ? "sealed by the provider, not sent back yet" : "without a Seal";
   const marks = (
     <>
       {row.discarded ? <Discarded /> : row.whole ? <Seal state={state} why={tooltip} size={row.sealed || undefined} /> : <span class="writing">thinking</span>}
@@ -130,7 +130,7 @@ function Message({ row }: { row: MessageRow }) {
   const kind = row.ephemeral ? "ephemeral" : row.role === "user" ? "user" : row.final ? "own final" : "own";
   const marks = (
     <>
-      {row.ephemeral ? <span class="tag warn">not in the thread</span> : null}
+      {row.ephemeral ? <span class="tag warn">not in the Thread</span> : null}
       {row.discarded ? <Discarded /> : row.whole ? null : <span class="writing">writing</span>}
     </>
   );

@@ -26,7 +26,7 @@ export function SignIn({ done }: { done: () => void }) {
       <form onSubmit={submit}>
         <Emblem />
         <h1>Throughline</h1>
-        <p>This gateway requires a key. The key stays in this browser.</p>
+        <p>This gateway requires an API key. The key is stored only in this browser.</p>
         {problem ? <ErrorBox problem={problem} /> : null}
         <label>
           Key

@@ -18,8 +18,8 @@ export function ThreadsPage() {
       title="Threads"
       list={list}
       placeholder="Search titles and ids"
-      none={["No matching threads", "No threads yet"]}
-      hint="Every conversation through the gateway and every agent run has a thread."
+      none={["No matching Threads", "No Threads yet"]}
+      hint="Every conversation through the gateway and every agent run has a Thread."
       draw={(threads) => <ThreadTable threads={threads} />}
     />
   );
@@ -28,7 +28,7 @@ export function ThreadsPage() {
 function ThreadTable({ threads }: { threads: ThreadRow[] }) {
   const now = useNow();
   const columns: Column<ThreadRow>[] = [
-    ["Thread", ({ id, title, gone }) => <TitleCell page="thread" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled thread")} />, "title"],
+    ["Thread", ({ id, title, gone }) => <TitleCell page="thread" id={id} title={title ?? (gone ? `Erased: ${gone}` : "Untitled Thread")} />, "title"],
     ["Kind", (thread) => <span class="tag">{KINDS[thread.kind]}</span>],
     ["Records", (thread) => compact(thread.records), "number"],
     ["Size", (thread) => bytes(thread.bytes), "number"],
@@ -45,10 +45,10 @@ export function ThreadPage({ thread }: { thread: string }) {
   if (!value) return <FetchStatus state={state} />;
   return (
     <>
-      <PageHead title={value.title ?? (value.gone ? "Erased thread" : "Untitled thread")} crumbs={[["Threads", "threads"]]} id={<Id id={thread} />}>
+      <PageHead title={value.title ?? (value.gone ? "Erased Thread" : "Untitled Thread")} crumbs={[["Threads", "threads"]]} id={<Id id={thread} />}>
         <a class="button" href={to("map", thread)}>Thought map</a>
       </PageHead>
-      {value.gone ? <p class="callout">The content of this thread was erased: {plain(value.gone)}.</p> : null}
+      {value.gone ? <p class="callout">The content of this Thread was erased: {plain(value.gone)}.</p> : null}
       {value.runs.length ? (
         <section aria-labelledby="runs">
           <h2 id="runs">Runs</h2>

@@ -190,7 +190,7 @@ fn wait_for_page(browser: &Browser, name: &str) {
             browser.wait("document.querySelector('.row.thought .seal.intact')");
         }
         "timeline-release" => browser.wait_for_text("waiting for approval"),
-        "timeline-gate" => browser.wait_for_text("not in the thread"),
+        "timeline-gate" => browser.wait_for_text("not in the Thread"),
         "timeline-sealed" => browser.wait_for_text("sealed by provider"),
         "trace" => {
             browser.wait_for_text("execute_tool weather");
@@ -199,7 +199,7 @@ fn wait_for_page(browser: &Browser, name: &str) {
         }
         "journal" => {
             browser.click("Verify every link, content and signature");
-            browser.wait_for_text("The journal is intact");
+            browser.wait_for_text("The Journal is intact");
         }
         "doctor" => {
             browser.click("Use an example");
@@ -350,7 +350,7 @@ fn check_views(browser: &Browser, fixture: &ConsoleFixture, ids: &ScenarioIds) {
     browser.wait_for_text("at gemini");
     browser.open(&fixture.page("journal"));
     browser.click("Verify every link, content and signature");
-    browser.wait_for_text("The journal is intact");
+    browser.wait_for_text("The Journal is intact");
     browser.click("Dark");
     browser.wait("getComputedStyle(document.body).backgroundColor === 'rgb(15, 20, 20)'");
     browser.click("Light");
@@ -390,8 +390,8 @@ fn check_erasure(browser: &Browser, fixture: &ConsoleFixture, ids: &ScenarioIds)
         (format!("run/{gate}"), "The content of this run was erased"),
         (format!("run/{gate}"), "events were erased"),
         (format!("trace/{gate}"), "forgotten"),
-        (format!("thread/{gate_thread}"), "The content of this thread was erased"),
-        (format!("map/{gate_thread}"), "Erased thread"),
+        (format!("thread/{gate_thread}"), "The content of this Thread was erased"),
+        (format!("map/{gate_thread}"), "Erased Thread"),
         ("threads".to_owned(), "Erased: "),
     ] {
         browser.open(&fixture.page(&path));
@@ -488,7 +488,7 @@ fn check_paging(browser: &Browser, fixture: &ConsoleFixture) {
     browser.wait(&format!("document.querySelectorAll('tbody tr').length === {}", all.len()));
     browser.open(&fixture.page("threads"));
     browser.wait("document.querySelectorAll('tbody tr').length === 100");
-    browser.click("Load older threads");
+    browser.click("Load older Threads");
     browser.wait_for_text("Where is it warmer on Saturday");
 }
 
