@@ -180,7 +180,7 @@ fn is_summary(item: &Item) -> bool {
 /// Parses a snapshot from untrusted bytes.
 pub fn parse_snapshot(bytes: &Bytes) -> Result<Snapshot, InvalidSnapshot> {
     let tree = Tree::parse(bytes.clone());
-    let tree = tree.map_err(|error| invalid(format!("it is not valid JSON: {error}")))?;
+    let tree = tree.map_err(|error| invalid(format!("not valid JSON: {error}")))?;
     Snapshot::parse(&tree.root().json())
 }
 

@@ -92,11 +92,11 @@ impl OpenStore {
                 result = &mut work => return result.map_err(to_failure),
                 () = signals.wait_for_stop() => {}
             }
-            text::note(&format!("finishing {operation}; interrupt again to abort half-way"));
+            text::note(&format!("finishing {operation}; interrupt again to abort"));
             tokio::select! {
                 result = &mut work => result.map_err(to_failure),
                 () = signals.wait_for_stop() => {
-                    Err(Failure::Interrupted(format!("interrupted: {operation} was aborted half-way")))
+                    Err(Failure::Interrupted(format!("interrupted before {operation} was complete")))
                 }
             }
         })
@@ -248,7 +248,8 @@ pub(crate) fn open_failure(error: StoreError, url: &str) -> Failure {
         )),
         StoreError::Invalid(problem) => Failure::BadData(problem.to_string()),
         StoreError::KeyMissing => Failure::NoStore(format!(
-            "{location} needs its master key; pass it with --master-key-file or THROUGHLINE_MASTER_KEY"
+            "{location} is encrypted; pass its master key with --master-key-file or in the \
+             environment variable THROUGHLINE_MASTER_KEY"
         )),
         StoreError::WrongKey => Failure::NoStore(format!(
             "the master key does not match {location}; pass the key that encrypts the store, and \
@@ -305,8 +306,8 @@ fn master_key(at: &StoreArgs, variable_name: Option<&str>) -> Result<Option<Mast
     match variable(name)? {
         Some(text) => parse_key(&shown, text).map(Some),
         None => Err(Failure::Usage(format!(
-            "{shown} is not set, but `master_key_env` in the configuration names it: set it, \
-             or pass the key with --master-key-file"
+            "{shown} is not set, but `master_key_env` in the configuration names this variable: \
+             set the variable, or pass the key with --master-key-file"
         ))),
     }
 }

@@ -180,7 +180,8 @@ pub(crate) fn parse_base_url(address: &str) -> Result<Url, &'static str> {
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err(
-            "the base URL has a query or a fragment; remove it, because request paths are appended",
+            "the base URL must not have a query or a fragment, because request paths are appended \
+             to the base URL",
         );
     }
     Ok(url)

@@ -15,7 +15,7 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreIssue {
     /// A Seal or sealed Thought differs from what the provider issued.
-    #[error("this differs from what the provider issued in this turn")]
+    #[error("this value differs from the value that the provider issued in this turn")]
     Altered,
     /// A Claim is forged, truncated, or belongs to another caller.
     #[error("this Claim was not issued to this caller")]
@@ -28,8 +28,8 @@ pub enum RestoreIssue {
     Gone(ElisionReason),
     /// A text equals a Thought captured in this turn and was removed from the request.
     #[error(
-        "this text repeats a Thought of this conversation; it was removed because Thoughts are \
-         never sent as text"
+        "this text repeats a Thought of this conversation; the text was removed because Thoughts \
+         are never sent as text"
     )]
     ThoughtAsText,
 }

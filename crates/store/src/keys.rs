@@ -82,7 +82,7 @@ impl Keys {
         };
         if latest == 0 && kept.is_some() && master.is_some() {
             return Err(StoreError::invalid(
-                "this store has no master key; open it without a key, or add this key with \
+                "this store has no master key; open the store without a key, or add this key with \
                  `throughline rotate`",
             ));
         }

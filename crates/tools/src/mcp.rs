@@ -265,7 +265,7 @@ impl McpServer {
                 return Ok(tools);
             }
         }
-        Err(self.0.config.error(McpErrorKind::Refused, "its tool list has too many pages"))
+        Err(self.0.config.error(McpErrorKind::Refused, "its tool list has more than 1,000 pages"))
     }
 }
 

@@ -238,6 +238,6 @@ async fn expired_request_counts_as_rejected() {
             "the model gets the expiry"
         );
         let late = waiting.rejection(waiting.valid_decision()).await;
-        assert!(late.contains("is over"), "{late}");
+        assert!(late.contains("has already completed"), "{late}");
     }
 }

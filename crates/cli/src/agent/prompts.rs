@@ -19,7 +19,8 @@ const LONGEST: usize = 400;
 /// Message for a tool call whose outcome is unknown.
 pub(crate) const UNKNOWN_OUTCOME: &str = "this call was started, but no result was recorded";
 /// Message about the effect of rejecting a tool call whose outcome is unknown.
-pub(crate) const REJECT_EFFECT: &str = "rejecting reports an unknown outcome to the model";
+pub(crate) const REJECT_EFFECT: &str =
+    "if you reject this call, the model receives the outcome \"unknown\"";
 
 /// Returns the pending tool approvals of a run.
 pub(crate) fn approvals(state: &State) -> impl Iterator<Item = &PendingToolApproval> {
@@ -59,7 +60,8 @@ async fn decide(
     let args = one_line(&plain(&policy.redact_text(approval.args.as_str())), LONGEST);
     let question = if is_lost {
         format!(
-            "{UNKNOWN_OUTCOME}. Run it AGAIN? [y/n, or n and a reason; n reports an unknown outcome to the model]"
+            "{UNKNOWN_OUTCOME}. Run the call AGAIN? [y/n, or n and a reason; if you enter n, the \
+             model receives the outcome \"unknown\"]"
         )
     } else {
         "Approve this call? [y/n, or n and a reason]".to_owned()

@@ -31,7 +31,7 @@ pub(crate) fn forget(options: &Forget) -> Result<ExitCode> {
         }
         let item = options.item.as_deref();
         let work = store.journal.forget(&store.tenant, &thread, item);
-        let erased = store.run_uninterrupted("forgetting", work, store.to_failure())?;
+        let erased = store.run_uninterrupted("the erasure", work, store.to_failure())?;
         let text = || format!("{} forgotten: {}\n", text::mark(true), sentence(&erased));
         let json = || {
             json!({
@@ -85,7 +85,7 @@ pub(crate) fn prune(options: &Prune) -> Result<ExitCode> {
             let progress = Progress::new("pruning", options.common.format);
             let share = |fraction| progress.set_fraction(fraction);
             let work = store.journal.prune(&store.tenant, retention, now, &share);
-            Some(store.run_uninterrupted("pruning", work, store.to_failure())?)
+            Some(store.run_uninterrupted("the erasure", work, store.to_failure())?)
         };
         let erased = erased.as_ref();
         if let Some(erased) = erased {

@@ -123,7 +123,7 @@ fn page_of(entries: &[InboxEntry], at: &StoreArgs) -> String {
         push_line(&mut page, &format!("{}  {head}", plain(id).bold()));
         push_line(&mut page, &format!("  {}", one_line(&plain(&entry.describe()), width - 2)));
         if entry.is_lost {
-            let effects = format!("approving runs it again, {REJECT_EFFECT}");
+            let effects = format!("if you approve this call, it runs again; {REJECT_EFFECT}");
             push_line(&mut page, &format!("  {UNKNOWN_OUTCOME}: {effects}"));
         }
         let command = match &**kind {

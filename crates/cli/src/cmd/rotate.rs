@@ -18,7 +18,7 @@ pub(crate) fn run(options: &Rotate) -> Result<ExitCode> {
         let progress = Progress::new("rotating", options.common.format);
         let share = |fraction| progress.set_fraction(fraction);
         let work = store.journal.rotate(&key, &share);
-        let rotated = store.run_uninterrupted("rotating", work, store.to_failure());
+        let rotated = store.run_uninterrupted("the rotation", work, store.to_failure());
         drop(progress);
         let RotationReport { wrapped, is_behind } = rotated?;
         let text = || {

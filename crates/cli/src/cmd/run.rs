@@ -231,7 +231,8 @@ impl InteractiveRun<'_> {
             let tool = &approval.tool_name;
             text::note(&if state.is_lost(&approval.id) {
                 format!(
-                    "{tool}: {UNKNOWN_OUTCOME}: `{approve}` runs it again, `{reject}` reports an unknown outcome to the model"
+                    "{tool}: {UNKNOWN_OUTCOME}: `{approve}` runs the call again, `{reject}` sends \
+                     the outcome \"unknown\" to the model"
                 )
             } else {
                 format!("{tool} needs approval: `{approve}` or `{reject}`")

@@ -57,8 +57,8 @@ async fn answer(config: &Config, journal: &Journal, store: &str) -> Result<()> {
     let has_keys = journal.has_api_keys().await.context("cannot read the API keys")?;
     if !listen.ip().is_loopback() && !has_keys && !allow_open {
         return Err(Failure::Usage(format!(
-            "{listen} is reachable from other machines, and there are no API keys: create one with \
-             `throughline keys create`, or use --allow-open"
+            "{listen} is reachable from other machines, and there are no API keys: create a key \
+             with `throughline keys create`, or use --allow-open"
         )));
     }
     let listener = TcpListener::bind(listen).await;

@@ -31,8 +31,8 @@ fn parse_header(number: usize, header: &str) -> Result<(Name, Name)> {
         || SECRET_VALUES.iter().any(|start| begins.starts_with(start));
     if is_secret {
         return Err(Failure::Usage(format!(
-            "--header `{name}` looks like a credential; omit it, because this command sends \
-             nothing and your shell history would keep it"
+            "--header `{name}` looks like a credential; omit this header: this command sends no \
+             request, and your shell history would keep the credential"
         )));
     }
     Ok((Name::from(name), Name::from(value)))

@@ -41,7 +41,9 @@ impl RequestCatalog {
         self.0.provider_on_wire(name, wire).ok_or_else(|| {
             let rows = self.0.providers().iter().filter(|row| row.wire == *wire);
             let names = rows.map(|row| &*row.name).collect::<Vec<_>>().join(", ");
-            Failure::Usage(format!("provider `{name}` does not support {wire}; these do: {names}"))
+            Failure::Usage(format!(
+                "provider `{name}` does not support {wire}; use one of: {names}"
+            ))
         })
     }
 

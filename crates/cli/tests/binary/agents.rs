@@ -264,13 +264,13 @@ fn interrupted_run_is_resumed_and_cancelled() {
         resumed.err
     );
     let inbox = run_command(&store, &["inbox"], "");
-    assert!(inbox.out.contains("no result was recorded: approving runs it again"), "{}", inbox.out);
+    assert!(inbox.out.contains("no result was recorded: if you approve"), "{}", inbox.out);
     let inbox = run_command(&store, &["inbox", "--format", "json"], "");
     let inbox: Value = serde_json::from_str(&inbox.out).unwrap();
     assert_eq!(inbox["waiting"][0]["outcome"], "unknown");
     let arguments = ["resume", &run, "--agent", "agent.toml", "--tool", &tool, "--ask"];
     let prompted = run_command(&store, &arguments, "");
-    assert!(prompted.err.contains("Run it AGAIN?"), "{}", prompted.err);
+    assert!(prompted.err.contains("Run the call AGAIN?"), "{}", prompted.err);
     let narrated = run_command(&store, &["narrate", &run], "");
     assert!(narrated.out.contains("It was started before, and its end was not recorded."));
     let cancelled = run_command(&store, &["cancel", &run, "--reason", "enough"], "");

@@ -402,8 +402,8 @@ fn store_commands_use_the_config_file() {
     assert_eq!(output.code, 2);
     assert_eq!(
         output.err,
-        "error: $WORK_MASTER is not set, but `master_key_env` in the configuration names it: set it, \
-         or pass the key with --master-key-file\n"
+        "error: $WORK_MASTER is not set, but `master_key_env` in the configuration names this \
+         variable: set the variable, or pass the key with --master-key-file\n"
     );
     let environment = [("WORK_MASTER", master.as_str())];
     assert_eq!(folder.run_with(&environment, &["keys", "create"]).code, 0);

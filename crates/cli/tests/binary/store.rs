@@ -375,7 +375,7 @@ fn backup_and_key_file_restore_a_store() {
     assert_eq!(store.run(&["forget", "--thread", "trip", "--item", "q1", "--yes"]).code, 0);
     let output = store.run(&["threads", "--store", "sqlite://copy.db"]);
     assert_eq!(output.code, 65, "{}", output.err);
-    assert!(output.err.contains("apart.keys; restore it with"), "{}", output.err);
+    assert!(output.err.contains("apart.keys; restore the backup with"), "{}", output.err);
     let output = store.run(&["restore", "copy.db", "--to", "new.db"]);
     assert_eq!(output.code, 2, "{}", output.err);
     assert!(output.err.contains("copy.db.keys does not exist; pass the path"), "{}", output.err);

@@ -8,7 +8,7 @@ use throughline_json::{Name, words};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
     /// No endpoint with that name is configured.
-    #[error("endpoint `{endpoint}` is not configured; add it or set its API key")]
+    #[error("endpoint `{endpoint}` is not configured; configure the endpoint or set its API key")]
     UnknownEndpoint {
         /// The name that the request specified.
         endpoint: Name,

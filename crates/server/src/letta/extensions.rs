@@ -92,7 +92,7 @@ pub(crate) async fn restore(request: &ApiRequest<'_>) -> ApiResult {
 pub(crate) async fn resume(request: &ApiRequest<'_>) -> ApiResult {
     let known = path_run(request).await?;
     if !request.log(&known.run).await?.as_ref().is_some_and(runs::is_open) {
-        return Err(ApiError::new(409, format!("run {} is over", known.run)));
+        return Err(ApiError::new(409, format!("run {} has already ended", known.run)));
     }
     request.api.drives.drive(&known.tenant, &known.run);
     runs::run_response(request, &known.run).await

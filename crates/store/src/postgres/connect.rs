@@ -92,7 +92,7 @@ impl Server {
             Ok(Err(error)) => Err(self.unreachable(&error)),
             Err(_) => Err(StoreError::Unreachable(
                 self.name.clone(),
-                "the server did not respond in time".into(),
+                "the PostgreSQL server did not respond in time".into(),
             )),
         }
     }

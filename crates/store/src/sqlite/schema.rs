@@ -223,8 +223,8 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     if application == BACKUP {
         let (file, keys) = (path.display(), stored_text(db, KEYS).map_err(sqlite)?);
         return Err(invalid!(
-            "{file} is a backup, which opens only with its key file {keys}; restore it with \
-             `throughline restore {file} --to NEW.db`"
+            "{file} is a backup, which opens only with its key file {keys}; restore the \
+             backup with `throughline restore {file} --to NEW.db`"
         ));
     }
     if tables > 0 && application != STORE_APPLICATION_ID {

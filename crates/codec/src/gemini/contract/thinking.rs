@@ -96,7 +96,7 @@ fn check_budget(profile: &Profile, budget: Node<'_>, limits: &TokenBudget) -> Op
     let at = |message: String| Finding::at(&rules::BUDGET_OUT_OF_RANGE, budget, message);
     if size == -1 {
         // Reports disagree on whether models that always think reject -1.
-        let message = format!("reports disagree on whether {name} accepts -1 (automatic size)");
+        let message = format!("{name} may reject a budget of -1 (automatic); reports disagree");
         return (!limits.zero).then(|| at(message).with_severity(Severity::Note));
     }
     let requested = u64::try_from(size).unwrap_or_default();

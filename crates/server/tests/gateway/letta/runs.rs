@@ -77,7 +77,7 @@ async fn run_can_be_cancelled_and_agent_reset() {
         (&json!("cancelled"), &json!("cancelled"))
     );
     let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({"run_ids": [run]})).await;
-    assert!(ended[run].as_str().unwrap().contains("is over"), "{ended}");
+    assert!(ended[run].as_str().unwrap().contains("has already"), "{ended}");
 
     scene.ask("PATCH", &reset, &json!({"add_default_initial_messages": false})).await;
     assert_eq!(scene.ask("GET", &path, &json!(null)).await, json!([]));
