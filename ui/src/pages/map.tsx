@@ -1,4 +1,4 @@
-/** The thought map: which model returned which Thought, and in which calls each Seal was sent. */
+/** The Thought map: which model returned which Thought, and in which calls each Seal was sent. */
 
 import { bytes, clock, count, plain, plural } from "../format";
 import { to, useFetch, useTitle } from "../hooks";
