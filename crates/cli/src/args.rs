@@ -170,7 +170,7 @@ pub(crate) struct Translate {
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) to_provider: Option<String>,
     /// Write the Fate of each part and all warnings as JSON to this file, or `-` for standard error
-    /// [default: print them as text to standard error]
+    /// [default: text on standard error]
     #[arg(long, value_name = "FILE")]
     pub(crate) fates: Option<PathBuf>,
     /// Request to translate, or `-` for standard input
@@ -196,8 +196,8 @@ pub(crate) struct Sim {
     /// Call all tools in one response unless the request disables parallel tool calls
     #[arg(long)]
     pub(crate) parallel: bool,
-    /// Creation date of the simulated accounts, because some rules apply only to new accounts
-    /// [default: 2026-09-01]
+    /// Creation date of the simulated accounts; some rules apply only to new accounts [default:
+    /// 2026-09-01]
     #[arg(long, value_name = "DATE", value_parser = doctor::instant)]
     pub(crate) account_created: Option<Timestamp>,
 }
@@ -205,8 +205,7 @@ pub(crate) struct Sim {
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("args/help/man.md"))]
 pub(crate) struct Man {
-    /// Folder to write one page per command to [default: print only the main page to standard
-    /// output]
+    /// Write one page per command to this folder [default: print only the main page]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
 }

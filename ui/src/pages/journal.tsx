@@ -51,7 +51,7 @@ export function JournalPage() {
       {problem ? <ErrorBox problem={problem} /> : null}
       <section class="card" aria-labelledby="proof">
         <h2 id="proof">Verification</h2>
-        <div role="status">{proof ? <Verdict proof={proof} /> : <p class="dim">Not verified yet in this session.</p>}</div>
+        <div role="status">{proof ? <Verdict proof={proof} /> : <p class="dim">The Journal has not been verified in this session.</p>}</div>
         <div class="actions">
           <button class="primary" onClick={verify} disabled={busy !== ""}>
             {busy === "verify" ? "Verifying…" : "Verify every link, content and signature"}

@@ -24,7 +24,7 @@ pub(crate) struct AgentArgs {
     /// Never prompt; leave questions and approvals pending in the inbox
     #[arg(long)]
     pub(crate) no_ask: bool,
-    /// Lease duration in seconds; another process can take over the run after its lease expires
+    /// Lease duration in seconds; another process can take over the run after the lease expires
     /// [default: 15]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) lease: Option<u64>,

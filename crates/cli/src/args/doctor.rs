@@ -22,12 +22,11 @@ pub(crate) struct RequestArgs {
     /// wire protocol]
     #[arg(long, value_name = "PROVIDER")]
     pub(crate) provider: Option<String>,
-    /// Label for the account that sends the request, because some Seals are valid for only one
-    /// account [default: default]
+    /// Label for the account that sends the request; some Seals are valid for only one account
+    /// [default: `default`]
     #[arg(long, value_name = "ID", default_value = "default", hide_default_value = true)]
     pub(crate) account: String,
-    /// Creation date of the account that sends the request, because some rules apply only to new
-    /// accounts
+    /// Creation date of the account that sends the request; some rules apply only to new accounts
     #[arg(long, value_name = "DATE", value_parser = instant)]
     pub(crate) account_created: Option<Timestamp>,
     /// Earlier request, response, stream or recording of the conversation; repeatable, oldest first
@@ -37,8 +36,7 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) prior_account: Option<String>,
     // Parsed later, because clap would print a rejected credential in its error.
-    /// HTTP header of the request, such as `anthropic-beta: …`; credentials are rejected;
-    /// repeatable
+    /// HTTP header of the request, such as `anthropic-beta: …`, but not a credential; repeatable
     #[arg(long, value_name = "NAME: VALUE")]
     pub(crate) header: Vec<String>,
     /// TOML file that adds model families or replaces built-in ones
@@ -64,11 +62,11 @@ pub(crate) struct Audit {
 pub(crate) struct Repair {
     #[command(flatten)]
     pub(crate) request: RequestArgs,
-    /// Also fix problems that do not make the provider refuse the request but degrade the response
+    /// Also fix problems that degrade the response although the provider accepts the request
     #[arg(long)]
     pub(crate) degraded: bool,
-    /// Write the changes as JSON to this file, or `-` for standard error [default: print them as
-    /// text to standard error]
+    /// Write the changes as JSON to this file, or `-` for standard error [default: text on standard
+    /// error]
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
     /// Repair the conversation in this file, which has one message or item per line

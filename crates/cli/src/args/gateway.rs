@@ -12,7 +12,7 @@ use crate::amount;
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/serve.md"))]
 pub(crate) struct Serve {
-    /// Address to listen on; port 0 picks a free port; overrides the configuration
+    /// Address to listen on, where port 0 picks a free port; overrides the configuration
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
     /// Accept requests from other machines even while no API keys exist

@@ -193,7 +193,7 @@ pub(crate) struct Prune {
     /// Erase Threads that have not been updated for this many days
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) days: Option<u32>,
-    /// Erase the oldest Threads until the remaining ones fit into this size, such as 800KB or 2GB
+    /// Erase the oldest Threads until the other Threads fit into this size, such as 800KB or 2GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) bytes: Option<u64>,
     /// List the Threads that would be erased, but erase nothing
