@@ -225,8 +225,7 @@ fn own_key(section: &Section<'_>, notes: &mut Diagnostics<'_>) -> Option<Credent
         }
     };
     if !key.chars().all(|c| c.is_ascii_graphic()) {
-        let message =
-            format!(
+        let message = format!(
             "{key_source} contains a character that is invalid in an HTTP header: copy the key again"
         );
         notes.error(at, message);
