@@ -162,7 +162,7 @@ fn client_key_is_used_only_without_endpoint_key() {
     assert_eq!(proof(&CredentialSource::Caller, None), Err(missing));
     let missing = CredentialSource::Missing("$WORK_KEY is not set".into());
     for callers in [None, Some(&callers)] {
-        let said = "cannot send the request to here: $WORK_KEY is not set";
-        assert_eq!(proof(&missing, callers).unwrap_err().to_string(), said);
+        let expected = "cannot send the request to here: $WORK_KEY is not set";
+        assert_eq!(proof(&missing, callers).unwrap_err().to_string(), expected);
     }
 }

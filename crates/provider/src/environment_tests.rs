@@ -29,12 +29,12 @@ fn address(name: &str, variables: &[(&str, &str)]) -> Option<(String, String)> {
     found.map(|EnvAddress { base_url, variable }| (base_url.to_string(), variable.to_string()))
 }
 
-fn unheard(name: &str, variables: &[(&str, &str)]) -> String {
+fn env_error(name: &str, variables: &[(&str, &str)]) -> String {
     address_from_env(&row(name), &lookup(variables)).unwrap_err().to_string()
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "compared with an Option")]
-fn said(address: &str, variable: &str) -> Option<(String, String)> {
+fn env_address(address: &str, variable: &str) -> Option<(String, String)> {
     Some((address.to_owned(), variable.to_owned()))
 }
 
@@ -43,8 +43,8 @@ fn each_row_reads_its_key_variable() {
     for row in Catalog::builtin().providers() {
         let Some(variable) = row.key_env.as_deref() else { continue };
         let found = key_from_env(row, &lookup(&[(variable, " key\n")]));
-        let wanted = EnvKey::Key(Credential::new("key"), variable.into());
-        assert_eq!(found, Some(wanted), "{}", row.name);
+        let expected = EnvKey::Key(Credential::new("key"), variable.into());
+        assert_eq!(found, Some(expected), "{}", row.name);
         assert_eq!(key_from_env(row, &lookup(&[(variable, "  ")])), None, "{}", row.name);
         assert_eq!(key_from_env(row, &lookup(&[])), None);
         assert_eq!(address_from_env(row, &lookup(&[])), Ok(None));
@@ -63,7 +63,7 @@ fn gemini_accepts_google_api_key() {
 
 #[test]
 fn bedrock_accepts_api_key_or_aws_keys_and_region() {
-    let account = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
+    let access_key = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "secret")];
     let keys = |session_token: Option<&str>, region: Option<&str>| {
         Some(EnvKey::Aws(AwsKeys {
             id: "id".into(),
@@ -72,22 +72,22 @@ fn bedrock_accepts_api_key_or_aws_keys_and_region() {
             region: region.map(Into::into),
         }))
     };
-    assert_eq!(key("bedrock", &account), keys(None, None));
+    assert_eq!(key("bedrock", &access_key), keys(None, None));
     let more = [("AWS_SESSION_TOKEN", "token"), ("AWS_REGION", "eu-west-1")];
-    let all = [account, more].concat();
+    let all = [access_key, more].concat();
     assert_eq!(key("bedrock", &all), keys(Some("token"), Some("eu-west-1")));
-    assert_eq!(key("bedrock", &account[..1]), None, "half of a key pair is not a key");
+    assert_eq!(key("bedrock", &access_key[..1]), None, "half of a key pair is not a key");
     assert_eq!(key("bedrock-mantle", &all), None, "it does not accept signatures");
     assert_eq!(key("anthropic", &all), None);
     let bearer = [&all[..], &[("AWS_BEARER_TOKEN_BEDROCK", "key")]].concat();
-    let wanted = EnvKey::Key(Credential::new("key"), "AWS_BEARER_TOKEN_BEDROCK".into());
-    assert_eq!(key("bedrock", &bearer), Some(wanted), "the key takes precedence");
+    let expected = EnvKey::Key(Credential::new("key"), "AWS_BEARER_TOKEN_BEDROCK".into());
+    assert_eq!(key("bedrock", &bearer), Some(expected), "the key takes precedence");
 
     let runtime = "https://bedrock-runtime.eu-west-1.amazonaws.com";
-    assert_eq!(address("bedrock", &all), said(runtime, "AWS_REGION"));
+    assert_eq!(address("bedrock", &all), env_address(runtime, "AWS_REGION"));
     let usual = [("AWS_DEFAULT_REGION", "us-west-2")];
     let mantle = "https://bedrock-mantle.us-west-2.api.aws/openai/v1";
-    assert_eq!(address("bedrock-mantle", &usual), said(mantle, "AWS_DEFAULT_REGION"));
+    assert_eq!(address("bedrock-mantle", &usual), env_address(mantle, "AWS_DEFAULT_REGION"));
     assert_eq!(address("anthropic", &all), None);
     assert_eq!(in_region(&row("bedrock"), "eu-west-1").as_deref(), Some(runtime));
     assert_eq!(in_region(&row("anthropic"), "eu-west-1"), None);
@@ -95,22 +95,22 @@ fn bedrock_accepts_api_key_or_aws_keys_and_region() {
         assert_eq!(in_region(&row("bedrock"), region), None, "{region}");
     }
     assert_eq!(
-        unheard("bedrock", &[("AWS_REGION", "evil.example/")]),
+        env_error("bedrock", &[("AWS_REGION", "evil.example/")]),
         "AWS_REGION is ignored: it is not a region such as eu-west-1"
     );
 }
 
 #[test]
 fn address_with_placeholder_needs_its_variable() {
-    let wanted = said("https://r.openai.azure.com/openai/v1", "AZURE_OPENAI_ENDPOINT");
+    let expected = env_address("https://r.openai.azure.com/openai/v1", "AZURE_OPENAI_ENDPOINT");
     for endpoint in ["https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"] {
         for row in ["azure", "azure-chat"] {
-            assert_eq!(address(row, &[("AZURE_OPENAI_ENDPOINT", endpoint)]), wanted);
+            assert_eq!(address(row, &[("AZURE_OPENAI_ENDPOINT", endpoint)]), expected);
         }
     }
     assert_eq!(
         address("snowflake", &[("SNOWFLAKE_ACCOUNT", "org-me")]),
-        said("https://org-me.snowflakecomputing.com/api/v2/cortex/v1", "SNOWFLAKE_ACCOUNT")
+        env_address("https://org-me.snowflakecomputing.com/api/v2/cortex/v1", "SNOWFLAKE_ACCOUNT")
     );
     for (endpoint, problem) in [
         ("nonsense", "the base URL is malformed"),
@@ -119,8 +119,8 @@ fn address_with_placeholder_needs_its_variable() {
             "the base URL contains a user name or a password; configure the API key separately",
         ),
     ] {
-        let said = unheard("azure", &[("AZURE_OPENAI_ENDPOINT", endpoint)]);
-        assert_eq!(said, format!("AZURE_OPENAI_ENDPOINT is ignored: {problem}"));
+        let warning = env_error("azure", &[("AZURE_OPENAI_ENDPOINT", endpoint)]);
+        assert_eq!(warning, format!("AZURE_OPENAI_ENDPOINT is ignored: {problem}"));
     }
 }
 
@@ -128,16 +128,19 @@ fn address_with_placeholder_needs_its_variable() {
 fn variables_move_self_hosted_servers_only() {
     let ollama = [("OLLAMA_BASE_URL", "http://10.0.0.7:11434/v1/"), ("OLLAMA_HOST", "elsewhere")];
     let variable = "OLLAMA_BASE_URL";
-    assert_eq!(address("ollama", &ollama), said("http://10.0.0.7:11434/v1", variable));
-    assert_eq!(address("ollama-native", &ollama), said("http://10.0.0.7:11434/api", variable));
+    assert_eq!(address("ollama", &ollama), env_address("http://10.0.0.7:11434/v1", variable));
+    assert_eq!(
+        address("ollama-native", &ollama),
+        env_address("http://10.0.0.7:11434/api", variable)
+    );
     let vllm = [("VLLM_BASE_URL", "https://gpu.example")];
-    assert_eq!(address("vllm", &vllm), said("https://gpu.example/v1", "VLLM_BASE_URL"));
+    assert_eq!(address("vllm", &vllm), env_address("https://gpu.example/v1", "VLLM_BASE_URL"));
     assert_eq!(address("anthropic", &[("ANTHROPIC_BASE_URL", "http://localhost:8080")]), None);
 }
 
 #[test]
 fn ollama_host_is_parsed_like_ollama() {
-    for (host, wanted) in [
+    for (host, expected) in [
         ("10.0.0.7", "http://10.0.0.7:11434/v1"),
         ("10.0.0.7:80", "http://10.0.0.7:80/v1"),
         ("0.0.0.0", "http://127.0.0.1:11434/v1"),
@@ -152,10 +155,13 @@ fn ollama_host_is_parsed_like_ollama() {
         ("https://ollama.example:8443/below/", "https://ollama.example:8443/below/v1"),
         ("http://0.0.0.0:9000/", "http://127.0.0.1:9000/v1"),
     ] {
-        assert_eq!(address("ollama", &[("OLLAMA_HOST", host)]), said(wanted, "OLLAMA_HOST"));
+        assert_eq!(
+            address("ollama", &[("OLLAMA_HOST", host)]),
+            env_address(expected, "OLLAMA_HOST")
+        );
     }
     assert_eq!(
-        unheard("ollama", &[("OLLAMA_HOST", "box:many")]),
+        env_error("ollama", &[("OLLAMA_HOST", "box:many")]),
         "OLLAMA_HOST is ignored: the base URL is malformed"
     );
 }
@@ -164,8 +170,8 @@ fn ollama_host_is_parsed_like_ollama() {
 fn local_servers_need_no_key() {
     let rows = Catalog::builtin().providers().iter();
     let open: Vec<&str> = rows.filter(|row| !needs_key(row)).map(|row| &*row.name).collect();
-    let own = ["vllm", "llamacpp", "ollama", "ollama-native", "gpustack"];
-    assert_eq!(open, [&["compatible"], &own[..]].concat());
+    let local = ["vllm", "llamacpp", "ollama", "ollama-native", "gpustack"];
+    assert_eq!(open, [&["compatible"], &local[..]].concat());
     let at = |base_url: &str| Provider { base_url: base_url.into(), ..(*row("openai")).clone() };
     for base_url in ["http://127.0.0.1:9000/v1", "http://[::1]/v1", "https://LOCALHOST/v1"] {
         assert!(!needs_key(&at(base_url)), "{base_url}");

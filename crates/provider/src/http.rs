@@ -37,7 +37,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// HTTP client for a set of endpoints.
 pub struct Http {
-    lines: HashMap<Name, EndpointConn>,
+    connections: HashMap<Name, EndpointConn>,
     clock: Clock,
     /// Number of retries so far, over all requests.
     retries: AtomicU64,
@@ -49,7 +49,7 @@ struct EndpointConn {
     client: Client,
     breakers: Breakers,
     /// Cache of the last path and its resolved URL, because most requests use the same path.
-    place: Mutex<Option<(Name, EndpointUrl)>>,
+    last_url: Mutex<Option<(Name, EndpointUrl)>>,
 }
 
 /// A URL in the two representations that the client needs.
@@ -63,7 +63,7 @@ struct EndpointUrl {
 struct PreparedRequest {
     model: Option<Name>,
     method: Method,
-    place: EndpointUrl,
+    url: EndpointUrl,
     headers: HeaderMap,
     body: Bytes,
     proof: CredentialSource,
@@ -76,48 +76,48 @@ impl Http {
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
         let tls = tls::config();
-        let lines = endpoints.into_iter().map(|endpoint| match &tls {
+        let connections = endpoints.into_iter().map(|endpoint| match &tls {
             Ok(tls) => Ok(EndpointConn::new(endpoint, tls.clone(), FilteredResolver::system())),
             Err(error) => Err(invalid_endpoint(&endpoint.name, error)),
         });
-        Self::from_connections(lines, clock)
+        Self::from_connections(connections, clock)
     }
 
     fn from_connections(
-        all: impl IntoIterator<Item = Result<EndpointConn, InvalidEndpoint>>,
+        results: impl IntoIterator<Item = Result<EndpointConn, InvalidEndpoint>>,
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
-        let mut lines = HashMap::new();
-        for line in all {
-            let line = line?;
-            let name = Arc::clone(&line.endpoint.name);
-            if lines.insert(Arc::clone(&name), line).is_some() {
+        let mut connections = HashMap::new();
+        for connection in results {
+            let connection = connection?;
+            let name = Arc::clone(&connection.endpoint.name);
+            if connections.insert(Arc::clone(&name), connection).is_some() {
                 let problem = Name::from("another endpoint has the same name");
                 return Err(InvalidEndpoint { name, problem });
             }
         }
-        Ok(Self { lines, clock, retries: AtomicU64::new(0) })
+        Ok(Self { connections, clock, retries: AtomicU64::new(0) })
     }
 
     /// Returns the endpoint that requests select by `name`; `None` if it is not configured.
     pub fn endpoint(&self, name: &str) -> Option<&Endpoint> {
-        self.lines.get(name).map(|line| &line.endpoint)
+        self.connections.get(name).map(|connection| &connection.endpoint)
     }
 }
 
 impl std::fmt::Debug for Http {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http").field("endpoints", &self.lines.keys()).finish_non_exhaustive()
+        f.debug_struct("Http").field("endpoints", &self.connections.keys()).finish_non_exhaustive()
     }
 }
 
 impl Upstream for Http {
     fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
         Box::pin(async move {
-            let Some(line) = self.lines.get(&outgoing.endpoint) else {
+            let Some(connection) = self.connections.get(&outgoing.endpoint) else {
                 return Err(UpstreamError::UnknownEndpoint { endpoint: outgoing.endpoint });
             };
-            line.send(&line.prepare(outgoing)?, &self.clock, &self.retries).await
+            connection.send(&connection.prepare(outgoing)?, &self.clock, &self.retries).await
         })
     }
 
@@ -133,14 +133,14 @@ impl EndpointConn {
     fn new(endpoint: Endpoint, tls: ClientConfig, names: FilteredResolver) -> Self {
         let client = Client::new(tls, names, endpoint.options.connect);
         let breakers = Breakers::new(endpoint.options.breaker);
-        Self { endpoint, client, breakers, place: Mutex::default() }
+        Self { endpoint, client, breakers, last_url: Mutex::default() }
     }
 
     fn prepare(&self, outgoing: UpstreamRequest) -> Result<PreparedRequest, UpstreamError> {
         let endpoint = &self.endpoint;
         let method = Method::from_bytes(outgoing.method.as_bytes());
         let method = method.map_err(|_| endpoint.invalid_request("the HTTP method is invalid"))?;
-        let place = self.resolve_path(&outgoing.path)?;
+        let url = self.resolve_path(&outgoing.path)?;
         let is_callers = outgoing.credential.is_some() && endpoint.accepts_client_key();
         let proof = endpoint.credentials(outgoing.credential)?;
         let mut headers = HeaderMap::new();
@@ -168,22 +168,22 @@ impl EndpointConn {
             headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         }
         let (model, body) = (outgoing.model, outgoing.body);
-        Ok(PreparedRequest { model, method, place, headers, body, proof })
+        Ok(PreparedRequest { model, method, url, headers, body, proof })
     }
 
     /// Resolves a path to a URL at the endpoint. Fails if the URL's host is a blocked address.
     fn resolve_path(&self, path: &Name) -> Result<EndpointUrl, UpstreamError> {
-        let mut last = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, place)) = last.as_ref().filter(|(known, _)| known == path) {
-            return Ok(place.clone());
+        let mut last = self.last_url.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, resolved)) = last.as_ref().filter(|(known, _)| known == path) {
+            return Ok(resolved.clone());
         }
         let url = self.endpoint.url(path)?;
         address::check(&url).map_err(|refused| self.refused(&refused))?;
         let uri = url.as_str().parse();
         let uri = uri.map_err(|_| self.endpoint.invalid_request("the path is invalid"))?;
-        let place = EndpointUrl { url, uri };
-        *last = Some((Name::clone(path), place.clone()));
-        Ok(place)
+        let resolved = EndpointUrl { url, uri };
+        *last = Some((Name::clone(path), resolved.clone()));
+        Ok(resolved)
     }
 
     /// Sends a request with retries, and returns the last outcome unchanged.
@@ -199,15 +199,15 @@ impl EndpointConn {
         let resting =
             |left| UpstreamError::Resting { endpoint: Arc::clone(&self.endpoint.name), left };
         loop {
-            let connects = endpoint.admit(Instant::now()).map_err(resting)?;
-            let answers = model.admit(Instant::now()).map_err(resting)?;
+            let endpoint_permit = endpoint.admit(Instant::now()).map_err(resting)?;
+            let model_permit = model.admit(Instant::now()).map_err(resting)?;
             let outcome = self.attempt(prepared, clock()).await;
             // Dropping a permit without settling it records no outcome.
             match failure_of(&outcome) {
-                Some(FailedPart::Connecting) => connects.settle(true, Instant::now()),
+                Some(FailedPart::Connecting) => endpoint_permit.settle(true, Instant::now()),
                 Some(part) => {
-                    connects.settle(false, Instant::now());
-                    answers.settle(part == FailedPart::Answering, Instant::now());
+                    endpoint_permit.settle(false, Instant::now());
+                    model_permit.settle(part == FailedPart::Answering, Instant::now());
                 }
                 None => {}
             }
@@ -228,11 +228,11 @@ impl EndpointConn {
     ) -> Result<UpstreamResponse, UpstreamError> {
         let limit = self.endpoint.options.first_byte;
         let response = async {
-            let mut left = MAX_UNPROCESSED_RETRIES;
+            let mut retries_left = MAX_UNPROCESSED_RETRIES;
             loop {
                 match self.client.send(self.request(prepared, now)?).await {
-                    Ok(response) => return Ok(self.answer(response)),
-                    Err(error) if left > 0 && is_unprocessed(&error) => left -= 1,
+                    Ok(response) => return Ok(self.to_upstream_response(response)),
+                    Err(error) if retries_left > 0 && is_unprocessed(&error) => retries_left -= 1,
                     Err(error) => return Err(self.network_error(&error)),
                 }
             }
@@ -249,7 +249,7 @@ impl EndpointConn {
     ) -> Result<Request<Full<Bytes>>, UpstreamError> {
         let mut request = Request::new(Full::new(prepared.body.clone()));
         request.method_mut().clone_from(&prepared.method);
-        request.uri_mut().clone_from(&prepared.place.uri);
+        request.uri_mut().clone_from(&prepared.url.uri);
         request.headers_mut().clone_from(&prepared.headers);
         if let CredentialSource::Aws(keys) = &prepared.proof {
             let problem = "the AWS keys contain characters that are not allowed in a header";
@@ -259,7 +259,7 @@ impl EndpointConn {
         Ok(request)
     }
 
-    fn answer(&self, response: Response<Incoming>) -> UpstreamResponse {
+    fn to_upstream_response(&self, response: Response<Incoming>) -> UpstreamResponse {
         let forwarded = response.headers().iter().filter(|(name, _)| !is_hop_by_hop(name));
         let headers = forwarded.map(|(name, value)| {
             (Name::from(name.as_str()), Name::from(String::from_utf8_lossy(value.as_bytes())))
@@ -304,14 +304,14 @@ struct BodyReader {
     body: Incoming,
     between_bytes: Duration,
     limit: u64,
-    left: u64,
+    remaining: u64,
 }
 
 impl BodyReader {
     fn new(endpoint: &Endpoint, body: Incoming) -> Self {
         let limit = endpoint.options.largest_answer;
         let between_bytes = endpoint.options.between_bytes;
-        Self { endpoint: Arc::clone(&endpoint.name), body, between_bytes, limit, left: limit }
+        Self { endpoint: Arc::clone(&endpoint.name), body, between_bytes, limit, remaining: limit }
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
@@ -327,8 +327,9 @@ impl BodyReader {
             }
         };
         let length = chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        let left = self.left.checked_sub(length);
-        self.left = left.ok_or(UpstreamError::TooLarge { endpoint, limit: self.limit })?;
+        let remaining = self.remaining.checked_sub(length);
+        self.remaining =
+            remaining.ok_or(UpstreamError::TooLarge { endpoint, limit: self.limit })?;
         Ok(chunk)
     }
 }
@@ -345,11 +346,11 @@ async fn data(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
 
 /// Converts a body to a stream that ends after the first error. Dropping the stream cancels the
 /// request at the provider.
-fn chunks(reading: BodyReader) -> BodyStream {
-    Box::pin(stream::unfold(Some(reading), |reading| async {
-        let mut reading = reading?;
-        match reading.next().await {
-            Ok(Some(chunk)) => Some((Ok(chunk), Some(reading))),
+fn chunks(reader: BodyReader) -> BodyStream {
+    Box::pin(stream::unfold(Some(reader), |reader| async {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(Some(chunk)) => Some((Ok(chunk), Some(reader))),
             Ok(None) => None,
             Err(error) => Some((Err(error), None)),
         }
@@ -370,7 +371,7 @@ fn sign(
     prepared: &PreparedRequest,
     now: Timestamp,
 ) -> Result<(), http::header::InvalidHeaderValue> {
-    let url = &prepared.place.url;
+    let url = &prepared.url.url;
     let name = url.host_str().unwrap_or_default();
     let host = url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}"));
     let is_signed = |name: &str| name == "content-type" || name.starts_with("x-amz");
@@ -404,7 +405,7 @@ enum FailedPart {
 /// endpoint's health.
 fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<FailedPart> {
     match outcome {
-        Ok(answer) if answer.status >= 500 => Some(FailedPart::Answering),
+        Ok(response) if response.status >= 500 => Some(FailedPart::Answering),
         Ok(_) => Some(FailedPart::Nothing),
         Err(
             UpstreamError::Unreachable { .. }

@@ -24,7 +24,7 @@ struct Server {
     address: String,
     certificate: CertificateDer<'static>,
     /// Connection number and path of each request, and of each stream that the client cancelled.
-    told: mpsc::UnboundedReceiver<(usize, String)>,
+    events: mpsc::UnboundedReceiver<(usize, String)>,
 }
 
 /// Starts a server that begins a response to each request and never finishes it.
@@ -44,30 +44,30 @@ async fn start() -> Server {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-    let (tell, told) = mpsc::unbounded_channel();
+    let (sender, events) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         for connection in 0.. {
             let (socket, _) = listener.accept().await.unwrap();
-            let (acceptor, tell) = (acceptor.clone(), tell.clone());
+            let (acceptor, sender) = (acceptor.clone(), sender.clone());
             tokio::spawn(async move {
                 let Ok(socket) = acceptor.accept(socket).await else { return };
                 let mut streams = h2::server::handshake(socket).await.unwrap();
                 while let Some(Ok((request, mut respond))) = streams.accept().await {
                     let path = request.uri().path().to_owned();
-                    tell.send((connection, path.clone())).unwrap();
-                    let tell = tell.clone();
+                    sender.send((connection, path.clone())).unwrap();
+                    let sender = sender.clone();
                     tokio::spawn(async move {
                         let head = http::Response::new(());
                         let mut body = respond.send_response(head, false).unwrap();
                         body.send_data(Bytes::from(path.clone()), false).unwrap();
                         poll_fn(|context| body.poll_reset(context)).await.unwrap();
-                        tell.send((connection, format!("{path} ended"))).unwrap();
+                        sender.send((connection, format!("{path} ended"))).unwrap();
                     });
                 }
             });
         }
     });
-    Server { address, certificate, told }
+    Server { address, certificate, events }
 }
 
 fn clock() -> Clock {
@@ -98,20 +98,20 @@ async fn http2_requests_share_a_connection_and_end_independently() {
     let mut server = start().await;
     let mut roots = RootCertStore::empty();
     roots.add(server.certificate.clone()).unwrap();
-    let line = EndpointConn::new(
+    let connection = EndpointConn::new(
         endpoint(&server.address),
         tls::config_with_roots(roots).unwrap(),
         FilteredResolver::system(),
     );
-    let http = Http::from_connections([Ok(line)], clock()).unwrap();
+    let http = Http::from_connections([Ok(connection)], clock()).unwrap();
 
     let mut one = http.send(outgoing("/one")).await.unwrap();
     let mut two = http.send(outgoing("/two")).await.unwrap();
-    assert_eq!(server.told.recv().await, Some((0, "/one".to_owned())));
-    assert_eq!(server.told.recv().await, Some((0, "/two".to_owned())), "on the same connection");
+    assert_eq!(server.events.recv().await, Some((0, "/one".to_owned())));
+    assert_eq!(server.events.recv().await, Some((0, "/two".to_owned())), "on the same connection");
     assert_eq!(one.body.next().await.unwrap().unwrap(), "/one");
     drop(one);
-    assert_eq!(server.told.recv().await, Some((0, "/one ended".to_owned())));
+    assert_eq!(server.events.recv().await, Some((0, "/one ended".to_owned())));
     assert_eq!(two.body.next().await.unwrap().unwrap(), "/two", "the other stream continues");
 }
 
@@ -128,12 +128,12 @@ async fn unknown_certificate_is_rejected() {
 async fn name_resolving_to_metadata_service_is_blocked() {
     // Simulates a name server that an attacker controls.
     let names = FilteredResolver::with_lookup(|_| {
-        let found = vec!["169.254.169.254:0".parse().unwrap()];
-        Box::pin(async move { Ok(found) })
+        let addresses = vec!["169.254.169.254:0".parse().unwrap()];
+        Box::pin(async move { Ok(addresses) })
     });
-    let line =
+    let connection =
         EndpointConn::new(endpoint("http://innocent.example"), tls::config().unwrap(), names);
-    let error = Http::from_connections([Ok(line)], clock())
+    let error = Http::from_connections([Ok(connection)], clock())
         .unwrap()
         .send(outgoing("/one"))
         .await

@@ -71,21 +71,21 @@ impl EndpointModel {
             body: encoded.request.body,
             credential: None,
         };
-        let answer = self.upstream.send(outgoing).await.map_err(|error| from_upstream(&error))?;
-        if answer.status >= 300 {
-            return Err(self.error_from_response(answer).await);
+        let response = self.upstream.send(outgoing).await.map_err(|error| from_upstream(&error))?;
+        if response.status >= 300 {
+            return Err(self.error_from_response(response).await);
         }
-        if let Some(coding) = answer.header("content-encoding")
+        if let Some(coding) = response.header("content-encoding")
             && !coding.eq_ignore_ascii_case("identity")
         {
             let problem = format!("content-encoding {coding}, which was not requested");
             return Err(other_error(format!("{} responded with {problem}", self.endpoint)));
         }
         let context = DecodeContext { target: self.target.clone(), prefix: encoded.prefix };
-        let events = if call.stream && !is_whole(&answer, self.codec.framing()) {
-            ReplyStream::new(self.codec, &context, answer.body).events()
+        let events = if call.stream && !is_complete_document(&response, self.codec.framing()) {
+            ReplyStream::new(self.codec, &context, response.body).events()
         } else {
-            let reply = self.decode_whole(answer, &context).await?;
+            let reply = self.decode_document(response, &context).await?;
             let events: Vec<_> = events_from_reply(&reply).into_iter().map(Ok).collect();
             Box::pin(futures_util::stream::iter(events))
         };
@@ -110,9 +110,9 @@ impl EndpointModel {
     }
 
     /// Converts an error response to a [`ModelError`].
-    async fn error_from_response(&self, answer: UpstreamResponse) -> ModelError {
-        let status = answer.status;
-        let body = body(answer).await.unwrap_or_default();
+    async fn error_from_response(&self, response: UpstreamResponse) -> ModelError {
+        let status = response.status;
+        let body = body(response).await.unwrap_or_default();
         let message_text =
             error_message(&body).map(|message_text| format!(": {}", redact(&message_text)));
         let message =
@@ -120,12 +120,12 @@ impl EndpointModel {
         ModelError::new(kind_from_status(status), message)
     }
 
-    async fn decode_whole(
+    async fn decode_document(
         &self,
-        answer: UpstreamResponse,
+        response: UpstreamResponse,
         context: &DecodeContext,
     ) -> Result<Reply, ModelError> {
-        let body = body(answer).await?;
+        let body = body(response).await?;
         self.codec.decode_reply(&body, context).map_err(|error| from_codec(&error))
     }
 }
@@ -150,13 +150,13 @@ impl std::fmt::Debug for EndpointModel {
 }
 
 /// Returns whether the response is a complete document although a stream was requested.
-fn is_whole(answer: &UpstreamResponse, framing: Framing) -> bool {
-    let kind = answer.header("content-type").and_then(Framing::from_content_type);
+fn is_complete_document(response: &UpstreamResponse, framing: Framing) -> bool {
+    let kind = response.header("content-type").and_then(Framing::from_content_type);
     framing == Framing::Sse && kind.is_some_and(|kind| kind == Framing::JsonArray)
 }
 
-async fn body(answer: UpstreamResponse) -> Result<Bytes, ModelError> {
-    let mut chunks = answer.body;
+async fn body(response: UpstreamResponse) -> Result<Bytes, ModelError> {
+    let mut chunks = response.body;
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {
         body.extend_from_slice(&chunk.map_err(|error| from_upstream(&error))?);

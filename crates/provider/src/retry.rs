@@ -46,13 +46,13 @@ const RETRYABLE: [u16; 7] = [408, 429, 500, 502, 503, 504, 529];
 #[derive(Debug)]
 pub(crate) struct RetryState {
     policy: RetryPolicy,
-    made: u32,
+    retries: u32,
     waited: Duration,
 }
 
 impl RetryState {
     pub(crate) fn new(policy: RetryPolicy) -> Self {
-        Self { policy, made: 0, waited: Duration::ZERO }
+        Self { policy, retries: 0, waited: Duration::ZERO }
     }
 
     /// Returns the delay before the next retry; `None` if this outcome is final.
@@ -61,29 +61,29 @@ impl RetryState {
         outcome: &Result<UpstreamResponse, UpstreamError>,
         now: Timestamp,
     ) -> Option<Duration> {
-        if self.made >= self.policy.retries || !self.is_retryable(outcome) {
+        if self.retries >= self.policy.retries || !self.is_retryable(outcome) {
             return None;
         }
-        let asked = outcome.as_ref().ok().and_then(|answer| requested_wait(answer, now));
-        let wait = match asked {
+        let requested = outcome.as_ref().ok().and_then(|response| requested_wait(response, now));
+        let wait = match requested {
             // Add jitter to the requested delay, so that clients do not retry simultaneously.
-            Some(asked) => asked + asked.mul_f64(0.1 * random_fraction()),
+            Some(requested) => requested + requested.mul_f64(0.1 * random_fraction()),
             None => self.backoff(),
         };
         let waited = self.waited + wait;
         if waited > self.policy.total_wait {
             return None;
         }
-        self.made += 1;
+        self.retries += 1;
         self.waited = waited;
         Some(wait)
     }
 
     fn is_retryable(&self, outcome: &Result<UpstreamResponse, UpstreamError>) -> bool {
         match outcome {
-            Ok(answer) => {
-                RETRYABLE.contains(&answer.status)
-                    && answer.header("x-should-retry") != Some("false")
+            Ok(response) => {
+                RETRYABLE.contains(&response.status)
+                    && response.header("x-should-retry") != Some("false")
             }
             Err(UpstreamError::Unreachable { .. }) => true,
             Err(UpstreamError::TimedOut { waiting, .. }) => *waiting == TimeoutPhase::Connecting,
@@ -95,25 +95,28 @@ impl RetryState {
     /// Returns an exponential backoff delay with jitter: a random value between half the delay and
     /// the full delay.
     fn backoff(&self) -> Duration {
-        let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.made));
+        let doubled = self.policy.first_wait.saturating_mul(2_u32.saturating_pow(self.retries));
         doubled.min(self.policy.longest_wait).mul_f64(0.5 + 0.5 * random_fraction())
     }
 }
 
 /// Parses the retry delay in a response: milliseconds, seconds or a date.
-fn requested_wait(answer: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
+fn requested_wait(response: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;
         Duration::try_from_secs_f64(number * unit).ok()
     };
-    if let Some(wait) = answer.header("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
+    if let Some(wait) = response.header("retry-after-ms").and_then(|text| seconds(text, 0.001)) {
         return Some(wait);
     }
-    let asked = answer.header("retry-after")?;
-    seconds(asked, 1.0).or_else(|| {
+    let retry_after = response.header("retry-after")?;
+    seconds(retry_after, 1.0).or_else(|| {
         // Compare the date with the provider's clock if the response includes its time.
-        let now = answer.header("date").and_then(parse_http_date).unwrap_or(now);
-        Some(Duration::try_from(parse_http_date(asked)?.duration_since(now)).unwrap_or_default())
+        let now = response.header("date").and_then(parse_http_date).unwrap_or(now);
+        Some(
+            Duration::try_from(parse_http_date(retry_after)?.duration_since(now))
+                .unwrap_or_default(),
+        )
     })
 }
 

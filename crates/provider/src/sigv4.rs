@@ -62,8 +62,10 @@ pub(crate) fn sign(
         added.push(("x-amz-security-token", token.reveal().to_owned()));
     }
     let mut headers: BTreeMap<&str, String> = BTreeMap::new();
-    let given = request.headers.iter().copied();
-    for (name, value) in given.chain(added.iter().map(|(name, value)| (*name, value.as_str()))) {
+    let request_headers = request.headers.iter().copied();
+    for (name, value) in
+        request_headers.chain(added.iter().map(|(name, value)| (*name, value.as_str())))
+    {
         headers.insert(name, value.split_whitespace().collect::<Vec<&str>>().join(" "));
     }
     let signed = headers.keys().copied().collect::<Vec<&str>>().join(";");

@@ -43,8 +43,8 @@ pub(super) fn from_codec(error: &CodecError) -> ModelError {
 
 /// Converts a failure that the provider reported in its response.
 pub(super) fn from_failure(failure: &Failure) -> ModelError {
-    let word = failure.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
-    let is = |words: &[&str]| words.iter().any(|part| word.contains(part));
+    let error_type = failure.kind.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let is = |parts: &[&str]| parts.iter().any(|part| error_type.contains(part));
     let kind = match failure.status {
         Some(status) => kind_from_status(status),
         None if is(&["rate_limit", "resource_exhausted", "throttl"]) => ModelErrorKind::RateLimit,
@@ -59,18 +59,18 @@ pub(super) fn from_failure(failure: &Failure) -> ModelError {
 /// Replaces words that may be keys or Seals: long words that mix letters and digits.
 pub(super) fn redact(text: &str) -> Name {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || "+/_=-".contains(c);
-    let mut shown = String::with_capacity(text.len());
+    let mut redacted = String::with_capacity(text.len());
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c| !is_inside(c)).unwrap_or(rest.len());
         let (word, rest_of_text) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        shown.push_str(if is_opaque(word) { "…" } else { word });
+        redacted.push_str(if is_opaque(word) { "…" } else { word });
         let next = rest_of_text.find(is_inside).unwrap_or(rest_of_text.len());
         let (between, after) = rest_of_text.split_at_checked(next).unwrap_or((rest_of_text, ""));
-        shown.push_str(between);
+        redacted.push_str(between);
         rest = after;
     }
-    Name::from(shown)
+    Name::from(redacted)
 }
 
 fn is_opaque(word: &str) -> bool {

@@ -41,7 +41,8 @@ impl EndpointModels {
         clock: Clock,
     ) -> Result<Self, InvalidEndpoint> {
         let endpoints: Vec<Endpoint> = endpoints.into_iter().collect();
-        let rows = endpoints.iter().map(|one| (one.name.clone(), Arc::clone(&one.row)));
+        let rows =
+            endpoints.iter().map(|endpoint| (endpoint.name.clone(), Arc::clone(&endpoint.row)));
         let rows: Vec<(Name, Arc<Provider>)> = rows.collect();
         let upstream = Arc::new(Http::new(endpoints, clock)?);
         Ok(Self::new(upstream, move |name| {
@@ -55,7 +56,7 @@ impl EndpointModels {
                 let message = format!("model `{name}` is not configured; {hint}");
                 ModelError::new(ModelErrorKind::Other, message)
             };
-            found.map(|one| vec![one]).ok_or_else(no_model)
+            found.map(|target| vec![target]).ok_or_else(no_model)
         }))
     }
 
@@ -84,17 +85,17 @@ impl EndpointModels {
 
 impl ModelRegistry for EndpointModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        let mut found = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
+        let mut models = (self.find)(name)?.into_iter().map(|(endpoint, target)| {
             EndpointModel::new(Arc::clone(&self.upstream), endpoint, target)
         });
         let no_model =
             || ModelError::new(ModelErrorKind::Other, format!("model `{name}` is not configured"));
-        let first = found.next().ok_or_else(no_model)??;
-        let others = found.collect::<Result<Vec<_>, _>>()?;
-        if others.is_empty() {
+        let first = models.next().ok_or_else(no_model)??;
+        let fallbacks = models.collect::<Result<Vec<_>, _>>()?;
+        if fallbacks.is_empty() {
             return Ok(Arc::new(first));
         }
-        Ok(Arc::new(FallbackModel::new(first, others)))
+        Ok(Arc::new(FallbackModel::new(first, fallbacks)))
     }
 }
 
@@ -108,31 +109,32 @@ impl std::fmt::Debug for EndpointModels {
 /// only their issuer.
 struct FallbackModel {
     first: EndpointModel,
-    others: Vec<EndpointModel>,
+    fallbacks: Vec<EndpointModel>,
     target: Target,
 }
 
 impl FallbackModel {
-    fn new(first: EndpointModel, others: Vec<EndpointModel>) -> Self {
+    fn new(first: EndpointModel, fallbacks: Vec<EndpointModel>) -> Self {
         let mut target = first.target().clone();
         // If any target has prefix-bound Seals, the prefix must stay unchanged for all targets.
-        if others.iter().any(|other| other.target().profile.bound.prefix) {
+        if fallbacks.iter().any(|fallback| fallback.target().profile.bound.prefix) {
             let mut profile = Profile::clone(&target.profile);
             profile.bound.prefix = true;
             target.profile = Arc::new(profile);
         }
-        Self { first, others, target }
+        Self { first, fallbacks, target }
     }
 
-    async fn ask_with_fallback(&self, call: Call) -> Result<ModelStream, ModelError> {
-        let put = |model: &EndpointModel| Call { target: model.target().clone(), ..call.clone() };
-        let mut outcome = self.first.send(put(&self.first)).await;
-        for other in &self.others {
+    async fn send_with_fallback(&self, call: Call) -> Result<ModelStream, ModelError> {
+        let retarget =
+            |model: &EndpointModel| Call { target: model.target().clone(), ..call.clone() };
+        let mut outcome = self.first.send(retarget(&self.first)).await;
+        for fallback in &self.fallbacks {
             if outcome.is_ok() {
                 break;
             }
             // Another target may accept the Call, because it is encoded anew.
-            outcome = other.send(put(other)).await;
+            outcome = fallback.send(retarget(fallback)).await;
         }
         outcome
     }
@@ -144,6 +146,6 @@ impl Model for FallbackModel {
     }
 
     fn send(&self, call: Call) -> ModelFuture<'_> {
-        Box::pin(self.ask_with_fallback(call))
+        Box::pin(self.send_with_fallback(call))
     }
 }

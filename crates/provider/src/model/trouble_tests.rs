@@ -7,12 +7,12 @@ use super::{from_failure, kind_from_status, redact};
 #[test]
 fn messages_redact_possible_keys_and_seals() {
     let key = "sk-ant-api03-AbCdEf0123456789AbCdEf0123456789";
-    let said = format!(
+    let message = format!(
         "Incorrect API key provided: {key}. The model us.anthropic.claude-sonnet-4-5-20250929-v1:0 is there."
     );
-    let told = redact(&said);
+    let redacted = redact(&message);
     assert_eq!(
-        &*told,
+        &*redacted,
         "Incorrect API key provided: …. The model us.anthropic.claude-sonnet-4-5-20250929-v1:0 is there."
     );
     assert_eq!(&*redact("ünïcödé — “fine”"), "ünïcödé — “fine”");
@@ -29,7 +29,7 @@ fn status_and_error_type_determine_the_kind() {
     ] {
         assert_eq!(kind_from_status(status), kind, "{status}");
     }
-    for (word, kind) in [
+    for (error_type, kind) in [
         ("overloaded_error", ModelErrorKind::Transient),
         ("rate_limit_error", ModelErrorKind::RateLimit),
         ("throttlingException", ModelErrorKind::RateLimit),
@@ -37,10 +37,10 @@ fn status_and_error_type_determine_the_kind() {
     ] {
         let failure = Failure {
             status: None,
-            kind: Some(word.into()),
+            kind: Some(error_type.into()),
             message: "no".into(),
             body: bytes::Bytes::new(),
         };
-        assert_eq!(from_failure(&failure).kind, kind, "{word}");
+        assert_eq!(from_failure(&failure).kind, kind, "{error_type}");
     }
 }

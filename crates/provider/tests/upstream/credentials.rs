@@ -3,7 +3,7 @@
 use throughline_core::{Credential, Upstream, UpstreamError, UpstreamRequest};
 use throughline_provider::{AwsKeys, CredentialSource};
 
-use crate::server::{ReceivedRequest, Server, answer, client, endpoint, key, outgoing};
+use crate::server::{ReceivedRequest, Server, client, endpoint, key, outgoing, response};
 
 /// Headers in which clients send keys, and hop-by-hop headers.
 const CALLERS: [(&str, &str); 11] = [
@@ -24,21 +24,25 @@ const KEY_HEADERS: [&str; 6] =
     ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"];
 
 /// Sends a request with all client headers and returns the request that the server received.
-async fn seen(row: &str, credential: CredentialSource, callers: Option<&str>) -> ReceivedRequest {
-    let server = Server::start(vec![answer(200, "", "ok")]).await;
+async fn received_request(
+    row: &str,
+    credential: CredentialSource,
+    callers: Option<&str>,
+) -> ReceivedRequest {
+    let server = Server::start(vec![response(200, "", "ok")]).await;
     let mut request = outgoing("/path?query=1");
     let more = CALLERS.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     request.headers.extend(more);
     request.credential = callers.map(Credential::new);
     let base = format!("{}/base", server.address);
     client(endpoint(row, &base, credential)).send(request).await.unwrap();
-    server.seen().remove(0)
+    server.requests().remove(0)
 }
 
-fn keys(seen: &ReceivedRequest) -> Vec<(&str, &str)> {
+fn keys(request: &ReceivedRequest) -> Vec<(&str, &str)> {
     let is_key = |name: &str| KEY_HEADERS.contains(&name);
-    let found = seen.headers.iter().filter(|(name, _)| is_key(name));
-    found.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    let keys = request.headers.iter().filter(|(name, _)| is_key(name));
+    keys.map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 #[tokio::test]
@@ -54,8 +58,8 @@ async fn each_scheme_uses_its_header_and_drops_client_keys() {
         ("bedrock", "authorization", "Bearer own"),
         ("ollama", "authorization", "Bearer own"),
     ] {
-        let seen = seen(row, key("own"), Some("callers")).await;
-        assert_eq!(keys(&seen), [(name, value)], "{row}");
+        let request = received_request(row, key("own"), Some("callers")).await;
+        assert_eq!(keys(&request), [(name, value)], "{row}");
     }
 }
 
@@ -71,40 +75,41 @@ async fn client_key_is_sent_in_the_endpoints_scheme() {
         ("vertex", "ya29.x", "authorization", "Bearer ya29.x"),
         ("bedrock", "theirs", "authorization", "Bearer theirs"),
     ] {
-        let seen = seen(row, CredentialSource::Caller, Some(callers)).await;
-        assert_eq!(keys(&seen), [(name, value)], "{row}");
+        let request = received_request(row, CredentialSource::Caller, Some(callers)).await;
+        assert_eq!(keys(&request), [(name, value)], "{row}");
     }
-    assert_eq!(keys(&seen("ollama", CredentialSource::Open, None).await), []);
+    assert_eq!(keys(&received_request("ollama", CredentialSource::Open, None).await), []);
 }
 
 #[tokio::test]
 async fn other_headers_are_forwarded_unchanged() {
-    let seen = seen("anthropic", key("own"), None).await;
-    assert_eq!(seen.line, "POST /base/path?query=1 HTTP/1.1");
-    assert_eq!(seen.body, b"{\"a\": 1}");
-    assert_eq!(seen.all("anthropic-beta"), ["one"]);
-    assert_eq!(seen.all("x-title"), ["Zürich"]);
-    assert_eq!(seen.all("content-type"), ["application/json"]);
-    assert_eq!(seen.all("content-length"), ["8"]);
-    assert_eq!(seen.all("connection"), [""; 0]);
-    assert_eq!(seen.all("accept-encoding"), [""; 0], "no compression was requested");
-    assert!(seen.all("host")[0].starts_with("127.0.0.1:"));
+    let request = received_request("anthropic", key("own"), None).await;
+    assert_eq!(request.request_line, "POST /base/path?query=1 HTTP/1.1");
+    assert_eq!(request.body, b"{\"a\": 1}");
+    assert_eq!(request.all("anthropic-beta"), ["one"]);
+    assert_eq!(request.all("x-title"), ["Zürich"]);
+    assert_eq!(request.all("content-type"), ["application/json"]);
+    assert_eq!(request.all("content-length"), ["8"]);
+    assert_eq!(request.all("connection"), [""; 0]);
+    assert_eq!(request.all("accept-encoding"), [""; 0], "no compression was requested");
+    assert!(request.all("host")[0].starts_with("127.0.0.1:"));
 }
 
 #[tokio::test]
 async fn bedrock_requests_are_signed_with_aws_keys() {
     // The host contains no region, so the keys' region applies.
-    for (own, region) in [(None, "us-east-1"), (Some("eu-west-1"), "eu-west-1")] {
+    for (configured, region) in [(None, "us-east-1"), (Some("eu-west-1"), "eu-west-1")] {
         let aws = AwsKeys {
             id: "AKIDEXAMPLE".into(),
             secret: Credential::new("secret"),
             session_token: Some(Credential::new("token")),
-            region: own.map(Into::into),
+            region: configured.map(Into::into),
         };
-        let seen = seen("bedrock", CredentialSource::Aws(aws), Some("callers")).await;
-        assert_eq!(seen.all("x-amz-date"), ["20261115T120000Z"]);
-        assert_eq!(seen.all("x-amz-security-token"), ["token"]);
-        let [authorization] = seen.all("authorization")[..] else { panic!("one signature") };
+        let request =
+            received_request("bedrock", CredentialSource::Aws(aws), Some("callers")).await;
+        assert_eq!(request.all("x-amz-date"), ["20261115T120000Z"]);
+        assert_eq!(request.all("x-amz-security-token"), ["token"]);
+        let [authorization] = request.all("authorization")[..] else { panic!("one signature") };
         let signed = format!(
             "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261115/{region}/bedrock/aws4_request, \
              SignedHeaders=content-type;host;x-amz-date;x-amz-security-token, Signature="
@@ -116,7 +121,7 @@ async fn bedrock_requests_are_signed_with_aws_keys() {
 
 #[tokio::test]
 async fn request_without_required_key_is_rejected() {
-    let server = Server::start(vec![answer(200, "", "ok")]).await;
+    let server = Server::start(vec![response(200, "", "ok")]).await;
     let error = client(endpoint("deepseek", &server.address, CredentialSource::Caller))
         .send(outgoing("/chat/completions"))
         .await
@@ -130,14 +135,14 @@ async fn request_without_required_key_is_rejected() {
     let error = client(endpoint("deepseek", &server.address, missing)).send(request).await;
     let problem = "$WORK_KEY is not set".into();
     assert_eq!(error.unwrap_err(), UpstreamError::Invalid { endpoint: "here".into(), problem });
-    assert_eq!(server.seen().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn unconfigured_endpoint_is_unknown() {
-    let elsewhere = UpstreamRequest { endpoint: "elsewhere".into(), ..outgoing("/") };
+    let request = UpstreamRequest { endpoint: "elsewhere".into(), ..outgoing("/") };
     let http = client(endpoint("openai", "http://localhost", key("own")));
-    let error = http.send(elsewhere).await.unwrap_err();
+    let error = http.send(request).await.unwrap_err();
     assert_eq!(error, UpstreamError::UnknownEndpoint { endpoint: "elsewhere".into() });
 }
 
@@ -161,22 +166,22 @@ async fn metadata_services_are_refused_by_name_and_by_address() {
 #[tokio::test]
 async fn account_headers_require_the_clients_own_key() {
     const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
-    for (credential, callers, goes) in [
+    for (credential, callers, is_forwarded) in [
         (key("own"), Some("callers"), false),
         (key("own"), None, false),
         (CredentialSource::Open, None, false),
         (CredentialSource::Open, Some("callers"), true),
         (CredentialSource::Caller, Some("callers"), true),
     ] {
-        let server = Server::start(vec![answer(200, "", "ok")]).await;
+        let server = Server::start(vec![response(200, "", "ok")]).await;
         let mut request = outgoing("/path");
         request.headers.extend(ACCOUNTS.map(|name| (name.into(), "theirs".into())));
         request.credential = callers.map(Credential::new);
         client(endpoint("openai", &server.address, credential)).send(request).await.unwrap();
-        let seen = server.seen().remove(0);
+        let received = server.requests().remove(0);
         for name in ACCOUNTS {
-            let is_there = seen.headers.iter().any(|(known, _)| known == name);
-            assert_eq!(is_there, goes, "{name}");
+            let is_present = received.headers.iter().any(|(known, _)| known == name);
+            assert_eq!(is_present, is_forwarded, "{name}");
         }
     }
 }

@@ -17,7 +17,7 @@ use throughline_json::{Json, Name, Node};
 use throughline_provider::{CredentialSource, Endpoint, EndpointModel, EndpointModels, Http};
 use throughline_sim::{Options, Simulator, start};
 
-use crate::server::{Reaction, Server, answer, begun, client, endpoint, key, swift};
+use crate::server::{Reaction, Server, chunked_start, client, endpoint, key, response, swift};
 
 /// One model per family, with the name of its provider.
 const FAMILIES: [(&str, &str); 5] = [
@@ -29,7 +29,7 @@ const FAMILIES: [(&str, &str); 5] = [
 ];
 
 fn upstream(simulator: &Simulator) -> Arc<dyn Upstream> {
-    let lines = FAMILIES.map(|(row, _)| {
+    let endpoints = FAMILIES.map(|(row, _)| {
         let base = format!("{}/at/{row}", simulator.url());
         let row = Catalog::builtin().provider(row).unwrap();
         let name = Arc::clone(&row.name);
@@ -37,19 +37,19 @@ fn upstream(simulator: &Simulator) -> Arc<dyn Upstream> {
             .unwrap()
     });
     let now = "2026-11-15T12:00:00Z".parse().unwrap();
-    Arc::new(Http::new(lines, Arc::new(move || now)).unwrap())
+    Arc::new(Http::new(endpoints, Arc::new(move || now)).unwrap())
 }
 
 fn models(simulator: &Simulator) -> EndpointModels {
     EndpointModels::new(upstream(simulator), |model| {
-        let found = FAMILIES.iter().find(|(_, known)| *known == model);
+        let family = FAMILIES.iter().find(|(_, known)| *known == model);
         let (row, _) =
-            found.ok_or_else(|| ModelError::new(ModelErrorKind::Other, "no provider"))?;
+            family.ok_or_else(|| ModelError::new(ModelErrorKind::Other, "no provider"))?;
         Ok(vec![((*row).into(), Catalog::builtin().target_for(row, model, "us").unwrap())])
     })
 }
 
-fn said(message: usize, text: &str) -> Item {
+fn user_message(message: usize, text: &str) -> Item {
     let id = format!("said {message}");
     Item::new(id, ItemPosition::new(message, 0), Role::User, Body::Text(text.into()))
 }
@@ -61,7 +61,7 @@ fn question(target: &Target, stream: bool) -> Call {
     call.settings.max_tokens = Some(8000);
     call.settings.reasoning =
         Some(NativeReasoning { effort: Some("high".into()), ..NativeReasoning::default() });
-    call.items = vec![said(0, "What is the weather in Zürich?")];
+    call.items = vec![user_message(0, "What is the weather in Zürich?")];
     call.tools = ["weather", "news"].map(tool).into();
     call
 }
@@ -90,13 +90,16 @@ fn result(part: usize, call: &CallId) -> Item {
 }
 
 /// Calls a model and collects all Events.
-async fn hear(model: &dyn throughline_core::Model, call: Call) -> Result<Vec<Event>, ModelError> {
+async fn collect_events(
+    model: &dyn throughline_core::Model,
+    call: Call,
+) -> Result<Vec<Event>, ModelError> {
     let mut events = model.send(call).await?.events;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(event) = events.next().await {
-        heard.push(event?);
+        received.push(event?);
     }
-    Ok(heard)
+    Ok(received)
 }
 
 fn reply(events: &[Event]) -> Reply {
@@ -111,7 +114,7 @@ async fn converse(simulator: &Simulator, name: &str, stream: bool) {
     let model = models(simulator).model(name).unwrap();
     let mut call = question(model.target(), stream);
     for _ in 0..4 {
-        let events = hear(&*model, call.clone()).await.unwrap();
+        let events = collect_events(&*model, call.clone()).await.unwrap();
         let reply = reply(&events);
         // Some models return readable reasoning, and others only Seals.
         let thinks = |item: &Item| matches!(item.body, Body::Thought(_)) || !item.seals.is_empty();
@@ -153,7 +156,7 @@ async fn prefix_bound_seals_store_their_prefix_digest() {
     let models = models(&simulator);
     let model = models.model("claude-sonnet-4-5").unwrap();
     let bound = model.target().profile.bound.prefix;
-    let events = hear(&*model, question(model.target(), true)).await.unwrap();
+    let events = collect_events(&*model, question(model.target(), true)).await.unwrap();
     let reply = reply(&events);
     let seals = reply.items.iter().flat_map(|item| &item.seals);
     let known: Vec<bool> = seals.map(|seal| seal.bound.prefix.is_some()).collect();
@@ -167,13 +170,13 @@ async fn invalid_requests_are_fixed_or_not_sent() {
     let model = models(&simulator).model("claude-sonnet-4-5").unwrap();
     // A tool call without a result is invalid, so the repair removes it.
     let mut call = question(model.target(), true);
-    let first = reply(&hear(&*model, call.clone()).await.unwrap());
+    let first = reply(&collect_events(&*model, call.clone()).await.unwrap());
     call.extend(first.items);
-    call.extend([said(0, "Never mind.")]);
-    hear(&*model, call).await.unwrap();
+    call.extend([user_message(0, "Never mind.")]);
+    collect_events(&*model, call).await.unwrap();
     let own = EndpointModel::new(upstream(&simulator), "anthropic", model.target().clone());
     let own = own.unwrap().with_codec(&StrictCodec);
-    let error = hear(&own, question(model.target(), true)).await.unwrap_err();
+    let error = collect_events(&own, question(model.target(), true)).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Other);
     assert_eq!(
         &*error.message,
@@ -226,20 +229,24 @@ impl Codec for StrictCodec {
         AnthropicMessages.encode(call)
     }
 
-    fn decode_request(&self, request: &Request, asked: &DecodeContext) -> Result<Call, CodecError> {
-        AnthropicMessages.decode_request(request, asked)
+    fn decode_request(
+        &self,
+        request: &Request,
+        context: &DecodeContext,
+    ) -> Result<Call, CodecError> {
+        AnthropicMessages.decode_request(request, context)
     }
 
-    fn decode_reply(&self, body: &Bytes, asked: &DecodeContext) -> Result<Reply, CodecError> {
-        AnthropicMessages.decode_reply(body, asked)
+    fn decode_reply(&self, body: &Bytes, context: &DecodeContext) -> Result<Reply, CodecError> {
+        AnthropicMessages.decode_reply(body, context)
     }
 
     fn encode_reply(&self, reply: &Reply) -> Result<Bytes, CodecError> {
         AnthropicMessages.encode_reply(reply)
     }
 
-    fn decoder(&self, asked: &DecodeContext) -> Box<dyn Decoder> {
-        AnthropicMessages.decoder(asked)
+    fn decoder(&self, context: &DecodeContext) -> Box<dyn Decoder> {
+        AnthropicMessages.decoder(context)
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
@@ -261,7 +268,7 @@ async fn broken_stream_yields_nothing_replayable() {
             let simulator = start(Options { faults, ..Options::default() }).await.unwrap();
             let model = models(&simulator).model(name).unwrap();
             let mut events = match model.send(question(model.target(), true)).await {
-                Ok(saying) => saying.events,
+                Ok(stream) => stream.events,
                 Err(error) => {
                     assert_eq!(error.kind, ModelErrorKind::Transient, "{row} {at}");
                     continue;
@@ -289,11 +296,11 @@ async fn broken_stream_yields_nothing_replayable() {
 }
 
 /// Creates the model `claude-sonnet-4-5` at a server with scripted reactions.
-async fn behind(does: Vec<Reaction>) -> (Server, EndpointModel) {
-    let server = Server::start(does).await;
-    let line = endpoint("anthropic", &server.address, key("the-key")).with_options(swift());
+async fn scripted_model(reactions: Vec<Reaction>) -> (Server, EndpointModel) {
+    let server = Server::start(reactions).await;
+    let endpoint = endpoint("anthropic", &server.address, key("the-key")).with_options(swift());
     let target = Catalog::builtin().target_for("anthropic", "claude-sonnet-4-5", "us").unwrap();
-    let model = EndpointModel::new(Arc::new(client(line)), "here", target).unwrap();
+    let model = EndpointModel::new(Arc::new(client(endpoint)), "here", target).unwrap();
     (server, model)
 }
 
@@ -301,20 +308,20 @@ const WHOLE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model"
 
 #[tokio::test]
 async fn request_is_json_without_compression() {
-    let (server, model) = behind(vec![answer(200, "", WHOLE)]).await;
-    hear(&model, question(model.target(), false)).await.unwrap();
-    let seen = server.seen();
-    assert_eq!(seen[0].all("content-type"), ["application/json"]);
-    assert_eq!(seen[0].all("accept-encoding"), ["identity"]);
-    assert_eq!(seen[0].all("anthropic-version"), ["2023-06-01"]);
-    assert_eq!(seen[0].line, "POST /v1/messages HTTP/1.1");
+    let (server, model) = scripted_model(vec![response(200, "", WHOLE)]).await;
+    collect_events(&model, question(model.target(), false)).await.unwrap();
+    let requests = server.requests();
+    assert_eq!(requests[0].all("content-type"), ["application/json"]);
+    assert_eq!(requests[0].all("accept-encoding"), ["identity"]);
+    assert_eq!(requests[0].all("anthropic-version"), ["2023-06-01"]);
+    assert_eq!(requests[0].request_line, "POST /v1/messages HTTP/1.1");
 }
 
 #[tokio::test]
 async fn whole_response_is_accepted_instead_of_a_stream() {
     let json = "content-type: application/json\r\n";
-    let (_server, model) = behind(vec![answer(200, json, WHOLE)]).await;
-    let events = hear(&model, question(model.target(), true)).await.unwrap();
+    let (_server, model) = scripted_model(vec![response(200, json, WHOLE)]).await;
+    let events = collect_events(&model, question(model.target(), true)).await.unwrap();
     assert_eq!(reply(&events).items[0].visible(), Some("hello"));
 }
 
@@ -327,21 +334,21 @@ async fn failures_are_classified_without_secrets() {
         )
     };
     let event = |kind: &str| format!("event: error\ndata: {}\n\n", error(kind));
-    let closed = Reaction::Breaks(begun(&event("overloaded_error")));
-    for (does, kind) in [
-        (answer(400, "", error("invalid_request_error")), ModelErrorKind::Other),
+    let closed = Reaction::Breaks(chunked_start(&event("overloaded_error")));
+    for (reaction, kind) in [
+        (response(400, "", error("invalid_request_error")), ModelErrorKind::Other),
         (
-            answer(429, "retry-after: 9000\r\n", error("rate_limit_error")),
+            response(429, "retry-after: 9000\r\n", error("rate_limit_error")),
             ModelErrorKind::RateLimit,
         ),
-        (answer(529, "", error("overloaded_error")), ModelErrorKind::Transient),
-        (answer(307, "location: http://elsewhere/\r\n", ""), ModelErrorKind::Other),
-        (answer(200, "content-encoding: gzip\r\n", WHOLE), ModelErrorKind::Other),
+        (response(529, "", error("overloaded_error")), ModelErrorKind::Transient),
+        (response(307, "location: http://elsewhere/\r\n", ""), ModelErrorKind::Other),
+        (response(200, "content-encoding: gzip\r\n", WHOLE), ModelErrorKind::Other),
         (closed, ModelErrorKind::Transient),
         (Reaction::Breaks(Vec::new()), ModelErrorKind::Transient),
     ] {
-        let (_server, model) = behind(vec![does]).await;
-        let error = hear(&model, question(model.target(), true)).await.unwrap_err();
+        let (_server, model) = scripted_model(vec![reaction]).await;
+        let error = collect_events(&model, question(model.target(), true)).await.unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
         assert!(!error.message.contains(seal), "{error}");
         assert!(!error.message.is_empty());
@@ -351,11 +358,11 @@ async fn failures_are_classified_without_secrets() {
 #[tokio::test]
 async fn dropping_the_events_cancels_the_request() {
     let piece = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n";
-    let (mut server, model) = behind(vec![Reaction::Stalls(begun(piece))]).await;
-    let mut saying = model.send(question(model.target(), true)).await.unwrap();
-    assert!(matches!(saying.events.next().await, Some(Ok(Event::Began { .. }))));
-    drop(saying);
-    server.gone.recv().await.unwrap();
+    let (mut server, model) = scripted_model(vec![Reaction::Stalls(chunked_start(piece))]).await;
+    let mut stream = model.send(question(model.target(), true)).await.unwrap();
+    assert!(matches!(stream.events.next().await, Some(Ok(Event::Began { .. }))));
+    drop(stream);
+    server.disconnects.recv().await.unwrap();
 }
 
 #[tokio::test]

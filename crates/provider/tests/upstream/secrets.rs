@@ -7,13 +7,15 @@ use throughline_core::{Credential, Upstream, UpstreamError, UpstreamRequest};
 use throughline_provider::{AwsKeys, CredentialSource, EndpointOptions};
 use tokio::net::TcpListener;
 
-use crate::server::{Reaction, Server, answer, client, endpoint, key, outgoing, swift, whole};
+use crate::server::{
+    Reaction, Server, client, endpoint, key, outgoing, read_body, response, swift,
+};
 
 const CANARY: &str = "sk-canary-7d1f";
 
-fn says_nothing(told: &(impl Debug + ?Sized)) {
-    let told = format!("{told:?} {told:#?}");
-    assert!(!told.contains("canary"), "{told}");
+fn assert_no_secrets(value: &(impl Debug + ?Sized)) {
+    let text = format!("{text:?} {text:#?}");
+    assert!(!text.contains("canary"), "{text}");
 }
 
 fn sources() -> Vec<CredentialSource> {
@@ -36,17 +38,19 @@ fn request() -> UpstreamRequest {
 
 #[tokio::test]
 async fn debug_output_hides_keys() {
-    let server = Server::start(vec![answer(200, &format!("set-cookie: {CANARY}\r\n"), "ok")]).await;
+    let server =
+        Server::start(vec![response(200, &format!("set-cookie: {CANARY}\r\n"), "ok")]).await;
     for source in sources() {
-        says_nothing(&source);
+        assert_no_secrets(&source);
         let endpoint = endpoint("gemini", &server.address, source);
-        says_nothing(&endpoint);
+        assert_no_secrets(&endpoint);
         let http = client(endpoint);
-        says_nothing(&http);
-        says_nothing(&request());
-        says_nothing(&http.send(request()).await.unwrap());
+        assert_no_secrets(&http);
+        assert_no_secrets(&request());
+        assert_no_secrets(&http.send(request()).await.unwrap());
     }
-    let lines: Vec<String> = server.seen().into_iter().map(|seen| seen.line).collect();
+    let lines: Vec<String> =
+        server.requests().into_iter().map(|request| request.request_line).collect();
     assert_eq!(lines, ["POST /v1beta/models/m:generateContent HTTP/1.1"; 3]);
 }
 
@@ -60,9 +64,9 @@ async fn errors_hide_keys() {
     let stalls = Server::start(vec![Reaction::Stalls(Vec::new())]).await;
     let first_byte = Duration::from_millis(20);
     let options = EndpointOptions { first_byte, largest_answer: 0, ..swift() };
-    let large = Server::start(vec![answer(200, "", "canary")]).await;
+    let large = Server::start(vec![response(200, "", "canary")]).await;
     let tls = breaks.address.replace("http:", "https:");
-    let places = [
+    let addresses = [
         unknown.as_str(),
         &breaks.address,
         &garbles.address,
@@ -72,15 +76,15 @@ async fn errors_hide_keys() {
         "http://169.254.169.254",
         "http://nowhere.invalid",
     ];
-    for place in places {
+    for address in addresses {
         for source in sources() {
-            let http = client(endpoint("gemini", place, source).with_options(options));
+            let http = client(endpoint("gemini", address, source).with_options(options));
             let error = match http.send(request()).await {
-                Ok(answer) => whole(answer).await.unwrap_err(),
+                Ok(response) => read_body(response).await.unwrap_err(),
                 Err(error) => error,
             };
-            says_nothing(&error);
-            says_nothing(&error.to_string());
+            assert_no_secrets(&error);
+            assert_no_secrets(&error.to_string());
         }
     }
 }
@@ -93,7 +97,7 @@ async fn malformed_key_is_hidden() {
         request.credential = Some(Credential::new("canary\n"));
         let error = http.send(request).await.unwrap_err();
         assert!(matches!(error, UpstreamError::Invalid { .. }), "{error}");
-        says_nothing(&error.to_string());
+        assert_no_secrets(&error.to_string());
     }
     let http = client(endpoint("openai", "http://127.0.0.1:1", key("own")));
     let mut request = outgoing("/responses");

@@ -25,7 +25,7 @@ pub(crate) enum Reaction {
 }
 
 /// Builds a response with a content length. Each line of `headers` must end with a line break.
-pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reaction {
+pub(crate) fn response(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reaction {
     let body = body.as_ref();
     let length = body.len();
     let head = format!("HTTP/1.1 {status} Said\r\ncontent-length: {length}\r\n{headers}\r\n");
@@ -33,7 +33,7 @@ pub(crate) fn answer(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Reac
 }
 
 /// Builds the start of a chunked response, with one chunk.
-pub(crate) fn begun(piece: &str) -> Vec<u8> {
+pub(crate) fn chunked_start(piece: &str) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
     format!("{head}{:x}\r\n{piece}\r\n", piece.len()).into_bytes()
 }
@@ -41,7 +41,7 @@ pub(crate) fn begun(piece: &str) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) connection: usize,
-    pub(crate) line: String,
+    pub(crate) request_line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -56,58 +56,58 @@ impl ReceivedRequest {
 
 pub(crate) struct Server {
     pub(crate) address: String,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Receives a message whenever the client of a stalled connection disconnects.
-    pub(crate) gone: mpsc::UnboundedReceiver<()>,
+    pub(crate) disconnects: mpsc::UnboundedReceiver<()>,
 }
 
 impl Server {
     /// Starts a server that performs one scripted reaction per request, in order, and then repeats
     /// the last reaction.
-    pub(crate) async fn start(does: Vec<Reaction>) -> Self {
+    pub(crate) async fn start(reactions: Vec<Reaction>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (tell, gone) = mpsc::unbounded_channel();
-        let (does, asked) = (Arc::new(does), Arc::new(AtomicUsize::new(0)));
-        let remembered = Arc::clone(&seen);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (disconnect_sender, disconnects) = mpsc::unbounded_channel();
+        let (reactions, request_count) = (Arc::new(reactions), Arc::new(AtomicUsize::new(0)));
+        let request_log = Arc::clone(&requests);
         tokio::spawn(async move {
             for connection in 0.. {
                 let (socket, _) = listener.accept().await.unwrap();
-                let talk = ClientConnection {
+                let client = ClientConnection {
                     socket,
                     connection,
-                    does: Arc::clone(&does),
-                    asked: Arc::clone(&asked),
-                    seen: Arc::clone(&remembered),
-                    gone: tell.clone(),
+                    reactions: Arc::clone(&reactions),
+                    request_count: Arc::clone(&request_count),
+                    requests: Arc::clone(&request_log),
+                    disconnects: disconnect_sender.clone(),
                 };
-                tokio::spawn(talk.go_on());
+                tokio::spawn(client.serve());
             }
         });
-        Self { address, seen, gone }
+        Self { address, requests, disconnects }
     }
 
-    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
 struct ClientConnection {
     socket: TcpStream,
     connection: usize,
-    does: Arc<Vec<Reaction>>,
-    asked: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
-    gone: mpsc::UnboundedSender<()>,
+    reactions: Arc<Vec<Reaction>>,
+    request_count: Arc<AtomicUsize>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
+    disconnects: mpsc::UnboundedSender<()>,
 }
 
 impl ClientConnection {
-    async fn go_on(mut self) {
-        while let Some(seen) = self.read().await {
-            self.seen.lock().unwrap().push(seen);
-            let turn = self.asked.fetch_add(1, Ordering::SeqCst);
-            match self.does[turn.min(self.does.len() - 1)].clone() {
+    async fn serve(mut self) {
+        while let Some(request) = self.read().await {
+            self.requests.lock().unwrap().push(request);
+            let turn = self.request_count.fetch_add(1, Ordering::SeqCst);
+            match self.reactions[turn.min(self.reactions.len() - 1)].clone() {
                 Reaction::Answers(bytes) => self.socket.write_all(&bytes).await.unwrap(),
                 Reaction::Breaks(bytes) => {
                     self.socket.write_all(&bytes).await.unwrap();
@@ -118,7 +118,7 @@ impl ClientConnection {
                     // The read ends when the client closes the connection, cleanly or with a reset.
                     let left = self.socket.read(&mut [0; 64]).await;
                     assert_eq!(left.unwrap_or(0), 0, "the client sends more");
-                    self.gone.send(()).unwrap();
+                    self.disconnects.send(()).unwrap();
                     return;
                 }
             }
@@ -137,7 +137,7 @@ impl ClientConnection {
         };
         let text = String::from_utf8(bytes[..head].to_vec()).unwrap();
         let mut lines = text.split("\r\n").map(str::to_owned);
-        let line = lines.next().unwrap();
+        let request_line = lines.next().unwrap();
         let headers: Vec<(String, String)> = lines
             .map(|line| {
                 let (name, value) = line.split_once(": ").unwrap();
@@ -150,7 +150,7 @@ impl ClientConnection {
         while body.len() < length {
             self.socket.read_buf(&mut body).await.unwrap();
         }
-        Some(ReceivedRequest { connection: self.connection, line, headers, body })
+        Some(ReceivedRequest { connection: self.connection, request_line, headers, body })
     }
 }
 
@@ -190,8 +190,8 @@ pub(crate) fn outgoing(path: &str) -> UpstreamRequest {
     }
 }
 
-pub(crate) async fn whole(answer: UpstreamResponse) -> Result<Vec<u8>, UpstreamError> {
-    let mut body = answer.body;
+pub(crate) async fn read_body(response: UpstreamResponse) -> Result<Vec<u8>, UpstreamError> {
+    let mut body = response.body;
     let mut bytes = Vec::new();
     while let Some(chunk) = body.next().await {
         bytes.extend_from_slice(&chunk?);
