@@ -25,7 +25,7 @@ pub(crate) async fn sequences_have_no_gaps(on: Database) {
     assert_eq!(read_summaries(&journal, "thread").await, all);
     assert_eq!(add(&journal, "thread", &["d"]).await, receipt(&[("thread", 4, 4, 0)]));
     let head = journal.log(&us(), &log("thread")).await.unwrap().unwrap();
-    let wanted = LogHead {
+    let expected = LogHead {
         log: log("thread"),
         kind: LogKind::Thread,
         of: None,
@@ -39,7 +39,7 @@ pub(crate) async fn sequences_have_no_gaps(on: Database) {
         updated: head.updated,
         gone: None,
     };
-    assert_eq!(head, wanted);
+    assert_eq!(head, expected);
     let records = read(&journal, "thread").await;
     assert_eq!((head.created, head.updated), (records[0].at, records[3].at));
 }
@@ -77,7 +77,10 @@ pub(crate) async fn unexpected_sequence_is_a_conflict(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a", "b"]).await;
     let outcome = journal.commit(batch(items("thread", &["late"]).expect_last(1))).await;
-    assert_eq!(sentence(outcome), "thread is at record 2, not 1; read the new records and retry");
+    assert_eq!(
+        error_message(outcome),
+        "thread is at record 2, not 1; read the new records and retry"
+    );
     let outcome = journal.commit(batch(items("thread", &["c"]).expect_last(2))).await;
     assert_eq!(outcome.unwrap(), receipt(&[("thread", 3, 3, 0)]));
     // If many writers expect the same sequence number, only one succeeds.
@@ -123,22 +126,22 @@ pub(crate) async fn only_threads_have_runs_and_forks(on: Database) {
     };
     open("thread", LogOpening::thread()).await.unwrap();
     open("run", LogOpening::run("thread")).await.unwrap();
-    let said = |outcome: Result<Receipt, StoreError>| outcome.unwrap_err().to_string();
-    assert_eq!(said(open("a", LogOpening::run("run")).await), "there is no thread run");
-    assert_eq!(said(open("a", LogOpening::fork("run", 0)).await), "there is no thread run");
+    let message = |outcome: Result<Receipt, StoreError>| outcome.unwrap_err().to_string();
+    assert_eq!(message(open("a", LogOpening::run("run")).await), "there is no thread run");
+    assert_eq!(message(open("a", LogOpening::fork("run", 0)).await), "there is no thread run");
     let of_a_thread = LogOpening { of: Some(log("thread")), ..LogOpening::thread() };
     assert_eq!(
-        said(open("a", of_a_thread).await),
+        message(open("a", of_a_thread).await),
         "a is a thread; only a run can belong to a thread"
     );
     let forked =
         LogOpening { fork: LogOpening::fork("thread", 0).fork, ..LogOpening::run("thread") };
-    assert_eq!(said(open("a", forked).await), "a is a run; only threads can be forked");
+    assert_eq!(message(open("a", forked).await), "a is a run; only threads can be forked");
     // A run that is opened in the same batch is not a Thread either.
     let both = Batch::new(us())
         .append(Append::new("b").opening(LogOpening::run("thread")))
         .append(Append::new("c").opening(LogOpening::run("b")));
-    assert_eq!(said(journal.commit(both).await), "there is no thread b");
+    assert_eq!(message(journal.commit(both).await), "there is no thread b");
     assert_eq!(journal.log(&us(), &log("b")).await.unwrap(), None);
 }
 
@@ -156,16 +159,19 @@ pub(crate) async fn run_may_precede_its_thread_in_a_batch(on: Database) {
 pub(crate) async fn log_cannot_be_opened_twice(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    let nowhere = journal.commit(batch(items("thread", &["a"]))).await;
-    assert_eq!(sentence(nowhere), "there is no log thread");
-    let nowhere = journal.read(&us(), &log("thread"), 0, 10).await;
-    assert_eq!(sentence(nowhere), "there is no log thread");
+    let outcome = journal.commit(batch(items("thread", &["a"]))).await;
+    assert_eq!(error_message(outcome), "there is no log thread");
+    let outcome = journal.read(&us(), &log("thread"), 0, 10).await;
+    assert_eq!(error_message(outcome), "there is no log thread");
     assert_eq!(journal.log(&us(), &log("thread")).await.unwrap(), None);
     thread(&journal, "thread", &["a"]).await;
-    let again = journal.commit(batch(Append::new("thread").opening(LogOpening::thread()))).await;
-    assert_eq!(sentence(again), "thread is at record 1, not 0; read the new records and retry");
-    let orphan = journal.commit(batch(Append::new("run").opening(LogOpening::run("none")))).await;
-    assert_eq!(sentence(orphan), "there is no thread none");
+    let outcome = journal.commit(batch(Append::new("thread").opening(LogOpening::thread()))).await;
+    assert_eq!(
+        error_message(outcome),
+        "thread is at record 1, not 0; read the new records and retry"
+    );
+    let outcome = journal.commit(batch(Append::new("run").opening(LogOpening::run("none")))).await;
+    assert_eq!(error_message(outcome), "there is no thread none");
 }
 
 pub(crate) async fn batch_is_written_completely_or_not_at_all(on: Database) {
@@ -175,27 +181,27 @@ pub(crate) async fn batch_is_written_completely_or_not_at_all(on: Database) {
     thread(&journal, "second", &["b"]).await;
     let before = journal.stats().await.unwrap();
     let claim = VaultKey::Claim("claim".into());
-    let whole = |expected: u64| {
-        let mut whole = batch(items("first", &["c"]))
+    let new_batch = |expected: u64| {
+        let mut batch = batch(items("first", &["c"]))
             .append(items("second", &["d"]).expect_last(expected))
             .append(Append::new("third").opening(LogOpening::thread()))
             .with_idempotency_key("name");
-        whole.vault.push(NewVaultTurn {
+        batch.vault.push(NewVaultTurn {
             id: "turn".into(),
             parent: None,
             keys: vec![claim.clone()],
             log: log("first"),
             prefix: None,
         });
-        whole.asks.push(PendingRequest {
+        batch.asks.push(PendingRequest {
             id: "question".into(),
             kind: "approval".into(),
             log: log("second"),
             expires_in: None,
         });
-        whole
+        batch
     };
-    let refused = journal.commit(whole(7)).await;
+    let refused = journal.commit(new_batch(7)).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     let mut after = journal.stats().await.unwrap();
     (after.manifests, after.disk_bytes) = (before.manifests, before.disk_bytes);
@@ -205,13 +211,13 @@ pub(crate) async fn batch_is_written_completely_or_not_at_all(on: Database) {
     assert_eq!(journal.pending(&us(), None).await.unwrap(), []);
     assert_eq!(journal.find(&us(), std::slice::from_ref(&claim)).await.unwrap().found, [None]);
     // The rejected batch of another tenant does not create that tenant.
-    let mut theirs = whole(7);
-    theirs.tenant = them();
-    assert!(journal.commit(theirs).await.is_err());
+    let mut other = new_batch(7);
+    other.tenant = other_tenant();
+    assert!(journal.commit(other).await.is_err());
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
     // The rejected batch did not use up its idempotency name.
-    let kept = journal.commit(whole(1)).await.unwrap();
-    assert_eq!(kept, receipt(&[("first", 2, 2, 0), ("second", 2, 2, 0), ("third", 1, 0, 0)]));
+    let written = journal.commit(new_batch(1)).await.unwrap();
+    assert_eq!(written, receipt(&[("first", 2, 2, 0), ("second", 2, 2, 0), ("third", 1, 0, 0)]));
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
     assert!(journal.find(&us(), &[claim]).await.unwrap().found[0].is_some());
 }
@@ -220,31 +226,37 @@ pub(crate) async fn batch_with_duplicate_names_is_rejected(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let twice = batch(items("thread", &["a"])).append(items("thread", &["b"]));
-    assert_eq!(sentence(journal.commit(twice).await), "a batch may append to each log only once");
-    let twice =
+    let duplicate = batch(items("thread", &["a"])).append(items("thread", &["b"]));
+    assert_eq!(
+        error_message(journal.commit(duplicate).await),
+        "a batch may append to each log only once"
+    );
+    let duplicate =
         batch(items("thread", &["a"])).with_idempotency_key("name").with_idempotency_key("name");
     assert_eq!(
-        sentence(journal.commit(twice).await),
+        error_message(journal.commit(duplicate).await),
         "a batch may list each idempotency key only once"
     );
-    let mut twice = batch(items("thread", &["a"]));
-    let asked = PendingRequest {
+    let mut duplicate = batch(items("thread", &["a"]));
+    let request = PendingRequest {
         id: "q".into(),
         kind: "approval".into(),
         log: log("thread"),
         expires_in: None,
     };
-    twice.asks = vec![asked.clone(), asked];
+    duplicate.asks = vec![request.clone(), request];
     assert_eq!(
-        sentence(journal.commit(twice).await),
+        error_message(journal.commit(duplicate).await),
         "a batch may add each pending request only once"
     );
-    let mut twice = batch(items("thread", &["a"]));
+    let mut duplicate = batch(items("thread", &["a"]));
     let (keys, prefix) = (Vec::new(), None);
     let node = NewVaultTurn { id: "t".into(), parent: None, keys, log: log("thread"), prefix };
-    twice.vault = vec![node.clone(), node];
-    assert_eq!(sentence(journal.commit(twice).await), "a batch may capture each turn only once");
+    duplicate.vault = vec![node.clone(), node];
+    assert_eq!(
+        error_message(journal.commit(duplicate).await),
+        "a batch may capture each turn only once"
+    );
     assert_eq!(read(&journal, "thread").await, []);
 }
 
@@ -253,13 +265,13 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
     let tail = "is not a valid name; use 1 to 200 bytes without control characters";
-    let asked = |id: &str, kind: &str| {
-        let mut asking = batch(items("thread", &["a"]));
+    let request = |id: &str, kind: &str| {
+        let mut asks_batch = batch(items("thread", &["a"]));
         let (id, kind) = (id.into(), kind.into());
-        asking.asks = vec![PendingRequest { id, kind, log: log("thread"), expires_in: None }];
-        asking
+        asks_batch.asks = vec![PendingRequest { id, kind, log: log("thread"), expires_in: None }];
+        asks_batch
     };
-    let captured = |id: &str| {
+    let capture = |id: &str| {
         let mut capturing = batch(items("thread", &["a"]));
         let (id, keys, prefix) = (id.into(), Vec::new(), None);
         capturing.vault = vec![NewVaultTurn { id, parent: None, keys, log: log("thread"), prefix }];
@@ -267,27 +279,27 @@ pub(crate) async fn names_with_control_characters_are_refused(on: Database) {
     };
     let (long, shown) = ("x".repeat(201), "x".repeat(40));
     let opening = |name: &str| Append::new(name).opening(LogOpening::thread());
-    let wrong = [
+    let invalid = [
         (Batch::new("a\nb").append(opening("t")), "\"a\\nb\""),
         (Batch::new("").append(opening("t")), "\"\""),
         (batch(opening("a\tb")), "\"a\\tb\""),
         (batch(opening(&long)), &*format!("{shown:?}")),
         (batch(Append::new("thread").record(NewRecord::new("a\0b", "a"))), "\"a\\0b\""),
         (batch(Append::new("thread").status("a\u{7f}b")), "\"a\\u{7f}b\""),
-        (asked("a\nb", "approval"), "\"a\\nb\""),
-        (asked("a", "a\nb"), "\"a\\nb\""),
-        (captured("a\nb"), "\"a\\nb\""),
+        (request("a\nb", "approval"), "\"a\\nb\""),
+        (request("a", "a\nb"), "\"a\\nb\""),
+        (capture("a\nb"), "\"a\\nb\""),
     ];
-    for (wrong, name) in wrong {
-        assert_eq!(sentence(journal.commit(wrong).await), format!("{name} {tail}"));
+    for (invalid, name) in invalid {
+        assert_eq!(error_message(journal.commit(invalid).await), format!("{name} {tail}"));
     }
     let time = std::time::Duration::from_secs(1);
     let lease = journal.lease(&us(), &log("a\nb"), "owner", time).await;
-    assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
+    assert_eq!(error_message(lease), format!("\"a\\nb\" {tail}"));
     let lease = journal.lease(&us(), &log("thread"), "a\nb", time).await;
-    assert_eq!(sentence(lease), format!("\"a\\nb\" {tail}"));
+    assert_eq!(error_message(lease), format!("\"a\\nb\" {tail}"));
     let key = journal.create_api_key(&"a\nb".into(), "label", &KeyLimits::default()).await;
-    assert_eq!(sentence(key), format!("\"a\\nb\" {tail}"));
+    assert_eq!(error_message(key), format!("\"a\\nb\" {tail}"));
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
     // All other characters are valid in a name.
     let name = "ß 漢字 \"quoted\" \\ 🦀";
@@ -337,8 +349,12 @@ pub(crate) async fn reading_accepts_any_position_and_limit(on: Database) {
     for after in [0, 1, 2, 3, 4, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
         for limit in [0, 1, 2, 3, 4, u32::MAX] {
             let records = journal.read(&us(), &log("thread"), after, limit).await.unwrap();
-            let wanted = all.iter().filter(|(seq, ..)| *seq > after).take(limit as usize);
-            assert_eq!(said(&records), wanted.cloned().collect::<Vec<_>>(), "{after} {limit}");
+            let expected = all.iter().filter(|(seq, ..)| *seq > after).take(limit as usize);
+            assert_eq!(
+                summaries(&records),
+                expected.cloned().collect::<Vec<_>>(),
+                "{after} {limit}"
+            );
         }
     }
 }

@@ -30,10 +30,10 @@ async fn fill(journal: &Journal) {
     rewind.rewind_to = Some(1);
     journal.commit(batch(rewind)).await.unwrap();
     journal.fork(&us(), &log("thread"), Some(0), &log("empty")).await.unwrap();
-    let told = [&b"one"[..], b"", b"\xff"];
+    let events = [&b"one"[..], b"", b"\xff"];
     let append = Append::new("run").opening(LogOpening::run("nested")).status("done");
     journal
-        .commit(batch(append.record(pack_events(told)).record(pack_events(told))))
+        .commit(batch(append.record(pack_events(events)).record(pack_events(events))))
         .await
         .unwrap();
     // Write more records than one import page holds.
@@ -78,33 +78,35 @@ fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)>
 }
 
 pub(crate) async fn export_and_import_preserve_everything(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
-    let (done, file) = export(&journal, None).await;
+    let (summary, file) = export(&journal, None).await;
     let records: usize = all.iter().map(|(_, records)| records.len()).sum();
     let records = records as u64;
-    assert_eq!(done, ExportSummary { threads: 5, runs: 1, records, redacted: 0 });
-    let proven_here = verify_export(&mut &file[..]).unwrap();
+    assert_eq!(summary, ExportSummary { threads: 5, runs: 1, records, redacted: 0 });
+    let verified = verify_export(&mut &file[..]).unwrap();
     // A parent is exported before its forks.
-    assert_eq!(proven_here.threads.iter().filter(|name| &*name.0 == "thread").count(), 1);
-    let place = |name: &str| proven_here.threads.iter().position(|found| *found == log(name));
-    assert!(place("thread") < place("fork") && place("fork") < place("nested"));
-    let wanted = ImportSummary {
+    assert_eq!(verified.threads.iter().filter(|name| &*name.0 == "thread").count(), 1);
+    let position_of = |name: &str| verified.threads.iter().position(|found| *found == log(name));
+    assert!(
+        position_of("thread") < position_of("fork") && position_of("fork") < position_of("nested")
+    );
+    let expected = ImportSummary {
         tenant: "us".into(),
         store: journal.public_key(),
-        threads: proven_here.threads.clone(),
+        threads: verified.threads.clone(),
         runs: 1,
         records,
         without_content: 0,
         redacted: false,
     };
-    assert_eq!(proven_here, wanted);
+    assert_eq!(verified, expected);
     // Import into another store, and into another tenant of the same store.
-    for (store, tenant) in [(&other, us()), (&journal, them())] {
+    for (store, tenant) in [(&other, us()), (&journal, other_tenant())] {
         let imported = store.import(&tenant, || Ok(&file[..])).await.unwrap();
-        assert_eq!(imported, wanted);
+        assert_eq!(imported, expected);
         assert_eq!(timeless(everything(store, &tenant).await), all);
         proven(store).await;
     }
@@ -113,19 +115,19 @@ pub(crate) async fn export_and_import_preserve_everything(on: Database) {
     journal.export(&us(), &[log("nested")], None, &mut alone, &|_| {}).await.unwrap();
     let third = Tenant::from("third");
     other.import(&third, || Ok(&alone[..])).await.unwrap();
-    let ours = read(&journal, "nested").await;
-    assert_eq!(other.read(&third, &log("nested"), 0, 1000).await.unwrap(), ours);
-    let (there, here) = (
+    let original = read(&journal, "nested").await;
+    assert_eq!(other.read(&third, &log("nested"), 0, 1000).await.unwrap(), original);
+    let (imported_head, head) = (
         other.log(&third, &log("nested")).await.unwrap().unwrap(),
         journal.log(&us(), &log("nested")).await.unwrap().unwrap(),
     );
-    assert_eq!((there.fork, there.rewinds), (None, here.rewinds));
+    assert_eq!((imported_head.fork, imported_head.rewinds), (None, head.rewinds));
     proven(&other).await;
 }
 
 pub(crate) async fn import_keeps_forgotten_content_forgotten(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     let append = Append::new("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
     journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
@@ -135,14 +137,14 @@ pub(crate) async fn import_keeps_forgotten_content_forgotten(on: Database) {
     let (_, file) = export(&journal, None).await;
     let imported = other.import(&us(), || Ok(&file[..])).await.unwrap();
     assert_eq!(imported.without_content, 3);
-    let (here, there) = (everything(&journal, &us()).await, everything(&other, &us()).await);
-    assert_eq!(timeless(there), timeless(here));
+    let (original, imported) = (everything(&journal, &us()).await, everything(&other, &us()).await);
+    assert_eq!(timeless(imported), timeless(original));
     assert_eq!(proven(&other).await.gone, 3);
 }
 
 pub(crate) async fn import_of_a_fork_keeps_forgotten_content_forgotten(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     let append = Append::new("thread").opening(LogOpening::thread());
     let one = item("secret").about(about_item(&log("thread"), "one"));
     journal.commit(batch(append.record(one).record(item("b")))).await.unwrap();
@@ -152,9 +154,9 @@ pub(crate) async fn import_of_a_fork_keeps_forgotten_content_forgotten(on: Datab
     let mut file = Vec::new();
     journal.export(&us(), &[log("fork")], None, &mut file, &|_| {}).await.unwrap();
     other.import(&us(), || Ok(&file[..])).await.unwrap();
-    let told = r#"{"seqs":[],"checkpoints":true}"#;
-    let wanted = [(1, "forgotten"), (2, "b"), (3, "c"), (4, told), (5, r#"{"seqs":[1]}"#)];
-    assert_eq!(texts(&other, "fork").await, numbered(&wanted));
+    let erasure = r#"{"seqs":[],"checkpoints":true}"#;
+    let expected = [(1, "forgotten"), (2, "b"), (3, "c"), (4, erasure), (5, r#"{"seqs":[1]}"#)];
+    assert_eq!(texts(&other, "fork").await, numbered(&expected));
     assert_eq!(proven(&other).await.gone, 1);
 }
 
@@ -165,9 +167,9 @@ pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) 
     journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
     let (done, file) = export(&journal, None).await;
     assert_eq!(done, ExportSummary { threads: 0, runs: 1, records: 1, redacted: 0 });
-    journal.import(&them(), || Ok(&file[..])).await.unwrap();
-    let found = journal.read(&them(), &log("lone"), 0, 10).await.unwrap();
-    assert_eq!(said(&found), expected(&[(1, "a")]));
+    journal.import(&other_tenant(), || Ok(&file[..])).await.unwrap();
+    let found = journal.read(&other_tenant(), &log("lone"), 0, 10).await.unwrap();
+    assert_eq!(summaries(&found), expected(&[(1, "a")]));
 }
 
 /// A reader that returns the given bytes, and then fails or ends.
@@ -191,17 +193,17 @@ async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     let (tenant, mut times) = (us(), 0);
     let open = || {
         times += 1;
-        let whole = TruncatedReader { left: file, fails: false };
+        let complete = TruncatedReader { left: file, fails: false };
         let part = TruncatedReader { left: &file[..end], fails: true };
-        Ok(std::io::BufReader::new(if times == 1 { whole } else { part }))
+        Ok(std::io::BufReader::new(if times == 1 { complete } else { part }))
     };
-    let problem = sentence(journal.import(&tenant, open).await);
+    let problem = error_message(journal.import(&tenant, open).await);
     assert!(problem.ends_with("cannot be read: cut off"), "{problem}");
 }
 
 pub(crate) async fn interrupted_import_continues(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
@@ -213,14 +215,14 @@ pub(crate) async fn interrupted_import_continues(on: Database) {
     assert_eq!(timeless(everything(&other, &us()).await), all);
     proven(&other).await;
     // Repeating a completed import conflicts with the existing logs.
-    let again = sentence(other.import(&us(), || Ok(&file[..])).await);
-    assert!(again.ends_with("not 0; read the new records and retry"), "{again}");
+    let problem = error_message(other.import(&us(), || Ok(&file[..])).await);
+    assert!(problem.ends_with("not 0; read the new records and retry"), "{problem}");
 }
 
 pub(crate) async fn two_nodes_can_import_concurrently(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
     let journal = harness.open().await;
-    let nodes = [elsewhere.open().await, elsewhere.open().await];
+    let nodes = [other_harness.open().await, other_harness.open().await];
     fill(&journal).await;
     let all = timeless(everything(&journal, &us()).await);
     let (_, file) = export(&journal, None).await;
@@ -237,15 +239,18 @@ pub(crate) async fn two_nodes_can_import_concurrently(on: Database) {
 }
 
 pub(crate) async fn import_stops_at_logs_that_others_write(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     let many: Vec<String> = (0..700).map(|number| format!("item {number}")).collect();
     thread(&journal, "long", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (_, file) = export(&journal, None).await;
     interrupt_import(&other, &file, file.len() / 2).await;
     add(&other, "long", &["another writer's"]).await;
     let outcome = other.import(&us(), || Ok(&file[..])).await;
-    assert_eq!(sentence(outcome), "long is at record 257, not 256; read the new records and retry");
+    assert_eq!(
+        error_message(outcome),
+        "long is at record 257, not 256; read the new records and retry"
+    );
 }
 
 pub(crate) async fn redacted_export_verifies_and_contains_no_secret(on: Database) {
@@ -255,24 +260,24 @@ pub(crate) async fn redacted_export_verifies_and_contains_no_secret(on: Database
     let json = format!(r#"{{"text":"my key is {key}"}}"#);
     thread(&journal, "thread", &[&json, r#"{"text":"harmless"}"#, key]).await;
     run(&journal, "run", "thread").await;
-    let told = pack_events([&b"{\"a\":1}"[..], json.as_bytes()]);
-    journal.commit(batch(Append::new("run").record(told))).await.unwrap();
+    let events = pack_events([&b"{\"a\":1}"[..], json.as_bytes()]);
+    journal.commit(batch(Append::new("run").record(events))).await.unwrap();
     let policy = RedactionPolicy::default();
-    let (done, file) = export(&journal, Some(&policy)).await;
-    assert_eq!(done, ExportSummary { threads: 1, runs: 1, records: 4, redacted: 3 });
-    let shown = String::from_utf8(file.clone()).unwrap();
-    assert!(!shown.contains("abcdefghijkl"), "{shown}");
-    assert!(shown.contains("harmless"));
+    let (summary, file) = export(&journal, Some(&policy)).await;
+    assert_eq!(summary, ExportSummary { threads: 1, runs: 1, records: 4, redacted: 3 });
+    let text = String::from_utf8(file.clone()).unwrap();
+    assert!(!text.contains("abcdefghijkl"), "{text}");
+    assert!(text.contains("harmless"));
     let proven_here = verify_export(&mut &file[..]).unwrap();
     assert_eq!((proven_here.records, proven_here.without_content), (4, 3));
     // Without the salt, the redacted content cannot be guessed.
-    for line in shown.lines().filter(|line| line.contains(r#""redacted":true,"#)) {
+    for line in text.lines().filter(|line| line.contains(r#""redacted":true,"#)) {
         assert!(!line.contains(r#""salt""#), "{line}");
     }
     assert!(proven_here.redacted);
-    let refused = sentence(journal.import(&them(), || Ok(&file[..])).await);
+    let refused = error_message(journal.import(&other_tenant(), || Ok(&file[..])).await);
     assert!(refused.contains("`throughline export --full`"), "{refused}");
-    assert!(journal.log(&them(), &log("thread")).await.unwrap().is_none());
+    assert!(journal.log(&other_tenant(), &log("thread")).await.unwrap().is_none());
     // The store itself keeps the original content.
     assert_eq!(texts(&journal, "thread").await[0], (1, json));
 }
@@ -319,8 +324,8 @@ pub(crate) async fn a_changed_export_is_refused(on: Database) {
     ];
     for (changed, problem) in changed {
         assert_ne!(changed, text, "{problem}");
-        let outcome = journal.import(&them(), || Ok(changed.as_bytes())).await;
-        assert_eq!(sentence(outcome), problem);
+        let outcome = journal.import(&other_tenant(), || Ok(changed.as_bytes())).await;
+        assert_eq!(error_message(outcome), problem);
     }
     assert_eq!(journal.tenants().await.unwrap(), [us()]);
 }
@@ -333,16 +338,19 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     add(&journal, "run", &["step"]).await;
     let (_, file) = export(&journal, None).await;
     let outcome = journal.import(&us(), || Ok(&file[..])).await;
-    assert_eq!(sentence(outcome), "thread is at record 1, not 0; read the new records and retry");
+    assert_eq!(
+        error_message(outcome),
+        "thread is at record 1, not 0; read the new records and retry"
+    );
     // A run's name may also be taken already.
     let append = items("other", &["theirs"]).opening(LogOpening::thread());
-    let mut theirs = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
-    theirs.tenant = them();
-    journal.commit(theirs).await.unwrap();
-    let before = everything(&journal, &them()).await;
-    let outcome = journal.import(&them(), || Ok(&file[..])).await;
-    assert_eq!(sentence(outcome), "run is at record 1, not 0; read the new records and retry");
-    assert_eq!(everything(&journal, &them()).await, before);
+    let mut other = batch(append).append(items("run", &["x"]).opening(LogOpening::run("other")));
+    other.tenant = other_tenant();
+    journal.commit(other).await.unwrap();
+    let before = everything(&journal, &other_tenant()).await;
+    let outcome = journal.import(&other_tenant(), || Ok(&file[..])).await;
+    assert_eq!(error_message(outcome), "run is at record 1, not 0; read the new records and retry");
+    assert_eq!(everything(&journal, &other_tenant()).await, before);
 }
 
 /// Appends records until stopped. Returns how many were written.
@@ -371,9 +379,9 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     let after = read(&journal, "busy").await.len();
     stop.store(true, Ordering::Relaxed);
     let written = soon(writing).await.unwrap();
-    let again = journal.backup(&file, &|_| {}).await;
+    let outcome = journal.backup(&file, &|_| {}).await;
     assert_eq!(
-        sentence(again),
+        error_message(outcome),
         format!("{} already exists; choose another name for the backup", file.display())
     );
     journal.close().await.unwrap();
@@ -384,8 +392,8 @@ pub(crate) async fn a_backup_is_made_while_others_write(on: Database) {
     proven(&backup).await;
     let copied = texts(&backup, "busy").await;
     assert!((before..=after).contains(&copied.len()), "{before} {} {after}", copied.len());
-    let wanted = (1..=copied.len() as u64).map(|number| (number, format!("item {number}")));
-    assert_eq!(copied, wanted.collect::<Vec<_>>());
+    let expected = (1..=copied.len() as u64).map(|number| (number, format!("item {number}")));
+    assert_eq!(copied, expected.collect::<Vec<_>>());
     // The restored backup accepts writes like any other store.
     add(&backup, "busy", &["goes on"]).await;
     proven(&backup).await;
@@ -430,7 +438,7 @@ pub(crate) async fn the_master_key_is_changed_while_others_write(on: Database) {
         ),
     ] {
         let outcome = open(&harness.url(), &with(key)).await.map(|_| ());
-        assert_eq!(sentence(outcome), problem);
+        assert_eq!(error_message(outcome), problem);
     }
     let journal = open(&harness.url(), &with(Some('c'))).await.unwrap();
     let mut found = everything(&journal, &us()).await;
@@ -480,8 +488,8 @@ pub(crate) async fn writes_under_an_earlier_key_are_detected(on: Database) {
     assert!(rotated.wrapped > 0 && rotated.is_behind, "{rotated:?}");
     other.close().await.unwrap();
     let written = u64::from(looks.into_inner());
-    let again = journal.rotate(&key, &|_| {}).await.unwrap();
-    assert_eq!(again, RotationReport { wrapped: written, is_behind: false });
+    let repeated = journal.rotate(&key, &|_| {}).await.unwrap();
+    assert_eq!(repeated, RotationReport { wrapped: written, is_behind: false });
     journal.close().await.unwrap();
     let options = Options { master_key: Some(key), ..Options::default() };
     let journal = open(&harness.url(), &options).await.unwrap();

@@ -20,7 +20,7 @@ fn packed(events: &[&str]) -> throughline_core::NewRecord {
     pack_events(events.iter().map(|event| event.as_bytes()))
 }
 
-async fn tell(journal: &Journal, events: &[&str]) {
+async fn add_events(journal: &Journal, events: &[&str]) {
     journal.commit(batch(Append::new("run").record(packed(events)))).await.unwrap();
 }
 
@@ -28,19 +28,19 @@ fn events(records: &[Record]) -> Vec<(u64, Bytes)> {
     records.iter().flat_map(|record| unpack_events(record).unwrap()).collect()
 }
 
-fn told(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
+fn numbered_events(numbers: std::ops::RangeInclusive<u64>) -> Vec<(u64, Bytes)> {
     numbers.map(|number| (number, Bytes::from(format!("event {number}")))).collect()
 }
 
 /// Follows the run's events after `after` until event `last`.
 async fn follow(journal: &Journal, after: u64, last: u64) -> Vec<(u64, Bytes)> {
     let mut follow = LogFollower::events(journal, us(), log("run"), after).await.unwrap();
-    let mut seen = Vec::new();
-    while seen.last().is_none_or(|(number, _)| *number < last) {
+    let mut received = Vec::new();
+    while received.last().is_none_or(|(number, _)| *number < last) {
         let records = soon(follow.next()).await.unwrap();
-        seen.extend(events(&records).into_iter().filter(|(number, _)| *number > after));
+        received.extend(events(&records).into_iter().filter(|(number, _)| *number > after));
     }
-    seen
+    received
 }
 
 pub(crate) async fn events_are_numbered_from_one(on: Database) {
@@ -68,7 +68,7 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         let texts: Vec<String> =
             (number + 1..=number + size).map(|number| format!("event {number}")).collect();
         number += size;
-        tell(&journal, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        add_events(&journal, &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
         add(&journal, "run", &["something else"]).await;
     }
     for after in 0..14 {
@@ -76,7 +76,7 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         let records = journal.read(&us(), &log("run"), place, u32::MAX).await.unwrap();
         let found: Vec<_> =
             events(&records).into_iter().filter(|(number, _)| *number > after).collect();
-        assert_eq!(found, told(after + 1..=14));
+        assert_eq!(found, numbered_events(after + 1..=14));
         // The first record that was read already contains a requested event.
         let first = records.first().and_then(|record| record.events).unwrap();
         assert!(first.0 <= after + 1 && after < first.1);
@@ -94,9 +94,9 @@ async fn assert_followed(writer: Journal, reader: Journal) {
         let last = 2 + 10 * (after + 1);
         let following = tokio::spawn(async move { follow(&reader, after, last).await });
         for number in last - 9..=last {
-            tell(&writer, &[&format!("event {number}")]).await;
+            add_events(&writer, &[&format!("event {number}")]).await;
         }
-        assert_eq!(soon(following).await.unwrap(), told(after + 1..=last));
+        assert_eq!(soon(following).await.unwrap(), numbered_events(after + 1..=last));
     }
 }
 
@@ -134,12 +134,12 @@ pub(crate) async fn many_readers_can_follow_one_run(on: Database) {
         readers.spawn(async move { follow(&journal, (number / 2) as u64, 60).await });
     }
     for number in 1..=60 {
-        tell(&nodes[0], &[&format!("event {number}")]).await;
+        add_events(&nodes[0], &[&format!("event {number}")]).await;
     }
-    let mut seen = soon(readers.join_all()).await;
-    seen.sort_by_key(|events| std::cmp::Reverse(events.len()));
-    let wanted: Vec<_> = (0..40).map(|number| told(number / 2 + 1..=60)).collect();
-    assert_eq!(seen, wanted);
+    let mut received = soon(readers.join_all()).await;
+    received.sort_by_key(|events| std::cmp::Reverse(events.len()));
+    let expected: Vec<_> = (0..40).map(|number| numbered_events(number / 2 + 1..=60)).collect();
+    assert_eq!(received, expected);
 }
 
 pub(crate) async fn waiting_ends_when_the_store_closes(on: Database) {

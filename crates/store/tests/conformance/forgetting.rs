@@ -39,25 +39,28 @@ pub(crate) async fn forgetting_a_thread_includes_its_runs(on: Database) {
     add(&journal, "run", &["step"]).await;
     let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 3, 1 + SECRET.len() + 4));
-    let gone = "forgotten";
-    let wanted = numbered(&[(1, gone), (2, gone), (3, r#"{"all":true}"#)]);
-    assert_eq!(texts(&journal, "thread").await, wanted);
-    assert_eq!(texts(&journal, "run").await, numbered(&[(1, gone), (2, r#"{"all":true}"#)]));
+    let forgotten = "forgotten";
+    let expected = numbered(&[(1, forgotten), (2, forgotten), (3, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "thread").await, expected);
+    assert_eq!(texts(&journal, "run").await, numbered(&[(1, forgotten), (2, r#"{"all":true}"#)]));
     assert_eq!(texts(&journal, "other").await, numbered(&[(1, "stays")]));
     for name in ["thread", "run"] {
         assert_eq!(head(&journal, name).await.gone, Some(ElisionReason::Forgotten));
         let more = journal.commit(batch(items(name, &["more"]))).await;
-        assert_eq!(sentence(more), format!("{name} was forgotten and accepts no more records"));
+        assert_eq!(
+            error_message(more),
+            format!("{name} was forgotten and accepts no more records")
+        );
     }
     assert_eq!(head(&journal, "thread").await.bytes, 12);
     // Forgetting again destroys nothing more.
-    let again = journal.forget(&us(), &log("thread"), None).await.unwrap();
-    assert_eq!((again.records, again.bytes), (0, 0));
+    let repeated = journal.forget(&us(), &log("thread"), None).await.unwrap();
+    assert_eq!((repeated.records, repeated.bytes), (0, 0));
     assert_eq!(proven(&journal).await.gone, 3);
-    let nowhere = journal.forget(&us(), &log("none"), None).await;
-    assert_eq!(sentence(nowhere), "there is no thread none");
-    let a_run = journal.forget(&us(), &log("run"), None).await;
-    assert_eq!(sentence(a_run), "run is a run; forget its thread or a single item instead");
+    let outcome = journal.forget(&us(), &log("none"), None).await;
+    assert_eq!(error_message(outcome), "there is no thread none");
+    let outcome = journal.forget(&us(), &log("run"), None).await;
+    assert_eq!(error_message(outcome), "run is a run; forget its thread or a single item instead");
 }
 
 pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
@@ -75,24 +78,24 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     // Forget the Item through the fork that shares it.
     let outcome = journal.forget(&us(), &log("fork"), Some("one")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread", "run"], 2, 2 * SECRET.len()));
-    let told = r#"{"seqs":[],"checkpoints":true}"#;
-    let wanted = [(1, "forgotten"), (2, "b"), (3, "c"), (4, told)];
-    assert_eq!(texts(&journal, "fork").await, numbered(&wanted));
+    let erasure = r#"{"seqs":[],"checkpoints":true}"#;
+    let expected = [(1, "forgotten"), (2, "b"), (3, "c"), (4, erasure)];
+    assert_eq!(texts(&journal, "fork").await, numbered(&expected));
     let outcome = journal.forget(&us(), &log("thread"), Some("three")).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread"], 1, 32));
-    let wanted = [
+    let expected = [
         (1, "forgotten"),
         (2, "b"),
         (3, "forgotten"),
         (4, r#"{"seqs":[1],"checkpoints":true}"#),
         (5, r#"{"seqs":[3],"checkpoints":true}"#),
     ];
-    assert_eq!(texts(&journal, "thread").await, numbered(&wanted));
+    assert_eq!(texts(&journal, "thread").await, numbered(&expected));
     assert_eq!(texts(&journal, "run").await[0], (1, "forgotten".to_owned()));
     assert_eq!(head(&journal, "thread").await.gone, None);
     add(&journal, "thread", &["goes on"]).await;
-    let nothing = journal.forget(&us(), &log("thread"), Some("none")).await;
-    assert_eq!(sentence(nothing), "there is no item none");
+    let outcome = journal.forget(&us(), &log("thread"), Some("none")).await;
+    assert_eq!(error_message(outcome), "there is no item none");
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
@@ -124,14 +127,14 @@ pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     journal.commit(batch(Append::new("other").record(copy("other", "stays too")))).await.unwrap();
     let outcome = journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
     assert_eq!((outcome.records, outcome.bytes), (5, 5 + 4 * SECRET.len() as u64));
-    let gone = |texts: &[(u64, String)]| {
+    let forgotten_seqs = |texts: &[(u64, String)]| {
         texts.iter().filter(|(_, text)| text == "forgotten").map(|(seq, _)| *seq).collect()
     };
-    let seqs: Vec<u64> = gone(&texts(&journal, "thread").await);
+    let seqs: Vec<u64> = forgotten_seqs(&texts(&journal, "thread").await);
     assert_eq!(seqs, [1, 2, 4]);
-    let seqs: Vec<u64> = gone(&texts(&journal, "fork").await);
+    let seqs: Vec<u64> = forgotten_seqs(&texts(&journal, "fork").await);
     assert_eq!(seqs, [1, 2, 4, 5]);
-    let seqs: Vec<u64> = gone(&texts(&journal, "run").await);
+    let seqs: Vec<u64> = forgotten_seqs(&texts(&journal, "run").await);
     assert_eq!(seqs, [1]);
     let expected = numbered(&[(1, "stays"), (2, "stays too")]);
     assert_eq!(texts(&journal, "other").await, expected);
@@ -148,13 +151,13 @@ pub(crate) async fn run_can_be_forgotten_without_its_thread(on: Database) {
     add(&journal, "run", &[SECRET]).await;
     Store::forget_run(&journal, &us(), &log("run")).await.unwrap();
     assert_eq!(head(&journal, "run").await.gone, Some(ElisionReason::Forgotten));
-    let wanted = numbered(&[(1, "forgotten"), (2, r#"{"all":true}"#)]);
-    assert_eq!(texts(&journal, "run").await, wanted);
+    let expected = numbered(&[(1, "forgotten"), (2, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "run").await, expected);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a")]), "the thread is unchanged");
     assert_eq!(head(&journal, "thread").await.last, 1);
     for name in ["thread", "none"] {
         let outcome = Store::forget_run(&journal, &us(), &log(name)).await;
-        assert_eq!(sentence(outcome), format!("there is no run {name}"));
+        assert_eq!(error_message(outcome), format!("there is no run {name}"));
     }
     assert_eq!(proven(&journal).await.gone, 1);
 }
@@ -167,14 +170,14 @@ pub(crate) async fn a_fork_forgets_only_its_own(on: Database) {
     add(&journal, "fork", &["c"]).await;
     let outcome = journal.forget(&us(), &log("fork"), None).await.unwrap();
     assert_eq!(outcome, destroyed(&["fork"], 1, 1));
-    let wanted = numbered(&[(1, "a"), (2, "forgotten"), (3, r#"{"all":true}"#)]);
-    assert_eq!(texts(&journal, "fork").await, wanted);
+    let expected = numbered(&[(1, "a"), (2, "forgotten"), (3, r#"{"all":true}"#)]);
+    assert_eq!(texts(&journal, "fork").await, expected);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
     // When a Thread is forgotten, its forks lose the shared records too.
     journal.fork(&us(), &log("thread"), Some(1), &log("next")).await.unwrap();
     journal.forget(&us(), &log("thread"), None).await.unwrap();
-    let told = r#"{"seqs":[],"checkpoints":true}"#;
-    assert_eq!(texts(&journal, "next").await, numbered(&[(1, "forgotten"), (2, told)]));
+    let erasure = r#"{"seqs":[],"checkpoints":true}"#;
+    assert_eq!(texts(&journal, "next").await, numbered(&[(1, "forgotten"), (2, erasure)]));
     proven(&journal).await;
 }
 
@@ -210,7 +213,7 @@ pub(crate) async fn leased_log_can_be_forgotten(on: Database) {
     let outcome = journal.forget(&us(), &log("thread"), None).await.unwrap();
     assert_eq!(outcome, destroyed(&["thread"], 1, SECRET.len()));
     let more = journal.commit(batch(items("thread", &["more"]).with_fence(lease.fence))).await;
-    assert_eq!(sentence(more), "thread was forgotten and accepts no more records");
+    assert_eq!(error_message(more), "thread was forgotten and accepts no more records");
     journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
 }
 
@@ -276,8 +279,8 @@ pub(crate) async fn interrupted_forgetting_is_completed(on: Database) {
     backup.close().await.unwrap();
     // Opening the store again then changes nothing.
     let finished = std::fs::read(&keys).unwrap();
-    let again = harness.open().await;
-    assert_eq!(read(&again, "thread").await.len(), 2);
+    let reopened = harness.open().await;
+    assert_eq!(read(&reopened, "thread").await.len(), 2);
     assert_eq!(std::fs::read(&keys).unwrap(), finished);
     proven(&next).await;
 }
@@ -307,8 +310,8 @@ pub(crate) async fn records_without_item_ids_are_forgotten_too(on: Database) {
     let append = items("thread", &[&unmarked]).opening(LogOpening::thread());
     journal.commit(batch(append.record(about("thread", "one", SECRET)))).await.unwrap();
     journal.forget(&us(), &log("thread"), Some("one")).await.unwrap();
-    let gone = |seq| (seq, "forgotten".to_owned());
-    assert_eq!(texts(&journal, "thread").await[..2], [gone(1), gone(2)]);
+    let forgotten = |seq| (seq, "forgotten".to_owned());
+    assert_eq!(texts(&journal, "thread").await[..2], [forgotten(1), forgotten(2)]);
 }
 
 pub(crate) async fn item_is_found_in_a_thread_of_any_length(on: Database) {
@@ -333,8 +336,8 @@ pub(crate) async fn checkpoints_written_during_forgetting_are_destroyed(on: Data
         append.record(about("thread", &format!("item {number}"), SECRET))
     });
     nodes[0].commit(batch(append)).await.unwrap();
-    let over = Arc::new(AtomicBool::new(false));
-    let (other, ended) = (nodes[1].clone(), over.clone());
+    let done = Arc::new(AtomicBool::new(false));
+    let (other, ended) = (nodes[1].clone(), done.clone());
     let folding = tokio::spawn(async move {
         while !ended.load(Ordering::Acquire) {
             let checkpoint = NewRecord::new(kind::CHECKPOINT, SECRET);
@@ -345,15 +348,15 @@ pub(crate) async fn checkpoints_written_during_forgetting_are_destroyed(on: Data
         let item = format!("item {number}");
         nodes[0].forget(&us(), &log("thread"), Some(&item)).await.unwrap();
     }
-    over.store(true, Ordering::Release);
+    done.store(true, Ordering::Release);
     soon(folding).await.unwrap();
     // All checkpoints before the erasure record were destroyed.
     let records = read(&nodes[0], "thread").await;
-    let told = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
-    let before = records[..told].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
-    let left: Vec<u64> =
+    let erasure = records.iter().rposition(|record| *record.kind == *kind::FORGOTTEN).unwrap();
+    let before = records[..erasure].iter().filter(|record| *record.kind == *kind::CHECKPOINT);
+    let remaining: Vec<u64> =
         before.filter(|record| record.content.bytes().is_some()).map(|record| record.seq).collect();
-    assert_eq!(left, Vec::<u64>::new());
+    assert_eq!(remaining, Vec::<u64>::new());
     proven(&nodes[0]).await;
 }
 
@@ -362,11 +365,11 @@ pub(crate) async fn forgotten_thread_accepts_no_runs(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     journal.forget(&us(), &log("thread"), None).await.unwrap();
-    let wanted = "thread was forgotten and accepts no new runs or forks";
+    let expected = "thread was forgotten and accepts no new runs or forks";
     let begun = batch(Append::new("run").opening(LogOpening::run("thread")));
-    assert_eq!(sentence(journal.commit(begun).await), wanted);
+    assert_eq!(error_message(journal.commit(begun).await), expected);
     let forked = journal.fork(&us(), &log("thread"), Some(1), &log("fork")).await;
-    assert_eq!(sentence(forked), wanted);
+    assert_eq!(error_message(forked), expected);
     for name in ["run", "fork"] {
         assert_eq!(journal.log(&us(), &log(name)).await.unwrap(), None);
     }
@@ -433,15 +436,16 @@ pub(crate) async fn large_contents_are_stored_once(on: Database) {
 pub(crate) async fn large_contents_are_not_shared_by_tenants(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
-    for tenant in [us(), them()] {
+    for tenant in [us(), other_tenant()] {
         let append = Append::new("thread").opening(LogOpening::thread()).record(large(None));
         journal.commit(Batch::new(tenant).append(append)).await.unwrap();
     }
     assert_eq!(journal.stats().await.unwrap().blobs, 2);
     journal.forget(&us(), &log("thread"), None).await.unwrap();
     assert_eq!(journal.stats().await.unwrap().blobs, 1);
-    let theirs: Result<_, StoreError> = journal.read(&them(), &log("thread"), 0, 10).await;
-    assert_eq!(theirs.unwrap()[0].content, Content::Here(vec![7; 100_000].into()));
+    let other_records: Result<_, StoreError> =
+        journal.read(&other_tenant(), &log("thread"), 0, 10).await;
+    assert_eq!(other_records.unwrap()[0].content, Content::Here(vec![7; 100_000].into()));
     proven(&journal).await;
 }
 
@@ -449,8 +453,8 @@ pub(crate) async fn records_that_contain_a_forgotten_item_are_destroyed(on: Data
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     // A message that cannot be split: its envelope contains the text of both parts in another form.
-    let whole = Json::parse(format!(r#"{{"content":"first, {SECRET}"}}"#)).unwrap();
-    let envelope = Arc::new(Envelope { json: whole, parts: 2 });
+    let message = Json::parse(format!(r#"{{"content":"first, {SECRET}"}}"#)).unwrap();
+    let envelope = Arc::new(Envelope { json: message, parts: 2 });
     let part = |number: usize, text: &str| {
         let body = Body::Text(text.into());
         let mut item =
@@ -478,7 +482,7 @@ pub(crate) async fn records_that_contain_a_forgotten_item_are_destroyed(on: Data
     let outcome = journal.forget(&us(), &log("thread"), Some("0.1")).await.unwrap();
     assert_eq!(outcome.records, 2);
     let records = journal.read(&us(), &log("thread"), 0, 10).await.unwrap();
-    let gone =
+    let forgotten =
         records.iter().filter(|record| record.content == Content::Gone(ElisionReason::Forgotten));
-    assert_eq!(gone.count(), 3);
+    assert_eq!(forgotten.count(), 3);
 }

@@ -32,16 +32,17 @@ pub(crate) async fn a_fork_shares_history_by_reference(on: Database) {
     );
     add(&journal, "fork", &["d"]).await;
     add(&journal, "thread", &["e"]).await;
-    let wanted = numbered(&[(1, "a"), (2, "b"), (3, "d")]);
-    assert_eq!(texts(&journal, "fork").await, wanted);
-    let wanted = numbered(&[(1, "a"), (2, "b"), (3, "c"), (4, "e")]);
-    assert_eq!(texts(&journal, "thread").await, wanted);
+    let expected = numbered(&[(1, "a"), (2, "b"), (3, "d")]);
+    assert_eq!(texts(&journal, "fork").await, expected);
+    let expected = numbered(&[(1, "a"), (2, "b"), (3, "c"), (4, "e")]);
+    assert_eq!(texts(&journal, "thread").await, expected);
     let fork = head(&journal, "fork").await;
     assert_eq!(fork.fork, Some(ForkPoint { log: log("thread"), at: 2 }));
     assert_eq!((fork.last, fork.bytes), (3, 1));
     // The shared records are identical in both logs.
-    let (ours, theirs) = (read(&journal, "fork").await, read(&journal, "thread").await);
-    assert_eq!(ours[..2], theirs[..2]);
+    let (fork_records, thread_records) =
+        (read(&journal, "fork").await, read(&journal, "thread").await);
+    assert_eq!(fork_records[..2], thread_records[..2]);
     proven(&journal).await;
 }
 
@@ -57,10 +58,10 @@ pub(crate) async fn forks_nest(on: Database) {
     fork(&journal, "2", Some(1), "3").await;
     add(&journal, "3", &["3b"]).await;
     fork(&journal, "2", None, "4").await;
-    let wanted = numbered(&[(1, "0a"), (2, "0b"), (3, "1c"), (4, "2d")]);
-    assert_eq!(texts(&journal, "2").await, wanted);
+    let expected = numbered(&[(1, "0a"), (2, "0b"), (3, "1c"), (4, "2d")]);
+    assert_eq!(texts(&journal, "2").await, expected);
     assert_eq!(texts(&journal, "3").await, numbered(&[(1, "0a"), (2, "3b")]));
-    assert_eq!(texts(&journal, "4").await, wanted);
+    assert_eq!(texts(&journal, "4").await, expected);
     // Any depth works, because history is not read recursively.
     let mut last = "4".to_owned();
     for depth in 5..60 {
@@ -68,7 +69,7 @@ pub(crate) async fn forks_nest(on: Database) {
         fork(&journal, &last, None, &next).await;
         last = next;
     }
-    assert_eq!(texts(&journal, &last).await, wanted);
+    assert_eq!(texts(&journal, &last).await, expected);
     proven(&journal).await;
 }
 
@@ -88,14 +89,20 @@ pub(crate) async fn invalid_forks_are_refused(on: Database) {
     let journal = harness.open().await;
     thread(&journal, "thread", &["a"]).await;
     run(&journal, "run", "thread").await;
-    let far = journal.fork(&us(), &log("thread"), Some(2), &log("fork")).await;
-    assert_eq!(sentence(far), "thread ends at record 1; fork at that record or an earlier one");
-    let nowhere = journal.fork(&us(), &log("none"), None, &log("fork")).await;
-    assert_eq!(sentence(nowhere), "there is no thread none");
-    let of_run = journal.fork(&us(), &log("run"), None, &log("fork")).await;
-    assert_eq!(sentence(of_run), "run is a run; only threads can be forked");
-    let same = journal.fork(&us(), &log("thread"), None, &log("thread")).await;
-    assert_eq!(sentence(same), "thread is at record 1, not 0; read the new records and retry");
+    let outcome = journal.fork(&us(), &log("thread"), Some(2), &log("fork")).await;
+    assert_eq!(
+        error_message(outcome),
+        "thread ends at record 1; fork at that record or an earlier one"
+    );
+    let outcome = journal.fork(&us(), &log("none"), None, &log("fork")).await;
+    assert_eq!(error_message(outcome), "there is no thread none");
+    let outcome = journal.fork(&us(), &log("run"), None, &log("fork")).await;
+    assert_eq!(error_message(outcome), "run is a run; only threads can be forked");
+    let outcome = journal.fork(&us(), &log("thread"), None, &log("thread")).await;
+    assert_eq!(
+        error_message(outcome),
+        "thread is at record 1, not 0; read the new records and retry"
+    );
 }
 
 pub(crate) async fn reading_crosses_fork_boundaries(on: Database) {
@@ -118,13 +125,17 @@ pub(crate) async fn reading_crosses_fork_boundaries(on: Database) {
         for after in 0..9 {
             for limit in 0..9 {
                 let found = journal.read(&us(), &log(name), after, limit).await.unwrap();
-                let mut wanted = expected(&all);
+                let mut expected_records = expected(&all);
                 if name == "2" {
-                    wanted.extend(expected(&[(8, "2f")]));
+                    expected_records.extend(expected(&[(8, "2f")]));
                 }
-                wanted.retain(|(seq, ..)| *seq > after);
-                wanted.truncate(limit as usize);
-                assert_eq!(said(&found), wanted, "{name} after {after}, {limit} of them");
+                expected_records.retain(|(seq, ..)| *seq > after);
+                expected_records.truncate(limit as usize);
+                assert_eq!(
+                    summaries(&found),
+                    expected_records,
+                    "{name} after {after}, {limit} of them"
+                );
             }
         }
     }
@@ -150,7 +161,7 @@ pub(crate) async fn a_rewind_ends_a_span(on: Database) {
     far.rewind_to = Some(7);
     let outcome = journal.commit(batch(far)).await;
     assert_eq!(
-        sentence(outcome),
+        error_message(outcome),
         "thread ends at record 6; rewind to that record or an earlier one"
     );
     proven(&journal).await;

@@ -114,7 +114,7 @@ pub(crate) fn us() -> Tenant {
     Tenant::from("us")
 }
 
-pub(crate) fn them() -> Tenant {
+pub(crate) fn other_tenant() -> Tenant {
     Tenant::from("them")
 }
 
@@ -166,10 +166,10 @@ pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
 /// A record without its time: its sequence number, kind, events and content.
 pub(crate) type RecordSummary = (u64, Name, Option<(u64, u64)>, Content);
 
-pub(crate) fn said(records: &[Record]) -> Vec<RecordSummary> {
-    let said =
+pub(crate) fn summaries(records: &[Record]) -> Vec<RecordSummary> {
+    let summary =
         |record: &Record| (record.seq, record.kind.clone(), record.events, record.content.clone());
-    records.iter().map(said).collect()
+    records.iter().map(summary).collect()
 }
 
 /// Returns the summaries of Items with these sequence numbers and texts.
@@ -187,7 +187,7 @@ pub(crate) async fn read(journal: &Journal, name: &str) -> Vec<Record> {
 
 /// Reads all records in a log of the tenant [`us`], without their times.
 pub(crate) async fn read_summaries(journal: &Journal, name: &str) -> Vec<RecordSummary> {
-    said(&read(journal, name).await)
+    summaries(&read(journal, name).await)
 }
 
 /// Returns the sequence numbers and texts in a log of the tenant [`us`]. Destroyed content is shown
@@ -210,7 +210,7 @@ pub(crate) fn numbered(texts: &[(u64, &str)]) -> Vec<(u64, String)> {
 }
 
 /// Returns the error message of a call that must fail.
-pub(crate) fn sentence<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
+pub(crate) fn error_message<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
     outcome.expect_err("the call fails").to_string()
 }
 

@@ -25,12 +25,12 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
     };
     let (one, two) = (
         journal.create_api_key(&us(), "laptop", &limits).await.unwrap(),
-        journal.create_api_key(&them(), "server", &KeyLimits::default()).await.unwrap(),
+        journal.create_api_key(&other_tenant(), "server", &KeyLimits::default()).await.unwrap(),
     );
     assert!(one.secret.starts_with("tl_") && one.secret.len() == 51, "{}", one.secret);
     assert!(!format!("{one:?}").contains(&one.secret));
     let known = journal.api_key(&one.secret).await.unwrap().unwrap();
-    let wanted = ApiKey {
+    let expected = ApiKey {
         tenant: us(),
         id: one.id.clone(),
         label: "laptop".into(),
@@ -38,25 +38,25 @@ pub(crate) async fn api_keys_are_stored_as_hashes(on: Database) {
         created: known.created,
         revoked: None,
     };
-    assert_eq!(known, wanted);
+    assert_eq!(known, expected);
     thread(&journal, "later", &["a"]).await;
     let later = journal.log(&us(), &log("later")).await.unwrap().unwrap().created;
     assert!(known.created <= later && later.duration_since(known.created).as_secs() < 600);
-    assert_eq!(journal.api_keys(&us()).await.unwrap(), std::slice::from_ref(&wanted));
+    assert_eq!(journal.api_keys(&us()).await.unwrap(), std::slice::from_ref(&expected));
     assert_eq!(journal.api_key("tl_0").await.unwrap(), None);
     let other = journal.api_key(&two.secret).await.unwrap().unwrap();
-    assert_eq!((other.tenant, other.limits), (them(), KeyLimits::default()));
+    assert_eq!((other.tenant, other.limits), (other_tenant(), KeyLimits::default()));
     // A tenant cannot revoke another tenant's key.
-    assert!(!journal.revoke_api_key(&them(), &one.id).await.unwrap());
+    assert!(!journal.revoke_api_key(&other_tenant(), &one.id).await.unwrap());
     assert!(journal.revoke_api_key(&us(), &one.id).await.unwrap());
     assert!(!journal.revoke_api_key(&us(), &one.id).await.unwrap());
     assert_eq!(journal.api_key(&one.secret).await.unwrap(), None);
     let [revoked] = &journal.api_keys(&us()).await.unwrap()[..] else { panic!("one key") };
     assert!(revoked.revoked.is_some());
     // Revoking all keys does not make the store accessible without a key.
-    assert!(journal.revoke_api_key(&them(), &two.id).await.unwrap());
+    assert!(journal.revoke_api_key(&other_tenant(), &two.id).await.unwrap());
     assert!(journal.has_api_keys().await.unwrap());
-    assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..wanted });
+    assert_eq!(revoked, &ApiKey { revoked: revoked.revoked, ..expected });
     // Keys survive a restart, and no file contains their secrets.
     let three = journal.create_api_key(&us(), "again", &KeyLimits::default()).await.unwrap();
     journal.close().await.unwrap();
@@ -77,8 +77,8 @@ pub(crate) async fn tenants_with_logs_or_keys_are_listed_and_counted(on: Databas
     assert_eq!(journal.tenants().await.unwrap(), []);
     assert_eq!(journal.stats().await.unwrap().tenants, 0);
     thread(&journal, "thread", &["a"]).await;
-    journal.create_api_key(&them(), "server", &KeyLimits::default()).await.unwrap();
-    assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
+    journal.create_api_key(&other_tenant(), "server", &KeyLimits::default()).await.unwrap();
+    assert_eq!(journal.tenants().await.unwrap(), [other_tenant(), us()]);
     assert_eq!(journal.stats().await.unwrap().tenants, 2);
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
     let record = item("ours").about(about_item(&log("thread"), "one"));
     let append = Append::new("thread").opening(LogOpening::thread()).record(record);
     let checkpoint = NewRecord::new("checkpoint", "ours");
-    let mut ours = batch(append.record(checkpoint))
+    let mut own_batch = batch(append.record(checkpoint))
         .append(Append::new("run").opening(LogOpening::run("thread")))
         .with_idempotency_key("name");
     let question = PendingRequest {
@@ -98,75 +98,75 @@ pub(crate) async fn tenants_see_nothing_of_each_other(on: Database) {
         log: log("thread"),
         expires_in: None,
     };
-    ours.asks.push(question);
+    own_batch.asks.push(question);
     let (keys, prefix) = (vec![claim.clone()], None);
-    ours.vault.push(NewVaultTurn {
+    own_batch.vault.push(NewVaultTurn {
         id: "t".into(),
         parent: None,
         keys,
         log: log("thread"),
         prefix,
     });
-    journal.commit(ours).await.unwrap();
+    journal.commit(own_batch).await.unwrap();
     let time = Duration::from_mins(10);
     let lease = journal.lease(&us(), &log("thread"), "we", time).await.unwrap();
     let before = texts(&journal, "thread").await;
     // Test a tenant without data, and a tenant that has a log of the same name.
-    for stranger in [Tenant::from("stranger"), them()] {
+    for tenant in [Tenant::from("stranger"), other_tenant()] {
         let name = log("thread");
-        if stranger == them() {
+        if tenant == other_tenant() {
             let append = Append::new("thread").opening(LogOpening::thread());
-            let mut theirs = batch(append.record(item("theirs"))).with_idempotency_key("name");
-            theirs.tenant = them();
-            assert!(!journal.commit(theirs).await.unwrap().repeated);
-            let found = journal.read(&stranger, &name, 0, 10).await.unwrap();
-            assert_eq!(said(&found), expected(&[(1, "theirs")]));
-            assert_eq!(journal.seq_before_event(&stranger, &name, 0).await.unwrap(), 1);
-            let theirs = journal.lease(&stranger, &name, "they", time).await.unwrap();
-            journal.release(&stranger, &name, theirs.fence).await.unwrap();
+            let mut other = batch(append.record(item("theirs"))).with_idempotency_key("name");
+            other.tenant = other_tenant();
+            assert!(!journal.commit(other).await.unwrap().repeated);
+            let found = journal.read(&tenant, &name, 0, 10).await.unwrap();
+            assert_eq!(summaries(&found), expected(&[(1, "theirs")]));
+            assert_eq!(journal.seq_before_event(&tenant, &name, 0).await.unwrap(), 1);
+            let other_lease = journal.lease(&tenant, &name, "they", time).await.unwrap();
+            journal.release(&tenant, &name, other_lease.fence).await.unwrap();
         } else {
-            let nothing = journal.read(&stranger, &name, 0, 10).await;
-            assert_eq!(sentence(nothing), "there is no log thread");
-            assert_eq!(journal.log(&stranger, &name).await.unwrap(), None);
-            assert_eq!(journal.seq_before_event(&stranger, &name, 0).await.unwrap(), 0);
-            assert_eq!(journal.threads(&stranger, Page::default()).await.unwrap(), []);
-            let nothing = journal.fork(&stranger, &name, None, &log("fork")).await;
-            assert_eq!(sentence(nothing), "there is no thread thread");
-            let nothing = journal.forget(&stranger, &name, None).await;
-            assert_eq!(sentence(nothing), "there is no thread thread");
+            let outcome = journal.read(&tenant, &name, 0, 10).await;
+            assert_eq!(error_message(outcome), "there is no log thread");
+            assert_eq!(journal.log(&tenant, &name).await.unwrap(), None);
+            assert_eq!(journal.seq_before_event(&tenant, &name, 0).await.unwrap(), 0);
+            assert_eq!(journal.threads(&tenant, Page::default()).await.unwrap(), []);
+            let outcome = journal.fork(&tenant, &name, None, &log("fork")).await;
+            assert_eq!(error_message(outcome), "there is no thread thread");
+            let outcome = journal.forget(&tenant, &name, None).await;
+            assert_eq!(error_message(outcome), "there is no thread thread");
             let mut out = Vec::new();
             let some = [name.clone()];
-            let nothing = journal.export(&stranger, &some, None, &mut out, &|_| {}).await;
-            assert_eq!(sentence(nothing), "there is no thread thread");
+            let outcome = journal.export(&tenant, &some, None, &mut out, &|_| {}).await;
+            assert_eq!(error_message(outcome), "there is no thread thread");
         }
-        assert_eq!(journal.checkpoint(&stranger, &name, u64::MAX).await.unwrap(), None);
-        assert_eq!(journal.runs(&stranger, None, Page::default()).await.unwrap(), []);
-        assert_eq!(journal.pending(&stranger, None).await.unwrap(), []);
-        assert_eq!(journal.pending(&stranger, Some(&name)).await.unwrap(), []);
+        assert_eq!(journal.checkpoint(&tenant, &name, u64::MAX).await.unwrap(), None);
+        assert_eq!(journal.runs(&tenant, None, Page::default()).await.unwrap(), []);
+        assert_eq!(journal.pending(&tenant, None).await.unwrap(), []);
+        assert_eq!(journal.pending(&tenant, Some(&name)).await.unwrap(), []);
         assert_eq!(
-            journal.find(&stranger, std::slice::from_ref(&claim)).await.unwrap().found,
+            journal.find(&tenant, std::slice::from_ref(&claim)).await.unwrap().found,
             [None]
         );
-        assert_eq!(journal.api_keys(&stranger).await.unwrap(), []);
-        let renewed = journal.renew(&stranger, &name, lease.fence, time).await;
+        assert_eq!(journal.api_keys(&tenant).await.unwrap(), []);
+        let renewed = journal.renew(&tenant, &name, lease.fence, time).await;
         assert!(matches!(renewed, Err(StoreError::Fenced { .. })), "{renewed:?}");
-        journal.release(&stranger, &name, lease.fence).await.unwrap();
+        journal.release(&tenant, &name, lease.fence).await.unwrap();
         let mut take = batch(Append::new("thread"));
-        (take.tenant, take.takes) = (stranger.clone(), vec!["q".into()]);
+        (take.tenant, take.takes) = (tenant.clone(), vec!["q".into()]);
         assert!(journal.commit(take).await.is_err());
-        let nothing = journal.forget(&stranger, &name, Some("one")).await;
+        let nothing = journal.forget(&tenant, &name, Some("one")).await;
         assert!(matches!(nothing, Err(StoreError::NotFound { .. })), "{nothing:?}");
         let now = jiff::Timestamp::MAX;
         let retention = Retention { older_than: None, at_most_bytes: Some(1_000_000) };
-        journal.prune(&stranger, retention, now, &|_| {}).await.unwrap();
-        let manifest = journal.manifest(&stranger).await.unwrap().statement().unwrap();
-        assert!(manifest.heads.iter().all(|head| head.tenant == stranger));
+        journal.prune(&tenant, retention, now, &|_| {}).await.unwrap();
+        let manifest = journal.manifest(&tenant).await.unwrap().statement().unwrap();
+        assert!(manifest.heads.iter().all(|head| head.tenant == tenant));
     }
     // The log of the tenant `us` is unchanged and still leased.
     assert_eq!(texts(&journal, "thread").await, before);
     assert_eq!(journal.pending(&us(), None).await.unwrap().len(), 1);
     journal.renew(&us(), &log("thread"), lease.fence, time).await.unwrap();
-    assert_eq!(journal.tenants().await.unwrap(), [them(), us()]);
+    assert_eq!(journal.tenants().await.unwrap(), [other_tenant(), us()]);
 }
 
 pub(crate) async fn relaxed_writes_are_stored(on: Database) {
@@ -177,12 +177,12 @@ pub(crate) async fn relaxed_writes_are_stored(on: Database) {
     for number in 1..=200 {
         add(&journal, "thread", &[&format!("item {number}")]).await;
     }
-    let wanted: Vec<_> = (1..=200).map(|number| (number, format!("item {number}"))).collect();
-    assert_eq!(texts(&journal, "thread").await, wanted);
+    let expected: Vec<_> = (1..=200).map(|number| (number, format!("item {number}"))).collect();
+    assert_eq!(texts(&journal, "thread").await, expected);
     proven(&journal).await;
     journal.close().await.unwrap();
     let journal = harness.open().await;
-    assert_eq!(texts(&journal, "thread").await, wanted);
+    assert_eq!(texts(&journal, "thread").await, expected);
     proven(&journal).await;
 }
 
@@ -255,7 +255,7 @@ pub(crate) async fn closed_store_reports_that_it_is_closed(on: Database) {
         journal.create_api_key(&tenant, "label", &KeyLimits::default()).await.map(|_| ()),
     ];
     for (number, problem) in problems.into_iter().enumerate() {
-        assert_eq!(sentence(problem), "the store was closed", "{number}");
+        assert_eq!(error_message(problem), "the store was closed", "{number}");
     }
     assert!(!harness.folder().file("backup.db").exists());
     // Closing again is not an error.

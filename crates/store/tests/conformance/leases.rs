@@ -66,7 +66,7 @@ pub(crate) async fn leased_log_accepts_only_its_holder(on: Database) {
     let higher = Fence(lease.fence.0.checked_add(1).unwrap());
     let refused = write(&journal, "c", Some(higher)).await;
     assert_eq!(
-        sentence(refused),
+        error_message(refused),
         "this writer does not hold the lease on thread; acquire a lease and read the log again"
     );
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b")]));
@@ -189,21 +189,21 @@ async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
         let page = journal.stale_runs(idle, after, 1).await.unwrap();
         let Some(last) = page.last() else { return found };
         after = last.place;
-        found.extend(page.into_iter().map(|one| (one.tenant, one.run)));
+        found.extend(page.into_iter().map(|run_entry| (run_entry.tenant, run_entry.run)));
     }
 }
 
 pub(crate) async fn runs_without_a_lease_are_found(on: Database) {
     let harness = Harness::fresh(on);
     let (journal, other) = (harness.open().await, harness.open().await);
-    let them = Tenant::from("them");
+    let other_tenant = Tenant::from("them");
     running(&journal, &us(), "begun").await;
-    running(&journal, &them, "left").await;
+    running(&journal, &other_tenant, "left").await;
     running(&journal, &us(), "lost").await;
-    let lease = journal.lease(&them, &log("left"), "holder", LONG).await.unwrap();
-    journal.release(&them, &log("left"), lease.fence).await.unwrap();
+    let lease = journal.lease(&other_tenant, &log("left"), "holder", LONG).await.unwrap();
+    journal.release(&other_tenant, &log("left"), lease.fence).await.unwrap();
     journal.lease(&us(), &log("lost"), "holder", SHORT).await.unwrap();
-    let all = vec![(us(), log("begun")), (them, log("left")), (us(), log("lost"))];
+    let all = vec![(us(), log("begun")), (other_tenant, log("left")), (us(), log("lost"))];
     soon(async { while unattended(&other, Duration::ZERO).await != all {} }).await;
     // No run has been idle for this long.
     assert_eq!(unattended(&other, LONG).await, []);
@@ -228,13 +228,13 @@ pub(crate) async fn run_with_an_expired_request_is_found(on: Database) {
     let journal = harness.open().await;
     for (name, expires_in) in [("soon", Some(SHORT)), ("late", Some(LONG)), ("never", None)] {
         running(&journal, &us(), name).await;
-        let mut asking = batch(Append::new(log(name)).status("waiting"));
+        let mut waiting = batch(Append::new(log(name)).status("waiting"));
         let (id, kind) = (name.into(), "approval".into());
-        asking.asks = vec![PendingRequest { id, kind, log: log(name), expires_in }];
-        journal.commit(asking).await.unwrap();
+        waiting.asks = vec![PendingRequest { id, kind, log: log(name), expires_in }];
+        journal.commit(waiting).await.unwrap();
     }
-    let found = vec![(us(), log("soon"))];
-    soon(async { while unattended(&journal, LONG).await != found {} }).await;
+    let expired = vec![(us(), log("soon"))];
+    soon(async { while unattended(&journal, LONG).await != expired {} }).await;
     // A leased run is not returned, and a settled run is not returned again.
     let lease = journal.lease(&us(), &log("soon"), "holder", LONG).await.unwrap();
     assert_eq!(unattended(&journal, LONG).await, []);

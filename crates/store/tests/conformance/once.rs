@@ -14,22 +14,22 @@ pub(crate) async fn repeated_batch_returns_the_same_receipt(on: Database) {
     let first = journal.commit(both.clone()).await.unwrap();
     assert_eq!(first, receipt(&[("thread", 1, 2, 0)]));
     add(&journal, "thread", &["c"]).await;
-    let again = Receipt { repeated: true, ..first };
-    assert_eq!(journal.commit(both.clone()).await.unwrap(), again);
+    let repeated_receipt = Receipt { repeated: true, ..first };
+    assert_eq!(journal.commit(both.clone()).await.unwrap(), repeated_receipt);
     // A batch that would now conflict returns its earlier receipt instead.
     let late = batch(items("thread", &["x"]).expect_last(0))
         .with_idempotency_key("one")
         .with_idempotency_key("two");
-    assert_eq!(journal.commit(late).await.unwrap(), again);
+    assert_eq!(journal.commit(late).await.unwrap(), repeated_receipt);
     journal.close().await.unwrap();
     let journal = harness.open().await;
-    assert_eq!(journal.commit(both).await.unwrap(), again);
+    assert_eq!(journal.commit(both).await.unwrap(), repeated_receipt);
     assert_eq!(texts(&journal, "thread").await, numbered(&[(1, "a"), (2, "b"), (3, "c")]));
     // Tenants have separate idempotency names.
-    let mut theirs =
+    let mut other =
         batch(items("thread", &["a"]).opening(LogOpening::thread())).with_idempotency_key("one");
-    theirs.tenant = them();
-    assert_eq!(journal.commit(theirs).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
+    other.tenant = other_tenant();
+    assert_eq!(journal.commit(other).await.unwrap(), receipt(&[("thread", 1, 1, 0)]));
 }
 
 pub(crate) async fn mixed_idempotency_keys_are_refused(on: Database) {
@@ -40,11 +40,11 @@ pub(crate) async fn mixed_idempotency_keys_are_refused(on: Database) {
     journal.commit(batch(items("thread", &["b"])).with_idempotency_key("two")).await.unwrap();
     let tail = "was used in another request; use new keys in each new request";
     for names in [["one", "two"], ["one", "new"], ["new", "one"]] {
-        let mixed = names
+        let mixed_batch = names
             .iter()
             .fold(batch(items("thread", &["c"])), |batch, name| batch.with_idempotency_key(*name));
         assert_eq!(
-            sentence(journal.commit(mixed).await),
+            error_message(journal.commit(mixed_batch).await),
             format!("idempotency key one {tail}"),
             "{names:?}"
         );
@@ -60,30 +60,30 @@ pub(crate) async fn decisions_with_different_keys_are_distinct(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;
     thread(&journal, "thread", &[]).await;
-    let mut asking = batch(items("thread", &["?"]));
+    let mut requests = batch(items("thread", &["?"]));
     let kind = || "approval".into();
     for id in ["one", "two"] {
-        asking.asks.push(PendingRequest {
+        requests.asks.push(PendingRequest {
             id: id.into(),
             kind: kind(),
             log: log("thread"),
             expires_in: None,
         });
     }
-    journal.commit(asking).await.unwrap();
+    journal.commit(requests).await.unwrap();
     // Batches that add no records are also written once.
-    let taking =
+    let decision =
         |id: &str| Batch { takes: vec![id.into()], ..Batch::new(us()).with_idempotency_key(id) };
     for id in ["one", "two"] {
-        journal.commit(taking(id)).await.unwrap();
-        assert!(journal.commit(taking(id)).await.unwrap().repeated);
+        journal.commit(decision(id)).await.unwrap();
+        assert!(journal.commit(decision(id)).await.unwrap().repeated);
     }
-    let both = journal
+    let outcome = journal
         .commit(Batch::new(us()).with_idempotency_key("one").with_idempotency_key("two"))
         .await;
-    let wanted =
+    let expected =
         "idempotency key one was used in another request; use new keys in each new request";
-    assert_eq!(sentence(both), wanted);
+    assert_eq!(error_message(outcome), expected);
 }
 
 pub(crate) async fn repeated_receipt_has_the_order_of_the_first(on: Database) {
@@ -94,8 +94,8 @@ pub(crate) async fn repeated_receipt_has_the_order_of_the_first(on: Database) {
         .with_idempotency_key("name");
     let first = journal.commit(both.clone()).await.unwrap();
     assert_eq!(first, receipt(&[("run", 1, 0, 0), ("thread", 1, 1, 0)]));
-    let again = journal.commit(both).await.unwrap();
-    assert_eq!(again, Receipt { repeated: true, ..first });
+    let repeated = journal.commit(both).await.unwrap();
+    assert_eq!(repeated, Receipt { repeated: true, ..first });
 }
 
 pub(crate) async fn repeated_batches_from_two_nodes_are_written_once(on: Database) {

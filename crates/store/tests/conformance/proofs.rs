@@ -15,7 +15,7 @@ pub(crate) async fn intact_store_verifies(on: Database) {
     assert!(nothing.warnings.contains(&Warning::NoManifest), "{nothing:?}");
     thread(&journal, "thread", &["a", "b"]).await;
     let mut theirs = batch(items("thread", &["c"]).opening(LogOpening::thread()));
-    theirs.tenant = them();
+    theirs.tenant = other_tenant();
     journal.commit(theirs).await.unwrap();
     journal.close().await.unwrap();
     let journal = harness.open().await;
@@ -134,8 +134,8 @@ pub(crate) async fn manifests_are_signed_under_load_and_at_the_end(on: Database)
 }
 
 pub(crate) async fn manifest_of_another_store_is_rejected_as_witness(on: Database) {
-    let (harness, elsewhere) = (Harness::fresh(on), Harness::fresh(on));
-    let (journal, other) = (harness.open().await, elsewhere.open().await);
+    let (harness, other_harness) = (Harness::fresh(on), Harness::fresh(on));
+    let (journal, other) = (harness.open().await, other_harness.open().await);
     thread(&journal, "thread", &["a"]).await;
     thread(&other, "thread", &["a"]).await;
     let witness = journal.manifest(&us()).await.unwrap();

@@ -70,8 +70,8 @@ pub(crate) async fn forks_without_content_are_deleted_with_their_thread(on: Data
     let journal = harness.open().await;
     old(&journal, "thread", 1, "a").await;
     journal.fork(&us(), &log("thread"), None, &log("fork")).await.unwrap();
-    let room = Retention { older_than: None, at_most_bytes: Some(0) };
-    let outcome = prune(&journal, room, 30).await;
+    let no_space = Retention { older_than: None, at_most_bytes: Some(0) };
+    let outcome = prune(&journal, no_space, 30).await;
     assert_eq!(outcome, destroyed(&["fork", "thread"], 1, 1));
     assert_eq!(head(&journal, "fork").await.gone, Some(ElisionReason::Expired));
     proven(&journal).await;
@@ -85,7 +85,7 @@ pub(crate) async fn threads_used_during_retention_are_kept(on: Database) {
     }
     // After the first Thread has expired, some of the other Threads are used.
     let used = AtomicBool::new(false);
-    let use_them = |_| {
+    let use_threads = |_| {
         if !used.swap(true, Ordering::AcqRel) {
             tokio::task::block_in_place(|| {
                 Handle::current().block_on(async {
@@ -96,7 +96,7 @@ pub(crate) async fn threads_used_during_retention_are_kept(on: Database) {
             });
         }
     };
-    let outcome = journal.prune(&us(), WEEK, day(21), &use_them).await.unwrap();
+    let outcome = journal.prune(&us(), WEEK, day(21), &use_threads).await.unwrap();
     assert_eq!(outcome, destroyed(&["first", "last"], 2, 2));
     assert_eq!(texts(&journal, "written").await, numbered(&[(1, "a"), (2, "b")]));
     for name in ["run on", "forked", "fork"] {

@@ -67,8 +67,8 @@ pub(crate) async fn commit_is_ordered_after_earlier_pushes(on: Database) {
     assert_eq!(written, receipt(&[("thread", 2, 2, 0)]));
     let kinds: Vec<_> =
         read(&journal, "run").await.into_iter().map(|record| (record.seq, record.kind)).collect();
-    let wanted = [(1, "events"), (2, "item"), (3, "events")];
-    assert_eq!(kinds, wanted.map(|(seq, kind)| (seq, Name::from(kind))));
+    let expected = [(1, "events"), (2, "item"), (3, "events")];
+    assert_eq!(kinds, expected.map(|(seq, kind)| (seq, Name::from(kind))));
     // If no packs are queued, a commit adds nothing to the batch.
     let written = run.commit(batch(items("thread", &["last"]))).await.unwrap();
     assert_eq!(written, receipt(&[("thread", 3, 3, 0)]));
@@ -116,8 +116,8 @@ pub(crate) async fn failure_is_reported_to_the_next_commit(on: Database) {
     assert_eq!(read(&journal, "run").await, []);
     // If a background write fails, the next commit returns the error and writes nothing.
     push(&run, 2..=2).await;
-    let told = soon(run.commit(batch(items("thread", &["decided"])))).await;
-    assert!(matches!(told, Err(StoreError::Fenced { .. })), "{told:?}");
+    let outcome = soon(run.commit(batch(items("thread", &["decided"])))).await;
+    assert!(matches!(outcome, Err(StoreError::Fenced { .. })), "{outcome:?}");
     assert_eq!(read(&journal, "thread").await, []);
 }
 
@@ -138,12 +138,12 @@ pub(crate) async fn events_of_a_repeated_commit_are_not_lost(on: Database) {
     let journal = harness.open().await;
     let run = begin(&journal, None).await;
     push(&run, 1..=2).await;
-    let once = || batch(items("run", &["decided"])).with_idempotency_key("name");
-    let first = run.commit(once()).await.unwrap();
+    let keyed_batch = || batch(items("run", &["decided"])).with_idempotency_key("name");
+    let first = run.commit(keyed_batch()).await.unwrap();
     assert_eq!(first, receipt(&[("run", 2, 2, 2)]));
     push(&run, 3..=3).await;
-    let again = run.commit(once()).await.unwrap();
-    assert_eq!((again.written, again.repeated), (first.written, true));
+    let repeated = run.commit(keyed_batch()).await.unwrap();
+    assert_eq!((repeated.written, repeated.repeated), (first.written, true));
     run.flush().await.unwrap();
     assert_eq!(events(&journal).await, deltas(1..=3));
 }
