@@ -39,11 +39,11 @@ fn main() {
         let url = format!("sqlite://{}", folder.file("ours.db").display());
         let journal = runtime.block_on(opened(&url));
         sqlite.0.bare(appends, || bare.groups(appends));
-        sqlite.0.ours(appends, || {
+        sqlite.0.store(appends, || {
             runtime.block_on(concurrent(std::slice::from_ref(&journal), appends));
         });
         sqlite.1.bare(alone, || bare.one_by_one(alone));
-        sqlite.1.ours(alone, || runtime.block_on(one_caller(&journal, alone)));
+        sqlite.1.store(alone, || runtime.block_on(one_caller(&journal, alone)));
         runtime.block_on(journal.close()).unwrap();
     }
     sqlite.0.print("SQLite, 32 callers / groups of 32", "≥ 0.70");
@@ -63,10 +63,10 @@ fn main() {
         postgres.0.bare(appends, || runtime.block_on(bare_inserts(&clients, appends)));
         postgres
             .0
-            .ours(appends, || runtime.block_on(concurrent(std::slice::from_ref(&one), appends)));
+            .store(appends, || runtime.block_on(concurrent(std::slice::from_ref(&one), appends)));
         let nodes = [one.clone(), other.clone()];
         postgres.1.bare(appends, || runtime.block_on(bare_inserts(&clients, appends)));
-        postgres.1.ours(appends, || runtime.block_on(concurrent(&nodes, appends)));
+        postgres.1.store(appends, || runtime.block_on(concurrent(&nodes, appends)));
         runtime.block_on(async { (one.close().await.unwrap(), other.close().await.unwrap()) });
     }
     postgres.0.print("PostgreSQL, 32 callers / 32 connections", "≥ 0.70");
@@ -77,7 +77,7 @@ fn main() {
 #[derive(Default)]
 struct BestRates {
     bare: f64,
-    ours: f64,
+    store: f64,
 }
 
 impl BestRates {
@@ -85,18 +85,18 @@ impl BestRates {
         self.bare = self.bare.max(rate(count, work));
     }
 
-    fn ours(&mut self, count: usize, work: impl FnOnce()) {
-        self.ours = self.ours.max(rate(count, work));
+    fn store(&mut self, count: usize, work: impl FnOnce()) {
+        self.store = self.store.max(rate(count, work));
     }
 
     fn print(&self, name: &str, target: &str) {
-        let (bare, ours, ratio) = (self.bare, self.ours, self.ours / self.bare);
-        println!("{name:<44} {bare:>10.0} {ours:>10.0} {ratio:>8.2} {target:>9}");
+        let (bare, store, ratio) = (self.bare, self.store, self.store / self.bare);
+        println!("{name:<44} {bare:>10.0} {store:>10.0} {ratio:>8.2} {target:>9}");
     }
 
     fn print_inverse(&self, name: &str, target: &str) {
-        let (bare, ours, ratio) = (self.bare, self.ours, self.bare / self.ours);
-        println!("{name:<44} {bare:>10.0} {ours:>10.0} {ratio:>8.2} {target:>9}");
+        let (bare, store, ratio) = (self.bare, self.store, self.bare / self.store);
+        println!("{name:<44} {bare:>10.0} {store:>10.0} {ratio:>8.2} {target:>9}");
     }
 }
 

@@ -144,21 +144,21 @@ impl Load {
     async fn turn(&mut self) -> Duration {
         self.turn += 1;
         let (turn, tenant, thread) = (self.turn, &self.tenant, &self.thread);
-        let said = text(&mut self.dice, TURN - 100);
+        let content = text(&mut self.dice, TURN - 100);
         let item = json::object(|item| {
             item.string("id", &format!("{turn}.0"))
                 .string("role", "assistant")
-                .string("text", &said);
+                .string("text", &content);
         });
         let item = item.bytes().clone();
-        self.raw += u64::try_from(item.len() + said.len()).unwrap();
+        self.raw += u64::try_from(item.len() + content.len()).unwrap();
         let run = LogId::from(format!("run-{turn}"));
         let opening =
             Append::new(run.clone()).opening(LogOpening::run(thread.clone())).status("running");
         self.journal.commit(Batch::new(tenant.clone()).append(opening)).await.unwrap();
         let events = RunEvents::new(self.journal.clone(), tenant.clone(), run.clone(), None);
         let about: Name = about_item(thread, &format!("{turn}.0"));
-        for delta in said.as_bytes().chunks(DELTA) {
+        for delta in content.as_bytes().chunks(DELTA) {
             events.push(delta, Some(&about)).await;
         }
         let record = NewRecord::new(kind::ITEM, item.clone()).about(about);

@@ -135,23 +135,23 @@ fn ordeal(victim: &dyn Victim, kills: u32, seed: u64) -> CrashTotals {
         let mut child = Child::start("child", &format!("{round} {}", victim.url()));
         // Kill some children while they open the store, and most while they write.
         let patience = if dice.below(8) == 0 { 0 } else { 1 + dice.below(60) };
-        let mut heard = 0;
-        let mut begun = false;
-        while heard < patience || !begun {
+        let mut acknowledged = 0;
+        let mut started = false;
+        while acknowledged < patience || !started {
             let Some(line) = child.line() else {
-                panic!("the child of round {round} ended unexpectedly after {heard} lines");
+                panic!("the child of round {round} ended unexpectedly after {acknowledged} lines");
             };
             // The test runner prints to the same line before the child does.
-            begun |= line.ends_with(load::STARTED);
-            heard += usize::from(memory.hear(&line));
+            started |= line.ends_with(load::STARTED);
+            acknowledged += usize::from(memory.record_line(&line));
         }
         victim.kill(&mut child);
         // Acknowledgements that the child printed before it ended count too.
         while let Some(line) = child.line() {
-            heard += usize::from(memory.hear(&line));
+            acknowledged += usize::from(memory.record_line(&line));
         }
         child.wait_for_success();
-        sum.early += u32::from(heard == 0);
+        sum.early += u32::from(acknowledged == 0);
         runtime.block_on(async {
             let journal = reopen(victim).await;
             memory.check(&journal, round).await;

@@ -261,13 +261,13 @@ async fn locked_file_is_reported_and_recovers() {
     add(&journal, "thread", content(1)).await.unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let sentence =
+    let expected =
         format!("{} is locked by another program; close that program or try again", path.display());
-    assert_eq!(add(&journal, "thread", content(2)).await.unwrap_err().to_string(), sentence);
+    assert_eq!(add(&journal, "thread", content(2)).await.unwrap_err().to_string(), expected);
     let time = Duration::from_secs(1);
     let lease = journal.lease(&"us".into(), &"thread".into(), "we", time).await;
-    assert_eq!(lease.unwrap_err().to_string(), sentence);
-    assert_eq!(refusal(&path, &impatient()).await, sentence);
+    assert_eq!(lease.unwrap_err().to_string(), expected);
+    assert_eq!(refusal(&path, &impatient()).await, expected);
     // Reads do not wait for the lock.
     assert_kept(&journal, 1).await;
     other.execute_batch("ROLLBACK").unwrap();
@@ -289,8 +289,8 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
         journal.commit(Batch::new(tenant).append(append)).await.unwrap();
         journal.create_api_key(&tenant.into(), "key", &KeyLimits::default()).await.unwrap();
     }
-    let (us, them) = (Tenant::from("us"), Tenant::from("them"));
-    let proof = journal.verify_tenant(&us).await.unwrap();
+    let (tenant_a, tenant_b) = (Tenant::from("us"), Tenant::from("them"));
+    let proof = journal.verify_tenant(&tenant_a).await.unwrap();
     assert_eq!((proof.records, proof.segments, proof.broken), (4, 1, None));
     assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().records, 0);
     assert_eq!(journal.verify(None, &|_| {}).await.unwrap().records, 10);
@@ -299,27 +299,27 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
         ("UPDATE api_keys SET label = 'x'", "UPDATE api_keys SET label = 'key'", "api_keys"),
         ("UPDATE logs SET status = 'x'", "UPDATE logs SET status = NULL", "logs"),
     ] {
-        let theirs = "WHERE tenant = (SELECT id FROM tenants WHERE name = 'them')";
+        let of_tenant_b = "WHERE tenant = (SELECT id FROM tenants WHERE name = 'them')";
         let db = Connection::open(&path).unwrap();
-        assert!(db.execute(&format!("{change} {theirs}"), []).unwrap() > 0, "{change}");
-        assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None, "{change}");
-        for proof in [journal.verify_tenant(&them).await, journal.verify(None, &|_| {}).await] {
+        assert!(db.execute(&format!("{change} {of_tenant_b}"), []).unwrap() > 0, "{change}");
+        assert_eq!(journal.verify_tenant(&tenant_a).await.unwrap().broken, None, "{change}");
+        for proof in [journal.verify_tenant(&tenant_b).await, journal.verify(None, &|_| {}).await] {
             let broken = proof.unwrap().broken.unwrap();
             assert_eq!(broken.place, format!("the rows of {place} (tenant them)"));
         }
-        db.execute(&format!("{back} {theirs}"), []).unwrap();
+        db.execute(&format!("{back} {of_tenant_b}"), []).unwrap();
     }
     let small = Connection::open(&path).unwrap();
     small.execute("INSERT INTO kept (name, value) VALUES ('extra', x'00')", []).unwrap();
-    assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None);
+    assert_eq!(journal.verify_tenant(&tenant_a).await.unwrap().broken, None);
     let broken = journal.verify(None, &|_| {}).await.unwrap().broken.unwrap();
     assert_eq!(broken.place, "the rows of kept");
     small.execute("DELETE FROM kept WHERE name = 'extra'", []).unwrap();
     let damage = "UPDATE records SET content = x'00' WHERE tenant =
                   (SELECT id FROM tenants WHERE name = 'them') AND seq = 2";
     assert_eq!(Connection::open(&path).unwrap().execute(damage, []).unwrap(), 1);
-    assert_eq!(journal.verify_tenant(&us).await.unwrap().broken, None);
-    for proof in [journal.verify_tenant(&them).await, journal.verify(None, &|_| {}).await] {
+    assert_eq!(journal.verify_tenant(&tenant_a).await.unwrap().broken, None);
+    for proof in [journal.verify_tenant(&tenant_b).await, journal.verify(None, &|_| {}).await] {
         let place = proof.unwrap().broken.unwrap().place;
         assert_eq!(place, "record 2 of thread (tenant them)");
     }
@@ -414,14 +414,14 @@ async fn open_rejects_non_store_files_untouched() {
     let text =
         b"This is a letter, and it is long enough to be taken for a page of something. ".repeat(99);
     std::fs::write(&path, &text).unwrap();
-    let sentence =
+    let expected =
         format!("{} is not a database; choose a different file for the store", path.display());
-    assert_eq!(refusal(&path, &Options::default()).await, sentence);
+    assert_eq!(refusal(&path, &Options::default()).await, expected);
     assert_eq!(std::fs::read(&path).unwrap(), text);
     std::fs::remove_file(&path).unwrap();
 
     // A database of another application, with any version number.
-    let sentence = format!(
+    let expected = format!(
         "{} is another program's database; choose a different file for the store",
         path.display()
     );
@@ -431,7 +431,7 @@ async fn open_rejects_non_store_files_untouched() {
         other.pragma_update(None, "user_version", version).unwrap();
         drop(other);
         let before = std::fs::read(&path).unwrap();
-        assert_eq!(refusal(&path, &Options::default()).await, sentence);
+        assert_eq!(refusal(&path, &Options::default()).await, expected);
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }
@@ -504,17 +504,17 @@ async fn damaged_page_affects_only_its_own_records() {
     }
     journal.close().await.unwrap();
     drop(journal);
-    let whole = std::fs::read(&path).unwrap();
-    let size = usize::from(u16::from_be_bytes([whole[16], whole[17]]));
-    let pages = whole.len() / size;
+    let original = std::fs::read(&path).unwrap();
+    let size = usize::from(u16::from_be_bytes([original[16], original[17]]));
+    let pages = original.len() / size;
     let mut damaged = false;
     for page in pages / 2..pages {
         let copy = path.with_file_name(format!("page {page}.db"));
-        let mut bytes = whole.clone();
+        let mut bytes = original.clone();
         bytes[page * size..(page + 1) * size].fill(0xff);
         std::fs::write(&copy, &bytes).unwrap();
         let Ok(journal) = store(&copy, &Options::default()).await else { continue };
-        let sentence = format!(
+        let expected = format!(
             "the store is damaged: cannot read a page of {}; restore a backup, or export the \
              readable data",
             copy.display()
@@ -523,7 +523,7 @@ async fn damaged_page_affects_only_its_own_records() {
         for thread in 0..THREADS {
             match read(&journal, &format!("thread {thread}")).await {
                 Ok(records) if records.len() == 10 => intact += 1,
-                Err(error) if error.to_string() == sentence => lost += 1,
+                Err(error) if error.to_string() == expected => lost += 1,
                 Ok(_) | Err(_) => {}
             }
         }
@@ -543,8 +543,8 @@ async fn errors_never_contain_the_password() {
     for url in ["postgres://user:secret@127.0.0.1:1/name", "postgresql://user:secret@127.0.0.1:1/n"]
     {
         let problem = open(url, &impatient()).await.map(|_| ()).unwrap_err();
-        let told = format!("{problem} {problem:?}");
-        assert!(!told.contains("secret"), "{told}");
-        assert!(told.contains("127.0.0.1:1"), "{told}");
+        let message = format!("{problem} {problem:?}");
+        assert!(!message.contains("secret"), "{message}");
+        assert!(message.contains("127.0.0.1:1"), "{message}");
     }
 }

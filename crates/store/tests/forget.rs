@@ -129,8 +129,8 @@ async fn all(journal: &Journal, log: &str) -> Vec<Record> {
     journal.read(&tenant(), &LogId::from(log), 0, 10_000).await.unwrap()
 }
 
-fn is_gone(record: &Record, why: ElisionReason) -> bool {
-    record.content == Content::Gone(why)
+fn is_gone(record: &Record, reason: ElisionReason) -> bool {
+    record.content == Content::Gone(reason)
 }
 
 /// Asserts that the other Thread has lost no content.
@@ -175,11 +175,11 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     let mut secrets = Secrets::of(&file);
     secrets.gather("doomed", &[4]);
     secrets.gather("doomed-run", &[4]);
-    let (said, events) = item("doomed", 3);
-    secrets.say(said.as_bytes());
-    secrets.say(events.as_bytes());
-    secrets.say(state("doomed", SHARED).as_bytes());
-    secrets.say(state("fork", 0).as_bytes());
+    let (text, events) = item("doomed", 3);
+    secrets.add_text(text.as_bytes());
+    secrets.add_text(events.as_bytes());
+    secrets.add_text(state("doomed", SHARED).as_bytes());
+    secrets.add_text(state("fork", 0).as_bytes());
     secrets.assert_search_works();
     let destroyed = journal.forget(&tenant(), &"doomed".into(), Some("doomed-3")).await.unwrap();
     assert!(destroyed.unreached.is_empty(), "{destroyed:?}");
@@ -200,11 +200,11 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     secrets.gather_all("doomed-run");
     secrets.gather_blob(&large(UNSHARED));
     for number in 0..items {
-        let (said, events) = item("doomed", number);
-        secrets.say(said.as_bytes());
-        secrets.say(events.as_bytes());
+        let (text, events) = item("doomed", number);
+        secrets.add_text(text.as_bytes());
+        secrets.add_text(events.as_bytes());
     }
-    secrets.say(large(UNSHARED).as_bytes());
+    secrets.add_text(large(UNSHARED).as_bytes());
     secrets.assert_search_works();
     journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     let (windows, searched) = secrets.assert_in_no_file(&folder);
@@ -213,15 +213,19 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         format!("0 of {windows} windows of 16 bytes in {searched} bytes of files"),
     );
     for log in ["doomed", "doomed-run"] {
-        let said = all(&journal, log).await;
-        let said: Vec<_> = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN).collect();
-        assert!(said.iter().all(|record| is_gone(record, ElisionReason::Forgotten)), "{said:?}");
+        let records = all(&journal, log).await;
+        let records: Vec<_> =
+            records.iter().filter(|record| *record.kind != *kind::FORGOTTEN).collect();
+        assert!(
+            records.iter().all(|record| is_gone(record, ElisionReason::Forgotten)),
+            "{records:?}"
+        );
         let head = journal.log(&tenant(), &log.into()).await.unwrap().unwrap();
         assert_eq!(head.gone, Some(ElisionReason::Forgotten));
     }
     let fork = all(&journal, "fork").await;
-    let own: Vec<_> = fork.iter().filter_map(|record| record.content.bytes()).collect();
-    assert!(own.iter().any(|bytes| &***bytes == b"the fork's own content"));
+    let contents: Vec<_> = fork.iter().filter_map(|record| record.content.bytes()).collect();
+    assert!(contents.iter().any(|bytes| &***bytes == b"the fork's own content"));
     assert_eq!(journal.checkpoint(&tenant(), &"fork".into(), u64::MAX).await.unwrap(), None);
     let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(ElisionReason::Forgotten));
@@ -251,9 +255,9 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
         secrets.assert_in_no_file(&folder);
         let store = opened(&to, master_key.clone()).await;
         assert_other_is_intact(&store, items).await;
-        let said = all(&store, "doomed").await;
-        let mut said = said.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
-        assert!(said.all(|record| is_gone(record, ElisionReason::Forgotten)));
+        let records = all(&store, "doomed").await;
+        let mut records = records.iter().filter(|record| *record.kind != *kind::FORGOTTEN);
+        assert!(records.all(|record| is_gone(record, ElisionReason::Forgotten)));
         assert_intact(&store).await;
         // The restored store accepts writes like any other store.
         let record = NewRecord::new(kind::ITEM, "goes on");
@@ -328,20 +332,20 @@ async fn damaged_or_foreign_key_file_is_refused() {
     assert!(refusal(Some(&apart)).await.contains("is the key file of a different backup, not of"));
     assert!(refusal(Some(&one)).await.contains("is not a backup key file"));
     let keys = throughline_store::key_file_of(&one);
-    let whole = std::fs::read(&keys).unwrap();
-    for length in [whole.len() - 1, whole.len() / 2, 40] {
-        std::fs::write(&keys, &whole[..length]).unwrap();
+    let key_bytes = std::fs::read(&keys).unwrap();
+    for length in [key_bytes.len() - 1, key_bytes.len() / 2, 40] {
+        std::fs::write(&keys, &key_bytes[..length]).unwrap();
         assert!(refusal(None).await.contains("is truncated or was modified"), "{length}");
     }
-    let mut changed = whole.clone();
-    let place = changed.len() / 2;
-    changed[place] = if changed[place] == b'0' { b'1' } else { b'0' };
+    let mut changed = key_bytes.clone();
+    let index = changed.len() / 2;
+    changed[index] = if changed[index] == b'0' { b'1' } else { b'0' };
     std::fs::write(&keys, &changed).unwrap();
     assert!(refusal(None).await.contains("is truncated or was modified"));
     // A damaged key file is not rewritten either, and is reported as unreached.
     let destroyed = journal.forget(&tenant(), &"doomed".into(), None).await.unwrap();
     assert_eq!(destroyed.unreached, [keys.display().to_string().into()]);
-    std::fs::write(&keys, &whole).unwrap();
+    std::fs::write(&keys, &key_bytes).unwrap();
     let restored = restore(&two, Some(&apart), &to, &Options::default()).await.unwrap();
     assert_eq!(restored.without_key, 0);
     // The next process that opens the store completes the erasure.
@@ -388,15 +392,15 @@ async fn expired_content_is_reported_as_expired() {
         older_than: Some(std::time::Duration::from_secs(seconds)),
         at_most_bytes: None,
     };
-    let kept = journal.prune(&tenant(), retention(7200), now, &|_| {}).await.unwrap();
-    assert_eq!(kept.records, 0);
+    let unexpired = journal.prune(&tenant(), retention(7200), now, &|_| {}).await.unwrap();
+    assert_eq!(unexpired.records, 0);
     let destroyed = journal.prune(&tenant(), retention(60), now, &|_| {}).await.unwrap();
     assert!(destroyed.records > 80, "{destroyed:?}");
     let (windows, _) = secrets.assert_in_no_file(&folder);
     for log in ["doomed", "other-run", "fork"] {
-        let said = all(&journal, log).await;
-        let mut said = said.iter().filter(|record| *record.kind != *kind::EXPIRED);
-        assert!(said.all(|record| is_gone(record, ElisionReason::Expired)), "{log}");
+        let records = all(&journal, log).await;
+        let mut records = records.iter().filter(|record| *record.kind != *kind::EXPIRED);
+        assert!(records.all(|record| is_gone(record, ElisionReason::Expired)), "{log}");
     }
     let found = journal.find(&tenant(), &[claim("doomed", 0)]).await.unwrap().found;
     assert_eq!(found[0].as_ref().unwrap().turn.gone, Some(ElisionReason::Expired));
@@ -448,7 +452,7 @@ async fn item_is_forgotten_despite_a_damaged_record() {
     assert_eq!((outcome.records, outcome.damaged), (1, 1));
     // A missing Item may be in a record that cannot be decrypted.
     let outcome = journal.forget(&tenant(), &"thread".into(), Some("two")).await;
-    let wanted = "the store is damaged: item two was not found; \
+    let expected = "the store is damaged: item two was not found; \
                   damaged records that could not be searched: 1";
-    assert_eq!(outcome.unwrap_err().to_string(), wanted);
+    assert_eq!(outcome.unwrap_err().to_string(), expected);
 }

@@ -118,7 +118,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
             notes.note([other]);
             notes.note([third]);
             if step == 2 {
-                checkpoint = Some(tokio::task::spawn_blocking(take_in(folder)));
+                checkpoint = Some(tokio::task::spawn_blocking(checkpoint_wal(folder)));
             }
         }
         if let Some(taken_in) = checkpoint.take() {
@@ -141,7 +141,7 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
 }
 
 /// Checkpoints the WAL into the database file as far as readers allow. Returns the number of pages.
-fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
+fn checkpoint_wal(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     let file = folder.join("store.db");
     move || {
         let db = rusqlite::Connection::open(file).unwrap();
@@ -153,7 +153,7 @@ fn take_in(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
 async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
     let item = Bytes::from(format!("item {round} {step} {}", "pair ".repeat(20)));
     let events = pack_events([format!("event {round} {step}").as_bytes(), b"another"]);
-    let said = events.content.clone();
+    let packed = events.content.clone();
     let batch = Batch::new(tenant())
         .append(Append::new("pair-thread").record(NewRecord::new(kind::ITEM, item.clone())))
         .append(Append::new("pair-run").record(events))
@@ -161,7 +161,7 @@ async fn pair(journal: &Journal, round: u32, step: u32) -> [Ack; 2] {
     let receipt = journal.commit(batch).await.unwrap();
     [
         Ack::Wrote(receipt.written[0].log.clone(), receipt.written[0].first, item),
-        Ack::Wrote(receipt.written[1].log.clone(), receipt.written[1].first, said),
+        Ack::Wrote(receipt.written[1].log.clone(), receipt.written[1].first, packed),
     ]
 }
 
@@ -210,32 +210,32 @@ fn salts(folder: &Path, log: &str, seqs: &[u64]) -> Vec<Vec<u8>> {
         "SELECT s.salt FROM salts s JOIN records r ON r.id = s.record JOIN logs l ON l.id = r.log
                 WHERE l.name = ?1 AND r.seq = ?2";
     let salt = |seq: &u64| {
-        let place = rusqlite::params![log, i64::try_from(*seq).unwrap()];
-        db.query_row(find, place, |row| row.get(0)).unwrap()
+        let parameters = rusqlite::params![log, i64::try_from(*seq).unwrap()];
+        db.query_row(find, parameters, |row| row.get(0)).unwrap()
     };
     seqs.iter().map(salt).collect()
 }
 
 struct History<'a> {
     acks: &'a [Ack],
-    said: HashMap<(LogId, u64), Bytes>,
+    written: HashMap<(LogId, u64), Bytes>,
     forgotten: HashMap<(LogId, u64), usize>,
 }
 
 impl<'a> History<'a> {
     fn of(acks: &'a [Ack]) -> Self {
-        let (mut said, mut forgotten) = (HashMap::new(), HashMap::new());
-        for (place, ack) in acks.iter().enumerate() {
+        let (mut written, mut forgotten) = (HashMap::new(), HashMap::new());
+        for (index, ack) in acks.iter().enumerate() {
             match ack {
                 Ack::Wrote(log, seq, content) => {
-                    said.insert((log.clone(), *seq), content.clone());
+                    written.insert((log.clone(), *seq), content.clone());
                 }
                 Ack::Forgot(log, seqs, _) => {
-                    forgotten.extend(seqs.iter().map(|seq| ((log.clone(), *seq), place)));
+                    forgotten.extend(seqs.iter().map(|seq| ((log.clone(), *seq), index)));
                 }
             }
         }
-        Self { acks, said, forgotten }
+        Self { acks, written, forgotten }
     }
 
     /// Asserts that no forgotten salt is in any file, including deleted files that a file system
@@ -270,10 +270,10 @@ impl<'a> History<'a> {
         for log in ["pair-thread", "pair-run", "alone", "doomed"].map(LogId::from) {
             let head = journal.log(&tenant(), &log).await.unwrap();
             let last = head.map_or(0, |head| head.last);
-            let wanted = floor.get(&log).copied().unwrap_or(0);
+            let acknowledged = floor.get(&log).copied().unwrap_or(0);
             assert!(
-                last >= wanted,
-                "{log} ends at {last}, but {wanted} was acknowledged ({point})"
+                last >= acknowledged,
+                "{log} ends at {last}, but {acknowledged} was acknowledged ({point})"
             );
             ends.push(last);
             if last == 0 {
@@ -282,17 +282,17 @@ impl<'a> History<'a> {
             let records = journal.read(&tenant(), &log, 0, 10_000).await.unwrap();
             assert_eq!(records.len() as u64, last, "{log} has a gap ({point})");
             for record in records {
-                let place = (log.clone(), record.seq);
+                let key = (log.clone(), record.seq);
                 match &record.content {
                     _ if *record.kind == *kind::FORGOTTEN => {}
                     Content::Here(bytes) => {
-                        assert_eq!(self.said.get(&place), Some(bytes), "{place:?} ({point})");
-                        let forgotten = self.forgotten.get(&place);
+                        assert_eq!(self.written.get(&key), Some(bytes), "{key:?} ({point})");
+                        let forgotten = self.forgotten.get(&key);
                         let is_forgotten = forgotten.is_some_and(|at| *at < marked);
-                        assert!(!is_forgotten, "{place:?} was restored after erasure ({point})");
+                        assert!(!is_forgotten, "{key:?} was restored after erasure ({point})");
                     }
                     Content::Gone(_) => {
-                        assert!(self.forgotten.contains_key(&place), "{place:?} is lost ({point})");
+                        assert!(self.forgotten.contains_key(&key), "{key:?} is lost ({point})");
                     }
                 }
             }

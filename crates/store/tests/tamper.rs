@@ -99,14 +99,14 @@ async fn every_single_change_to_a_stored_row_is_found() {
     let folder = Folder::new("tamper");
     let original = folder.join("original.db");
     store::write(&original).await;
-    let whole = verify_file(&original, None).await.unwrap();
-    assert_eq!(whole.broken, None);
+    let intact = verify_file(&original, None).await.unwrap();
+    assert_eq!(intact.broken, None);
     let used = folder.join("used.db");
     std::fs::copy(&original, &used).unwrap();
-    let whole_in_use = verify_beside_writer(&used).await.unwrap();
-    assert_eq!((whole_in_use.records, whole_in_use.broken), (whole.records, None));
+    let intact_in_use = verify_beside_writer(&used).await.unwrap();
+    assert_eq!((intact_in_use.records, intact_in_use.broken), (intact.records, None));
     assert!(
-        verify_file(&used, None).await.unwrap().records > whole.records,
+        verify_file(&used, None).await.unwrap().records > intact.records,
         "the writer was inactive"
     );
     let mut found: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
@@ -129,15 +129,15 @@ async fn every_single_change_to_a_stored_row_is_found() {
             2 => verify_file(&copy, None).await,
             _ => verify_beside_writer(&copy).await,
         };
-        let (tried, seen) = found.entry(change.table).or_default();
+        let (tried, detected) = found.entry(change.table).or_default();
         *tried += 1;
         match proof {
             Err(error) => {
                 assert!(is_refusal(&error), "{case}: {change}: {error:?}");
-                *seen += 1;
+                *detected += 1;
             }
             Ok(VerifyReport { broken: Some(broken), .. }) => {
-                *seen += 1;
+                *detected += 1;
                 if !change.places.is_empty() {
                     let right = change.places.contains(&broken.place);
                     assert!(right, "{case}: {change}: {broken}, not one of {:?}", change.places);
@@ -146,16 +146,16 @@ async fn every_single_change_to_a_stored_row_is_found() {
             }
             Ok(VerifyReport { broken: None, .. }) => missed.push(format!("{case}: {change}")),
         }
-        for rest in ["", "-wal", "-shm"] {
-            drop(std::fs::remove_file(folder.join(format!("copy-{case}.db{rest}"))));
+        for suffix in ["", "-wal", "-shm"] {
+            drop(std::fs::remove_file(folder.join(format!("copy-{case}.db{suffix}"))));
         }
     }
-    for (table, (tried, seen)) in &found {
-        figure(&format!("changes to {table}"), format!("{seen} of {tried} found"));
+    for (table, (tried, detected)) in &found {
+        figure(&format!("changes to {table}"), format!("{detected} of {tried} found"));
     }
     assert_eq!(missed, Vec::<String>::new());
     assert!(change::TABLES.iter().all(|table| found.contains_key(table)), "{found:?}");
-    let sum: u32 = found.values().map(|(_, seen)| seen).sum();
+    let sum: u32 = found.values().map(|(_, detected)| detected).sum();
     figure(
         "single changes to the stored rows",
         format!("{sum} of {sum} found; of {named} in records the right one was named"),

@@ -17,7 +17,7 @@ pub(crate) struct AcknowledgedWrites {
     /// Batches acknowledged since the last check.
     new: Vec<BatchNumber>,
     /// Batches in the store that were not acknowledged.
-    unheard: BTreeSet<BatchNumber>,
+    unacknowledged_batches: BTreeSet<BatchNumber>,
     /// Content of the records written under a fence, by sequence number.
     behind: BTreeMap<u64, Vec<u8>>,
     /// The highest fence that the child reported.
@@ -28,9 +28,9 @@ pub(crate) struct AcknowledgedWrites {
 
 impl AcknowledgedWrites {
     /// Parses a line that the child printed. Returns whether the line is an acknowledgement.
-    pub(crate) fn hear(&mut self, line: &str) -> bool {
-        let words: Vec<&str> = line.split(' ').collect();
-        match words[..] {
+    pub(crate) fn record_line(&mut self, line: &str) -> bool {
+        let fields: Vec<&str> = line.split(' ').collect();
+        match fields[..] {
             ["batch", number, places] => {
                 let number: BatchNumber = number.parse().unwrap();
                 assert!(self.batches.insert(number, places.to_owned()).is_none(), "{number} twice");
@@ -45,8 +45,8 @@ impl AcknowledgedWrites {
             }
             ["behind", fence, count, seq] => {
                 let fence = Fence(fence.parse::<NonZeroU64>().unwrap());
-                let said = behind(fence, count.parse().unwrap());
-                let before = self.behind.insert(seq.parse().unwrap(), said);
+                let content = behind(fence, count.parse().unwrap());
+                let before = self.behind.insert(seq.parse().unwrap(), content);
                 assert!(before.is_none(), "record {seq} is under the fence twice");
                 true
             }
@@ -59,7 +59,7 @@ impl AcknowledgedWrites {
     }
 
     pub(crate) fn unacknowledged(&self) -> usize {
-        self.unheard.len()
+        self.unacknowledged_batches.len()
     }
 
     /// Checks that no acknowledged write is lost or changed, and that no write is duplicated or
@@ -90,7 +90,7 @@ impl AcknowledgedWrites {
         for number in self.batches.keys() {
             assert!(found.contains(number), "{number} was acknowledged but is lost");
         }
-        self.unheard =
+        self.unacknowledged_batches =
             found.iter().filter(|number| !self.batches.contains_key(number)).copied().collect();
         self.check_runs(journal, round, &found).await;
         self.check_once_and_vault(journal, round, &found).await;
@@ -100,10 +100,10 @@ impl AcknowledgedWrites {
             assert_eq!(last.seq, *seq);
         }
         let held = all(journal, &held()).await;
-        for (seq, said) in &self.behind {
+        for (seq, content) in &self.behind {
             let record = usize::try_from(*seq).ok().and_then(|seq| held.get(seq - 1));
             let record = record.unwrap_or_else(|| panic!("record {seq} under the fence is lost"));
-            assert_eq!(**record.content.bytes().unwrap(), **said);
+            assert_eq!(**record.content.bytes().unwrap(), **content);
         }
     }
 
@@ -111,24 +111,25 @@ impl AcknowledgedWrites {
     /// Threads.
     async fn check_runs(&self, journal: &Journal, round: u32, found: &BTreeSet<BatchNumber>) {
         for caller in 0..CALLERS {
-            let mut here =
+            let mut batches =
                 found.iter().filter(|number| number.round == round && number.caller == caller);
             let run = BatchNumber { round, caller, count: 0 }.run();
             if journal.log(&tenant(), &run).await.unwrap().is_none() {
-                assert_eq!(here.next(), None, "{run} is lost");
+                assert_eq!(batches.next(), None, "{run} is lost");
                 continue;
             }
             let mut event = 0;
             for record in all(journal, &run).await {
-                let number =
-                    here.next().unwrap_or_else(|| panic!("{run} has more batches than its thread"));
+                let number = batches
+                    .next()
+                    .unwrap_or_else(|| panic!("{run} has more batches than its thread"));
                 let events = unpack_events(&record).unwrap();
-                for ((place, found), said) in events.iter().zip(number.events()) {
+                for ((event_number, found), expected) in events.iter().zip(number.events()) {
                     event += 1;
-                    assert_eq!((*place, &**found), (event, &*said));
+                    assert_eq!((*event_number, &**found), (event, &*expected));
                 }
             }
-            assert_eq!(here.next(), None, "{run} has fewer batches than its thread");
+            assert_eq!(batches.next(), None, "{run} has fewer batches than its thread");
             let head = journal.log(&tenant(), &run).await.unwrap().unwrap();
             assert_eq!(head.events, event);
         }
@@ -145,8 +146,8 @@ impl AcknowledgedWrites {
         for number in found.iter().filter(|number| number.round == round) {
             let receipt = journal.commit(number.batch()).await.unwrap();
             assert!(receipt.repeated, "{number} was written twice");
-            if let Some(places_heard) = self.batches.get(number) {
-                assert_eq!(places(&receipt), *places_heard, "{number}");
+            if let Some(acknowledged_places) = self.batches.get(number) {
+                assert_eq!(places(&receipt), *acknowledged_places, "{number}");
             }
             let turn = journal.find(&tenant(), &[number.claim()]).await.unwrap().found;
             let [Some(turn)] = &turn[..] else { panic!("the turn of {number} is lost") };
@@ -193,8 +194,8 @@ async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
             head.last
         );
     }
-    for (place, record) in records.iter().enumerate() {
-        assert_eq!(record.seq, place as u64 + 1, "{log} has a gap");
+    for (index, record) in records.iter().enumerate() {
+        assert_eq!(record.seq, index as u64 + 1, "{log} has a gap");
     }
     records
 }

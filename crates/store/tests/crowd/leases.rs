@@ -23,8 +23,8 @@ const TENANT: &str = "crowd";
 /// newer fence.
 pub(crate) fn hold(url: &str) {
     // The full run uses 50 workers and 200 runs.
-    let whole = cases(500) >= 10_000;
-    let (workers, runs) = if whole { (50, 200) } else { (20, 40) };
+    let is_full_run = cases(500) >= 10_000;
+    let (workers, runs) = if is_full_run { (50, 200) } else { (20, 40) };
     let runtime = runtime();
     runtime.block_on(async {
         let journal = opened(url).await;
@@ -52,10 +52,10 @@ pub(crate) fn hold(url: &str) {
     assert_eq!(records, u64::try_from(runs).unwrap() * STEPS);
     assert!(refused > 0, "no owner was paused for longer than its lease: the test proves nothing");
     let kind = url.split(':').next().unwrap();
-    let said = format!(
+    let summary = format!(
         "{workers} workers, {runs} runs, {records} records under {fences} fences, {stops} pauses, {refused} late writes rejected"
     );
-    figure(&format!("leases, {kind}"), said);
+    figure(&format!("leases, {kind}"), summary);
 }
 
 /// Pauses one process after another for longer than a lease, until all processes have finished.
@@ -88,11 +88,11 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
         let mut newest = 0;
         for (step, record) in (1..).zip(&records) {
             let content = std::str::from_utf8(record.content.bytes().unwrap()).unwrap();
-            let mut words = content.split(' ');
-            let mut number = || words.next().unwrap().parse::<u64>().unwrap();
-            let (said, fence) = (number(), number());
-            let owner = words.next().unwrap().to_owned();
-            assert_eq!(said, step, "{log}: each step is written once");
+            let mut fields = content.split(' ');
+            let mut number = || fields.next().unwrap().parse::<u64>().unwrap();
+            let (written_step, fence) = (number(), number());
+            let owner = fields.next().unwrap().to_owned();
+            assert_eq!(written_step, step, "{log}: each step is written once");
             assert!(fence >= newest, "{log}: fence {fence} wrote after {newest}");
             newest = fence;
             let first = owners.entry(fence).or_insert_with(|| owner.clone());
@@ -108,19 +108,19 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
 
 /// Runs the workers of one process. Each takes any run that is neither finished nor leased.
 pub(crate) fn work(task: &str) {
-    let mut words = task.split('\t');
-    let url = words.next().unwrap().to_owned();
-    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let mut fields = task.split('\t');
+    let url = fields.next().unwrap().to_owned();
+    let mut number = || fields.next().unwrap().parse::<usize>().unwrap();
     let (process, workers) = (number(), number());
     runtime().block_on(async move {
         let journal = opened(&url).await;
         let fenced = Arc::new(AtomicU32::new(0));
-        let mut working = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::new();
         for worker in 0..workers {
             let owner = format!("worker-{process}-{worker}");
-            working.spawn(worker_loop(journal.clone(), owner, fenced.clone()));
+            tasks.spawn(worker_loop(journal.clone(), owner, fenced.clone()));
         }
-        while let Some(done) = working.join_next().await {
+        while let Some(done) = tasks.join_next().await {
             done.unwrap();
         }
         println!("fenced {}", fenced.load(Ordering::Relaxed));

@@ -33,7 +33,7 @@ pub(crate) fn assert_one_effect_per_request(url: &str) {
     let mut children: Vec<Child> =
         (0..PROCESSES).map(|process| Child::start("child", &task(process))).collect();
     let mut replies: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for line in heard(&mut children) {
+    for line in read_output(&mut children) {
         if let Some((request, reply)) =
             line.strip_prefix("reply ").and_then(|line| line.split_once(' '))
         {
@@ -58,16 +58,16 @@ pub(crate) fn assert_one_effect_per_request(url: &str) {
 }
 
 /// Reads the output of all children in parallel, so that no child blocks while printing.
-fn heard(children: &mut [Child]) -> Vec<String> {
+fn read_output(children: &mut [Child]) -> Vec<String> {
     std::thread::scope(|scope| {
-        let listen = |child: &mut Child| {
+        let read_lines = |child: &mut Child| {
             let lines: Vec<String> = std::iter::from_fn(|| child.line()).collect();
             assert!(child.wait_for_success(), "a sender failed");
             lines
         };
-        let heard: Vec<_> =
-            children.iter_mut().map(|child| scope.spawn(move || listen(child))).collect();
-        heard.into_iter().flat_map(|heard| heard.join().unwrap()).collect()
+        let readers: Vec<_> =
+            children.iter_mut().map(|child| scope.spawn(move || read_lines(child))).collect();
+        readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
     })
 }
 
@@ -109,23 +109,23 @@ async fn effects(url: &str) -> BTreeMap<String, u32> {
 
 /// Runs a sender process, which sends its copies of the requests concurrently.
 pub(crate) fn send(task: &str) {
-    let mut words = task.split('\t');
-    let url = words.next().unwrap().to_owned();
-    let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+    let mut fields = task.split('\t');
+    let url = fields.next().unwrap().to_owned();
+    let mut number = || fields.next().unwrap().parse::<usize>().unwrap();
     let (process, requests) = (number(), number());
     runtime().block_on(async move {
         let journal = opened(&url).await;
-        let mut sending = tokio::task::JoinSet::new();
+        let mut replies = tokio::task::JoinSet::new();
         for request in 0..requests {
             for copy in (0..copies(request)).filter(|copy| (request + copy) % PROCESSES == process)
             {
-                if sending.len() >= AT_ONCE {
-                    println!("{}", sending.join_next().await.unwrap().unwrap());
+                if replies.len() >= AT_ONCE {
+                    println!("{}", replies.join_next().await.unwrap().unwrap());
                 }
-                sending.spawn(reply(journal.clone(), request, format!("{process}.{copy}")));
+                replies.spawn(reply(journal.clone(), request, format!("{process}.{copy}")));
             }
         }
-        while let Some(reply) = sending.join_next().await {
+        while let Some(reply) = replies.join_next().await {
             println!("{}", reply.unwrap());
         }
         journal.close().await.unwrap();
@@ -135,12 +135,12 @@ pub(crate) fn send(task: &str) {
 /// Sends one copy of a request. Returns the content of the run that the first copy created.
 async fn reply(journal: Journal, request: usize, sender: String) -> String {
     let thread = LogId::from(format!("thread-{}", request % THREADS));
-    let said = NewRecord::new("item", format!("{request} by {sender}"));
-    let answered = NewRecord::new("answer", format!("answer to {request} for {sender}"));
+    let item = NewRecord::new("item", format!("{request} by {sender}"));
+    let answer = NewRecord::new("answer", format!("answer to {request} for {sender}"));
     let run = Append::new(format!("run-{request}-{sender}"));
     let mut batch = Batch::new(TENANT)
-        .append(Append::new(thread.clone()).record(said))
-        .append(run.opening(LogOpening::run(thread)).record(answered));
+        .append(Append::new(thread.clone()).record(item))
+        .append(run.opening(LogOpening::run(thread)).record(answer));
     // Use one idempotency name per message of the request.
     batch.once =
         (0..=request % 3).map(|message| Name::from(format!("otid-{request}-{message}"))).collect();

@@ -63,9 +63,9 @@ async fn restored_store_leaves_the_key_files_of_the_original_alone() {
     let journal = opened(&store, None).await;
     write(&journal, 5).await;
     // Leave a cleanup note in the store, which the next backup then contains too.
-    let gone = folder.join("gone.db");
-    journal.backup(&gone, &|_| {}).await.unwrap();
-    std::fs::remove_file(key_file_of(&gone)).unwrap();
+    let lost_backup = folder.join("gone.db");
+    journal.backup(&lost_backup, &|_| {}).await.unwrap();
+    std::fs::remove_file(key_file_of(&lost_backup)).unwrap();
     journal.forget(&tenant(), &"doomed".into(), Some("doomed-1")).await.unwrap();
     assert_eq!(kept(&store, "unreached ").len(), 1);
     let backup = folder.join("backup.db");
@@ -92,7 +92,7 @@ async fn restored_store_leaves_the_key_files_of_the_original_alone() {
     assert_eq!(std::fs::read(key_file_of(&backup)).unwrap(), before);
     // The original store still reaches its own key files.
     let journal = opened(&store, None).await;
-    assert_eq!(forget(&journal).await, [key_file_of(&gone)]);
+    assert_eq!(forget(&journal).await, [key_file_of(&lost_backup)]);
     assert_ne!(std::fs::read(key_file_of(&backup)).unwrap(), before);
     journal.close().await.unwrap();
 }

@@ -28,7 +28,7 @@ impl Secrets {
         Self { db, file: file.to_owned(), salts, sealed, never }
     }
 
-    pub(crate) fn say(&mut self, text: &[u8]) {
+    pub(crate) fn add_text(&mut self, text: &[u8]) {
         self.never.extend(windows(text));
     }
 

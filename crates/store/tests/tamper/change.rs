@@ -181,34 +181,34 @@ fn delete(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
 /// Swaps the values that two rows have in one column.
 fn swap(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
-    let (one, other) = (dice.pick(&rows)?, dice.pick(&rows)?);
-    let place = dice.below(one.len());
-    let ((column, mine), (_, theirs)) = (one.get(place)?, other.get(place)?);
+    let (row_a, row_b) = (dice.pick(&rows)?, dice.pick(&rows)?);
+    let index = dice.below(row_a.len());
+    let ((column, value_a), (_, value_b)) = (row_a.get(index)?, row_b.get(index)?);
     // If two rows differ only in this column, swapping the values would change nothing.
-    let is_alone = (0..one.len()).all(|at| at == place || one.get(at) == other.get(at));
-    if mine == theirs || is_alone || !is_proven(table, column) {
+    let is_alone = (0..row_a.len()).all(|at| at == index || row_a.get(at) == row_b.get(at));
+    if value_a == value_b || is_alone || !is_proven(table, column) {
         return None;
     }
-    remove(db, table, one)?;
-    remove(db, table, other)?;
-    for (row, value) in [(one, theirs), (other, mine)] {
+    remove(db, table, row_a)?;
+    remove(db, table, row_b)?;
+    for (row, value) in [(row_a, value_b), (row_b, value_a)] {
         let mut changed = row.clone();
-        changed.get_mut(place)?.1 = value.clone();
+        changed.get_mut(index)?.1 = value.clone();
         put(db, table, &changed)?;
     }
-    Some(format!("swapped {column} of {one:?} and {other:?}"))
+    Some(format!("swapped {column} of {row_a:?} and {row_b:?}"))
 }
 
 fn move_to_other_tenant(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
-    let place = row.iter().position(|(name, _)| name == "tenant")?;
+    let column = row.iter().position(|(name, _)| name == "tenant")?;
     let tenants: Vec<i64> = (1..=2).collect();
     let tenant = Value::Integer(*dice.pick(&tenants)?);
-    if row[place].1 == tenant {
+    if row[column].1 == tenant {
         return None;
     }
-    replace(db, table, row, place, tenant)?;
+    replace(db, table, row, column, tenant)?;
     Some(format!("moved {row:?} to another tenant"))
 }
 
@@ -262,55 +262,55 @@ pub(crate) fn cut_off(db: &Connection, dice: &mut TestRng) {
 /// Returns a copy of an export with one change.
 pub(crate) fn change_export(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     loop {
-        let (changed, what) =
+        let (changed, description) =
             if dice.below(2) == 0 { other_lines(export, dice) } else { other_bytes(export, dice) };
         if changed != export {
-            return (changed, what);
+            return (changed, description);
         }
     }
 }
 
 fn other_lines(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     let mut lines: Vec<&[u8]> = export.split_inclusive(|byte| *byte == b'\n').collect();
-    let (one, other) = (dice.below(lines.len()), dice.below(lines.len()));
-    let what = match dice.below(3) {
+    let (first, second) = (dice.below(lines.len()), dice.below(lines.len()));
+    let description = match dice.below(3) {
         0 => {
-            lines.remove(one);
-            format!("line {one} is not there")
+            lines.remove(first);
+            format!("line {first} is not there")
         }
         1 => {
-            lines.insert(other, lines[one]);
-            format!("line {one} stands again at {other}")
+            lines.insert(second, lines[first]);
+            format!("line {first} stands again at {second}")
         }
         _ => {
-            lines.swap(one, other);
-            format!("lines {one} and {other} are swapped")
+            lines.swap(first, second);
+            format!("lines {first} and {second} are swapped")
         }
     };
-    (lines.concat(), what)
+    (lines.concat(), description)
 }
 
 fn other_bytes(export: &[u8], dice: &mut TestRng) -> (Vec<u8>, String) {
     let mut changed = export.to_vec();
-    let place = dice.below(changed.len());
-    let what = match dice.below(6) {
+    let position = dice.below(changed.len());
+    let effect = match dice.below(6) {
         0 => {
-            changed.truncate(place);
+            changed.truncate(position);
             "and all after it are not there"
         }
         1 => {
-            changed.remove(place);
+            changed.remove(position);
             "is not there"
         }
         2 => {
-            changed.insert(place, b" \n0a\"}"[dice.below(6)]);
+            changed.insert(position, b" \n0a\"}"[dice.below(6)]);
             "stands after another"
         }
         _ => {
-            changed[place] ^= 1 << dice.below(8);
+            changed[position] ^= 1 << dice.below(8);
             "is another"
         }
     };
-    let before = String::from_utf8_lossy(&export[place.saturating_sub(20)..place]);
-    (changed, format!("byte {place} {what}, after {before:?}"))
+    let before = String::from_utf8_lossy(&export[position.saturating_sub(20)..position]);
+    (changed, format!("byte {position} {effect}, after {before:?}"))
 }

@@ -76,10 +76,10 @@ async fn postgres_every_single_change_to_a_row_is_found() {
         for change in changes {
             // Skip changes that the table's constraints reject.
             let Ok(1..) = client.execute(&change, &[]).await else { continue };
-            let (tried, seen) = found.entry(table).or_default();
+            let (tried, detected) = found.entry(table).or_default();
             *tried += 1;
             if is_found(&journal, &url, table).await {
-                *seen += 1;
+                *detected += 1;
             } else {
                 missed.push(change);
             }

@@ -90,15 +90,15 @@ async fn incomplete_stores_are_rejected_with_clear_errors() {
         (changed("table.db", "DROP TABLE api_keys"), "has no table api_keys"),
         (changed("newer.db", "PRAGMA user_version = 3"), "supports versions up to 2"),
     ];
-    for (file, words) in cases {
+    for (file, expected) in cases {
         let before = std::fs::read(&file).unwrap();
         for read_only in [true, false] {
             let options = Options { read_only, create: false, ..store::options() };
             let url = format!("sqlite://{}", file.display());
-            let refused = open(&url, &options).await.map(drop).unwrap_err().to_string();
-            assert!(refused.contains(words), "{refused}");
+            let error = open(&url, &options).await.map(drop).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
-        assert_eq!(std::fs::read(&file).unwrap(), before, "{words}");
+        assert_eq!(std::fs::read(&file).unwrap(), before, "{expected}");
     }
 }
 
