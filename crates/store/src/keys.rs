@@ -57,7 +57,7 @@ impl Keys {
         };
         // Other processes may start at the same time. They store the secret after its epoch, so
         // this process reads the secret before the epochs.
-        let kept = backend.values(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
+        let stored = backend.values(SECRET).await?.into_iter().find(|(name, _)| name == SECRET);
         let mut epochs = BTreeMap::new();
         let mut latest = 0;
         for (name, check) in backend.values(EPOCH).await? {
@@ -76,11 +76,12 @@ impl Keys {
             return Err(refused);
         }
         // Write nothing until the keys are known to open the store.
-        let opened = match kept.as_ref().map(|(_, kept)| opened_secret(&epochs, kept)).transpose() {
-            Err(StoreError::WrongKey) => return Err(refused),
-            opened => opened?,
-        };
-        if latest == 0 && kept.is_some() && master.is_some() {
+        let opened =
+            match stored.as_ref().map(|(_, stored)| opened_secret(&epochs, stored)).transpose() {
+                Err(StoreError::WrongKey) => return Err(refused),
+                opened => opened?,
+            };
+        if latest == 0 && stored.is_some() && master.is_some() {
             return Err(StoreError::invalid(
                 "this store has no master key; open the store without a key, or add this key with \
                  `throughline rotate`",
@@ -109,13 +110,13 @@ impl Keys {
             }
         };
         let fresh = Secret::new(cipher::random()?);
-        let kept = backend.keep(SECRET, wrapped(&epochs, current, &*fresh)?).await?;
-        let made = opened_secret(&epochs, &kept)?;
+        let stored = backend.keep(SECRET, wrapped(&epochs, current, &*fresh)?).await?;
+        let active = opened_secret(&epochs, &stored)?;
         if opened.is_none() {
-            backend.protect(made.protection(&epochs)?).await?;
+            backend.protect(active.protection(&epochs)?).await?;
         }
-        let keys = Self::with(made.secret, epochs, current);
-        if made.epoch != current {
+        let keys = Self::with(active.secret, epochs, current);
+        if active.epoch != current {
             backend.replace(SECRET, keys.wrapped()?).await?;
         }
         Ok(keys)
@@ -155,15 +156,16 @@ impl Keys {
         let number = match found {
             Some(number) => number,
             None => {
-                let kept = backend.values(EPOCH).await?;
-                let numbered = kept.iter().filter_map(|(name, check)| {
+                let values = backend.values(EPOCH).await?;
+                let numbered = values.iter().filter_map(|(name, check)| {
                     let number = name.strip_prefix(EPOCH)?.parse::<u32>().ok()?;
                     Some((number, cipher::unwrap(key, check).is_some()))
                 });
                 // Another process may have started the epoch since this store was opened.
-                let begun = numbered.clone().find(|(_, is_its)| *is_its).map(|(number, _)| number);
+                let started =
+                    numbered.clone().find(|(_, is_match)| *is_match).map(|(number, _)| number);
                 let last = numbered.map(|(number, _)| number).max().unwrap_or(0);
-                let number = begun.unwrap_or(last + 1);
+                let number = started.unwrap_or(last + 1);
                 register_epoch(backend, number, key).await?;
                 lock(&self.epochs).insert(number, key.clone());
                 number

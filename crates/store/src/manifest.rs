@@ -96,14 +96,14 @@ impl Manifest {
                 statement.rows.push(state);
                 continue;
             }
-            let mut words = line.strip_prefix("head\t")?.split('\t');
+            let mut fields = line.strip_prefix("head\t")?.split('\t');
             statement.heads.push(Head {
-                tenant: Tenant::from(words.next()?),
-                writer: Name::from(words.next()?),
-                position: words.next()?.parse().ok()?,
-                link: parse_digest(words.next()?)?,
+                tenant: Tenant::from(fields.next()?),
+                writer: Name::from(fields.next()?),
+                position: fields.next()?.parse().ok()?,
+                link: parse_digest(fields.next()?)?,
             });
-            if words.next().is_some() {
+            if fields.next().is_some() {
                 return None;
             }
         }
@@ -126,14 +126,14 @@ impl Manifest {
 }
 
 fn row_state(line: &str) -> Option<RowState> {
-    let mut words = line.split('\t');
-    let segment = match words.next()? {
-        "rows" => Some((Tenant::from(words.next()?), Name::from(words.next()?))),
+    let mut fields = line.split('\t');
+    let segment = match fields.next()? {
+        "rows" => Some((Tenant::from(fields.next()?), Name::from(fields.next()?))),
         "store-rows" => None,
         _ => return None,
     };
-    let (changes, digest) = (words.next()?.parse().ok()?, parse_digest(words.next()?)?);
-    words.next().is_none().then_some(RowState { segment, changes, digest })
+    let (changes, digest) = (fields.next()?.parse().ok()?, parse_digest(fields.next()?)?);
+    fields.next().is_none().then_some(RowState { segment, changes, digest })
 }
 
 /// Signs manifests with the store's key.

@@ -143,8 +143,8 @@ pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> 
 
 /// Parses a line of a stored receipt: `log first last events`, separated by tabs.
 pub(crate) fn parse_written(line: &str) -> Option<WrittenRange> {
-    let mut words = line.rsplitn(4, '\t');
-    let mut number = || words.next()?.parse().ok();
+    let mut fields = line.rsplitn(4, '\t');
+    let mut number = || fields.next()?.parse().ok();
     let (events, last, first) = (number()?, number()?, number()?);
-    Some(WrittenRange { log: LogId::from(words.next()?), first, last, events })
+    Some(WrittenRange { log: LogId::from(fields.next()?), first, last, events })
 }

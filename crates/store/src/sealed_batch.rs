@@ -123,21 +123,21 @@ pub(crate) struct Erasure {
     /// last read.
     pub(crate) checkpoints: bool,
     /// The reason recorded for the log and its turns.
-    pub(crate) why: ErasureReason,
+    pub(crate) reason: ErasureReason,
     /// The expected number of runs and forks. If the number differs, the batch conflicts, because a
     /// run or fork was started since the caller's last read.
-    pub(crate) kin: Option<u64>,
+    pub(crate) child_count: Option<u64>,
     /// Name and content of an internal value that lists the remaining cleanup. It is stored in the
     /// same transaction.
     pub(crate) note: Option<(String, Bytes)>,
 }
 
 impl Erasure {
-    pub(crate) fn all(log: LogId, why: ErasureReason) -> Self {
-        Self { log, seqs: None, checkpoints: false, why, kin: None, note: None }
+    pub(crate) fn all(log: LogId, reason: ErasureReason) -> Self {
+        Self { log, seqs: None, checkpoints: false, reason, child_count: None, note: None }
     }
 
-    pub(crate) fn records(log: LogId, seqs: Vec<u64>, why: ErasureReason) -> Self {
-        Self { log, seqs: Some(seqs), checkpoints: false, why, kin: None, note: None }
+    pub(crate) fn records(log: LogId, seqs: Vec<u64>, reason: ErasureReason) -> Self {
+        Self { log, seqs: Some(seqs), checkpoints: false, reason, child_count: None, note: None }
     }
 }

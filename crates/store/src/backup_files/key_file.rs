@@ -122,9 +122,9 @@ impl KeyReader {
             return Err(invalid!("{} is not a backup key file", path.display()));
         }
         let line = reader.line()?.unwrap_or_default();
-        let mut words = line.split(' ');
+        let mut fields = line.split(' ');
         let (Some("backup"), Some(backup), Some(store), None) =
-            (words.next(), words.next(), words.next(), words.next())
+            (fields.next(), fields.next(), fields.next(), fields.next())
         else {
             return Err(reader.damaged());
         };
@@ -150,8 +150,8 @@ impl KeyReader {
         self.hash.update(&line);
         self.lines += 1;
         // A line that has no line break, or is not UTF-8, is damaged.
-        let is_whole = line.pop() == Some(b'\n');
-        Ok(String::from_utf8(line).ok().filter(|_| is_whole))
+        let is_complete = line.pop() == Some(b'\n');
+        Ok(String::from_utf8(line).ok().filter(|_| is_complete))
     }
 
     fn damaged(&self) -> StoreError {
@@ -164,9 +164,9 @@ fn entry(line: &str) -> Option<KeyFileEntry> {
     match kind {
         "secret" => Some(KeyFileEntry::Secret(unhex(rest)?)),
         "salt" => {
-            let mut words = rest.split(' ');
-            let (record, epoch) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            let bytes = unhex(words.next()?)?;
+            let mut fields = rest.split(' ');
+            let (record, epoch) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            let bytes = unhex(fields.next()?)?;
             Some(KeyFileEntry::Salt(SaltRow { record, salt: Salt { epoch, bytes } }))
         }
         "forgotten" => {

@@ -2,7 +2,7 @@
 
 use super::KeyLimits;
 
-fn whole() -> KeyLimits {
+fn full_limits() -> KeyLimits {
     KeyLimits {
         models: vec!["claude-*".into(), "gpt-5".into()],
         budget_micro_usd: Some(2_500_000),
@@ -13,12 +13,12 @@ fn whole() -> KeyLimits {
 
 #[test]
 fn limits_round_trip_through_json() {
-    for limits in [KeyLimits::default(), whole()] {
+    for limits in [KeyLimits::default(), full_limits()] {
         assert_eq!(KeyLimits::read(limits.json().as_str()), Some(limits));
     }
     assert_eq!(KeyLimits::default().json().as_str(), "{}");
     assert_eq!(
-        whole().json().as_str(),
+        full_limits().json().as_str(),
         r#"{"models":["claude-*","gpt-5"],"budget_micro_usd":2500000,"budget_tokens":1000,"requests_per_minute":60}"#
     );
 }
@@ -41,7 +41,7 @@ fn unknown_limit_is_rejected() {
 
 #[test]
 fn models_are_allowed_by_pattern() {
-    let limits = whole();
+    let limits = full_limits();
     assert!(limits.allows("claude-sonnet-5") && limits.allows("gpt-5"));
     assert!(!limits.allows("gpt-5-mini") && !limits.allows("work/claude-sonnet-5"));
     assert!(KeyLimits::default().allows("anything"));

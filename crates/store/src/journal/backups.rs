@@ -190,8 +190,11 @@ impl Journal {
     }
 
     async fn registrations(&self) -> Result<Vec<Registration>> {
-        let kept = self.backend.values(BACKUP).await?;
-        Ok(kept.into_iter().filter_map(|(name, value)| Registration::parse(name, &value)).collect())
+        let values = self.backend.values(BACKUP).await?;
+        Ok(values
+            .into_iter()
+            .filter_map(|(name, value)| Registration::parse(name, &value))
+            .collect())
     }
 
     /// Deletes all registrations and pending cleanup notes from a restored store, because they
@@ -210,10 +213,10 @@ impl Journal {
     pub async fn register_keys(&self, keys: &Path) -> Result<Vec<Name>> {
         let keys = absolute(keys)?;
         let owner = key_file::owner_of(&keys)?;
-        let is_its = |registration: &Registration| {
+        let is_owned = |registration: &Registration| {
             registration.keys.as_ref().is_some_and(|(id, _)| *id == owner.backup)
         };
-        let found = self.registrations().await?.into_iter().find(is_its);
+        let found = self.registrations().await?.into_iter().find(is_owned);
         let Some(registration) = found.filter(|_| *owner.store == *self.signer.store()) else {
             return Err(invalid!(
                 "{} is not the key file of any backup of this store",

@@ -14,18 +14,18 @@ impl Journal {
     /// Returns the records of a log in `span`, including records that a fork inherits from its
     /// parents.
     pub(super) async fn rows(&self, tenant: &Tenant, log: &LogId, span: Span) -> Result<Vec<Row>> {
-        let own = self.backend.rows(tenant, log, span).await?;
-        if own.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
-            return Ok(own);
+        let own_rows = self.backend.rows(tenant, log, span).await?;
+        if own_rows.first().is_some_and(|row| row.seq.checked_sub(1) == Some(span.after)) {
+            return Ok(own_rows);
         }
         // The log does not own the first requested record: a parent does, or the record does not
         // exist.
-        let mut places = self.lineage(tenant, log, span.after).await?;
-        if places.len() == 1 {
-            return Ok(own);
+        let mut lineage = self.lineage(tenant, log, span.after).await?;
+        if lineage.len() == 1 {
+            return Ok(own_rows);
         }
         let mut rows: Vec<Row> = Vec::new();
-        while let Some((log, end)) = places.pop() {
+        while let Some((log, end)) = lineage.pop() {
             let read = u32::try_from(rows.len()).unwrap_or(u32::MAX);
             let after = rows.last().map_or(span.after, |row| row.seq);
             let (up_to, limit) = (span.up_to.min(end), span.limit.saturating_sub(read));
@@ -45,15 +45,15 @@ impl Journal {
         log: &LogId,
         after: u64,
     ) -> Result<Vec<(LogId, u64)>> {
-        let mut places = Vec::new();
+        let mut lineage = Vec::new();
         let mut next = Some((log.clone(), u64::MAX));
         while let Some((log, end)) = next {
             let head = self.backend.log(tenant, &log).await?.ok_or_else(|| no_log(&log))?;
-            places.push((log, end));
+            lineage.push((log, end));
             let fork = head.fork.filter(|fork| fork.at > after);
             next = fork.map(|fork| (fork.log, end.min(fork.at)));
         }
-        Ok(places)
+        Ok(lineage)
     }
 
     pub(super) async fn open_row(&self, tenant: &Tenant, log: &LogId, row: &Row) -> Result<Record> {
@@ -83,8 +83,8 @@ impl Journal {
             Err(StoreError::Corrupt(problem)) => {
                 let after = row.seq.saturating_sub(1);
                 let span = Span { after, up_to: row.seq, limit: 1 };
-                let again = self.rows(tenant, log, span).await?;
-                match again.first().and_then(|row| row.erased) {
+                let rows = self.rows(tenant, log, span).await?;
+                match rows.first().and_then(|row| row.erased) {
                     Some(erased) => Ok(Err(erased)),
                     None => Err(StoreError::Corrupt(problem)),
                 }
@@ -95,7 +95,7 @@ impl Journal {
 
     /// Returns the decrypted content of a row and its salt.
     pub(super) async fn content(&self, tenant: &Tenant, row: &Row) -> Result<(Bytes, SaltBytes)> {
-        let missing = |what: &str| corrupt!("record {} has no {what}", row.seq);
+        let missing = |part: &str| corrupt!("record {} has no {part}", row.seq);
         let salt = row.salt.as_ref().ok_or_else(|| missing("salt"))?;
         let sealed = row.content.as_ref().ok_or_else(|| missing("content"))?;
         let salt = self.keys.unwrap(salt)?;

@@ -20,7 +20,7 @@ pub(super) const UNREACHED: &str = "unreached ";
 /// Builds the record that lists which content was destroyed.
 pub(super) fn notice(erase: &Erasure) -> NewRecord {
     let entry = json::object(|entry| write_erasure(entry, erase));
-    NewRecord::new(erase.why.kind(), entry.bytes().clone())
+    NewRecord::new(erase.reason.kind(), entry.bytes().clone())
 }
 
 fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
@@ -44,7 +44,7 @@ fn write_erasure(entry: &mut json::Object<'_>, erase: &Erasure) {
 /// Builds the note that is stored until the destroyed content is gone from all files. Returns a
 /// unique name and the list of erasures, which must all have the same reason.
 pub(super) fn note(tenant: &Tenant, erases: &[Erasure]) -> Result<(String, Bytes), StoreError> {
-    let kind = erases.first().map(|erase| erase.why.kind()).unwrap_or_default();
+    let kind = erases.first().map(|erase| erase.reason.kind()).unwrap_or_default();
     let note = json::object(|note| {
         note.string("tenant", &tenant.0).string("kind", kind);
         note.array("logs", |list| {
@@ -68,13 +68,13 @@ pub(super) fn read_note(note: &Bytes) -> Result<(Tenant, Vec<Erasure>), StoreErr
 fn parse_note(note: &Bytes) -> Option<(Tenant, Vec<Erasure>)> {
     let tree = Tree::parse(note.clone()).ok()?;
     let root = tree.root();
-    let why = ErasureReason::from_kind(&root.text_of("kind")?)?;
+    let reason = ErasureReason::from_kind(&root.text_of("kind")?)?;
     let erase = |entry: Node<'_>| {
         let log = LogId(entry.name_of("log")?);
-        let Some(seqs) = entry.get("seqs") else { return Some(Erasure::all(log, why)) };
+        let Some(seqs) = entry.get("seqs") else { return Some(Erasure::all(log, reason)) };
         let seqs = seqs.elements().map(Node::u64).collect::<Option<_>>()?;
         let checkpoints = entry.get("checkpoints").and_then(Node::bool).unwrap_or(false);
-        Some(Erasure { checkpoints, ..Erasure::records(log, seqs, why) })
+        Some(Erasure { checkpoints, ..Erasure::records(log, seqs, reason) })
     };
     let erases = root.get("logs")?.elements().map(erase).collect::<Option<_>>()?;
     Some((Tenant(root.name_of("tenant")?), erases))

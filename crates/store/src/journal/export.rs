@@ -298,7 +298,7 @@ fn log_line(head: &LogHead) -> Json {
             });
         }
         line.maybe_string("status", head.status.as_deref());
-        line.maybe_string("gone", head.gone.map(|why| why.to_string()).as_deref());
+        line.maybe_string("gone", head.gone.map(|reason| reason.to_string()).as_deref());
         line.number("records", head.last).string("created", &head.created.to_string());
     })
 }

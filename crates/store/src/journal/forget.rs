@@ -94,7 +94,7 @@ impl Journal {
             tries += 1;
             if tries == HASTE {
                 for erase in &mut erases {
-                    erase.kin = None;
+                    erase.child_count = None;
                 }
             }
             match self.destroy(tenant, &erases, &[]).await {
@@ -169,27 +169,27 @@ impl Journal {
         thread: &LogId,
         item: &str,
     ) -> Result<(Vec<Erasure>, u64)> {
-        let why = ErasureReason::Forgotten;
+        let reason = ErasureReason::Forgotten;
         let (mut erases, mut damaged) = (Vec::new(), 0);
-        let mut place = Some((thread.clone(), u64::MAX));
+        let mut next = Some((thread.clone(), u64::MAX));
         // A fork may share the Item with its parent, so search both.
-        while let Some((log, end)) = place {
+        while let Some((log, end)) = next {
             let head = self.log(tenant, &log).await?.ok_or_else(|| no_thread(&log))?;
             let found = self.records_about(tenant, &log, end, item, &mut damaged).await?;
-            for (place, seq) in &found {
-                add(&mut erases, place, *seq, why);
-                if let Some(holder) = self.find_message_holder(tenant, place, *seq).await? {
-                    add(&mut erases, place, holder, why);
+            for (found_log, seq) in &found {
+                add(&mut erases, found_log, *seq, reason);
+                if let Some(holder) = self.find_message_holder(tenant, found_log, *seq).await? {
+                    add(&mut erases, found_log, holder, reason);
                 }
             }
             if !found.is_empty() {
                 let family = self.family(tenant, &log).await?;
-                for (place, seq) in self.copies(tenant, &log, &family).await? {
-                    add(&mut erases, &place, seq, why);
+                for (found_log, seq) in self.copies(tenant, &log, &family).await? {
+                    add(&mut erases, &found_log, seq, reason);
                 }
-                add_checkpoints(&mut erases, &log, &family, why);
+                add_checkpoints(&mut erases, &log, &family, reason);
             }
-            place = head.fork.map(|fork| (fork.log, end.min(fork.at)));
+            next = head.fork.map(|fork| (fork.log, end.min(fork.at)));
         }
         match (erases.is_empty(), damaged) {
             (false, _) => Ok((erases, damaged)),
@@ -242,8 +242,8 @@ impl Journal {
         let span = Span { after: seq.saturating_sub(u64::from(MOST)), up_to: seq, limit: MOST };
         let rows = self.backend.rows(tenant, log, span).await?;
         let Some(own) = rows.iter().find(|row| row.seq == seq) else { return Ok(None) };
-        let own = self.stored_item(tenant, log, own).await;
-        let Some(message) = own.as_ref().and_then(message_in) else { return Ok(None) };
+        let item = self.stored_item(tenant, log, own).await;
+        let Some(message) = item.as_ref().and_then(message_in) else { return Ok(None) };
         let before = rows.iter().rev().skip_while(|row| row.seq >= seq);
         for row in before.take_while(|row| *row.kind == *kind::ITEM) {
             let Some(stored) = self.stored_item(tenant, log, row).await else { continue };
@@ -354,7 +354,7 @@ impl Journal {
         }
         pieces.push(seqs);
         let pieces = pieces.into_iter().filter(|seqs| !seqs.is_empty());
-        Ok(pieces.map(|seqs| Erasure::records(erase.log.clone(), seqs, erase.why)).collect())
+        Ok(pieces.map(|seqs| Erasure::records(erase.log.clone(), seqs, erase.reason)).collect())
     }
 
     async fn destroy_in_one_batch(
@@ -419,21 +419,30 @@ fn is_item(content: &Bytes, item: &str) -> bool {
 
 /// Builds the erasures for a whole Thread: all its own records, those of its runs, and the
 /// checkpoints of its forks.
-pub(super) fn family_erases(thread: &LogHead, family: &Family, why: ErasureReason) -> Vec<Erasure> {
-    let mut erases = vec![Erasure::all(thread.log.clone(), why)];
+pub(super) fn family_erases(
+    thread: &LogHead,
+    family: &Family,
+    reason: ErasureReason,
+) -> Vec<Erasure> {
+    let mut erases = vec![Erasure::all(thread.log.clone(), reason)];
     let own_runs = family.runs.iter().filter(|(of, _)| *of == thread.log);
-    erases.extend(own_runs.map(|(_, run)| Erasure::all(run.log.clone(), why)));
-    add_checkpoints(&mut erases, &thread.log, family, why);
+    erases.extend(own_runs.map(|(_, run)| Erasure::all(run.log.clone(), reason)));
+    add_checkpoints(&mut erases, &thread.log, family, reason);
     erases
 }
 
 /// Adds the checkpoints of a Thread and its forks, which may contain destroyed content. The commit
 /// then fails if a run or fork was started in the meantime.
-fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, why: ErasureReason) {
+fn add_checkpoints(
+    erases: &mut Vec<Erasure>,
+    thread: &LogId,
+    family: &Family,
+    reason: ErasureReason,
+) {
     let forks = family.forks.iter().filter(|fork| fork.gone.is_none() && shares(fork));
     for log in std::iter::once(thread).chain(forks.map(|fork| &fork.log)) {
-        if let Some(erase) = erasure_of(erases, log, why) {
-            erase.kin = Some(family.kin(log));
+        if let Some(erase) = erasure_of(erases, log, reason) {
+            erase.child_count = Some(family.child_count(log));
         }
     }
     // A run that loses records may have folded them into checkpoints. An erasure of all records
@@ -447,11 +456,11 @@ fn add_checkpoints(erases: &mut Vec<Erasure>, thread: &LogId, family: &Family, w
 fn erasure_of<'e>(
     erases: &'e mut Vec<Erasure>,
     log: &LogId,
-    why: ErasureReason,
+    reason: ErasureReason,
 ) -> Option<&'e mut Erasure> {
     let place = erases.iter().position(|erase| erase.log == *log).unwrap_or(erases.len());
     if place == erases.len() {
-        erases.push(Erasure::records(log.clone(), Vec::new(), why));
+        erases.push(Erasure::records(log.clone(), Vec::new(), reason));
     }
     erases.get_mut(place)
 }
@@ -468,8 +477,8 @@ impl ErasureReport {
     }
 }
 
-fn add(erases: &mut Vec<Erasure>, log: &LogId, seq: u64, why: ErasureReason) {
-    let seqs = erasure_of(erases, log, why).and_then(|erase| erase.seqs.as_mut());
+fn add(erases: &mut Vec<Erasure>, log: &LogId, seq: u64, reason: ErasureReason) {
+    let seqs = erasure_of(erases, log, reason).and_then(|erase| erase.seqs.as_mut());
     if let Some(seqs) = seqs.filter(|seqs| !seqs.contains(&seq)) {
         seqs.push(seq);
     }

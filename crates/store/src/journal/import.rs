@@ -106,7 +106,7 @@ fn proven(from: &mut dyn BufRead) -> Result<(ImportSummary, Vec<LogId>, Digest)>
             logs.push(log.name);
         }
     }
-    Ok((reader.seen, logs, reader.covers.unwrap_or_default()))
+    Ok((reader.summary, logs, reader.covers.unwrap_or_default()))
 }
 
 impl Journal {
@@ -233,13 +233,14 @@ impl Import<'_> {
         log.at = records.last().map_or(log.at, |record| Some(record.row.at));
         // Only the parent, which is not imported, has records of the erasures in its history, so
         // collect these erasures for `record_erasures`.
-        let gone = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
-        let (unrecorded, own): (Vec<_>, Vec<_>) = gone.partition(|(seq, _)| *seq <= log.orphaned);
+        let destroyed = records.iter().filter_map(|record| Some((record.row.seq, record.gone?)));
+        let (unrecorded, own_erasures): (Vec<_>, Vec<_>) =
+            destroyed.partition(|(seq, _)| *seq <= log.orphaned);
         log.unrecorded.extend(unrecorded);
-        let mut erases = log.erasures(&own);
+        let mut erases = log.erasures(&own_erasures);
         // Apply the erasure of the whole log last, so that each record keeps its own reason.
-        let gone = log.gone.filter(|_| begins);
-        erases.extend(gone.map(|why| Erasure::all(log.name.clone(), why)));
+        let log_erasure = log.gone.filter(|_| begins);
+        erases.extend(log_erasure.map(|reason| Erasure::all(log.name.clone(), reason)));
         self.commit(append, erases, rewind_to, &part).await
     }
 
@@ -270,10 +271,11 @@ impl ImportedLog {
     }
 
     /// Returns the erasures for these records, one per reason.
-    fn erasures(&self, gone: &[(u64, ErasureReason)]) -> Vec<Erasure> {
-        let erasure = |why| {
-            let seqs = gone.iter().filter(|(_, gone)| *gone == why).map(|(seq, _)| *seq);
-            Erasure::records(self.name.clone(), seqs.collect(), why)
+    fn erasures(&self, destroyed: &[(u64, ErasureReason)]) -> Vec<Erasure> {
+        let erasure = |reason| {
+            let seqs =
+                destroyed.iter().filter(|(_, destroyed)| *destroyed == reason).map(|(seq, _)| *seq);
+            Erasure::records(self.name.clone(), seqs.collect(), reason)
         };
         let erases = ErasureReason::ALL.into_iter().map(erasure);
         erases.filter(|erase| erase.seqs.as_ref().is_some_and(|seqs| !seqs.is_empty())).collect()
@@ -290,11 +292,11 @@ impl ImportedRecord {
     /// the reason.
     fn record(&self) -> NewRecord {
         let content = self.content.clone().unwrap_or_else(|| {
-            let why = self
+            let reason = self
                 .gone
-                .map_or("not exported".to_owned(), |gone| gone.to_elision_reason().to_string());
+                .map_or("not exported".to_owned(), |reason| reason.to_elision_reason().to_string());
             let note = json::object(|note| {
-                note.string("gone", &why);
+                note.string("gone", &reason);
             });
             note.bytes().clone()
         });
@@ -315,7 +317,7 @@ struct ExportReader<'r> {
     from: &'r mut dyn BufRead,
     hash: Sha256,
     line: u64,
-    seen: ImportSummary,
+    summary: ImportSummary,
     /// The previous record. If the next record follows it in the same chain, its link is checked.
     last: Option<Row>,
     /// The current log: its name, its kind and lineage, and the number of records that it shares
@@ -327,8 +329,8 @@ struct ExportReader<'r> {
 
 impl<'r> ExportReader<'r> {
     fn new(from: &'r mut dyn BufRead) -> Result<Self> {
-        let (hash, seen) = (Sha256::new(), ImportSummary::default());
-        let mut reader = Self { from, hash, line: 0, seen, last: None, log: None, covers: None };
+        let (hash, summary) = (Sha256::new(), ImportSummary::default());
+        let mut reader = Self { from, hash, line: 0, summary, last: None, log: None, covers: None };
         let Some((first, text)) = reader.read()? else {
             return Err(reader.wrong("is missing: the file is empty"));
         };
@@ -344,9 +346,9 @@ impl<'r> ExportReader<'r> {
             }
             None => return Err(reader.wrong("has no version")),
         }
-        let word = |key| root.text_of(key).unwrap_or_default().into_owned();
-        (reader.seen.tenant, reader.seen.store) = (word("tenant"), word("store"));
-        reader.seen.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
+        let field = |key| root.text_of(key).unwrap_or_default().into_owned();
+        (reader.summary.tenant, reader.summary.store) = (field("tenant"), field("store"));
+        reader.summary.redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
         reader.hash.update(text);
         Ok(reader)
     }
@@ -371,8 +373,8 @@ impl<'r> ExportReader<'r> {
         if root.get("log").is_some() {
             let log = log_of(root).ok_or_else(|| self.wrong("is not a log"))?;
             match log.kind {
-                LogKind::Thread => self.seen.threads.push(log.name.clone()),
-                LogKind::Run => self.seen.runs += 1,
+                LogKind::Thread => self.summary.threads.push(log.name.clone()),
+                LogKind::Run => self.summary.runs += 1,
             }
             let shared = log.shared();
             let nature = nature(log.kind, log.of.as_ref(), log.fork.as_ref());
@@ -389,7 +391,7 @@ impl<'r> ExportReader<'r> {
         let Some((log, nature, shared)) = self.log.clone() else {
             return Err(self.wrong("is a record, but no log header precedes it"));
         };
-        self.seen.records += 1;
+        self.summary.records += 1;
         match (&record.content, &record.salt) {
             (Some(content), Some(salt)) if !record.redacted => {
                 let salt = <[u8; cipher::SALT]>::try_from(&**salt)
@@ -398,10 +400,10 @@ impl<'r> ExportReader<'r> {
                     return Err(self.wrong("has content that does not match its commitment"));
                 }
             }
-            (Some(_), None) if record.redacted && self.seen.redacted => {
-                self.seen.without_content += 1;
+            (Some(_), None) if record.redacted && self.summary.redacted => {
+                self.summary.without_content += 1;
             }
-            (None, _) if record.gone.is_some() => self.seen.without_content += 1,
+            (None, _) if record.gone.is_some() => self.summary.without_content += 1,
             (_, _) => {
                 return Err(
                     self.wrong("has neither content nor a reason why its content is missing")
@@ -415,7 +417,7 @@ impl<'r> ExportReader<'r> {
         if row.seq > shared
             && let Some(last) = last.filter(follows)
         {
-            let tenant = Tenant::from(&*self.seen.tenant);
+            let tenant = Tenant::from(&*self.summary.tenant);
             let header = row.header(&tenant, &log, &nature);
             if header.link(&last.link, &row.commitment) != row.link {
                 return Err(self.wrong("breaks the hash chain"));
@@ -429,7 +431,7 @@ impl<'r> ExportReader<'r> {
         if text.strip_suffix(b"\n") != Some(manifest.json().bytes()) {
             return Err(self.wrong("is a manifest, but its formatting was changed"));
         }
-        if !manifest.is_signed_by(&self.seen.store) {
+        if !manifest.is_signed_by(&self.summary.store) {
             return Err(self.wrong("has an invalid signature"));
         }
         let covers: Digest = self.hash.clone().finalize().into();
@@ -486,7 +488,7 @@ fn log_of(root: Node<'_>) -> Option<ImportedLog> {
     })?;
     let pair = |pair: Node<'_>| Some((pair.get("at")?.u64()?, pair.get("to")?.u64()?));
     let rewinds = parse_present(root.get("rewinds"), |list| list.elements().map(pair).collect())?;
-    let gone = parse_present(root.text_of("gone"), |word| parse_erasure_reason(&word))?;
+    let gone = parse_present(root.text_of("gone"), |text| parse_erasure_reason(&text))?;
     Some(ImportedLog {
         name: LogId(root.name_of("log")?),
         kind,
@@ -527,12 +529,12 @@ fn record_of(root: Node<'_>) -> Option<ImportedRecord> {
         erased: None,
     };
     let redacted = root.get("redacted").and_then(Node::bool).unwrap_or(false);
-    let gone = parse_present(root.text_of("gone"), |word| parse_erasure_reason(&word))?;
+    let gone = parse_present(root.text_of("gone"), |text| parse_erasure_reason(&text))?;
     Some(ImportedRecord { row, content, salt, redacted, gone })
 }
 
-fn parse_erasure_reason(word: &str) -> Option<ErasureReason> {
-    ErasureReason::ALL.into_iter().find(|why| why.to_elision_reason().to_string() == word)
+fn parse_erasure_reason(text: &str) -> Option<ErasureReason> {
+    ErasureReason::ALL.into_iter().find(|reason| reason.to_elision_reason().to_string() == text)
 }
 
 /// Parses an optional value. Returns `None` if the value is invalid, `Some(None)` if it is absent.

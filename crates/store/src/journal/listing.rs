@@ -101,7 +101,7 @@ pub(super) struct Family {
 
 impl Family {
     /// Returns how many runs and forks in the family belong directly to the given Thread.
-    pub(super) fn kin(&self, thread: &LogId) -> u64 {
+    pub(super) fn child_count(&self, thread: &LogId) -> u64 {
         let runs = self.runs.iter().filter(|(of, _)| of == thread).count();
         let is_own = |fork: &&LogHead| fork.fork.as_ref().is_some_and(|fork| fork.log == *thread);
         let forks = self.forks.iter().filter(is_own).count();

@@ -110,17 +110,17 @@ impl Journal {
 /// Returns the Threads that still have content, sorted by last use with the oldest first, and forks
 /// before their parents.
 fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
-    let mut own: HashMap<LogId, (Timestamp, u64)> = HashMap::new();
+    let mut usage: HashMap<LogId, (Timestamp, u64)> = HashMap::new();
     for head in threads.iter().chain(runs).filter(|head| head.gone.is_none()) {
         let thread = head.of.as_ref().unwrap_or(&head.log);
-        let (used, bytes) = own.entry(thread.clone()).or_insert((Timestamp::MIN, 0));
+        let (used, bytes) = usage.entry(thread.clone()).or_insert((Timestamp::MIN, 0));
         (*used, *bytes) = ((*used).max(head.updated), *bytes + head.bytes);
     }
     let parents = parents(&threads);
     let mut used: HashMap<LogId, Timestamp> = HashMap::new();
     for thread in threads.iter().filter(|thread| thread.gone.is_none()) {
-        let time = own.get(&thread.log).map_or(thread.updated, |(used, _)| *used);
-        for log in line(&parents, &thread.log) {
+        let time = usage.get(&thread.log).map_or(thread.updated, |(used, _)| *used);
+        for log in lineage(&parents, &thread.log) {
             let latest = used.entry(log).or_insert(time);
             *latest = time.max(*latest);
         }
@@ -129,9 +129,9 @@ fn ages(threads: Vec<LogHead>, runs: &[LogHead]) -> Vec<ExpiredThread> {
         .into_iter()
         .filter(|thread| thread.gone.is_none())
         .map(|thread| ExpiredThread {
-            bytes: own.get(&thread.log).map_or(0, |(_, bytes)| *bytes),
+            bytes: usage.get(&thread.log).map_or(0, |(_, bytes)| *bytes),
             used: used.get(&thread.log).copied().unwrap_or(thread.updated),
-            depth: line(&parents, &thread.log).len(),
+            depth: lineage(&parents, &thread.log).len(),
             thread,
         })
         .collect();
@@ -147,7 +147,7 @@ fn parents(threads: &[LogHead]) -> HashMap<LogId, LogId> {
 }
 
 /// Returns a Thread followed by its ancestors.
-fn line(parents: &HashMap<LogId, LogId>, thread: &LogId) -> Vec<LogId> {
+fn lineage(parents: &HashMap<LogId, LogId>, thread: &LogId) -> Vec<LogId> {
     let next = |log: &LogId| parents.get(log).cloned();
     std::iter::successors(Some(thread.clone()), next).collect()
 }
@@ -157,24 +157,25 @@ fn chosen(
     retention: Retention,
     now: Timestamp,
 ) -> Vec<ExpiredThread> {
-    let mut kept: u64 = ages.iter().map(|aged| aged.bytes).sum();
+    let mut remaining: u64 = ages.iter().map(|aged| aged.bytes).sum();
     let oldest = retention.older_than.and_then(|age| {
         let age = jiff::SignedDuration::try_from(age).ok()?;
         now.checked_sub(age).ok()
     });
-    let mut up: HashSet<LogId> = HashSet::new();
+    let mut expired: HashSet<LogId> = HashSet::new();
     for ExpiredThread { thread, bytes, used, .. } in &ages {
-        let old = oldest.is_some_and(|oldest| *used < oldest);
+        let is_old = oldest.is_some_and(|oldest| *used < oldest);
         // Expiring a Thread without content of its own frees no space.
-        let much = *bytes > 0 && retention.at_most_bytes.is_some_and(|most| kept > most);
-        if old || much {
-            kept = kept.saturating_sub(*bytes);
-            up.insert(thread.log.clone());
+        let is_over_limit =
+            *bytes > 0 && retention.at_most_bytes.is_some_and(|most| remaining > most);
+        if is_old || is_over_limit {
+            remaining = remaining.saturating_sub(*bytes);
+            expired.insert(thread.log.clone());
         }
     }
     // A fork without content of its own expires with its parent.
     let heads: Vec<LogHead> = ages.iter().map(|aged| aged.thread.clone()).collect();
     let parents = parents(&heads);
-    ages.retain(|aged| line(&parents, &aged.thread.log).iter().any(|log| up.contains(log)));
+    ages.retain(|aged| lineage(&parents, &aged.thread.log).iter().any(|log| expired.contains(log)));
     ages
 }

@@ -300,19 +300,19 @@ impl Journal {
     ) -> Result<(), VerifyError> {
         let ChainRow { tenant, log, row, .. } = chain;
         let content = self.content_or_erasure(tenant, log, row).await;
-        let gone = match &content {
-            Ok(Err(why)) => Some(*why),
+        let erased = match &content {
+            Ok(Err(reason)) => Some(*reason),
             Ok(Ok(_)) | Err(_) => row.erased,
         };
-        if let Some(why) = gone {
-            let is_there = row.content.is_some() || row.salt.is_some() || row.blob.is_some();
-            if row.erased.is_some() && is_there {
+        if let Some(reason) = erased {
+            let has_content = row.content.is_some() || row.salt.is_some() || row.blob.is_some();
+            if row.erased.is_some() && has_content {
                 let problem = "is marked as destroyed, but its content still exists";
                 return fail(place(chain), problem);
             }
             ledger.report.gone += 1;
             if let Some(summary) = ledger.logs.get_mut(&(tenant.clone(), log.clone())) {
-                summary.lose(row, why);
+                summary.lose(row, reason);
             }
             return Ok(());
         }

@@ -22,8 +22,8 @@ const MAX_LOCKS: usize = 1024;
 /// Returns the SQL statement that calls the commit function.
 pub(super) fn statement() -> String {
     let count = Columns::default().params([&0; 4]).len();
-    let places: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
-    format!("SELECT throughline_commit({})", places.join(", "))
+    let indexes: Vec<String> = (1..=count).map(|index| format!("${index}")).collect();
+    format!("SELECT throughline_commit({})", indexes.join(", "))
 }
 
 /// A batch with its advisory locks, ready to be sent to the server.
@@ -147,15 +147,15 @@ impl Columns {
     pub(super) fn from_group<'g>(group: impl IntoIterator<Item = &'g PreparedBatch>) -> Self {
         let mut columns = Self::default();
         let mut locks = BTreeSet::new();
-        let (mut places, mut logs) = (HashMap::new(), HashMap::new());
+        let (mut indexes, mut logs) = (HashMap::new(), HashMap::new());
         for prepared in group {
             locks.extend(&prepared.locks);
             let next = columns.tenants.len().saturating_add(1);
-            let place = *places.entry(prepared.tenant).or_insert(next);
-            if place == next {
+            let index = *indexes.entry(prepared.tenant).or_insert(next);
+            if index == next {
                 columns.tenants.push(values![prepared.tenant, &prepared.batch.tenant]);
             }
-            columns.add(prepared, place, &mut logs);
+            columns.add(prepared, index, &mut logs);
         }
         // A group that erases locks the whole store, so that no other node adds references to the
         // erased content.
@@ -179,7 +179,7 @@ impl Columns {
         params.chain(of(&self.erased)).chain(of(&self.keys)).collect()
     }
 
-    fn add<'g>(&mut self, prepared: &'g PreparedBatch, place: i32, logs: &mut LogPositions<'g>) {
+    fn add<'g>(&mut self, prepared: &'g PreparedBatch, index: i32, logs: &mut LogPositions<'g>) {
         let PreparedBatch { batch, tenant, .. } = prepared;
         for (hash, _) in &batch.once {
             self.once.push(values![hash.as_slice()]);
@@ -193,11 +193,11 @@ impl Columns {
         for id in &batch.takes {
             self.takes.push(values![id]);
         }
-        for ask in &batch.asks {
-            let expires = ask.expires_in.map(|time| i64::try_from(time.as_millis()));
+        for request in &batch.asks {
+            let expires = request.expires_in.map(|time| i64::try_from(time.as_millis()));
             // A time too large for the database's calendar means no limit.
             let expires = expires.and_then(Result::ok).filter(|time| *time < i64::MAX / 2);
-            self.asks.push(values![&ask.id, &ask.kind, append(&ask.log), expires]);
+            self.asks.push(values![&request.id, &request.kind, append(&request.log), expires]);
         }
         for SealedTurn { id, parent, keys, log, prefix } in &batch.vault {
             for SealedKey { kind, hash } in keys {
@@ -209,10 +209,10 @@ impl Columns {
         }
         for erase in &batch.erases {
             let log = self.log(*tenant, &erase.log, logs);
-            let Erasure { seqs, checkpoints, why, kin, note, .. } = erase;
-            let (why, all) = (why.number(), seqs.is_none());
+            let Erasure { seqs, checkpoints, reason, child_count, note, .. } = erase;
+            let (reason, all) = (reason.number(), seqs.is_none());
             let (name, note) = note.as_ref().map(|(name, note)| (&**name, note)).unzip();
-            self.erases.push(values![log, why, all, *checkpoints, *kin, name, note]);
+            self.erases.push(values![log, reason, all, *checkpoints, *child_count, name, note]);
             for seq in seqs.iter().flatten() {
                 self.erased.push(values![self.erases.len(), *seq]);
             }
@@ -227,7 +227,7 @@ impl Columns {
             self.keys.push(values![id, label, limits, hash, revoked, mac]);
         }
         self.batches.push(values![
-            place,
+            index,
             is_plain(batch),
             self.once.len(),
             self.appends.len(),
@@ -246,7 +246,7 @@ impl Columns {
         let log = self.log(tenant, &append.log, logs);
         let parent = fork.map(|fork| self.log(tenant, &fork.log, logs));
         let of = of.map(|of| self.log(tenant, of, logs));
-        let place = self.appends.len().saturating_add(1);
+        let index = self.appends.len().saturating_add(1);
         let (mut last_event, mut bytes) = (0_u64, 0_u64);
         for (number, record) in (1_i32..).zip(records) {
             let SealedRecord { kind, at, events, about, size, commitment, .. } = record;
@@ -257,7 +257,7 @@ impl Columns {
             self.has_blobs |= blob.is_some();
             let (blob, large) = blob.map(|blob| (&blob.id, &blob.content)).unzip();
             self.records.push(values![
-                place, number, last_event, kind, *at, *events, *about, *size, commitment, content,
+                index, number, last_event, kind, *at, *events, *about, *size, commitment, content,
                 *epoch, salt, blob, large
             ]);
         }
@@ -283,19 +283,20 @@ impl Columns {
     /// Returns the log's 1-based index in the columns, and adds the log if it is missing.
     fn log<'g>(&mut self, tenant: i64, log: &'g LogId, known: &mut LogPositions<'g>) -> i32 {
         let next = self.logs.len().saturating_add(1);
-        let place = *known.entry((tenant, &log.0)).or_insert(next);
-        if place == next {
+        let index = *known.entry((tenant, &log.0)).or_insert(next);
+        if index == next {
             self.logs.push(values![tenant, log]);
         }
-        place
+        index
     }
 }
 
 /// Returns whether the batch only adds records to existing logs.
 fn is_plain(batch: &SealedBatch) -> bool {
     let SealedBatch { tenant: _, once, appends, vault, asks, takes, erases, keys } = batch;
-    let others = once.is_empty() && vault.is_empty() && asks.is_empty() && takes.is_empty();
-    others
+    let has_only_records =
+        once.is_empty() && vault.is_empty() && asks.is_empty() && takes.is_empty();
+    has_only_records
         && erases.is_empty()
         && keys.is_empty()
         && appends.iter().all(|append| append.opening.is_none())
@@ -330,13 +331,13 @@ pub(super) fn verdict(batch: &SealedBatch, answer: &str) -> Result<CommitResult,
 }
 
 fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
-    let mut words = answer.splitn(4, ' ');
-    let (word, place) = (words.next()?, words.next()?.parse::<usize>().ok()?);
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let append = batch.appends.get(place);
+    let mut fields = answer.splitn(4, ' ');
+    let (code, index) = (fields.next()?, fields.next()?.parse::<usize>().ok()?);
+    let mut number = || fields.next()?.parse::<u64>().ok();
+    let append = batch.appends.get(index);
     let log = append.map(|append| append.log.clone());
-    Some(match word {
-        "mixed" => StoreError::MixedOnce { name: batch.once.get(place)?.1.clone() },
+    Some(match code {
+        "mixed" => StoreError::MixedOnce { name: batch.once.get(index)?.1.clone() },
         "conflict" => StoreError::Conflict { log: log?, expected: number()?, found: number()? },
         "nolog" => rejection::no_log(&log?),
         "nofork" => rejection::no_thread(&append?.opening.as_ref()?.fork.as_ref()?.log),
@@ -348,39 +349,39 @@ fn refusal(batch: &SealedBatch, answer: &str) -> Option<StoreError> {
         "fenced" => StoreError::Fenced { log: log? },
         "held" => {
             let left_ms = number()?;
-            StoreError::Held { log: log?, owner: Name::from(words.next()?), left_ms }
+            StoreError::Held { log: log?, owner: Name::from(fields.next()?), left_ms }
         }
         "gone" => rejection::log_erased(&log?),
-        "nopending" => rejection::not_pending(batch.takes.get(place)?),
+        "nopending" => rejection::not_pending(batch.takes.get(index)?),
         "taken" => {
             let status = if number()? == 1 { PendingStatus::Taken } else { PendingStatus::Expired };
-            StoreError::Taken { id: batch.takes.get(place)?.clone(), status }
+            StoreError::Taken { id: batch.takes.get(index)?.clone(), status }
         }
-        "asked" => rejection::pending_exists(&batch.asks.get(place)?.id),
+        "asked" => rejection::pending_exists(&batch.asks.get(index)?.id),
         "rewind" => rejection::rewind_beyond(&log?, number()?),
-        "turn" => rejection::turn_exists(&batch.vault.get(place)?.id),
+        "turn" => rejection::turn_exists(&batch.vault.get(index)?.id),
         "gonefork" => rejection::parent_erased(&append?.opening.as_ref()?.fork.as_ref()?.log),
         "goneof" => rejection::parent_erased(append?.opening.as_ref()?.of.as_ref()?),
         "kin" => {
-            let log = batch.erases.get(place)?.log.clone();
+            let log = batch.erases.get(index)?.log.clone();
             StoreError::Conflict { log, expected: number()?, found: number()? }
         }
         "haskey" | "nokey" => {
             let (KeyChange::Add(ApiKeyRow { id, .. }) | KeyChange::Revoke { id, .. }) =
-                batch.keys.get(place)?;
-            if word == "haskey" { rejection::key_exists(id) } else { rejection::no_key(id) }
+                batch.keys.get(index)?;
+            if code == "haskey" { rejection::key_exists(id) } else { rejection::no_key(id) }
         }
-        "noerase" => rejection::no_log(&batch.erases.get(place)?.log),
+        "noerase" => rejection::no_log(&batch.erases.get(index)?.log),
         _ => return None,
     })
 }
 
 /// Returns the tenants whose chain heads the group changed.
 pub(super) fn moved(tenants: &[Tenant], answers: &[String]) -> Vec<Tenant> {
-    let place =
+    let index =
         |answer: &String| answer.strip_prefix("head ")?.parse::<usize>().ok()?.checked_sub(1);
-    let places = answers.iter().filter_map(place);
-    places.filter_map(|place| tenants.get(place).cloned()).collect()
+    let indexes = answers.iter().filter_map(index);
+    indexes.filter_map(|index| tenants.get(index).cloned()).collect()
 }
 
 fn count<T>(column: &[T]) -> i32 {

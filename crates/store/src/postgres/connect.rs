@@ -43,9 +43,9 @@ impl Server {
             return Err(invalid!("a PostgreSQL URL must start with postgres://"));
         }
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            let why = std::error::Error::source(&error).map(ToString::to_string);
-            let why = why.unwrap_or_else(|| error.to_string());
-            invalid!("the database URL is invalid: {why}")
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let cause = cause.unwrap_or_else(|| error.to_string());
+            invalid!("the database URL is invalid: {cause}")
         })?;
         let name = Name::from(address(&config));
         if config.get_ssl_mode() == SslMode::Require {
@@ -55,8 +55,10 @@ impl Server {
             ));
         }
         // Otherwise a plan made while a table is small would still scan the table once it is large.
-        let ours = "-c enable_seqscan=off -c jit=off";
-        let options = config.get_options().map_or(ours.to_owned(), |own| format!("{ours} {own}"));
+        let planner_options = "-c enable_seqscan=off -c jit=off";
+        let options = config.get_options().map_or(planner_options.to_owned(), |user_options| {
+            format!("{planner_options} {user_options}")
+        });
         config.options(options);
         config.connect_timeout(CONNECT_TIMEOUT);
         config.keepalives_idle(KEEPALIVE_TIMEOUT);

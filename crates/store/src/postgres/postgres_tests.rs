@@ -235,6 +235,6 @@ async fn assert_sound(node: &Postgres) {
     assert_eq!(node.check().await.expect("the check runs"), Vec::<String>::new());
 }
 
-fn said<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
-    answer.expect_err("the call fails").to_string()
+fn error_message<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
+    outcome.expect_err("the call fails").to_string()
 }

@@ -67,14 +67,14 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     for (table, _) in TABLES {
         total += count(table)?;
     }
-    let mut done = 0;
+    let mut copied = 0;
     for (table, columns) in TABLES {
         // Salts are sorted, because key files are compared with the store in record order.
         let order = if table == "salts" { " ORDER BY record" } else { "" };
         from.visit(&format!("SELECT {columns} FROM {table}{order}"), &[], &mut |row| {
             to.add(table, columns, row)?;
-            done += 1;
-            let is_reported = done % 64 != 0 || report(share(done, total).min(0.99));
+            copied += 1;
+            let is_reported = copied % 64 != 0 || report(share(copied, total).min(0.99));
             if is_reported { Ok(()) } else { Err(StoreError::Closed) }
         })?;
     }
@@ -126,8 +126,8 @@ pub(super) fn stored_text(db: &Connection, name: &str) -> rusqlite::Result<Name>
 pub(crate) fn count_restored(path: &Path) -> Result<RestoreSummary> {
     let failed = |error| failure(error, path);
     let db = connect(path, Access::Read).map_err(failed)?;
-    let count = |what: &str| {
-        let count = format!("SELECT count(*) FROM records r {what}");
+    let count = |filter: &str| {
+        let count = format!("SELECT count(*) FROM records r {filter}");
         db.query_row(&count, [], |row| row.get(0)).map(unsigned).map_err(failed)
     };
     Ok(RestoreSummary {

@@ -20,7 +20,7 @@ pub(super) fn check_family_size(
     tenant: i64,
     erase: &Erasure,
 ) -> Result<(), CommitError> {
-    let Some(expected) = erase.kin else { return Ok(()) };
+    let Some(expected) = erase.child_count else { return Ok(()) };
     let count = "SELECT (SELECT count(*) FROM logs WHERE tenant = ?1 AND of = l.id)
                  + (SELECT count(*) FROM logs WHERE tenant = ?1 AND fork = l.id)
                  FROM logs l WHERE l.tenant = ?1 AND l.name = ?2";
@@ -70,7 +70,7 @@ pub(super) fn destroy(
     for (id, ..) in &rows {
         db.prepare_cached("DELETE FROM salts WHERE record = ?1")?.execute([id])?;
         let empty = "UPDATE records SET content = NULL, blob = NULL, erased = ?2 WHERE id = ?1";
-        db.prepare_cached(empty)?.execute(params![id, erase.why.number()])?;
+        db.prepare_cached(empty)?.execute(params![id, erase.reason.number()])?;
     }
     for blob in rows.iter().filter_map(|(_, blob, _)| *blob) {
         let unused = "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS
@@ -78,7 +78,7 @@ pub(super) fn destroy(
         db.prepare_cached(unused)?.execute([blob])?;
     }
     let bytes: i64 = rows.iter().map(|(_, _, size)| size).sum();
-    let gone = erase.seqs.is_none().then(|| erase.why.number());
+    let gone = erase.seqs.is_none().then(|| erase.reason.number());
     let log_mac = || row_mac(db, key, &LOGS, log);
     segment.sums().remove(&LOGS, log_mac()?);
     let mark = "UPDATE logs SET bytes = bytes - ?2, gone = coalesce(?3, gone) WHERE id = ?1";

@@ -27,15 +27,15 @@ fn file(database: &Path) -> PathBuf {
 pub(super) fn ensure(database: &Path) {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let path = file(database);
-    let wanted = length(database).next_power_of_two().clamp(LEAST, MOST);
-    if length(&path) >= wanted {
+    let target = length(database).next_power_of_two().clamp(LEAST, MOST);
+    if length(&path) >= target {
         return;
     }
     // Ignore errors, because the store works without a reserve.
-    drop(fill(&path, wanted));
+    drop(fill(&path, target));
 }
 
-fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
+fn fill(path: &Path, target: u64) -> Result<(), StoreError> {
     const STEP: usize = 64 << 10;
     let failed = |error: std::io::Error| files::failed(path, &error);
     let file = create_private(path).or_else(|_| OpenOptions::new().write(true).open(path));
@@ -44,7 +44,7 @@ fn fill(path: &Path, wanted: u64) -> Result<(), StoreError> {
     let seed = cipher::random::<32>()?;
     let mut random = blake3::Hasher::new_keyed(&seed).finalize_xof();
     let mut bytes = vec![0; STEP];
-    while length < wanted {
+    while length < target {
         random.fill(&mut bytes);
         file.write_all(&bytes).map_err(failed)?;
         length += STEP as u64;

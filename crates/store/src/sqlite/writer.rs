@@ -429,15 +429,15 @@ impl SqliteWriter<'_> {
 
     fn try_sign_and_flush(&mut self, unsigned: Duration) -> rusqlite::Result<()> {
         let is_due = |since| instant().saturating_duration_since(since) >= unsigned;
-        let wanted =
+        let must_sign =
             self.series.is_some() && self.chains.have_moved() && self.unsigned.is_none_or(is_due);
-        if !wanted && self.unflushed.is_none() {
+        if !must_sign && self.unflushed.is_none() {
             return Ok(());
         }
         self.set_synchronous(true)?;
         let signed = self.in_transaction(|writer| {
             let now = now(writer.db)?;
-            let manifest = if wanted { writer.sign(now)? } else { None };
+            let manifest = if must_sign { writer.sign(now)? } else { None };
             if manifest.is_none() {
                 // A synchronous commit also flushes all earlier commits.
                 touch(writer.db)?;

@@ -200,7 +200,7 @@ pub(crate) async fn texts(journal: &Journal, name: &str) -> Vec<(u64, String)> {
 pub(crate) fn text(record: &Record) -> String {
     match &record.content {
         Content::Here(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Content::Gone(why) => why.to_string(),
+        Content::Gone(reason) => reason.to_string(),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) struct LogSummary {
 
 struct MissingContent {
     seq: u64,
-    why: ErasureReason,
+    reason: ErasureReason,
     is_checkpoint: bool,
 }
 
@@ -73,10 +73,10 @@ impl LogSummary {
     }
 
     /// Notes that the content of a record was destroyed.
-    pub(super) fn lose(&mut self, row: &Row, why: ErasureReason) {
+    pub(super) fn lose(&mut self, row: &Row, reason: ErasureReason) {
         self.bytes = self.bytes.saturating_sub(row.size);
         let is_checkpoint = *row.kind == *kind::CHECKPOINT;
-        self.missing.push(MissingContent { seq: row.seq, why, is_checkpoint });
+        self.missing.push(MissingContent { seq: row.seq, reason, is_checkpoint });
         if *row.kind == *kind::REWIND {
             self.rewinds.push((row.seq, None));
         }
@@ -88,8 +88,8 @@ impl LogSummary {
             let entry = Tree::parse(content.clone()).ok();
             let to = entry.and_then(|entry| entry.root().present("to").and_then(Node::u64));
             self.rewinds.push((row.seq, to));
-        } else if let Some(why) = ErasureReason::from_kind(&row.kind) {
-            self.erasures.add(row.seq, why, content);
+        } else if let Some(reason) = ErasureReason::from_kind(&row.kind) {
+            self.erasures.add(row.seq, reason, content);
         }
     }
 
@@ -101,13 +101,13 @@ impl LogSummary {
 
     /// Describes the first difference between the log's row and its records, if any.
     fn differs(&self, head: &LogHead, parent: Option<&LogHead>) -> Option<String> {
-        for (what, found, stated) in [
+        for (label, found, stated) in [
             ("ends at", self.last, head.last),
             ("has as last event", self.events, head.events),
             ("has in bytes", self.bytes, head.bytes),
         ] {
             if found != stated {
-                return Some(format!("{what} {found}, but its row states {stated}"));
+                return Some(format!("{label} {found}, but its row states {stated}"));
             }
         }
         let before = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -125,8 +125,8 @@ impl LogSummary {
             return Some("has rewinds that differ from its row".to_owned());
         }
         // The row holds the reason of the latest erasure.
-        let gone = self.erasures.all_before.iter().max_by_key(|(_, before)| **before);
-        if head.gone != gone.map(|(why, _)| why.to_elision_reason()) {
+        let latest = self.erasures.all_before.iter().max_by_key(|(_, before)| **before);
+        if head.gone != latest.map(|(reason, _)| reason.to_elision_reason()) {
             return Some("has an erasure state that differs from its row".to_owned());
         }
         None
@@ -134,26 +134,27 @@ impl LogSummary {
 }
 
 impl RecordedErasures {
-    fn add(&mut self, at: u64, why: ErasureReason, content: &Bytes) {
+    fn add(&mut self, at: u64, reason: ErasureReason, content: &Bytes) {
         self.last = at;
         let Ok(entry) = Tree::parse(content.clone()) else { return };
         if entry.root().present("all").and_then(Node::bool) == Some(true) {
-            self.all_before.insert(why, at);
+            self.all_before.insert(reason, at);
         }
         if entry.root().present("checkpoints").and_then(Node::bool) == Some(true) {
-            self.checkpoints_before.insert(why, at);
+            self.checkpoints_before.insert(reason, at);
         }
         if let Some(seqs) = entry.root().present("seqs") {
-            self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, why)));
+            self.seqs.extend(seqs.elements().filter_map(Node::u64).map(|seq| (seq, reason)));
         }
     }
 
-    fn covers(&self, MissingContent { seq, why, is_checkpoint }: &MissingContent) -> bool {
-        let before =
-            |places: &HashMap<ErasureReason, u64>| places.get(why).is_some_and(|place| seq < place);
+    fn covers(&self, MissingContent { seq, reason, is_checkpoint }: &MissingContent) -> bool {
+        let before = |erased_before: &HashMap<ErasureReason, u64>| {
+            erased_before.get(reason).is_some_and(|position| seq < position)
+        };
         before(&self.all_before)
             || (*is_checkpoint && before(&self.checkpoints_before))
-            || self.seqs.contains(&(*seq, *why))
+            || self.seqs.contains(&(*seq, *reason))
     }
 }
 
@@ -184,7 +185,7 @@ impl Journal {
 
     /// Verifies that every log's row matches its records, and runs the database's own checks.
     pub(super) async fn verify_logs(&self, ledger: &Ledger) -> Result<(), VerifyError> {
-        let mut seen = 0;
+        let mut verified = 0;
         let mut tenants = self.backend.tenants().await?;
         tenants.retain(|tenant| ledger.concerns(tenant));
         for tenant in tenants {
@@ -192,11 +193,11 @@ impl Journal {
             for head in self.backend.logs(&tenant, everything).await? {
                 let key = (tenant.clone(), head.log.clone());
                 let proven = ledger.logs.get(&key);
-                seen += usize::from(proven.is_some());
+                verified += usize::from(proven.is_some());
                 self.verify_log(&tenant, head, proven).await?;
             }
         }
-        if seen != ledger.logs.len() {
+        if verified != ledger.logs.len() {
             return fail("some log", "has records but no row");
         }
         // Only the operator sees problems inside the database; a tenant does not.
@@ -235,11 +236,11 @@ impl Journal {
             };
             // Only an erasure between the two reads explains the difference. Its record then
             // follows the end in the row.
-            let again = self.current_summary(tenant, &now).await?;
-            if again.erasures.last <= head.last {
+            let current = self.current_summary(tenant, &now).await?;
+            if current.erasures.last <= head.last {
                 return fail(place, problem);
             }
-            (head, summary) = (now, again);
+            (head, summary) = (now, current);
         }
         // Another process erases continuously; the next verification covers this log.
         Ok(())
@@ -265,11 +266,11 @@ impl Journal {
                 let has_effect =
                     *row.kind == *kind::REWIND || ErasureReason::from_kind(&row.kind).is_some();
                 match row.erased {
-                    Some(why) => summary.lose(row, why),
+                    Some(reason) => summary.lose(row, reason),
                     None if !has_effect => {}
                     None => match self.content_or_erasure(tenant, &head.log, row).await? {
                         Ok((content, _)) => summary.apply_content(row, &content),
-                        Err(why) => summary.lose(row, why),
+                        Err(reason) => summary.lose(row, reason),
                     },
                 }
             }

@@ -58,11 +58,11 @@ async fn batch_with_idempotency_key_is_written_once() {
     commit(&node, adding([opened("a b", [])])).await.unwrap();
     let first = commit(&node, once("two", send("one"))).await.unwrap();
     assert_eq!(first.written, [written("a b", 1, 1, 0)]);
-    let again = commit(&node, once("two", send("one"))).await.unwrap();
-    assert_eq!(again, Receipt { repeated: true, ..first });
+    let repeated = commit(&node, once("two", send("one"))).await.unwrap();
+    assert_eq!(repeated, Receipt { repeated: true, ..first });
     // Some of the names are unknown, or the names belong to different batches.
     assert_eq!(
-        said(commit(&node, once("two", send("three"))).await),
+        error_message(commit(&node, once("two", send("three"))).await),
         "idempotency key two was used in another request; use new keys in each new request"
     );
     commit(&node, send("four")).await.unwrap();
@@ -97,16 +97,16 @@ async fn invalid_batch_is_rejected_and_writes_nothing() {
         matches!(conflict, Err(StoreError::Conflict { expected: 1, found: 2, .. })),
         "{conflict:?}"
     );
-    assert_eq!(said(try_with(append("b", [record("x")])).await), "there is no log b");
-    assert_eq!(said(try_with(fork("missing", 1)).await), "there is no thread missing");
+    assert_eq!(error_message(try_with(append("b", [record("x")])).await), "there is no log b");
+    assert_eq!(error_message(try_with(fork("missing", 1)).await), "there is no thread missing");
     assert_eq!(
-        said(try_with(fork("a", 4)).await),
+        error_message(try_with(fork("a", 4)).await),
         "a ends at record 2; fork at that record or an earlier one"
     );
-    assert_eq!(said(try_with(run).await), "there is no thread missing");
+    assert_eq!(error_message(try_with(run).await), "there is no thread missing");
     let rewind = SealedAppend { rewind_to: Some(3), ..append("a", [record("x")]) };
     assert_eq!(
-        said(commit(&node, adding([rewind])).await),
+        error_message(commit(&node, adding([rewind])).await),
         "a ends at record 2; rewind to that record or an earlier one"
     );
 
@@ -171,8 +171,10 @@ async fn leased_log_accepts_only_its_fence() {
     };
     let long = Duration::from_mins(1);
     let first = node.lease(&tenant, &a, "one", long).await.unwrap();
-    assert!(said(with(Guard::Free).await).starts_with("a is leased to one"));
-    assert!(said(node.lease(&tenant, &a, "two", long).await).starts_with("a is leased to one"));
+    assert!(error_message(with(Guard::Free).await).starts_with("a is leased to one"));
+    assert!(
+        error_message(node.lease(&tenant, &a, "two", long).await).starts_with("a is leased to one")
+    );
     with(Guard::Behind(first.fence)).await.unwrap();
     with(Guard::Operator).await.unwrap();
     let other = Fence(NonZeroU64::new(99).unwrap());
@@ -198,7 +200,7 @@ async fn leased_log_accepts_only_its_fence() {
     let third = node.lease(&tenant, &a, "two", long).await.unwrap();
     assert!(third.fence > second.fence);
     node.release(&tenant, &a, second.fence).await.unwrap();
-    assert!(said(with(Guard::Free).await).starts_with("a is leased to two"));
+    assert!(error_message(with(Guard::Free).await).starts_with("a is leased to two"));
     node.release(&tenant, &a, third.fence).await.unwrap();
     with(Guard::Free).await.unwrap();
     assert!(node.lease(&tenant, &a, "one", long).await.unwrap().fence > third.fence);
@@ -207,22 +209,22 @@ async fn leased_log_accepts_only_its_fence() {
 #[tokio::test]
 async fn pending_request_is_resolved_once() {
     let node = node(&database().await, "w1").await;
-    let ask = |id: &str, expires_in| PendingRequest {
+    let request = |id: &str, expires_in| PendingRequest {
         id: id.into(),
         kind: "approval".into(),
         log: log("a"),
         expires_in,
     };
     let asks = vec![
-        ask("p", None),
-        ask("q", Some(Duration::from_millis(50))),
-        ask("r", Some(Duration::from_mins(1))),
+        request("p", None),
+        request("q", Some(Duration::from_millis(50))),
+        request("r", Some(Duration::from_mins(1))),
     ];
     let batch_of = |asks| SealedBatch { asks, ..adding([append("a", [record("?")])]) };
     commit(&node, adding([opened("a", [])])).await.unwrap();
     commit(&node, batch_of(asks)).await.unwrap();
     assert_eq!(
-        said(commit(&node, batch_of(vec![ask("p", None)])).await),
+        error_message(commit(&node, batch_of(vec![request("p", None)])).await),
         "pending request id p is already in use; choose another id"
     );
     until(async || {
@@ -244,12 +246,18 @@ async fn pending_request_is_resolved_once() {
     let take =
         |id: &str| SealedBatch { takes: vec![id.into()], ..adding([append("a", [record("!")])]) };
     commit(&node, take("p")).await.unwrap();
-    assert_eq!(said(commit(&node, take("p")).await), "request p is not open; its status is taken");
     assert_eq!(
-        said(commit(&node, take("q")).await),
+        error_message(commit(&node, take("p")).await),
+        "request p is not open; its status is taken"
+    );
+    assert_eq!(
+        error_message(commit(&node, take("q")).await),
         "request q is not open; its status is expired"
     );
-    assert_eq!(said(commit(&node, take("missing")).await), "there is no pending entry missing");
+    assert_eq!(
+        error_message(commit(&node, take("missing")).await),
+        "there is no pending entry missing"
+    );
     assert_eq!(node.pending(&tenant(), None).await.unwrap().len(), 2);
     assert_eq!(contents(&node, "a").await.len(), 2);
 }
@@ -275,7 +283,7 @@ async fn captured_turns_are_found_by_their_keys() {
     commit(&node, with(turn("t1", &[claim, id, shared, chain, chain]))).await.unwrap();
     commit(&node, with(turn("t2", &[shared, chain]))).await.unwrap();
     assert_eq!(
-        said(commit(&node, with(turn("t2", &[]))).await),
+        error_message(commit(&node, with(turn("t2", &[]))).await),
         "turn id t2 is already in use; choose another id"
     );
     let unknown = key(KeyKind::Claim, 7);
@@ -326,10 +334,10 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
         .await
         .unwrap();
     let rows = node.rows(&tenant(), &log("a"), span).await.unwrap();
-    let left: Vec<_> =
+    let state: Vec<_> =
         rows.iter().map(|row| (row.content.is_some(), row.salt.is_some(), row.erased)).collect();
-    let gone = (false, false, Some(ErasureReason::Expired));
-    assert_eq!(left, [gone, gone, (true, true, None), (true, true, None)]);
+    let expired = (false, false, Some(ErasureReason::Expired));
+    assert_eq!(state, [expired, expired, (true, true, None), (true, true, None)]);
     assert!(node.blob(&tenant(), one).await.unwrap().is_some(), "another record refers to it");
     assert_eq!(node.blob(&tenant(), two).await.unwrap(), None);
 
@@ -340,12 +348,12 @@ async fn erasing_destroys_contents_and_keeps_the_chain() {
     let head = node.log(&tenant(), &log("a")).await.unwrap().unwrap();
     assert_eq!(head.gone, Some(ElisionReason::Forgotten));
     assert_eq!(
-        said(commit(&node, adding([append("a", [record("x")])])).await),
+        error_message(commit(&node, adding([append("a", [record("x")])])).await),
         "a was forgotten and accepts no more records"
     );
-    let nowhere = vec![Erasure::all(log("missing"), ErasureReason::Forgotten)];
+    let missing = vec![Erasure::all(log("missing"), ErasureReason::Forgotten)];
     assert_eq!(
-        said(commit(&node, SealedBatch { erases: nowhere, ..batch() }).await),
+        error_message(commit(&node, SealedBatch { erases: missing, ..batch() }).await),
         "there is no log missing"
     );
     node.scrub().await.unwrap();
@@ -386,14 +394,17 @@ async fn append_after_erasure_in_same_group_stays() {
     let mut erase = Erasure::records(log("a"), vec![1], ErasureReason::Forgotten);
     erase.checkpoints = true;
     let forgets = SealedBatch { erases: vec![erase], ..adding([append("a", [notice])]) };
-    let goes_on = adding([append("a", [checkpoint("4"), record("5")])]);
-    let group = [PreparedBatch::new(forgets, id), PreparedBatch::new(goes_on, id)];
+    let continues = adding([append("a", [checkpoint("4"), record("5")])]);
+    let group = [PreparedBatch::new(forgets, id), PreparedBatch::new(continues, id)];
     let (client, columns, statement) =
         (client(&url).await, Columns::from_group(&group), statement());
     client.query_one(&statement, &columns.params([&"w9", &1_i64, &false, &KEY])).await.unwrap();
-    let left = contents(&node, "a").await;
-    let gone = |seq| (seq, "-".to_owned());
-    let stays = |seq, text: &str| (seq, text.to_owned());
-    assert_eq!(left, [gone(1), gone(2), stays(3, "notice"), stays(4, "4"), stays(5, "5")]);
+    let remaining = contents(&node, "a").await;
+    let erased = |seq| (seq, "-".to_owned());
+    let stored = |seq, text: &str| (seq, text.to_owned());
+    assert_eq!(
+        remaining,
+        [erased(1), erased(2), stored(3, "notice"), stored(4, "4"), stored(5, "5")]
+    );
     assert_sound(&node).await;
 }

@@ -36,13 +36,13 @@ async fn assert_kept(
     acknowledged: &[(u64, String)],
     refused: &[String],
 ) {
-    let there = contents(node, name).await;
-    let numbers: Vec<u64> = there.iter().map(|(seq, _)| *seq).collect();
-    assert_eq!(numbers, (1..=u64::try_from(there.len()).unwrap()).collect::<Vec<_>>(), "no gap");
+    let stored = contents(node, name).await;
+    let numbers: Vec<u64> = stored.iter().map(|(seq, _)| *seq).collect();
+    assert_eq!(numbers, (1..=u64::try_from(stored.len()).unwrap()).collect::<Vec<_>>(), "no gap");
     for entry in acknowledged {
-        assert_eq!(there.iter().filter(|found| found.1 == entry.1).collect::<Vec<_>>(), [entry]);
+        assert_eq!(stored.iter().filter(|found| found.1 == entry.1).collect::<Vec<_>>(), [entry]);
     }
-    for (_, content) in &there {
+    for (_, content) in &stored {
         let was_acknowledged = acknowledged.iter().any(|(_, known)| known == content);
         assert!(was_acknowledged || refused.contains(content), "{content} was never sent");
     }
@@ -114,7 +114,7 @@ async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
     let (first, second, watcher) = (client(&url).await, client(&url).await, client(&url).await);
     let answers = |row: tokio_postgres::Row| row.get::<_, Vec<String>>(0);
     first.batch_execute("BEGIN").await.unwrap();
-    let wanted = answers(first.query_one(&statement(), &params).await.unwrap());
+    let expected = answers(first.query_one(&statement(), &params).await.unwrap());
     // Send the group again while the first attempt is not committed yet.
     let committed = async {
         let waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() \
@@ -123,8 +123,8 @@ async fn a_first_group_that_is_sent_twice_at_once_is_written_once() {
         first.batch_execute("COMMIT").await.unwrap();
     };
     let statement = statement();
-    let (again, ()) = tokio::join!(second.query_one(&statement, &params), committed);
-    assert_eq!(answers(again.unwrap()), wanted);
+    let (repeated, ()) = tokio::join!(second.query_one(&statement, &params), committed);
+    assert_eq!(answers(repeated.unwrap()), expected);
     assert_eq!(contents(&node, "a").await.len(), 1);
     assert_sound(&node).await;
 }
@@ -182,7 +182,7 @@ async fn node_result(url: &str) -> Result<(), StoreError> {
 #[tokio::test]
 async fn open_error_states_reason_without_password() {
     let base = throughline_testkit::postgres_url();
-    for (url, why) in [
+    for (url, expected) in [
         (
             "postgres://me:hunter2@127.0.0.1:1/db".to_owned(),
             "cannot reach postgres://127.0.0.1:1/db: ",
@@ -203,8 +203,8 @@ async fn open_error_states_reason_without_password() {
         ),
     ] {
         let began = tokio::time::Instant::now();
-        let error = said(node_result(&url).await);
-        assert!(error.starts_with(why), "{error}");
+        let error = error_message(node_result(&url).await);
+        assert!(error.starts_with(expected), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(8));
     }
@@ -219,7 +219,7 @@ async fn newer_schema_is_rejected_unchanged() {
     assert!(matches!(refused, Err(StoreError::NewerSchema { found: 99, known: 2 })), "{refused:?}");
     let none = Options { create: false, ..Options::default() };
     let refused = Postgres::open(&database().await, &none, Name::from("w")).await.map(drop);
-    assert!(said(refused).contains("contains no store"));
+    assert!(error_message(refused).contains("contains no store"));
 }
 
 #[tokio::test]

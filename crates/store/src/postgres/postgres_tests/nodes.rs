@@ -131,13 +131,13 @@ const LISTENERS: &str = "FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
 
 /// A timeout shorter than the polling interval while connected, so that only a notification can
 /// wake the task in time.
-const TOLD: Duration = Duration::from_secs(4);
+const NOTIFIED: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn waiting_task_is_woken_by_other_nodes() {
     let url = database().await;
-    let (here, there) = (node(&url, "w1").await, node(&url, "w2").await);
-    commit(&here, adding([opened("a", [])])).await.unwrap();
+    let (node_a, node_b) = (node(&url, "w1").await, node(&url, "w2").await);
+    commit(&node_a, adding([opened("a", [])])).await.unwrap();
     // The listening connections are established in the background.
     let watcher = client(&url).await;
     until(async || {
@@ -152,35 +152,35 @@ async fn waiting_task_is_woken_by_other_nodes() {
         let (node, name) = (node.clone(), log(name));
         tokio::spawn(async move { node.wait(&tenant(), &name, after).await })
     };
-    for (after, writer) in [(0, &here), (1, &there), (2, &here)] {
-        let waits = [waiting(&here, "a", after), waiting(&there, "a", after)];
-        waited_for(&here, "a").await;
-        waited_for(&there, "a").await;
+    for (after, writer) in [(0, &node_a), (1, &node_b), (2, &node_a)] {
+        let waits = [waiting(&node_a, "a", after), waiting(&node_b, "a", after)];
+        waited_for(&node_a, "a").await;
+        waited_for(&node_b, "a").await;
         assert!(waits.iter().all(|wait| !wait.is_finished()));
         commit(writer, adding([append("a", [record("x")])])).await.unwrap();
         // Until the first node has received the other node's greeting, it assumes that it is alone
         // and sends no notifications.
-        let told = if after == 0 { Duration::from_mins(1) } else { TOLD };
+        let limit = if after == 0 { Duration::from_mins(1) } else { NOTIFIED };
         for wait in waits {
-            timeout(told, wait).await.expect("a notification arrives").unwrap().unwrap();
+            timeout(limit, wait).await.expect("a notification arrives").unwrap().unwrap();
         }
     }
-    timeout(Duration::from_secs(1), here.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
+    timeout(Duration::from_secs(1), node_a.wait(&tenant(), &log("a"), 2)).await.unwrap().unwrap();
     // The awaited log does not exist yet.
-    let wait = waiting(&there, "later", 0);
-    waited_for(&there, "later").await;
-    commit(&here, adding([opened("later", [record("x")])])).await.unwrap();
-    timeout(TOLD, wait).await.expect("a notification arrives").unwrap().unwrap();
+    let wait = waiting(&node_b, "later", 0);
+    waited_for(&node_b, "later").await;
+    commit(&node_a, adding([opened("later", [record("x")])])).await.unwrap();
+    timeout(NOTIFIED, wait).await.expect("a notification arrives").unwrap().unwrap();
     // Without the listening connection, the log is polled.
-    let wait = waiting(&there, "a", 3);
-    waited_for(&there, "a").await;
+    let wait = waiting(&node_b, "a", 3);
+    waited_for(&node_b, "a").await;
     let end = format!("SELECT pg_terminate_backend(pid) {LISTENERS}");
     watcher.query(&end, &[]).await.unwrap();
-    commit(&here, adding([append("a", [record("x")])])).await.unwrap();
+    commit(&node_a, adding([append("a", [record("x")])])).await.unwrap();
     timeout(Duration::from_mins(1), wait).await.expect("polling finds it").unwrap().unwrap();
-    let wait = waiting(&there, "a", 4);
-    waited_for(&there, "a").await;
-    Driver::close(&*there).await.unwrap();
+    let wait = waiting(&node_b, "a", 4);
+    waited_for(&node_b, "a").await;
+    Driver::close(&*node_b).await.unwrap();
     assert!(matches!(wait.await.unwrap(), Err(StoreError::Closed)));
 }
 

@@ -62,7 +62,7 @@ async fn small_values_and_api_keys_are_stored() {
         commit(&node, SealedBatch { keys, ..batch() }).await.map(drop)
     };
     change(KeyChange::Add(key.clone())).await.unwrap();
-    assert!(said(change(KeyChange::Add(key.clone())).await).contains("already"));
+    assert!(error_message(change(KeyChange::Add(key.clone())).await).contains("already"));
     // The database sets the creation time.
     let (kept, is_revoked) = node.key([1; 32], 7).await.unwrap().unwrap();
     let key = ApiKeyRow { created: kept.created, ..key };
@@ -70,8 +70,8 @@ async fn small_values_and_api_keys_are_stored() {
     assert_eq!(node.keys(&tenant()).await.unwrap(), [key]);
     let revoke = |id: &str| KeyChange::Revoke { id: id.into(), at: 9, mac: [4; 32] };
     change(revoke("k1")).await.unwrap();
-    assert!(said(change(revoke("k1")).await).contains("no API key k1"));
-    assert!(said(change(revoke("k2")).await).contains("no API key k2"));
+    assert!(error_message(change(revoke("k1")).await).contains("no API key k1"));
+    assert!(error_message(change(revoke("k2")).await).contains("no API key k2"));
     assert_eq!(node.key([1; 32], 7).await.unwrap(), None);
     assert!(node.keys(&tenant()).await.unwrap()[0].revoked.is_some());
 }
@@ -106,16 +106,17 @@ async fn backup_is_a_complete_sqlite_file() {
     assert_eq!((stats.tenants, stats.threads, stats.records, stats.segments), (1, 2, 201, 1));
     let random = u64::from_be_bytes(crate::cipher::random().unwrap());
     let to = std::env::temp_dir().join(format!("throughline-{random:016x}.db"));
-    let heard = std::sync::Mutex::new(Vec::new());
-    let progress = |share: f64| heard.lock().unwrap().push(share);
+    let shares = std::sync::Mutex::new(Vec::new());
+    let progress = |share: f64| shares.lock().unwrap().push(share);
     let keys = crate::key_file_of(&to);
     let owner = BackupOwner { backup: "1f".into(), store: "2f".into() };
     let plan = NewBackup { file: to.clone(), keys: keys.clone(), owner };
     crate::sqlite::backup(&*node, plan.clone(), &progress).await.unwrap();
-    let heard = heard.into_inner().unwrap();
-    assert!(heard.is_sorted() && heard.last() == Some(&1.0));
+    let shares = shares.into_inner().unwrap();
+    assert!(shares.is_sorted() && shares.last() == Some(&1.0));
     assert!(
-        said(crate::sqlite::backup(&*node, plan, &|_| {}).await).contains("choose another name")
+        error_message(crate::sqlite::backup(&*node, plan, &|_| {}).await)
+            .contains("choose another name")
     );
     let file = rusqlite::Connection::open(&to).unwrap();
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
