@@ -169,8 +169,8 @@ impl FateCounts {
     /// Counts the Fates of all Items and Seals. Reshaped content is not counted.
     pub fn of(fates: &[Fate]) -> Self {
         let mut counted = Self::default();
-        for did in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
-            match did {
+        for disposition in fates.iter().flat_map(|fate| fate.seals.iter().chain([&fate.visible])) {
+            match disposition {
                 Disposition::Kept => counted.kept += 1,
                 Disposition::Restored(_) => counted.restored += 1,
                 Disposition::Elided(_) => counted.elided += 1,
@@ -236,7 +236,7 @@ impl CallRecord {
         self.texts = Bodies::of(&request.body);
         self.began = Instant::now();
         self.path = request.path.clone();
-        self.headers = shown(&request.headers);
+        self.headers = public_headers(&request.headers);
     }
 
     /// Records the name of the model that the caller requested.
@@ -254,7 +254,7 @@ impl CallRecord {
             endpoint: request.endpoint.clone(),
             origin: Arc::clone(origin),
             path: request.path.clone(),
-            headers: shown(&request.headers),
+            headers: public_headers(&request.headers),
         });
     }
 
@@ -338,7 +338,7 @@ impl CallRecord {
 }
 
 /// Returns the headers whose names do not suggest a credential.
-fn shown(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
+fn public_headers(headers: &[(Name, Name)]) -> Vec<(Name, Name)> {
     headers.iter().filter(|(name, _)| !is_secret_header(name.as_bytes())).cloned().collect()
 }
 

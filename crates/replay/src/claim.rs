@@ -159,8 +159,8 @@ impl Claims {
     pub fn handles_in_item(item: &Item) -> impl Iterator<Item = Name> {
         let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
         let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());
-        let ours = seals.chain(id).filter(|text| Self::has_handle_format(text));
-        ours.filter_map(|text| std::str::from_utf8(text).ok().map(Name::from))
+        let handles = seals.chain(id).filter(|text| Self::has_handle_format(text));
+        handles.filter_map(|text| std::str::from_utf8(text).ok().map(Name::from))
     }
 
     /// Returns a tenant name for the holder of a provider key. The name does not reveal the key.
@@ -169,12 +169,12 @@ impl Claims {
         Name::from([Self::CALLER_PREFIX, &name].concat())
     }
 
-    /// Returns a message authentication code of `length` letters for the tenant and these words.
-    fn authenticator(&self, tenant: &Tenant, words: &[&str], length: usize) -> String {
+    /// Returns a message authentication code of `length` letters for the tenant and these parts.
+    fn authenticator(&self, tenant: &Tenant, parts: &[&str], length: usize) -> String {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        for word in [&*tenant.0].iter().chain(words) {
-            hasher.update(&(word.len() as u64).to_le_bytes());
-            hasher.update(word.as_bytes());
+        for part in [&*tenant.0].iter().chain(parts) {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part.as_bytes());
         }
         let mut bytes = [0; 16];
         hasher.finalize_xof().fill(&mut bytes);

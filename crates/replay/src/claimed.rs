@@ -93,12 +93,12 @@ impl ClaimRewriter {
 
     fn rename_call(&mut self, body: &mut Body) {
         let Body::Call(call) = body else { return };
-        let own = call.wire_id.clone().unwrap_or_else(|| call.id.0.clone());
+        let wire_id = call.wire_id.clone().unwrap_or_else(|| call.id.0.clone());
         let next = self.calls.len();
-        let number = *self.calls.entry(own).or_insert(next);
-        let shown = self.claims.call_id(&self.tenant, &self.node, number);
-        call.id = CallId(shown.clone());
-        call.wire_id = Some(shown);
+        let number = *self.calls.entry(wire_id).or_insert(next);
+        let call_id = self.claims.call_id(&self.tenant, &self.node, number);
+        call.id = CallId(call_id.clone());
+        call.wire_id = Some(call_id);
     }
 }
 

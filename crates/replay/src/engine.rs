@@ -127,13 +127,13 @@ impl Replay {
             on_stored(self.capture(&answered.record.tenant, &answered.turn()).await);
             return;
         };
-        let room = pending.room(answered.size()).await;
+        let permit = pending.reserve(answered.size()).await;
         let marks = TurnKeys::new(&answered.turn());
-        let coming = pending.register(&answered.record.tenant, &marks.keys, room);
+        let pending_write = pending.register(&answered.record.tenant, &marks.keys, permit);
         let replay = Arc::clone(self);
         tokio::spawn(async move {
             on_stored(replay.capture_as(&answered.record.tenant, &answered.turn(), marks).await);
-            coming.complete();
+            pending_write.complete();
         });
     }
 
@@ -156,11 +156,13 @@ impl Replay {
         turn: &Turn<'_>,
         marks: TurnKeys,
     ) -> Result<Option<TurnId>, StoreError> {
-        let whole = PreparedTurn::new(turn, marks);
-        let Some(stored) = capture::capture(self, tenant, &whole).await? else { return Ok(None) };
+        let prepared = PreparedTurn::new(turn, marks);
+        let Some(stored) = capture::capture(self, tenant, &prepared).await? else {
+            return Ok(None);
+        };
         // Cache the turn, because the next request probably continues it. An outdated epoch is
         // safe: it only causes another check.
-        let captured = Arc::new(whole.remembered());
+        let captured = Arc::new(prepared.remembered());
         self.turns.insert(tenant, &stored, &captured, turn.conversation.era);
         Ok(Some(stored.id))
     }
@@ -223,16 +225,16 @@ impl RestoredCall {
     pub fn account(&self, encoded: &mut EncodedRequest) {
         for fate in &mut encoded.fates {
             let Some(mark) = self.marks.get(&fate.item) else { continue };
-            let restored = |did: &mut Disposition| {
-                if *did == Disposition::Kept {
-                    *did = Disposition::Restored(mark.evidence.clone());
+            let restored = |disposition: &mut Disposition| {
+                if *disposition == Disposition::Kept {
+                    *disposition = Disposition::Restored(mark.evidence.clone());
                 }
             };
             if mark.visible {
                 restored(&mut fate.visible);
             }
             let lost = fate.seals.iter_mut().zip(&mark.seals).filter(|(_, lost)| **lost);
-            lost.for_each(|(did, _)| restored(did));
+            lost.for_each(|(disposition, _)| restored(disposition));
         }
         encoded.fates.extend(self.left.iter().cloned());
     }

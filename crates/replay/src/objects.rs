@@ -124,9 +124,9 @@ pub fn account_of(origin: &Origin) -> &str {
 /// Returns the Vault key that records the owner of an object.
 pub(crate) fn owner_key(account: &str, object: &ObjectId) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("throughline 2026-11 object owner v1");
-    for word in [account, object.kind.as_str(), &object.id] {
-        hasher.update(&(word.len() as u64).to_le_bytes());
-        hasher.update(word.as_bytes());
+    for part in [account, object.kind.as_str(), &object.id] {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
     }
     *hasher.finalize().as_bytes()
 }

@@ -67,14 +67,14 @@ pub fn echoed(response: &Bytes, request: &Bytes) -> Option<Json> {
     ];
     let (response, request) = (Tree::parse(response.clone()), Tree::parse(request.clone()));
     let (response, request) = (response.ok()?, request.ok()?);
-    let own = |key: &str| request.root().present(key).filter(|_| ECHOED.contains(&key));
+    let requested = |key: &str| request.root().present(key).filter(|_| ECHOED.contains(&key));
     Some(json::object(|o| {
         for (key, value) in response.root().members() {
             let key = key.text().unwrap_or_default();
-            o.node(&key, own(&key).unwrap_or(value));
+            o.node(&key, requested(&key).unwrap_or(value));
         }
         for key in ECHOED.iter().filter(|key| response.root().get(key).is_none()) {
-            match own(key) {
+            match requested(key) {
                 Some(value) => o.node(key, value),
                 None if *key == "store" => o.bool(key, true),
                 None => continue,
@@ -190,12 +190,12 @@ impl StoredResponse {
         let mut items = self.conversation(replay).await?;
         let tree = Tree::parse(body.clone()).ok()?;
         items.extend(elements(tree.root().present("input")));
-        let others = tree.root().members();
-        let others = others.filter(|(key, _)| !key.is("input") && !key.is(PREVIOUS_RESPONSE_ID));
-        let whole = json::object(|out| {
-            out.nodes(others).list("input", &items);
+        let members = tree.root().members();
+        let members = members.filter(|(key, _)| !key.is("input") && !key.is(PREVIOUS_RESPONSE_ID));
+        let expanded = json::object(|out| {
+            out.nodes(members).list("input", &items);
         });
-        Some(whole.bytes().clone())
+        Some(expanded.bytes().clone())
     }
 }
 

@@ -47,7 +47,7 @@ pub struct DeltaBase {
 pub struct DeltaSource<'b> {
     pub tail: &'b DeltaBase,
     /// The log and the last record of the base, if the base is in another log.
-    pub elsewhere: Option<(&'b LogId, u64)>,
+    pub other_log: Option<(&'b LogId, u64)>,
 }
 
 /// An encoded record, and the base for the next call.
@@ -98,7 +98,7 @@ impl Bodies {
             o.number("v", 1);
             if let Some((full, base)) = base {
                 o.number("full", full).number("since", base.tail.since);
-                if let Some((log, last)) = base.elsewhere {
+                if let Some((log, last)) = base.other_log {
                     o.string("log", &log.0).number("last", last);
                 }
             }
@@ -123,16 +123,16 @@ impl Bodies {
         /// If the first difference is shorter than the text by this factor, the second is not
         /// computed.
         const SHORT: usize = 16;
-        let to = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
-        let goes_on = to(&before.sent);
-        if goes_on.bytes().len() <= self.sent.len() / SHORT {
-            return ("sent_on", goes_on);
+        let encode = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
+        let from_previous = encode(&before.sent);
+        if from_previous.bytes().len() <= self.sent.len() / SHORT {
+            return ("sent_on", from_previous);
         }
-        let anew = to(&self.expanded);
-        if anew.bytes().len() < goes_on.bytes().len() {
-            ("sent", anew)
+        let from_expanded = encode(&self.expanded);
+        if from_expanded.bytes().len() < from_previous.bytes().len() {
+            ("sent", from_expanded)
         } else {
-            ("sent_on", goes_on)
+            ("sent_on", from_previous)
         }
     }
 

@@ -7,21 +7,21 @@ use super::*;
 /// Returns the bodies of a conversation with `count` turns. The sent request uses a different wire
 /// than the received request.
 fn turns(count: usize) -> Bodies {
-    let said = |words: &str| {
-        let all = (0..count).map(|turn| format!(r#"{{"{words}":"what was said in turn {turn}"}}"#));
+    let body = |key: &str| {
+        let all = (0..count).map(|turn| format!(r#"{{"{key}":"what was said in turn {turn}"}}"#));
         let all: Vec<_> = all.collect();
         Bytes::from(format!(r#"{{"messages":[{}],"stream":true}}"#, all.join(",")))
     };
     Bodies {
-        expanded: said("content"),
-        received: said("content"),
-        sent: said("parts"),
-        account: said("item"),
+        expanded: body("content"),
+        received: body("content"),
+        sent: body("parts"),
+        account: body("item"),
     }
 }
 
 fn base(tail: &DeltaBase) -> DeltaSource<'_> {
-    DeltaSource { tail, elsewhere: None }
+    DeltaSource { tail, other_log: None }
 }
 
 fn read(before: &Bodies, json: &Json) -> Bodies {

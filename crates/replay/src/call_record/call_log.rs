@@ -52,22 +52,22 @@ impl CallRecord {
     pub fn bodies_record(
         &self,
         thread: &LogId,
-        goes_on: BaseLocation<'_>,
+        location: BaseLocation<'_>,
     ) -> (NewRecord, DeltaBase) {
-        let elsewhere = match goes_on {
+        let other_log = match location {
             BaseLocation::From(parent) => Some((&parent.log, parent.last)),
             BaseLocation::Here | BaseLocation::Nowhere => None,
         };
-        let base = self.base.as_deref().map(|tail| DeltaSource { tail, elsewhere });
-        let base = base.filter(|_| !matches!(goes_on, BaseLocation::Nowhere));
+        let base = self.base.as_deref().map(|tail| DeltaSource { tail, other_log });
+        let base = base.filter(|_| !matches!(location, BaseLocation::Nowhere));
         let EncodedBodies { json, tail } = self.texts.write(base);
         (NewRecord::copy(thread, json.bytes().clone()), tail)
     }
 
     /// Returns the two records that are stored for a call without a reply.
-    fn records(&self, thread: &LogId, goes_on: BaseLocation<'_>) -> Vec<NewRecord> {
+    fn records(&self, thread: &LogId, location: BaseLocation<'_>) -> Vec<NewRecord> {
         let record = NewRecord::new(CALL_RECORD, self.account().bytes().clone());
-        vec![record, self.bodies_record(thread, goes_on).0]
+        vec![record, self.bodies_record(thread, location).0]
     }
 }
 
@@ -159,8 +159,8 @@ impl CallLog {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             records => records?,
         };
-        let has_account = |record: &&Record| matches!(&*record.kind, CALL_RECORD | TURN);
-        let Some(record) = records.iter().find(has_account) else { return Ok(None) };
+        let has_call_record = |record: &&Record| matches!(&*record.kind, CALL_RECORD | TURN);
+        let Some(record) = records.iter().find(has_call_record) else { return Ok(None) };
         let Content::Here(account) = &record.content else { return Ok(None) };
         let account = Tree::parse(account.clone()).map_err(|_| damaged(record))?;
         let account = match &*record.kind {
@@ -179,31 +179,34 @@ impl CallLog {
         log: &LogId,
         last: u64,
     ) -> Result<Result<DeltaBase, Option<ElisionReason>>, StoreError> {
-        let own = self.store.read(tenant, log, last.saturating_sub(1), 1).await?;
-        let Some(own) = own.first().filter(|record| *record.kind == *kind::COPY) else {
+        let base_record = self.store.read(tenant, log, last.saturating_sub(1), 1).await?;
+        let Some(base_record) = base_record.first().filter(|record| *record.kind == *kind::COPY)
+        else {
             return Ok(Err(None));
         };
-        let tree = match &own.content {
-            Content::Here(content) => Tree::parse(content.clone()).map_err(|_| damaged(own))?,
-            Content::Gone(why) => return Ok(Err(Some(*why))),
+        let tree = match &base_record.content {
+            Content::Here(content) => {
+                Tree::parse(content.clone()).map_err(|_| damaged(base_record))?
+            }
+            Content::Gone(reason) => return Ok(Err(Some(*reason))),
         };
         let number = |name: &str| tree.root().get(name).and_then(Node::u64);
         let since = number("since").map_or(0, |since| since + tree.bytes().len() as u64);
         let full = number("full").unwrap_or(last);
-        let elsewhere = tree.root().name_of("log").map(LogId).zip(number("last"));
-        let texts = match &elsewhere {
-            Some((log, last)) => match self.line(tenant, log, full, *last).await? {
-                Ok(before) => decode_bodies(&before, own)?,
+        let other_log = tree.root().name_of("log").map(LogId).zip(number("last"));
+        let texts = match &other_log {
+            Some((log, last)) => match self.decode_since(tenant, log, full, *last).await? {
+                Ok(before) => decode_bodies(&before, base_record)?,
                 gone => gone,
             },
-            None => self.line(tenant, log, full, last).await?,
+            None => self.decode_since(tenant, log, full, last).await?,
         };
         Ok(texts.map(|texts| DeltaBase { texts, full: Some(full), since }).map_err(Some))
     }
 
     /// Decodes the bodies in record `last` by applying all differences since record `full`. The
     /// records in between belong to the same conversation, because each branch has its own log.
-    async fn line(
+    async fn decode_since(
         &self,
         tenant: &Tenant,
         log: &LogId,
@@ -235,7 +238,7 @@ fn decode_bodies(
 ) -> Result<Result<Bodies, ElisionReason>, StoreError> {
     let content = match &record.content {
         Content::Here(content) => content.clone(),
-        Content::Gone(why) => return Ok(Err(*why)),
+        Content::Gone(reason) => return Ok(Err(*reason)),
     };
     let tree = Tree::parse(content).map_err(|_| damaged(record))?;
     Bodies::read(before, tree.root()).map(Ok).ok_or_else(|| damaged(record))

@@ -20,21 +20,21 @@ pub fn call_json(node: &TurnId, found: &StoredCall) -> Json {
             o.string("thread", &turn.log.0);
             o.maybe_string("parent", turn.parent.as_ref().map(|parent| &*parent.0));
         }
-        let is_own = |key: &Node<'_>| OWN.iter().any(|own| key.is(own));
+        let is_renamed = |key: &Node<'_>| OWN.iter().any(|name| key.is(name));
         for (key, value) in account.members() {
             if key.is("attempts") {
                 // Earlier versions stored the error as `said`.
                 put_renamed(o, "attempts", value, ("said", "error"));
-            } else if !is_own(&key) && !key.is("target") {
+            } else if !is_renamed(&key) && !key.is("target") {
                 o.node(&key.text().unwrap_or_default(), value);
             }
         }
         match &found.texts {
             Ok(texts) => put_bodies(o, account, texts),
-            Err(why) => {
-                let why =
-                    why.map_or_else(|| "they were not stored".to_owned(), |why| why.to_string());
-                o.string("bodies", &format!("the bodies are not available: {why}"));
+            Err(reason) => {
+                let reason = reason
+                    .map_or_else(|| "they were not stored".to_owned(), |reason| reason.to_string());
+                o.string("bodies", &format!("the bodies are not available: {reason}"));
                 put_request(o, "received", account, None);
                 put_sent(o, account, None);
             }

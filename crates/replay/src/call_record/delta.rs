@@ -46,22 +46,22 @@ pub(super) fn write(base: &[u8], text: &[u8], out: &mut json::Array<'_>) {
 /// Applies a difference to `base`; `None` if the difference is invalid.
 pub(super) fn read(base: &Bytes, parts: Node<'_>) -> Option<Bytes> {
     let mut text = Vec::new();
-    let mut whole = None;
+    let mut shared = None;
     for (at, part) in parts.elements().enumerate() {
         if let Some(new) = part.text() {
             text.extend_from_slice(new.as_bytes());
             continue;
         }
-        let mut place = part.elements().filter_map(Node::u64).map(usize::try_from);
-        let (Some(Ok(start)), Some(Ok(length))) = (place.next(), place.next()) else {
+        let mut numbers = part.elements().filter_map(Node::u64).map(usize::try_from);
+        let (Some(Ok(start)), Some(Ok(length))) = (numbers.next(), numbers.next()) else {
             return None;
         };
-        let taken = start..start.checked_add(length)?;
-        text.extend_from_slice(base.get(taken.clone())?);
-        whole = (at == 0 && taken.len() == base.len()).then(|| base.clone());
+        let range = start..start.checked_add(length)?;
+        text.extend_from_slice(base.get(range.clone())?);
+        shared = (at == 0 && range.len() == base.len()).then(|| base.clone());
     }
     // A text that equals the base shares the base's memory.
-    Some(whole.filter(|whole| whole.len() == text.len()).unwrap_or_else(|| Bytes::from(text)))
+    Some(shared.filter(|shared| shared.len() == text.len()).unwrap_or_else(|| Bytes::from(text)))
 }
 
 fn parts<'t>(base: &[u8], text: &'t [u8]) -> Vec<DeltaPart<'t>> {

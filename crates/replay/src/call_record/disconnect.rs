@@ -57,16 +57,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn new_connections_wait_for_pending_disconnects_up_to_a_limit() {
-        let left = DisconnectLimiter::default();
-        assert!(left.wait_until_drained().now_or_never().is_some());
-        let (one, other) = (left.leaving(), left.leaving());
-        let mut newcomer = Box::pin(left.wait_until_drained());
-        assert!((&mut newcomer).now_or_never().is_none());
+        let limiter = DisconnectLimiter::default();
+        assert!(limiter.wait_until_drained().now_or_never().is_some());
+        let (one, other) = (limiter.leaving(), limiter.leaving());
+        let mut waiting = Box::pin(limiter.wait_until_drained());
+        assert!((&mut waiting).now_or_never().is_none());
         drop(one);
-        assert!((&mut newcomer).now_or_never().is_none());
+        assert!((&mut waiting).now_or_never().is_none());
         other.done().await;
-        assert!(newcomer.now_or_never().is_some());
-        let _stays = left.leaving();
-        left.wait_until_drained().await;
+        assert!(waiting.now_or_never().is_some());
+        let _stays = limiter.leaving();
+        limiter.wait_until_drained().await;
     }
 }

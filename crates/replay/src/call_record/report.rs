@@ -14,12 +14,12 @@ const MAX_LISTED: usize = 256;
 /// number. The delta to the next call's report therefore stays small, even if the outcome of all
 /// Items changes.
 pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &AuditOutcome) -> Json {
-    let mut dids: Vec<&Disposition> = Vec::new();
-    let mut number = |did| {
-        let known = dids.iter().position(|known| *known == did);
+    let mut dispositions: Vec<&Disposition> = Vec::new();
+    let mut number = |disposition| {
+        let known = dispositions.iter().position(|known| *known == disposition);
         known.unwrap_or_else(|| {
-            dids.push(did);
-            dids.len() - 1
+            dispositions.push(disposition);
+            dispositions.len() - 1
         }) as u64
     };
     let fates = json::array(|a| {
@@ -29,8 +29,8 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
         }
     });
     json::object(|o| {
-        let dids: Vec<_> = dids.iter().map(ToString::to_string).collect();
-        o.raw("fates", &fates).list("dids", dids.iter().map(String::as_str));
+        let dispositions: Vec<_> = dispositions.iter().map(ToString::to_string).collect();
+        o.raw("fates", &fates).list("dids", dispositions.iter().map(String::as_str));
         let more = [
             ("more_restore_findings", restored.len()),
             ("more_repaired", looked.fixes.len()),
@@ -59,17 +59,19 @@ pub fn report_json(encoded: &EncodedRequest, restored: &[Finding], looked: &Audi
 
 /// Writes the Fates of a stored report, with each outcome spelled out.
 pub(super) fn put_fates(o: &mut json::Object<'_>, account: Node<'_>) {
-    let dids: Vec<_> = account.get("dids").into_iter().flat_map(Node::elements).collect();
-    let did = |number: Node<'_>| dids.get(usize::try_from(number.u64()?).ok()?).copied();
+    let dispositions: Vec<_> = account.get("dids").into_iter().flat_map(Node::elements).collect();
+    let disposition =
+        |number: Node<'_>| dispositions.get(usize::try_from(number.u64()?).ok()?).copied();
     o.array("fates", |a| {
         for fate in account.get("fates").into_iter().flat_map(Node::elements) {
             let mut parts = fate.elements();
-            let (Some(item), Some(visible)) = (parts.next(), parts.next().and_then(did)) else {
+            let (Some(item), Some(visible)) = (parts.next(), parts.next().and_then(disposition))
+            else {
                 continue;
             };
             a.object(|o| {
                 o.node("item", item).node("visible", visible);
-                o.list("seals", parts.filter_map(did));
+                o.list("seals", parts.filter_map(disposition));
             });
         }
     });

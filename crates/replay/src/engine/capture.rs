@@ -118,42 +118,44 @@ impl<'t> PreparedTurn<'t> {
 pub(super) async fn capture(
     replay: &Replay,
     tenant: &Tenant,
-    whole: &PreparedTurn<'_>,
+    prepared: &PreparedTurn<'_>,
 ) -> Result<Option<VaultTurn>, StoreError> {
-    let turn = whole.turn;
-    let own = LogId::from(format!("conversation-{}", turn.node));
-    let begin = || Append::new(own.clone()).opening(LogOpening::thread());
-    let (first, goes_on) = match &turn.conversation.parent {
+    let turn = prepared.turn;
+    let own_log = LogId::from(format!("conversation-{}", turn.node));
+    let begin = || Append::new(own_log.clone()).opening(LogOpening::thread());
+    let (first, location) = match &turn.conversation.parent {
         Some(parent) => {
             (Append::new(parent.log.clone()).expect_last(parent.last), BaseLocation::Here)
         }
         None => (begin(), BaseLocation::Nowhere),
     };
-    let mut done = commit(replay, tenant, whole, first, goes_on).await;
-    if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&done, &turn.conversation.parent) {
+    let mut outcome = commit(replay, tenant, prepared, first, location).await;
+    if let (Err(StoreError::Conflict { .. }), Some(parent)) = (&outcome, &turn.conversation.parent)
+    {
         // Another reply to the same request was stored first, so this reply becomes a branch.
         let fork = LogOpening::fork(parent.log.clone(), parent.last);
-        let fork = Append::new(own.clone()).opening(fork);
-        done = commit(replay, tenant, whole, fork, BaseLocation::Here).await;
+        let fork = Append::new(own_log.clone()).opening(fork);
+        outcome = commit(replay, tenant, prepared, fork, BaseLocation::Here).await;
     }
-    if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &done
+    if let Err(StoreError::NotFound { .. } | StoreError::Invalid(_)) = &outcome
         && turn.conversation.parent.is_some()
     {
         // The parent was erased in the meantime, so the reply starts a new conversation.
-        done = commit(replay, tenant, whole, begin(), BaseLocation::Nowhere).await;
+        outcome = commit(replay, tenant, prepared, begin(), BaseLocation::Nowhere).await;
     }
-    done.map(|receipt| receipt.written.into_iter().next().map(|written| stored_turn(turn, written)))
+    outcome
+        .map(|receipt| receipt.written.into_iter().next().map(|written| stored_turn(turn, written)))
 }
 
 async fn commit(
     replay: &Replay,
     tenant: &Tenant,
-    whole: &PreparedTurn<'_>,
+    prepared: &PreparedTurn<'_>,
     append: Append,
-    goes_on: BaseLocation<'_>,
+    location: BaseLocation<'_>,
 ) -> Result<Receipt, StoreError> {
-    let turn = whole.turn;
-    let (batch, tail) = batch(tenant, whole, append, goes_on);
+    let turn = prepared.turn;
+    let (batch, tail) = batch(tenant, prepared, append, location);
     let receipt = replay.store.commit(batch).await?;
     if let (Some(record), Some(tail), Some(written)) = (turn.record, tail, receipt.written.first())
     {
@@ -166,7 +168,7 @@ fn batch(
     tenant: &Tenant,
     PreparedTurn { turn, marks, items }: &PreparedTurn<'_>,
     mut append: Append,
-    goes_on: BaseLocation<'_>,
+    location: BaseLocation<'_>,
 ) -> (Batch, Option<DeltaBase>) {
     let log = append.log.clone();
     let header = json::object(|out| {
@@ -180,7 +182,7 @@ fn batch(
         append.records.push(NewRecord::new(kind::ITEM, stored.json.bytes().clone()));
     }
     // The bodies come last, because a continuation finds them in the turn's last record.
-    let (bodies, tail) = turn.record.map(|record| record.bodies_record(&log, goes_on)).unzip();
+    let (bodies, tail) = turn.record.map(|record| record.bodies_record(&log, location)).unzip();
     append.records.extend(bodies);
     let mut batch = Batch::new(tenant.clone()).append(append);
     if let Some(response) = turn.response {
@@ -217,7 +219,7 @@ fn size_of_item(item: &Item) -> usize {
 /// Returns the number of visible turns before this one.
 fn turns_before(turn: &Turn<'_>) -> usize {
     let chain = &turn.conversation.chain;
-    chain.visible_turns().saturating_sub(usize::from(chain.goes_on()))
+    chain.visible_turns().saturating_sub(usize::from(chain.ends_with_model_turn()))
 }
 
 /// The lookup keys and visible content of a turn.
@@ -232,9 +234,9 @@ impl TurnKeys {
         // The turn's own id is a key, by which Claims and later turns find it.
         let mut keys = vec![VaultKey::Claim(turn.node.0.clone())];
         // Only Responses API requests refer to a whole reply by its id.
-        let is_asked_for = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
-        let whole = turn.reply.id.iter().filter(|_| is_asked_for).cloned();
-        let ids = whole.chain(ids_in(&turn.reply.items));
+        let is_responses = turn.reply.origin.wire == Wire::OPENAI_RESPONSES;
+        let reply_id = turn.reply.id.iter().filter(|_| is_responses).cloned();
+        let ids = reply_id.chain(ids_in(&turn.reply.items));
         keys.extend(ids.chain(turn.ids.iter().cloned()).map(VaultKey::Id));
         let request = turn.record.map(|record| &record.texts.received);
         keys.extend(objects::keys_of_reply(turn.reply, request));
@@ -247,8 +249,8 @@ impl TurnKeys {
         let mut seen = HashSet::with_capacity(keys.len());
         keys.retain(|key| seen.insert(key.clone()));
         // A reply that continues a turn also shows the earlier part of that turn.
-        let goes_on = chain.goes_on() || !turn.conversation.open.is_empty();
-        let visible = after.map(|(_, visible)| visible).filter(|_| !goes_on);
+        let is_continuation = chain.ends_with_model_turn() || !turn.conversation.open.is_empty();
+        let visible = after.map(|(_, visible)| visible).filter(|_| !is_continuation);
         Self { keys, visible }
     }
 }
@@ -262,8 +264,8 @@ pub(super) fn ids_in(items: &[Item]) -> Vec<Name> {
         let tool = call.map_or("", |call| &*call.name);
         let call = call.and_then(|call| call.wire_id.as_ref());
         let part = item.native.as_ref().and_then(|native| native.id.as_ref());
-        let own = call.into_iter().chain(part);
-        ids.extend(own.filter(|id| is_globally_unique_id(id, tool)).cloned());
+        let candidates = call.into_iter().chain(part);
+        ids.extend(candidates.filter(|id| is_globally_unique_id(id, tool)).cloned());
         ids.extend(item.seals.iter().map(|seal| {
             let digest = compare::with_normalized_base64(seal.reveal_to_tenant(), blake3::hash);
             Name::from(format!("seal:{}", digest.to_hex()))

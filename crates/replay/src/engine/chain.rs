@@ -143,7 +143,7 @@ impl Chain {
     }
 
     /// Whether the conversation ends with a visible model turn, which a reply then continues.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn ends_with_model_turn(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.speaker == Speaker::Model)
     }
 
@@ -233,7 +233,7 @@ impl Chain {
             return;
         };
         let visible = group.visible();
-        group.seen = Some(visible);
+        group.cached = Some(visible);
         turn.visible = visible;
         turn.digest = Some(visible.digest_after(&self.hasher));
     }
@@ -296,13 +296,13 @@ struct SpeakerGroup {
     calls: Vec<(CallId, Vec<u8>)>,
     results: Vec<(CallId, Vec<u8>)>,
     /// Cached digests, cleared when the group grows.
-    seen: Option<VisibleDigests>,
+    cached: Option<VisibleDigests>,
 }
 
 impl SpeakerGroup {
     fn new(speaker: Speaker, start: usize) -> Self {
         let (text, parts, calls, results) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { speaker, start, text, parts, calls, results, seen: None }
+        Self { speaker, start, text, parts, calls, results, cached: None }
     }
 
     /// Returns the approximate memory size in bytes.
@@ -315,7 +315,7 @@ impl SpeakerGroup {
     }
 
     fn add(&mut self, item: &Item) {
-        self.seen = None;
+        self.cached = None;
         match &item.body {
             Body::Text(text) | Body::Summary { text, .. } => {
                 push_without_whitespace(&mut self.text, text);
@@ -351,8 +351,8 @@ impl SpeakerGroup {
     }
 
     fn visible(&self) -> VisibleDigests {
-        if let Some(seen) = self.seen {
-            return seen;
+        if let Some(cached) = self.cached {
+            return cached;
         }
         let text = (!self.text.is_empty()).then(|| *blake3::hash(&self.text).as_bytes());
         let has_acts = !self.calls.is_empty() || !self.parts.is_empty();
@@ -377,11 +377,11 @@ impl SpeakerGroup {
         }
         hash_field(hasher, if self.speaker == Speaker::System { b'S' } else { b'C' }, b"");
         let mut results: Vec<_> = self.results.iter().collect();
-        let mut places: HashMap<&CallId, usize> = HashMap::new();
-        for (place, call) in calls.iter().enumerate().filter(|_| !results.is_empty()) {
-            places.entry(call).or_insert(place);
+        let mut indexes: HashMap<&CallId, usize> = HashMap::new();
+        for (index, call) in calls.iter().enumerate().filter(|_| !results.is_empty()) {
+            indexes.entry(call).or_insert(index);
         }
-        let turn = |id: &CallId| places.get(id).copied().unwrap_or(usize::MAX);
+        let turn = |id: &CallId| indexes.get(id).copied().unwrap_or(usize::MAX);
         results.sort_by_key(|(id, _)| turn(id));
         // Clients that resume a session may send tool results twice, together with their media.
         let (mut seen, mut contents, mut has_doubles) = (HashSet::new(), HashSet::new(), false);
@@ -424,13 +424,13 @@ fn arguments(call: &ToolCall) -> String {
 /// Returns the content of a tool result: its text, canonical if it is JSON, then its media.
 fn answer(result: &ToolResult) -> Vec<u8> {
     let mut text = String::new();
-    let mut others = Vec::new();
+    let mut other_parts = Vec::new();
     for part in &result.parts {
         match part {
             Part::Text(part) => text.push_str(part),
             Part::Value(value) => text.push_str(value.as_str()),
-            Part::Media(media) => push_with_length(&mut others, &media.digest()),
-            Part::Unknown(_, json) => push_with_length(&mut others, unmarked(json).as_bytes()),
+            Part::Media(media) => push_with_length(&mut other_parts, &media.digest()),
+            Part::Unknown(_, json) => push_with_length(&mut other_parts, unmarked(json).as_bytes()),
         }
     }
     let mut content = Vec::new();
@@ -438,12 +438,12 @@ fn answer(result: &ToolResult) -> Vec<u8> {
     match is_value.then(|| Json::parse(text.clone()).ok()).flatten() {
         Some(value) => push_with_length(&mut content, value.canonical().as_bytes()),
         None => {
-            let mut words = Vec::new();
-            push_without_whitespace(&mut words, &text);
-            push_with_length(&mut content, &words);
+            let mut stripped = Vec::new();
+            push_without_whitespace(&mut stripped, &text);
+            push_with_length(&mut content, &stripped);
         }
     }
-    content.extend(others);
+    content.extend(other_parts);
     content
 }
 
@@ -472,8 +472,8 @@ fn push_without_whitespace(out: &mut Vec<u8>, text: &str) {
             for byte in block {
                 // To avoid a branch, every byte is written, and the byte after white space
                 // overwrites it.
-                if let Some(place) = kept.get_mut(length) {
-                    *place = *byte;
+                if let Some(slot) = kept.get_mut(length) {
+                    *slot = *byte;
                 }
                 length += usize::from(!matches!(byte, b' ' | 0x09..=0x0d));
             }

@@ -52,36 +52,36 @@ fn message() -> impl Strategy<Value = Value> {
 }
 
 /// A request: the length of its conversation, an optional replaced message, and its caller.
-fn asked() -> impl Strategy<Value = (usize, Option<(usize, Value)>, u8)> {
+fn request() -> impl Strategy<Value = (usize, Option<(usize, Value)>, u8)> {
     (1..9_usize, proptest::option::of((0..8_usize, message())), 0..6_u8)
 }
 
-fn assert_same(known: &Chain, told: &Chain, answer: &Call) {
-    assert_eq!(known.turns(), told.turns());
-    assert_eq!(known.goes_on(), told.goes_on());
-    assert_eq!(known.after(&answer.items), told.after(&answer.items));
+fn assert_same(known: &Chain, computed: &Chain, answer: &Call) {
+    assert_eq!(known.turns(), computed.turns());
+    assert_eq!(known.ends_with_model_turn(), computed.ends_with_model_turn());
+    assert_eq!(known.after(&answer.items), computed.after(&answer.items));
 }
 
 proptest! {
     #[test]
     fn cached_chain_equals_one_computed_from_scratch(
         messages in proptest::collection::vec(message(), 8),
-        all in proptest::collection::vec(asked(), 1..12),
+        all in proptest::collection::vec(request(), 1..12),
     ) {
         let chains = ChainCache::default();
         let answer = call_of(&[json!({"role": "assistant", "content": "So it is."})], "");
-        for (length, change, who) in all {
+        for (length, change, caller) in all {
             let mut messages = messages.clone();
-            if let Some((place, message)) = change {
-                messages[place] = message;
+            if let Some((index, message)) = change {
+                messages[index] = message;
             }
             messages.truncate(length);
-            let call = call_of(&messages, if who == 1 { "Be kind." } else { "Be brief." });
-            let tenant = Tenant::from(if who == 2 { "other" } else { "acme" });
-            let end_user = (who == 3).then_some("ann");
-            let told = Chain::of(&call, &tenant, end_user);
-            assert_same(&chains.of(&call, &tenant, end_user), &told, &answer);
-            assert_same(&chains.of(&call, &tenant, end_user), &told, &answer);
+            let call = call_of(&messages, if caller == 1 { "Be kind." } else { "Be brief." });
+            let tenant = Tenant::from(if caller == 2 { "other" } else { "acme" });
+            let end_user = (caller == 3).then_some("ann");
+            let computed = Chain::of(&call, &tenant, end_user);
+            assert_same(&chains.of(&call, &tenant, end_user), &computed, &answer);
+            assert_same(&chains.of(&call, &tenant, end_user), &computed, &answer);
         }
     }
 }
@@ -154,14 +154,14 @@ fn remembered(chains: &ChainCache, calls: &[&Call]) -> Vec<Option<usize>> {
 #[test]
 fn uncacheable_request_leaves_its_prefix_cached() {
     let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
-    let asked = json!({"role": "user", "content": "Question"});
-    let first = call_of(std::slice::from_ref(&asked), "");
+    let question = json!({"role": "user", "content": "Question"});
+    let first = call_of(std::slice::from_ref(&question), "");
     chains.of(&first, &tenant, None);
     // One request ends with a model turn; the other contains an unknown Item.
-    let begun = json!({"role": "assistant", "content": "So"});
+    let reply = json!({"role": "assistant", "content": "So"});
     let odd = json!({"role": "user", "content": [{"type": "odd", "of": "something"}]});
-    for next in [begun, odd] {
-        let call = call_of(&[asked.clone(), next], "");
+    for next in [reply, odd] {
+        let call = call_of(&[question.clone(), next], "");
         assert_same(&chains.of(&call, &tenant, None), &Chain::of(&call, &tenant, None), &first);
         assert_eq!(remembered(&chains, &[&first]), [Some(1)]);
         assert_eq!(chains.0.lock().unwrap().len(), 1);
@@ -172,9 +172,9 @@ fn uncacheable_request_leaves_its_prefix_cached() {
 fn fingerprint_collision_leaves_the_entry_cached() {
     let (tenant, chains) = (Tenant::from("acme"), ChainCache::default());
     let text = |word: &str| format!("{} {word} {}", "a".repeat(40), "b".repeat(40));
-    let said = |word: &str| json!({"role": "user", "content": text(word)});
-    let first = call_of(&[said("one")], "");
-    let other = call_of(&[said("two"), said("Go on.")], "");
+    let user_message = |word: &str| json!({"role": "user", "content": text(word)});
+    let first = call_of(&[user_message("one")], "");
+    let other = call_of(&[user_message("two"), user_message("Go on.")], "");
     chains.of(&first, &tenant, None);
     chains.of(&other, &tenant, None);
     assert_eq!(remembered(&chains, &[&first, &other]), [Some(1), Some(2)]);

@@ -277,10 +277,10 @@ fn with_extra_text(items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
         let next = issued.clone().find(|then| is_visible(then));
         if next.is_some_and(|then| is_counterpart(item, then)) {
             for then in issued.by_ref() {
-                let is_it = is_visible(then);
-                let now = item.call().filter(|_| is_it);
+                let is_match = is_visible(then);
+                let now = item.call().filter(|_| is_match);
                 merged.push(now.map_or_else(|| then.clone(), |now| with_arguments(then, now)));
-                if is_it {
+                if is_match {
                     break;
                 }
             }

@@ -28,9 +28,9 @@ impl Replay {
         if unknown.is_empty() {
             return Ok(owned);
         }
-        let wanted = unknown.iter().filter_map(|at| keys.get(*at));
-        let wanted: Vec<VaultKey> = wanted.map(|key| VaultKey::Chain(*key)).collect();
-        let found = self.find(tenant, &wanted).await?.found;
+        let lookup_keys = unknown.iter().filter_map(|at| keys.get(*at));
+        let lookup_keys: Vec<VaultKey> = lookup_keys.map(|key| VaultKey::Chain(*key)).collect();
+        let found = self.find(tenant, &lookup_keys).await?.found;
         let mut older = Vec::new();
         for (at, found) in unknown.into_iter().zip(found) {
             match found {
@@ -45,8 +45,8 @@ impl Replay {
     }
 
     fn mark_owned(&self, tenant: &Tenant, keys: &[Digest], at: usize, owned: &mut [bool]) {
-        if let (Some(key), Some(place)) = (keys.get(at), owned.get_mut(at)) {
-            *place = true;
+        if let (Some(key), Some(slot)) = (keys.get(at), owned.get_mut(at)) {
+            *slot = true;
             self.owned.add(tenant, *key);
         }
     }
@@ -58,18 +58,19 @@ impl Replay {
         tenant: &Tenant,
         account: &str,
         objects: &[&ObjectId],
-        places: &[usize],
+        indexes: &[usize],
     ) -> Result<Vec<usize>, StoreError> {
-        let wanted = places.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
+        let candidates = indexes.iter().filter_map(|at| Some((*at, *objects.get(*at)?)));
         let is_captured = |kind| matches!(kind, ObjectKind::Response | ObjectKind::Item);
-        let wanted: Vec<_> = wanted.filter(|(_, object)| is_captured(object.kind)).collect();
-        if wanted.is_empty() {
+        let candidates: Vec<_> =
+            candidates.filter(|(_, object)| is_captured(object.kind)).collect();
+        if candidates.is_empty() {
             return Ok(Vec::new());
         }
-        let keys = wanted.iter().map(|(_, object)| VaultKey::Id(object.id.clone()));
+        let keys = candidates.iter().map(|(_, object)| VaultKey::Id(object.id.clone()));
         let found = self.find(tenant, &keys.collect::<Vec<_>>()).await?.found;
         let mut captured = Vec::new();
-        for ((at, _), found) in wanted.into_iter().zip(found) {
+        for ((at, _), found) in candidates.into_iter().zip(found) {
             if let Some(found) = found
                 && found.turn.gone.is_none()
                 && self.was_returned_by(tenant, &found.turn, account).await?

@@ -52,8 +52,8 @@ pub(super) async fn restore(
     let mut left = Claims::remove(&mut call, ElisionReason::Foreign);
     left.extend(unmasked.fates);
     if !conversation.open.is_empty() {
-        let others = call.items.iter().rposition(|item| item.role != Role::Assistant);
-        let start = others.map_or(0, |last| last + 1);
+        let last_other = call.items.iter().rposition(|item| item.role != Role::Assistant);
+        let start = last_other.map_or(0, |last| last + 1);
         conversation.open = call.items.get(start..).unwrap_or_default().to_vec();
     }
     Ok(RestoredCall { call, conversation, findings, issued, marks, left })
@@ -94,8 +94,8 @@ async fn find_turns(
     for (at, turn) in conversation.chain.turns().iter().enumerate().rev() {
         let Some(matched) = search.find_turn(at, turn).await? else { continue };
         // A reply that continues the last turn has the same parent as that turn.
-        let goes_on = turn.items.end == call.items.len();
-        if parent.is_none() && !goes_on {
+        let is_last = turn.items.end == call.items.len();
+        if parent.is_none() && !is_last {
             parent = Some(matched.parent);
         }
         let Some((captured, evidence)) = matched.captured else { continue };
@@ -317,18 +317,18 @@ impl TurnSearch<'_> {
             let Some(stored) = self.vault.current_turn(&node).await? else { break };
             let captured = match self.vault.load(&stored).await? {
                 LoadedTurn::Here(captured) => captured,
-                LoadedTurn::Gone(why) => {
-                    self.report(items, RestoreIssue::Gone(why));
+                LoadedTurn::Gone(reason) => {
+                    self.report(items, RestoreIssue::Gone(reason));
                     self.follow(&stored, &evidence, dropped);
                     return Ok(Some(TurnMatch::from_turn(stored)));
                 }
                 LoadedTurn::Anothers => break,
             };
-            let place = captured.number.checked_sub(dropped);
-            if place < Some(self.number) {
+            let number_in_request = captured.number.checked_sub(dropped);
+            if number_in_request < Some(self.number) {
                 return Ok(None);
             }
-            if place == Some(self.number) {
+            if number_in_request == Some(self.number) {
                 let fits = is_same_turn(compare::likeness(turn, items, &captured), turn);
                 self.candidates.insert(self.at, Arc::clone(&captured));
                 self.follow(&stored, &evidence, dropped);
@@ -365,15 +365,16 @@ impl TurnSearch<'_> {
     async fn find(&mut self, keys: &[VaultKey]) -> Result<Vec<VaultMatch>, StoreError> {
         if !self.vault.has_looked_up(keys) {
             let first = (self.at + 1).saturating_sub(self.reach);
-            let mut wanted = keys.to_vec();
+            let mut lookup_keys = keys.to_vec();
             let chain = self.turns.get(self.at).map(|turn| self.chain_keys(turn));
-            wanted.extend(chain.unwrap_or_default().into_iter().filter(|key| !keys.contains(key)));
+            lookup_keys
+                .extend(chain.unwrap_or_default().into_iter().filter(|key| !keys.contains(key)));
             for turn in self.turns.get(first..self.at).unwrap_or_default() {
                 let items = self.items.get(turn.items.clone()).unwrap_or_default();
-                wanted.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
-                wanted.extend(self.chain_keys(turn));
+                lookup_keys.extend(capture::ids_in(items).into_iter().map(VaultKey::Id));
+                lookup_keys.extend(self.chain_keys(turn));
             }
-            self.vault.look_up(wanted).await?;
+            self.vault.look_up(lookup_keys).await?;
             self.reach = (2 * self.reach).min(MOST_TURNS);
         }
         Ok(keys.iter().filter_map(|key| self.vault.result(key)).collect())
@@ -386,8 +387,8 @@ impl TurnSearch<'_> {
         let found = self.find(&keys).await?;
         let mut turns = found.into_iter().map(|found| found.turn);
         let first = turns.next();
-        let is_one = turns.all(|other| first.as_ref().is_some_and(|first| other.id == first.id));
-        Ok(first.filter(|_| is_one))
+        let is_unique = turns.all(|other| first.as_ref().is_some_and(|first| other.id == first.id));
+        Ok(first.filter(|_| is_unique))
     }
 
     async fn by_id(

@@ -191,7 +191,7 @@ fn neutral(id: &Name) -> CallId {
 impl Claims {
     /// Removes all Claims and gateway ids from a Call, so that no provider receives them. Thoughts
     /// that only carried a Claim are dropped, and their Fates are returned.
-    pub fn remove(call: &mut Call, why: ElisionReason) -> Vec<Fate> {
+    pub fn remove(call: &mut Call, reason: ElisionReason) -> Vec<Fate> {
         let mut left = Vec::new();
         let mut renamed: HashMap<CallId, CallId> = HashMap::new();
         let is_ours = |seal: &Seal| Claims::has_handle_format(seal.reveal_to_tenant());
@@ -200,8 +200,12 @@ impl Claims {
                 return true;
             }
             if matches!(item.body, Body::Thought(_)) {
-                let seals = vec![Disposition::Elided(why); item.seals.len()];
-                left.push(Fate { item: item.id.clone(), visible: Disposition::Elided(why), seals });
+                let seals = vec![Disposition::Elided(reason); item.seals.len()];
+                left.push(Fate {
+                    item: item.id.clone(),
+                    visible: Disposition::Elided(reason),
+                    seals,
+                });
                 return false;
             }
             item.seals.clear();
@@ -217,9 +221,9 @@ impl Claims {
                 renamed.insert(std::mem::replace(&mut call.id, neutral.clone()), neutral);
                 item.native = None;
             } else if let Body::Result(result) = &mut item.body {
-                let ours = result.wire_id.as_ref().filter(|id| is_ours(id));
+                let gateway_id = result.wire_id.as_ref().filter(|id| is_ours(id));
                 let renamed = renamed.get(&result.call).cloned();
-                if let Some(id) = renamed.or_else(|| ours.map(neutral)) {
+                if let Some(id) = renamed.or_else(|| gateway_id.map(neutral)) {
                     result.call = id;
                     result.wire_id = None;
                     item.native = None;

@@ -191,28 +191,29 @@ async fn by_chain(
         }
     });
     candidates.push(untagged.collect());
-    for (left_out, item) in items.iter().enumerate() {
+    for (omitted, item) in items.iter().enumerate() {
         if text_of(item).is_some_and(|text| !text.trim().is_empty()) {
             let rest = items.iter().enumerate();
-            let rest = rest.map(|(at, item)| (at != left_out).then(|| item.clone()));
+            let rest = rest.map(|(at, item)| (at != omitted).then(|| item.clone()));
             candidates.push(rest.collect());
         }
     }
-    let shown = |items: Vec<Item>| chain.turn_after(&items).map(|(digest, _)| digest);
-    let as_it_came = shown(items.to_vec());
-    let digests = candidates.iter().map(|items| shown(items.iter().flatten().cloned().collect()));
-    let digests: Vec<_> = digests.flatten().filter(|digest| Some(*digest) != as_it_came).collect();
-    let keys = as_it_came.into_iter().chain(digests.iter().copied()).map(VaultKey::Chain);
+    let digest_of = |items: Vec<Item>| chain.turn_after(&items).map(|(digest, _)| digest);
+    let received = digest_of(items.to_vec());
+    let digests =
+        candidates.iter().map(|items| digest_of(items.iter().flatten().cloned().collect()));
+    let digests: Vec<_> = digests.flatten().filter(|digest| Some(*digest) != received).collect();
+    let keys = received.into_iter().chain(digests.iter().copied()).map(VaultKey::Chain);
     vault.look_up(keys.collect()).await?;
-    if as_it_came.is_some_and(|digest| vault.result(&VaultKey::Chain(digest)).is_some()) {
+    if received.is_some_and(|digest| vault.result(&VaultKey::Chain(digest)).is_some()) {
         return Ok(None);
     }
     for digest in digests {
         let Some(found) = vault.result(&VaultKey::Chain(digest)) else { continue };
         let LoadedTurn::Here(captured) = vault.load(&found.turn).await? else { continue };
         let Some(without) = without_thoughts(items, &captured) else { continue };
-        let left: Vec<Item> = without.iter().flatten().cloned().collect();
-        if VisibleDigests::of(&left) == captured.visible {
+        let remaining: Vec<Item> = without.iter().flatten().cloned().collect();
+        if VisibleDigests::of(&remaining) == captured.visible {
             return Ok(Some(without));
         }
     }

@@ -16,7 +16,7 @@ const MAX_PENDING_KIB: u32 = 64 << 10;
 pub(super) struct PendingWrites {
     /// For each key hash, one channel per pending turn, which closes when the turn is stored.
     coming: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     hasher: RandomState,
 }
 
@@ -29,26 +29,26 @@ pub(super) struct PendingWrite {
     marks: Vec<PendingKey>,
     own: watch::Receiver<()>,
     _stored: watch::Sender<()>,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Default for PendingWrites {
     fn default() -> Self {
-        let room =
+        let permits =
             Semaphore::new(usize::try_from(MAX_PENDING_KIB).unwrap_or(Semaphore::MAX_PERMITS));
-        Self { coming: Arc::default(), room: Arc::new(room), hasher: RandomState::new() }
+        Self { coming: Arc::default(), permits: Arc::new(permits), hasher: RandomState::new() }
     }
 }
 
 impl PendingWrites {
     /// Waits until a turn of this size in bytes may become pending.
-    pub(super) async fn room(&self, bytes: usize) -> OwnedSemaphorePermit {
-        let wanted = u32::try_from(bytes >> 10).unwrap_or(MAX_PENDING_KIB);
-        let wanted = wanted.saturating_add(1).min(MAX_PENDING_KIB);
+    pub(super) async fn reserve(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(MAX_PENDING_KIB);
+        let kib = kib.saturating_add(1).min(MAX_PENDING_KIB);
         loop {
             // The semaphore is never closed.
-            if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(wanted).await {
-                return room;
+            if let Ok(permit) = Arc::clone(&self.permits).acquire_many_owned(kib).await {
+                return permit;
             }
         }
     }
@@ -58,7 +58,7 @@ impl PendingWrites {
         &self,
         tenant: &Tenant,
         keys: &[VaultKey],
-        room: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> PendingWrite {
         let (stored, own) = watch::channel(());
         let marks: Vec<PendingKey> = keys.iter().map(|key| self.mark(tenant, key)).collect();
@@ -66,7 +66,7 @@ impl PendingWrites {
         for mark in &marks {
             coming.entry(*mark).or_default().push(own.clone());
         }
-        PendingWrite { pending: self.clone(), marks, own, _stored: stored, _room: room }
+        PendingWrite { pending: self.clone(), marks, own, _stored: stored, _permit: permit }
     }
 
     /// Waits for pending turns with any of these keys.
@@ -95,7 +95,7 @@ impl PendingWrites {
 
     /// Waits for all pending turns.
     pub(super) async fn all_settled(&self) {
-        drop(self.room(usize::MAX).await);
+        drop(self.reserve(usize::MAX).await);
     }
 }
 
