@@ -233,12 +233,12 @@ impl OwnedIds {
 pub fn ids_at(
     family: Family,
     root: Node<'_>,
-    places: &[(&'static str, ObjectKind)],
+    paths: &[(&'static str, ObjectKind)],
 ) -> Vec<ObjectId> {
     let mut found = Vec::new();
-    for (place, kind) in places {
+    for (path, kind) in paths {
         let mut nodes = vec![root];
-        for step in place.split('.') {
+        for step in path.split('.') {
             let name = step.trim_end_matches("[]");
             let next = nodes.into_iter().filter_map(|node| node.get(name));
             let is_list = name.len() < step.len();

@@ -89,8 +89,8 @@ pub(crate) trait Backend: Driver {
         let Listing { kind, of, forks_of, order, after, limit } = listing;
         let (comparison, direction) = order.sql();
         let (mut conditions, mut values) = (vec![logs_of_tenant()], values![tenant].to_vec());
-        let named = |place: usize, columns: &str| {
-            format!("(SELECT {columns} FROM logs WHERE tenant = {TENANT} AND name = ${place})")
+        let named = |parameter: usize, columns: &str| {
+            format!("(SELECT {columns} FROM logs WHERE tenant = {TENANT} AND name = ${parameter})")
         };
         if let Some(kind) = kind {
             values.extend(values![kind_number(kind)]);
@@ -112,8 +112,8 @@ pub(crate) trait Backend: Driver {
         };
         if let Some(after) = after {
             values.extend(values![&after]);
-            let place = named(values.len(), &columns.join(", "));
-            conditions.push(format!("({}) {comparison} {place}", order("")));
+            let start = named(values.len(), &columns.join(", "));
+            conditions.push(format!("({}) {comparison} {start}", order("")));
         }
         values.extend(values![limit]);
         let (conditions, order) = (conditions.join(" AND "), order(&format!(" {direction}")));
@@ -139,8 +139,8 @@ pub(crate) trait Backend: Driver {
              AND r.log = l.id AND r.last_event > $3 ORDER BY r.last_event LIMIT 1), l.last) \
              FROM logs l WHERE l.tenant = {TENANT} AND l.name = $2"
         );
-        let place = first(self.query(&sql, &values![tenant, log, event]), |row| row.get(0));
-        Box::pin(async move { Ok(place.await?.unwrap_or(0)) })
+        let seq = first(self.query(&sql, &values![tenant, log, event]), |row| row.get(0));
+        Box::pin(async move { Ok(seq.await?.unwrap_or(0)) })
     }
 
     /// Returns the last checkpoint at or before `at_most` that still has its content, among the
@@ -165,8 +165,8 @@ pub(crate) trait Backend: Driver {
             "SELECT l.name, r.seq FROM records r JOIN logs l ON l.id = r.log \
              WHERE r.tenant = {TENANT} AND r.about = $2 ORDER BY r.id"
         );
-        let place = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
-        decoded(self.query(&sql, &values![tenant, about]), place)
+        let position = |row: &SqlRow| Ok((row.get(0)?, row.get(1)?));
+        decoded(self.query(&sql, &values![tenant, about]), position)
     }
 
     /// Returns a sealed blob and the keyed hash of its plain content.
@@ -321,8 +321,8 @@ pub(crate) trait Backend: Driver {
             for (problem, sql) in checks.filter_map(|check| check.split_once('\n')) {
                 let problem = problem.trim_start_matches("-- ");
                 let rows = self.query(&format!("{sql} LIMIT 20"), &[]);
-                let place = |row: &SqlRow| Ok(format!("{} {problem}.", row.get::<String>(0)?));
-                problems.extend(decoded(rows, place).await?);
+                let describe = |row: &SqlRow| Ok(format!("{} {problem}.", row.get::<String>(0)?));
+                problems.extend(decoded(rows, describe).await?);
             }
             Ok(problems)
         })

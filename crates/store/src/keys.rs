@@ -327,9 +327,9 @@ fn unwrap(epoch: u32, key: Option<&Secret>, bytes: &[u8]) -> Result<Option<Zeroi
     }
 }
 
-fn opened_secret(epochs: &BTreeMap<u32, Secret>, kept: &[u8]) -> Result<OpenedSecret> {
+fn opened_secret(epochs: &BTreeMap<u32, Secret>, stored: &[u8]) -> Result<OpenedSecret> {
     let damaged = || corrupt!("the store's secret is damaged");
-    let (epoch, bytes) = kept.split_first_chunk().ok_or_else(damaged)?;
+    let (epoch, bytes) = stored.split_first_chunk().ok_or_else(damaged)?;
     let epoch = u32::from_be_bytes(*epoch);
     let plain = unwrap(epoch, epochs.get(&epoch), bytes)?.ok_or_else(damaged)?;
     let (secret, mark) = plain.split_first_chunk::<32>().ok_or_else(damaged)?;

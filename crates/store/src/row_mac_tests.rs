@@ -20,8 +20,8 @@ fn fields_cannot_be_shifted_between_columns() {
         mac(&[Field::from("12"), Field::Number(1)]),
         mac(&[Field::Number(12), Field::from("1")]),
     ];
-    for (place, row) in rows.iter().enumerate() {
-        assert!(!rows.iter().skip(place + 1).any(|other| other == row), "row {place}");
+    for (index, row) in rows.iter().enumerate() {
+        assert!(!rows.iter().skip(index + 1).any(|other| other == row), "row {index}");
     }
     assert_ne!(key.row(&TURNS, &[Field::Null]), key.row(&ONCE, &[Field::Null]));
     assert_ne!(self::key(2).row(&ONCE, &[Field::Null]), key.row(&ONCE, &[Field::Null]));

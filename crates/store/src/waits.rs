@@ -39,13 +39,13 @@ impl WaitRegistry {
         read: impl Future<Output = Result<()>>,
     ) -> Result<()> {
         // Register before reading, so that no write is missed.
-        let place = WaitGuard::register(self, key);
-        let mut last = place.slot.last.subscribe();
+        let guard = WaitGuard::register(self, key);
+        let mut last = guard.slot.last.subscribe();
         let mut closed = self.closed.subscribe();
         read.await?;
         tokio::select! {
-            seen = last.wait_for(|last| *last > after) => {
-                seen.map(drop).map_err(|_| StoreError::Closed)
+            outcome = last.wait_for(|last| *last > after) => {
+                outcome.map(drop).map_err(|_| StoreError::Closed)
             }
             _ = closed.wait_for(|closed| *closed) => Err(StoreError::Closed),
         }
@@ -56,9 +56,9 @@ impl WaitRegistry {
         if let Some(slot) = lock(&self.slots).get(key) {
             slot.id.store(id, Ordering::Release);
             slot.last.send_if_modified(|known| {
-                let moved = *known < last;
+                let has_grown = *known < last;
                 *known = last.max(*known);
-                moved
+                has_grown
             });
         }
     }

@@ -235,21 +235,21 @@ async fn changed_file_byte_is_found_or_has_no_effect() {
     for case in 0..count {
         let mut dice = TestRng::new(u64::from(case));
         let mut changed = bytes.clone();
-        let place = dice.below(changed.len());
-        changed[place] ^= 1 << dice.below(8);
+        let position = dice.below(changed.len());
+        changed[position] ^= 1 << dice.below(8);
         std::fs::write(&copy, &changed).unwrap();
         match verify_file(&copy, None).await {
             Err(error) => {
                 let is_other_file =
                     matches!(error, StoreError::NewerSchema { .. } | StoreError::ReadOnly(_));
-                assert!(is_refusal(&error) || is_other_file, "byte {place}: {error:?}");
+                assert!(is_refusal(&error) || is_other_file, "byte {position}: {error:?}");
                 refused += 1;
             }
             Ok(proof) if proof.broken.is_some() => broken += 1,
             Ok(_) => {
                 let journal = opened(&copy).await.unwrap();
                 let after = store::read(&journal).await.unwrap();
-                assert_eq!(before, after, "byte {place} changed a content undetected");
+                assert_eq!(before, after, "byte {position} changed a content undetected");
                 without_effect += 1;
             }
         }
@@ -281,9 +281,9 @@ async fn every_single_change_to_an_export_is_found() {
         verify_export(&mut &export[..]).unwrap();
         for case in 0..cases(2000) / 2 {
             let mut dice = TestRng::new(u64::from(case));
-            let (changed, what) = change::change_export(&export, &mut dice);
+            let (changed, description) = change::change_export(&export, &mut dice);
             let verdict = verify_export(&mut &changed[..]);
-            assert!(verdict.is_err(), "{case}: not detected: {what}");
+            assert!(verdict.is_err(), "{case}: not detected: {description}");
             count += 1;
         }
     }

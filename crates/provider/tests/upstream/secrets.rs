@@ -14,7 +14,7 @@ use crate::server::{
 const CANARY: &str = "sk-canary-7d1f";
 
 fn assert_no_secrets(value: &(impl Debug + ?Sized)) {
-    let text = format!("{text:?} {text:#?}");
+    let text = format!("{value:?} {value:#?}");
     assert!(!text.contains("canary"), "{text}");
 }
 

@@ -157,8 +157,8 @@ fn common_suffix(left: &[u8], right: &[u8]) -> usize {
 }
 
 /// Whether a position is inside a UTF-8 character.
-fn is_inside_char(text: &[u8], place: usize) -> bool {
-    text.get(place).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
+fn is_inside_char(text: &[u8], position: usize) -> bool {
+    text.get(position).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000)
 }
 
 /// Number of bytes compared at once.

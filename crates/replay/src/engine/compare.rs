@@ -101,11 +101,11 @@ fn with_arguments(item: &Item, now: &ToolCall) -> Item {
         _ => (&[], false),
     };
     let tree = native.json.tree();
-    let place = pointers.iter().find_map(|pointer| tree.root().at(pointer)).map(Node::range);
+    let span = pointers.iter().find_map(|pointer| tree.root().at(pointer)).map(Node::range);
     let written = if is_text { json::string(now.args.as_str()) } else { now.args.clone() };
     let text = native.json.bytes();
-    let edited = place.and_then(|place| {
-        let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
+    let edited = span.and_then(|span| {
+        let (before, after) = (text.get(..span.start)?, text.get(span.end..)?);
         Json::parse([before, written.bytes(), after].concat()).ok()
     });
     match edited {

@@ -54,8 +54,8 @@ impl Splicer {
     fn new(received: &[Item], patches: &[Patch]) -> Self {
         let replaced = patches.iter().flat_map(|patch| patch.range.clone());
         let replaced: HashSet<usize> = replaced.collect();
-        let others = received.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
-        let taken = others.map(|(_, item)| item.id.clone()).collect();
+        let unreplaced = received.iter().enumerate().filter(|(at, _)| !replaced.contains(at));
+        let taken = unreplaced.map(|(_, item)| item.id.clone()).collect();
         let calls = received.iter().filter_map(Item::call).map(|call| call.id.clone()).collect();
         let (items, renamed) = (Vec::with_capacity(received.len()), HashMap::new());
         Self { items, messages: 0, taken, calls, renamed }
@@ -98,21 +98,21 @@ impl Splicer {
     fn replace(&mut self, lost: &[Item], patch: Patch, marks: &mut HashMap<ItemId, LostParts>) {
         let Patch { node, mut items, evidence, .. } = patch;
         self.name(&node, &mut items);
-        let shown: Vec<_> = lost.iter().filter_map(Item::call).collect();
+        let sent_calls: Vec<_> = lost.iter().filter_map(Item::call).collect();
         let calls = items.iter_mut().filter_map(|item| {
             if let Body::Call(call) = &mut item.body { Some(call) } else { None }
         });
-        for (shown, call) in shown.into_iter().zip(calls) {
+        for (sent_call, call) in sent_calls.into_iter().zip(calls) {
             let is_ours = |id: &Name| Claims::has_handle_format(id.as_bytes());
-            call.id = if shown.wire_id.as_ref().is_some_and(is_ours) {
+            call.id = if sent_call.wire_id.as_ref().is_some_and(is_ours) {
                 unused(&self.calls, &call.id, &node)
             } else {
-                shown.id.clone()
+                sent_call.id.clone()
             };
             // The provider identifies a call, and its result, by the id it issued.
-            if shown.wire_id.is_some() && shown.wire_id != call.wire_id {
+            if sent_call.wire_id.is_some() && sent_call.wire_id != call.wire_id {
                 let now = (call.id.clone(), call.wire_id.clone());
-                self.renamed.insert(shown.id.clone(), now);
+                self.renamed.insert(sent_call.id.clone(), now);
             }
             self.calls.insert(call.id.clone());
         }

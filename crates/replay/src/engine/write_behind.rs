@@ -15,7 +15,7 @@ const MAX_PENDING_KIB: u32 = 64 << 10;
 #[derive(Clone)]
 pub(super) struct PendingWrites {
     /// For each key hash, one channel per pending turn, which closes when the turn is stored.
-    coming: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
+    pending_turns: Arc<Mutex<HashMap<PendingKey, Vec<watch::Receiver<()>>>>>,
     permits: Arc<Semaphore>,
     hasher: RandomState,
 }
@@ -36,7 +36,11 @@ impl Default for PendingWrites {
     fn default() -> Self {
         let permits =
             Semaphore::new(usize::try_from(MAX_PENDING_KIB).unwrap_or(Semaphore::MAX_PERMITS));
-        Self { coming: Arc::default(), permits: Arc::new(permits), hasher: RandomState::new() }
+        Self {
+            pending_turns: Arc::default(),
+            permits: Arc::new(permits),
+            hasher: RandomState::new(),
+        }
     }
 }
 
@@ -62,9 +66,9 @@ impl PendingWrites {
     ) -> PendingWrite {
         let (stored, own) = watch::channel(());
         let marks: Vec<PendingKey> = keys.iter().map(|key| self.mark(tenant, key)).collect();
-        let mut coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending_turns = self.pending_turns.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &marks {
-            coming.entry(*mark).or_default().push(own.clone());
+            pending_turns.entry(*mark).or_default().push(own.clone());
         }
         PendingWrite { pending: self.clone(), marks, own, _stored: stored, _permit: permit }
     }
@@ -80,11 +84,11 @@ impl PendingWrites {
     }
 
     fn pending_turn(&self, tenant: &Tenant, key: &VaultKey) -> Option<watch::Receiver<()>> {
-        let coming = self.coming.lock().unwrap_or_else(PoisonError::into_inner);
-        if coming.is_empty() {
+        let pending_turns = self.pending_turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending_turns.is_empty() {
             return None;
         }
-        let turns = coming.get(&self.mark(tenant, key))?;
+        let turns = pending_turns.get(&self.mark(tenant, key))?;
         // If the task that stores a turn panics, the turn's channel is closed but stays in the map.
         turns.iter().find(|stored| stored.has_changed().is_ok()).cloned()
     }
@@ -102,12 +106,13 @@ impl PendingWrites {
 impl PendingWrite {
     /// Removes the turn from the map, so that lookups no longer wait for it.
     pub(super) fn complete(self) {
-        let mut coming = self.pending.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending_turns =
+            self.pending.pending_turns.lock().unwrap_or_else(PoisonError::into_inner);
         for mark in &self.marks {
-            let Some(turns) = coming.get_mut(mark) else { continue };
+            let Some(turns) = pending_turns.get_mut(mark) else { continue };
             turns.retain(|stored| !stored.same_channel(&self.own));
             if turns.is_empty() {
-                coming.remove(mark);
+                pending_turns.remove(mark);
             }
         }
     }

@@ -49,7 +49,7 @@ fn count(db: &dyn Transaction, key: &RowKey, of: Option<&Tenant>) -> Result<RowS
         let scope = if table.name == "kept" { "WHERE name <> 'tally'" } else { scope(of) };
         let sql = format!("SELECT {} FROM {} {scope}", table.columns, table.name);
         db.visit(&sql, &tenant(of), &mut |row: SqlRow| {
-            let tenant = table.tenant.map(|place| row.get(place)).transpose()?;
+            let tenant = table.tenant.map(|column| row.get(column)).transpose()?;
             read.count(table, tenant, row.mac(key, table));
             Ok(())
         })?;

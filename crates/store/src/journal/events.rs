@@ -53,10 +53,10 @@ struct RunWriter {
 struct PendingEvents {
     /// The group being written. Its outcome may be unknown after a cancelled write, so it is
     /// written again under the same name until a write succeeds.
-    begun: Option<PackGroup>,
-    /// Packs to write after `begun`, in order. Events are appended to the last pack.
+    in_progress: Option<PackGroup>,
+    /// Packs to write after `in_progress`, in order. Events are appended to the last pack.
     packs: VecDeque<Pack>,
-    /// Total size of `begun` and `packs` in bytes.
+    /// Total size of `in_progress` and `packs` in bytes.
     bytes: usize,
     /// Whether a task is scheduled to write the packs at [`MAX_PACK_AGE`].
     timed: bool,
@@ -87,19 +87,19 @@ impl PendingEvents {
             || self.packs.back().is_some_and(|pack| pack.len() >= PACK_BYTES)
     }
 
-    /// Returns the next group to write. The group stays in `begun` until [`wrote`](Self::wrote) is
-    /// called, even if the writing task is cancelled.
+    /// Returns the next group to write. The group stays in `in_progress` until
+    /// [`wrote`](Self::wrote) is called, even if the writing task is cancelled.
     fn next_group(&mut self) -> Result<Option<PackGroup>> {
-        if self.begun.is_none() && !self.packs.is_empty() {
+        if self.in_progress.is_none() && !self.packs.is_empty() {
             let name = Name::from(format!("events {}", hex(&cipher::random::<16>()?)));
             let records = std::mem::take(&mut self.packs).iter().map(Pack::record).collect();
-            self.begun = Some(PackGroup { name, records });
+            self.in_progress = Some(PackGroup { name, records });
         }
-        Ok(self.begun.clone())
+        Ok(self.in_progress.clone())
     }
 
     fn wrote(&mut self) {
-        self.begun = None;
+        self.in_progress = None;
         self.bytes = self.packs.iter().map(Pack::len).sum();
     }
 }
@@ -156,10 +156,10 @@ impl RunEvents {
         if let Some(failed) = lock(&self.run.waiting).failed.take() {
             return Err(failed);
         }
-        // A batch with its own idempotency names keeps them, and a group in `begun` is written
-        // unchanged, so write the packs before the batch.
-        let begun = lock(&self.run.waiting).begun.is_some();
-        if begun || !batch.once.is_empty() {
+        // A batch with its own idempotency names keeps them, and a group in `in_progress` is
+        // written unchanged, so write the packs before the batch.
+        let in_progress = lock(&self.run.waiting).in_progress.is_some();
+        if in_progress || !batch.once.is_empty() {
             self.run.write_all().await?;
         }
         let added: Vec<u64> = batch.appends.iter().map(records_of).collect();
@@ -224,7 +224,7 @@ impl Drop for RunEvents {
         lock(&self.flushes).detach_all();
         let waits = {
             let waiting = lock(&self.run.waiting);
-            waiting.begun.is_some() || !waiting.packs.is_empty()
+            waiting.in_progress.is_some() || !waiting.packs.is_empty()
         };
         if let (true, Ok(runtime)) = (waits, tokio::runtime::Handle::try_current()) {
             let run = Arc::clone(&self.run);
@@ -253,10 +253,10 @@ impl RunWriter {
         lock(&self.waiting).failed = failed;
     }
 
-    /// Writes the group in `begun` and then the queued packs. The caller must hold `turn`.
+    /// Writes the group in `in_progress` and then the queued packs. The caller must hold `turn`.
     async fn write_all(&self) -> Result<()> {
-        let begun = lock(&self.waiting).begun.is_some();
-        for _ in 0..=u32::from(begun) {
+        let in_progress = lock(&self.waiting).in_progress.is_some();
+        for _ in 0..=u32::from(in_progress) {
             let group = lock(&self.waiting).next_group()?;
             let Some(PackGroup { name, records }) = group else { break };
             let batch = Batch::new(self.tenant.clone())

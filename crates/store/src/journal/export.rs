@@ -68,10 +68,10 @@ impl Journal {
         out: &mut (dyn Write + Send),
         progress: Progress<'_>,
     ) -> Result<ExportSummary> {
-        let done =
+        let summary =
             self.export_to(tenant, threads, redaction, &mut WriteSink(out), progress).await?;
         out.flush().map_err(|error| failed(&error))?;
-        Ok(done)
+        Ok(summary)
     }
 
     /// Like [`Journal::export`], but writes to a sink that accepts chunks.
@@ -85,16 +85,16 @@ impl Journal {
     ) -> Result<ExportSummary> {
         let chosen = self.threads_of(tenant, threads).await?;
         let (chunk, hash) = (Vec::with_capacity(CHUNK), Sha256::new());
-        let done = ExportSummary::default();
-        let mut export = Export { journal: self, tenant, redaction, out, chunk, hash, done };
+        let summary = ExportSummary::default();
+        let mut export = Export { journal: self, tenant, redaction, out, chunk, hash, summary };
         export.signed_line(&json::object(|line| {
             line.string("format", FORMAT).number("version", VERSION);
             line.string("store", &self.signer.store()).string("tenant", &tenant.0);
             line.bool("redacted", redaction.is_some()).bool("full", redaction.is_none());
         }));
-        for (done, thread) in (1..).zip(&chosen) {
+        for (number, thread) in (1..).zip(&chosen) {
             export.thread(thread).await?;
-            progress(share(done, chosen.len() as u64));
+            progress(share(number, chosen.len() as u64));
         }
         if threads.is_empty() {
             // Some runs have no Thread.
@@ -106,7 +106,7 @@ impl Journal {
         let manifest = self.manifest_covering(tenant, Some(covers)).await?;
         export.line(&manifest.json());
         export.flush().await?;
-        Ok(export.done)
+        Ok(export.summary)
     }
 
     /// Returns a signed manifest of all the tenant's chains. A later verification can compare the
@@ -194,7 +194,7 @@ struct Export<'e> {
     out: &'e mut dyn ExportSink,
     chunk: Vec<u8>,
     hash: Sha256,
-    done: ExportSummary,
+    summary: ExportSummary,
 }
 
 impl Export<'_> {
@@ -212,8 +212,8 @@ impl Export<'_> {
 
     async fn log(&mut self, head: &LogHead) -> Result<()> {
         match head.kind {
-            LogKind::Thread => self.done.threads += 1,
-            LogKind::Run => self.done.runs += 1,
+            LogKind::Thread => self.summary.threads += 1,
+            LogKind::Run => self.summary.runs += 1,
         }
         self.signed_line(&log_line(head));
         // Start with a small page. The size of its records determines the limit of the next page.
@@ -238,8 +238,8 @@ impl Export<'_> {
             (Ok((content, _)), Some(policy)) => policy.redact_record(&row.kind, content),
             (_, _) => None,
         };
-        self.done.records += 1;
-        self.done.redacted += u64::from(redacted.is_some());
+        self.summary.records += 1;
+        self.summary.redacted += u64::from(redacted.is_some());
         let line = json::object(|line| {
             write_proven_fields(line, row);
             match (&content, &redacted) {

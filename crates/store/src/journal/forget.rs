@@ -277,9 +277,9 @@ impl Journal {
         const PAGE: u32 = 256;
         let about = self.keys.about(tenant, &about_item(log, item));
         let mut found = self.backend.about(tenant, about).await?;
-        let mut own =
-            found.iter().filter(|(place, _)| place == log).map(|(_, seq)| *seq).peekable();
-        if own.peek().is_some() && !own.any(|seq| seq <= end) {
+        let mut own_seqs =
+            found.iter().filter(|(found_log, _)| found_log == log).map(|(_, seq)| *seq).peekable();
+        if own_seqs.peek().is_some() && !own_seqs.any(|seq| seq <= end) {
             // The match is a different Item with the same name.
             found.clear();
         }
@@ -319,12 +319,12 @@ impl Journal {
         expects: &[(LogId, u64)],
     ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
-        let mut done = self.destroy_in_one_batch(tenant, erases, expects).await;
-        if matches!(done, Err(StoreError::Full)) {
+        let mut outcome = self.destroy_in_one_batch(tenant, erases, expects).await;
+        if matches!(outcome, Err(StoreError::Full)) {
             self.backend.make_room().await?;
-            done = self.destroy_in_one_batch(tenant, erases, expects).await;
+            outcome = self.destroy_in_one_batch(tenant, erases, expects).await;
         }
-        if matches!(done, Err(StoreError::Full)) && expects.is_empty() {
+        if matches!(outcome, Err(StoreError::Full)) && expects.is_empty() {
             for erase in erases {
                 for piece in self.pieces(tenant, erase).await? {
                     self.backend.make_room().await?;
@@ -332,9 +332,9 @@ impl Journal {
                 }
             }
             self.backend.make_room().await?;
-            done = self.destroy_in_one_batch(tenant, erases, expects).await;
+            outcome = self.destroy_in_one_batch(tenant, erases, expects).await;
         }
-        destroyed.add(done?);
+        destroyed.add(outcome?);
         Ok(destroyed)
     }
 
@@ -458,11 +458,11 @@ fn erasure_of<'e>(
     log: &LogId,
     reason: ErasureReason,
 ) -> Option<&'e mut Erasure> {
-    let place = erases.iter().position(|erase| erase.log == *log).unwrap_or(erases.len());
-    if place == erases.len() {
+    let index = erases.iter().position(|erase| erase.log == *log).unwrap_or(erases.len());
+    if index == erases.len() {
         erases.push(Erasure::records(log.clone(), Vec::new(), reason));
     }
-    erases.get_mut(place)
+    erases.get_mut(index)
 }
 
 impl ErasureReport {

@@ -125,14 +125,14 @@ impl Journal {
         let (proven, logs, digest) = proven(&mut open()?)?;
         proven.must_be_full()?;
         let import = Import { journal: self, tenant, digest: hex(&digest) };
-        let begun = format!("import {} {tenant}", import.digest);
-        if !self.backend.values(&begun).await?.iter().any(|(name, _)| *name == begun) {
+        let marker = format!("import {} {tenant}", import.digest);
+        if !self.backend.values(&marker).await?.iter().any(|(name, _)| *name == marker) {
             for log in logs {
                 if let Some(head) = self.log(tenant, &log).await? {
                     return Err(StoreError::Conflict { log, expected: 0, found: head.last });
                 }
             }
-            self.backend.keep(&begun, Bytes::new()).await?;
+            self.backend.keep(&marker, Bytes::new()).await?;
         }
         let mut source = open()?;
         let mut reader = ExportReader::new(&mut source)?;
@@ -151,7 +151,7 @@ impl Journal {
             }
             match line {
                 None => {
-                    self.backend.discard(&begun).await?;
+                    self.backend.discard(&marker).await?;
                     return Ok(proven);
                 }
                 Some(ExportLine::Log(mut next)) => {

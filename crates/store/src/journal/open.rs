@@ -44,9 +44,9 @@ pub(super) async fn open_without_cleanup(
     } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         (Arc::new(Postgres::open(url, options, writer).await?), without_password(url).into())
     } else {
-        let shown = url.split(':').next().unwrap_or_default();
+        let scheme = url.split(':').next().unwrap_or_default();
         return Err(invalid!(
-            "{shown:?} is not a supported store type; use sqlite://file.db or \
+            "{scheme:?} is not a supported store type; use sqlite://file.db or \
              postgres://user@host/database"
         ));
     };

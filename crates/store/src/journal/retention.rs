@@ -50,9 +50,9 @@ impl Journal {
     ) -> Result<ErasureReport> {
         let mut destroyed = ErasureReport::default();
         let expiring = self.aged(tenant, retention, now).await?;
-        for (done, aged) in (1..).zip(&expiring) {
+        for (number, aged) in (1..).zip(&expiring) {
             destroyed.add(self.expire(tenant, aged).await?);
-            progress(share(done, expiring.len() as u64));
+            progress(share(number, expiring.len() as u64));
         }
         destroyed.unreached = self.complete_erasures().await?;
         Ok(destroyed)

@@ -80,12 +80,12 @@ impl Store for Journal {
         Box::pin(async move {
             let Some(head) = self.backend.log(tenant, log).await? else { return Ok(None) };
             for span in head.valid_ranges(at_most.min(head.last)).into_iter().rev() {
-                for (place, end) in self.lineage(tenant, log, span.start() - 1).await? {
+                for (ancestor, end) in self.lineage(tenant, log, span.start() - 1).await? {
                     // Records that a parent wrote after the fork do not belong to this log.
                     let end = end.min(*span.end());
-                    let row = self.backend.checkpoint(tenant, &place, end).await?;
+                    let row = self.backend.checkpoint(tenant, &ancestor, end).await?;
                     if let Some(row) = row.filter(|row| span.contains(&row.seq)) {
-                        return self.open_row(tenant, &place, &row).await.map(Some);
+                        return self.open_row(tenant, &ancestor, &row).await.map(Some);
                     }
                 }
             }

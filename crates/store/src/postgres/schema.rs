@@ -51,9 +51,9 @@ pub(super) async fn migrate(server: &Server, create: bool) -> Result<()> {
     transaction.batch_execute(table).await.map_err(error)?;
     // Another process may have created the tables before this one acquired the lock.
     if latest(server, transaction.client()).await? == 0 {
-        let there = "SELECT to_regclass('records') IS NOT NULL";
-        let there = transaction.query_one(there, &[]).await.map_err(error)?;
-        if field::<bool>(&there, 0)? {
+        let exists = "SELECT to_regclass('records') IS NOT NULL";
+        let exists = transaction.query_one(exists, &[]).await.map_err(error)?;
+        if field::<bool>(&exists, 0)? {
             return Err(corrupt!(
                 "{} contains store tables but no schema version; restore a backup",
                 server.name()
@@ -93,8 +93,8 @@ async fn check_tables(server: &Server, client: &Client) -> Result<()> {
 /// Returns the schema version of the database, or 0 if it contains no store.
 pub(super) async fn version(server: &Server, client: &Client) -> Result<u32> {
     let error = |error| server.error(error);
-    let there = "SELECT to_regclass('throughline_schema') IS NOT NULL";
-    if !field::<bool>(&client.query_one(there, &[]).await.map_err(error)?, 0)? {
+    let exists = "SELECT to_regclass('throughline_schema') IS NOT NULL";
+    if !field::<bool>(&client.query_one(exists, &[]).await.map_err(error)?, 0)? {
         return Ok(0);
     }
     latest(server, client).await

@@ -69,9 +69,9 @@ pub(super) async fn poll_logs(shared: &Shared, logs: Vec<LogKey>) -> Result<()> 
 /// Listens, notifies and polls until the store is closed.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
-        if let Ok((client, received, own)) = connect(&shared).await {
+        if let Ok((client, received, own_pid)) = connect(&shared).await {
             // Ignore errors, because the loop reconnects after any of them.
-            drop(listen(&shared, &client, received, own).await);
+            drop(listen(&shared, &client, received, own_pid).await);
         }
         // Ignore errors, because the next iteration polls again.
         drop(poll_logs(&shared, shared.waits.waited(None)).await);
@@ -98,16 +98,16 @@ async fn connect(shared: &Shared) -> Result<(Client, mpsc::UnboundedReceiver<Not
          LISTEN {CHANNEL}; NOTIFY {CHANNEL}, '{HELLO}'"
     );
     client.batch_execute(&begin).await.map_err(error)?;
-    let own = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(error)?;
-    let own = field(&own, 0)?;
-    Ok((client, received, own))
+    let own_pid = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(error)?;
+    let own_pid = field(&own_pid, 0)?;
+    Ok((client, received, own_pid))
 }
 
 async fn listen(
     shared: &Shared,
     client: &Client,
     mut received: mpsc::UnboundedReceiver<Notification>,
-    own: i32,
+    own_pid: i32,
 ) -> Result<()> {
     let mut anyway = interval(POLL_WITH_NOTIFICATIONS);
     anyway.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -120,7 +120,7 @@ async fn listen(
                 let mut ids = Some(BTreeSet::new());
                 // Collect all notifications that have arrived, so that one poll covers them.
                 loop {
-                    if notification.process_id() != own {
+                    if notification.process_id() != own_pid {
                         alone = false;
                         ids = ids.and_then(|ids| parse_notification(ids, notification.payload()));
                     }

@@ -251,19 +251,19 @@ impl PostgresWriter {
         }
         let mut answers = answers.iter();
         for (prepared, waiting) in group {
-            let done = match answers.next() {
+            let outcome = match answers.next() {
                 Some(answer) => verdict(&prepared.batch, answer),
                 None => Err(damaged("an answer")),
             };
-            if let Ok(done) = &done {
-                let written = done.receipt.written.iter().zip(&done.logs);
+            if let Ok(result) = &outcome {
+                let written = result.receipt.written.iter().zip(&result.logs);
                 for (written, id) in written.filter(|(written, _)| written.first <= written.last) {
                     let key = (prepared.batch.tenant.clone(), written.log.clone());
                     self.shared.wrote(&key, *id, written.last);
                 }
             }
             // Sending fails only if the caller was cancelled.
-            drop(waiting.send(done.map(|done| done.receipt)));
+            drop(waiting.send(outcome.map(|outcome| outcome.receipt)));
         }
     }
 

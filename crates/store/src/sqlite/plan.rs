@@ -192,9 +192,9 @@ impl LogCache {
     ) -> rusqlite::Result<Option<&LogPlan>> {
         match self.logs.entry((tenant, log.clone())) {
             Entry::Occupied(known) => Ok(Some(known.into_mut())),
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 let found = find_log(hot, tenant, log)?;
-                Ok(found.map(|found| &*place.insert(found)))
+                Ok(found.map(|found| &*entry.insert(found)))
             }
         }
     }
@@ -234,8 +234,8 @@ fn find_lease(
 /// Returns the rewinds up to the fork point, which a fork shares with its parent.
 fn rewinds_until(rewinds: &str, at: u64) -> String {
     let holds = |rewind: &&str| {
-        let place = rewind.split(':').next().and_then(|place| place.parse::<u64>().ok());
-        place.is_some_and(|place| place <= at)
+        let position = rewind.split(':').next().and_then(|position| position.parse::<u64>().ok());
+        position.is_some_and(|position| position <= at)
     };
     rewinds.split(' ').filter(holds).collect::<Vec<_>>().join(" ")
 }
@@ -301,6 +301,6 @@ pub(super) fn check_open(
 
 /// Returns the index of the batch's append to this log.
 pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize> {
-    let place = batch.appends.iter().position(|append| append.log == *log);
-    place.ok_or_else(|| rejection::no_append(log))
+    let index = batch.appends.iter().position(|append| append.log == *log);
+    index.ok_or_else(|| rejection::no_append(log))
 }

@@ -116,8 +116,8 @@ pub(super) fn find_turns(
     let mut turns: HashMap<i64, Option<VaultTurn>> = HashMap::new();
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
-        let place = params![tenant, key.kind.number(), key.hash];
-        let turn = newest.query_row(place, |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?;
+        let key_params = params![tenant, key.kind.number(), key.hash];
+        let turn = newest.query_row(key_params, |row| Ok((row.get(0)?, row.get::<_, u32>(1)?)))?;
         found.push(match turn {
             (None, _) => None,
             // A claim or id that matches several turns is ambiguous, so it matches none.
@@ -125,7 +125,7 @@ pub(super) fn find_turns(
             (Some(id), count) => {
                 let turn = match turns.entry(id) {
                     Entry::Occupied(turn) => turn.into_mut(),
-                    Entry::Vacant(place) => place.insert(turn_at(db, tenant, id)?),
+                    Entry::Vacant(entry) => entry.insert(turn_at(db, tenant, id)?),
                 };
                 let siblings = count.saturating_sub(1);
                 turn.clone().map(|turn| VaultMatch { turn, siblings })

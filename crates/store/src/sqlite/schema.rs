@@ -261,7 +261,7 @@ fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
 /// Checks that the file has a supported version and all tables.
 fn check_tables(db: &Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
-    let place = path.display();
+    let file = path.display();
     let found = version(db).map_err(sqlite)?;
     if found > KNOWN {
         let narrow = |version| u32::try_from(version).unwrap_or(u32::MAX);
@@ -269,14 +269,14 @@ fn check_tables(db: &Connection, path: &Path) -> Result<()> {
     }
     if found < 1 {
         return Err(corrupt!(
-            "{place} contains store tables but has schema version {found}, which no version of \
+            "{file} contains store tables but has schema version {found}, which no version of \
              Throughline writes; restore a backup"
         ));
     }
     for (table, _) in TABLES {
         let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if !db.prepare(find).and_then(|mut find| find.exists([table])).map_err(sqlite)? {
-            return Err(corrupt!("{place} has no table {table}; restore a backup"));
+            return Err(corrupt!("{file} has no table {table}; restore a backup"));
         }
     }
     Ok(())
@@ -305,7 +305,7 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
         return own.clone();
     }
     let extended = error.sqlite_error().map(|error| error.extended_code);
-    let place = path.display();
+    let file = path.display();
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::SystemIoFailure) if extended == Some(NO_ROOM_FOR_INDEX) => StoreError::Full,
@@ -316,10 +316,10 @@ pub(crate) fn failure(error: rusqlite::Error, path: &Path) -> StoreError {
             StoreError::Locked(display_name(path))
         }
         Some(ErrorCode::NotADatabase) => {
-            invalid!("{place} is not a database; choose a different file for the store")
+            invalid!("{file} is not a database; choose a different file for the store")
         }
         Some(ErrorCode::DatabaseCorrupt) => {
-            corrupt!("cannot read a page of {place}; restore a backup, or export the readable data")
+            corrupt!("cannot read a page of {file}; restore a backup, or export the readable data")
         }
         Some(ErrorCode::CannotOpen) => {
             StoreError::Unreachable(display_name(path), error.to_string().into())

@@ -65,13 +65,14 @@ impl Waiters {
         }
         let waiters = Arc::clone(self);
         tokio::spawn(async move {
-            let (mut db, mut seen) = (None, None);
+            let (mut db, mut last_version) = (None, None);
             while !waiters.registry.is_closed() && !waiters.registry.is_empty() {
                 let found = db.as_ref().and_then(version);
                 // The first poll has no earlier version to compare with, and a failed poll returns
                 // none.
-                if found.is_none() || found != seen {
-                    (db, seen) = waiters.read_logs(db.filter(|_| found.is_some())).await.unzip();
+                if found.is_none() || found != last_version {
+                    (db, last_version) =
+                        waiters.read_logs(db.filter(|_| found.is_some())).await.unzip();
                 }
                 tokio::time::sleep(LOOK).await;
             }

@@ -40,7 +40,7 @@ const MAX_UNSIGNED: Duration = Duration::from_secs(1);
 /// Sends jobs to the writer thread.
 pub(super) struct WriterHandle {
     jobs: mpsc::Sender<SqliteJob>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
@@ -56,7 +56,7 @@ type Reply<T> = oneshot::Sender<Result<T>>;
 struct QueuedBatch {
     batch: SealedBatch,
     reply: Reply<Receipt>,
-    room: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 /// The jobs to run, in order of arrival.
@@ -64,7 +64,7 @@ struct Queue {
     jobs: mpsc::Receiver<SqliteJob>,
     /// A job that has been received but has not run yet.
     next: Option<SqliteJob>,
-    no_room: Option<RecentDiskFull>,
+    disk_full: Option<RecentDiskFull>,
 }
 
 /// Size of the smallest batch that recently did not fit on the disk.
@@ -75,7 +75,7 @@ struct RecentDiskFull {
 
 impl Queue {
     fn new(jobs: mpsc::Receiver<SqliteJob>) -> Self {
-        Self { jobs, next: None, no_room: None }
+        Self { jobs, next: None, disk_full: None }
     }
 
     /// Waits for the next job. If `patience` is set, waits for at most that time.
@@ -118,14 +118,15 @@ impl Queue {
     /// Returns whether a batch of this size or smaller recently did not fit, so that another
     /// attempt would only add load to a full disk. Batches that free space are always tried.
     fn refuses(&self, batch: &SealedBatch) -> bool {
-        batch.erases.is_empty() && self.no_room().is_some_and(|bytes| weight(batch) >= bytes)
+        batch.erases.is_empty()
+            && self.disk_full_bytes().is_some_and(|bytes| weight(batch) >= bytes)
     }
 
     /// Returns the size in bytes of the smallest batch that recently did not fit.
-    fn no_room(&self) -> Option<usize> {
-        let no_room = self.no_room.as_ref()?;
-        let is_fresh = instant().saturating_duration_since(no_room.since) < FULL;
-        is_fresh.then_some(no_room.bytes)
+    fn disk_full_bytes(&self) -> Option<usize> {
+        let disk_full = self.disk_full.as_ref()?;
+        let is_fresh = instant().saturating_duration_since(disk_full.since) < FULL;
+        is_fresh.then_some(disk_full.bytes)
     }
 
     /// Updates the estimate of the available disk space with the result of a batch.
@@ -134,12 +135,12 @@ impl Queue {
         match result {
             // The failure of an erasing batch is ignored, because it writes more than its size.
             Err(StoreError::Full) if batch.erases.is_empty() => {
-                if self.no_room().is_none_or(|known| bytes < known) {
-                    self.no_room = Some(RecentDiskFull { bytes, since: instant() });
+                if self.disk_full_bytes().is_none_or(|known| bytes < known) {
+                    self.disk_full = Some(RecentDiskFull { bytes, since: instant() });
                 }
             }
             Ok(receipt) if !receipt.repeated => {
-                self.no_room = self.no_room.take().filter(|known| bytes < known.bytes);
+                self.disk_full = self.disk_full.take().filter(|known| bytes < known.bytes);
             }
             Ok(_) | Err(_) => {}
         }
@@ -160,16 +161,16 @@ impl<'q> BatchGroup<'q> {
 
     /// Returns the batch with this index. Takes another batch from the queue if the index is past
     /// the end and the group has room.
-    fn get(&mut self, place: usize) -> Option<&SealedBatch> {
+    fn get(&mut self, index: usize) -> Option<&SealedBatch> {
         let has_room = self.batches.len() < GROUP && self.bytes < MAX_GROUP_BYTES;
-        if place == self.batches.len()
+        if index == self.batches.len()
             && has_room
             && let Some(waiting) = self.queue.batch()
         {
             self.bytes += weight(&waiting.batch);
             self.batches.push(waiting);
         }
-        self.batches.get(place).map(|waiting| &waiting.batch)
+        self.batches.get(index).map(|waiting| &waiting.batch)
     }
 }
 
@@ -203,14 +204,14 @@ impl WriterHandle {
             writer.run(&mut queue);
         });
         let thread = thread.map_err(|error| invalid!("cannot start the writer thread: {error}"))?;
-        let room = Arc::new(Semaphore::new(options.queue.max(1)));
-        Ok(Self { jobs, room, thread: Mutex::new(Some(thread)) })
+        let permits = Arc::new(Semaphore::new(options.queue.max(1)));
+        Ok(Self { jobs, permits, thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) async fn commit(&self, batch: SealedBatch) -> Result<Receipt> {
-        let room = self.room.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let (reply, receipt) = oneshot::channel();
-        let job = SqliteJob::Commit(QueuedBatch { batch, reply, room });
+        let job = SqliteJob::Commit(QueuedBatch { batch, reply, permit });
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         receipt.await.map_err(|_| StoreError::Closed)?
     }
@@ -256,7 +257,7 @@ impl WriterHandle {
         }
         // If there is no reply, another caller closed the writer concurrently.
         let settled = closed.await.unwrap_or(Ok(()));
-        self.room.close();
+        self.permits.close();
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             let joined = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -359,14 +360,14 @@ impl SqliteWriter<'_> {
         queue: &mut Queue,
     ) {
         let results = results.unwrap_or_else(|error| vec![Err(error); batches.len()]);
-        for (QueuedBatch { batch, reply, room }, result) in batches.into_iter().zip(results) {
+        for (QueuedBatch { batch, reply, permit }, result) in batches.into_iter().zip(results) {
             queue.learn(&batch, &result);
             if let Ok(receipt) = &result {
                 self.waiters.wrote(&batch.tenant, receipt);
             }
             // Sending fails only if the caller was cancelled.
             drop(reply.send(result));
-            drop(room);
+            drop(permit);
         }
     }
 
@@ -480,14 +481,14 @@ impl SqliteWriter<'_> {
     ) -> Result<T> {
         let work = |writer: &mut Self| act(writer.db, writer.chains.key.as_ref());
         let ready = self.set_synchronous(true).map_err(CommitError::Failed);
-        let done = ready.and_then(|()| self.in_transaction(work));
+        let outcome = ready.and_then(|()| self.in_transaction(work));
         // The closure may have changed logs that are cached.
         self.chains.known.clear();
-        if done.is_ok() {
+        if outcome.is_ok() {
             // This commit also flushed all earlier commits.
             self.unflushed = None;
         }
-        done.map_err(|stop| match stop {
+        outcome.map_err(|stop| match stop {
             CommitError::Rejected(error) => error,
             CommitError::Failed(error) => runtime_failure(error, &self.path),
         })
@@ -498,15 +499,15 @@ impl SqliteWriter<'_> {
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
         self.db.execute_batch("BEGIN IMMEDIATE")?;
-        let done = work(self).and_then(|done| {
+        let outcome = work(self).and_then(|value| {
             self.db.execute_batch("COMMIT")?;
-            Ok(done)
+            Ok(value)
         });
-        if done.is_err() {
+        if outcome.is_err() {
             // Ignore errors, because the database may already have rolled back.
             drop(self.db.execute_batch("ROLLBACK"));
         }
-        done
+        outcome
     }
 
     fn set_synchronous(&mut self, full: bool) -> rusqlite::Result<()> {

@@ -70,8 +70,8 @@ fn batch(log: &str) -> (QueuedBatch, ReplyReceiver) {
         keys: Vec::new(),
     };
     let (reply, answer) = oneshot::channel();
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    (QueuedBatch { batch, reply, room }, answer)
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    (QueuedBatch { batch, reply, permit }, answer)
 }
 
 fn commit(writer: &mut SqliteWriter<'_>, log: &str) {
@@ -123,8 +123,8 @@ fn batch_that_did_not_fit_is_not_retried_at_once() {
     // After the smallest batch failed, every batch is rejected until the retry time has passed.
     queue.learn(&small.batch, &Err(StoreError::Full));
     assert!(queue.admit(small).is_none());
-    let no_room = queue.no_room.as_mut().unwrap();
-    no_room.since = no_room.since.checked_sub(FULL).unwrap();
+    let disk_full = queue.disk_full.as_mut().unwrap();
+    disk_full.since = disk_full.since.checked_sub(FULL).unwrap();
     let (large, _) = batch("large");
     assert!(queue.admit(large).is_some());
 }
@@ -159,5 +159,5 @@ fn group_that_does_not_fit_is_retried_batch_by_batch() {
     writer.commit(BatchGroup::new(small, &mut queue));
     written.try_recv().unwrap().unwrap();
     assert!(matches!(none.try_recv().unwrap(), Err(StoreError::Full)));
-    assert_eq!(queue.no_room.map(|no_room| no_room.bytes), Some(bytes));
+    assert_eq!(queue.disk_full.map(|disk_full| disk_full.bytes), Some(bytes));
 }

@@ -60,8 +60,8 @@ async fn export(
     redaction: Option<&RedactionPolicy>,
 ) -> (ExportSummary, Vec<u8>) {
     let mut out = Vec::new();
-    let done = journal.export(&us(), &[], redaction, &mut out, &|_| {}).await.unwrap();
-    (done, out)
+    let summary = journal.export(&us(), &[], redaction, &mut out, &|_| {}).await.unwrap();
+    (summary, out)
 }
 
 /// Sets the times of each log from its own records. Logs without own records get a fixed time,
@@ -165,8 +165,8 @@ pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) 
     let journal = harness.open().await;
     let opening = LogOpening { kind: LogKind::Run, of: None, fork: None };
     journal.commit(batch(items("lone", &["a"]).opening(opening))).await.unwrap();
-    let (done, file) = export(&journal, None).await;
-    assert_eq!(done, ExportSummary { threads: 0, runs: 1, records: 1, redacted: 0 });
+    let (summary, file) = export(&journal, None).await;
+    assert_eq!(summary, ExportSummary { threads: 0, runs: 1, records: 1, redacted: 0 });
     journal.import(&other_tenant(), || Ok(&file[..])).await.unwrap();
     let found = journal.read(&other_tenant(), &log("lone"), 0, 10).await.unwrap();
     assert_eq!(summaries(&found), expected(&[(1, "a")]));

@@ -72,8 +72,8 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         add(&journal, "run", &["something else"]).await;
     }
     for after in 0..14 {
-        let place = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
-        let records = journal.read(&us(), &log("run"), place, u32::MAX).await.unwrap();
+        let seq = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
+        let records = journal.read(&us(), &log("run"), seq, u32::MAX).await.unwrap();
         let found: Vec<_> =
             events(&records).into_iter().filter(|(number, _)| *number > after).collect();
         assert_eq!(found, numbered_events(after + 1..=14));
@@ -82,8 +82,8 @@ pub(crate) async fn events_are_read_after_any_number(on: Database) {
         assert!(first.0 <= after + 1 && after < first.1);
     }
     for after in [14, 15, u64::MAX] {
-        let place = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
-        assert_eq!(place, 10, "{after}");
+        let seq = journal.seq_before_event(&us(), &log("run"), after).await.unwrap();
+        assert_eq!(seq, 10, "{after}");
     }
 }
 

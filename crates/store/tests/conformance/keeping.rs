@@ -195,18 +195,18 @@ pub(crate) async fn short_queue_preserves_write_order(on: Database) {
     for writer in 0..20 {
         let journal = journal.clone();
         writers.spawn(async move {
-            let mut places = Vec::new();
+            let mut seqs = Vec::new();
             for number in 0..10 {
                 let text = format!("{writer} {number}");
-                places.push(add(&journal, "thread", &[&text]).await.written[0].last);
+                seqs.push(add(&journal, "thread", &[&text]).await.written[0].last);
             }
-            places
+            seqs
         });
     }
     let mut all = Vec::new();
-    for places in soon(writers.join_all()).await {
-        assert!(places.is_sorted());
-        all.extend(places);
+    for seqs in soon(writers.join_all()).await {
+        assert!(seqs.is_sorted());
+        all.extend(seqs);
     }
     all.sort_unstable();
     assert_eq!(all, (1..=200).collect::<Vec<_>>());

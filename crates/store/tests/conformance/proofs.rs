@@ -14,9 +14,9 @@ pub(crate) async fn intact_store_verifies(on: Database) {
     assert_eq!((nothing.records, nothing.segments, nothing.manifests), (0, 0, 0));
     assert!(nothing.warnings.contains(&Warning::NoManifest), "{nothing:?}");
     thread(&journal, "thread", &["a", "b"]).await;
-    let mut theirs = batch(items("thread", &["c"]).opening(LogOpening::thread()));
-    theirs.tenant = other_tenant();
-    journal.commit(theirs).await.unwrap();
+    let mut other = batch(items("thread", &["c"]).opening(LogOpening::thread()));
+    other.tenant = other_tenant();
+    journal.commit(other).await.unwrap();
     journal.close().await.unwrap();
     let journal = harness.open().await;
     add(&journal, "thread", &["d"]).await;

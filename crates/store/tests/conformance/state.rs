@@ -146,10 +146,10 @@ pub(crate) async fn rewind_restores_the_earlier_state(on: Database) {
         match dice.below(8) {
             0 => {
                 let to = *dice.pick(&held).unwrap();
-                held.retain(|place| *place <= to);
+                held.retain(|seq| *seq <= to);
                 rewind(&journal, "thread", to as u64).await;
-                let again = states[to].clone();
-                states.push(again);
+                let state = states[to].clone();
+                states.push(state);
             }
             1 => {
                 assert_eq!(checkpoint(&journal, "thread").await, last + 1);

@@ -139,14 +139,14 @@ impl Secrets {
             let is_backup = ["backup.db", "copy.db"].contains(&&*name);
             let mut found = 0;
             let mut first = None;
-            for (place, window) in windows(&bytes).enumerate() {
+            for (position, window) in windows(&bytes).enumerate() {
                 if !beginnings[beginning(&window)] {
                     continue;
                 }
                 let is_sealed = !is_backup && self.sealed.contains(&window);
                 if is_sealed || self.salts.contains(&window) || self.never.contains(&window) {
                     found += 1;
-                    first.get_or_insert(place);
+                    first.get_or_insert(position);
                 }
             }
             assert_eq!(found, 0, "{found} windows are in {name}, the first at {first:?}");

@@ -25,14 +25,14 @@ pub(crate) const TABLES: [&str; 13] = [
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) table: &'static str,
-    what: String,
+    description: String,
     /// The locations that verification may report. Empty means any location.
     pub(crate) places: Vec<String>,
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.table, self.what)
+        write!(f, "{}: {}", self.table, self.description)
     }
 }
 
@@ -44,14 +44,14 @@ impl Change {
     pub(crate) fn make(db: &Connection, dice: &mut TestRng) -> Option<Self> {
         drop_triggers(db);
         let table = *dice.pick(&TABLES)?;
-        let (what, places) = match dice.below(10) {
+        let (description, places) = match dice.below(10) {
             0 | 1 => (delete(db, table, dice)?, Vec::new()),
             2 | 3 => (swap(db, table, dice)?, Vec::new()),
             4 => (insert(db, table, dice)?, Vec::new()),
             5 => (move_to_other_tenant(db, table, dice)?, Vec::new()),
             _ => flip(db, table, dice)?,
         };
-        Some(Self { table, what, places })
+        Some(Self { table, description, places })
     }
 }
 
@@ -75,7 +75,7 @@ fn rows(db: &Connection, table: &str) -> Vec<TableRow> {
     let mut find = db.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
     let names: Vec<String> = find.column_names().map(str::to_owned).collect();
     let rows = find.query_map([], |row| {
-        let value = |(place, name): (usize, &String)| Ok((name.clone(), row.get(place)?));
+        let value = |(index, name): (usize, &String)| Ok((name.clone(), row.get(index)?));
         names.iter().enumerate().map(value).collect::<Result<TableRow, rusqlite::Error>>()
     });
     rows.unwrap().collect::<Result<_, _>>().unwrap()
@@ -83,7 +83,7 @@ fn rows(db: &Connection, table: &str) -> Vec<TableRow> {
 
 fn remove(db: &Connection, table: &str, row: &TableRow) -> Option<()> {
     let same: Vec<String> =
-        (1..).zip(row).map(|(place, (name, _))| format!("{name} IS ?{place}")).collect();
+        (1..).zip(row).map(|(index, (name, _))| format!("{name} IS ?{index}")).collect();
     let delete = format!("DELETE FROM {table} WHERE {}", same.join(" AND "));
     let removed = db.execute(&delete, params_from_iter(row.iter().map(|(_, value)| value))).ok()?;
     (removed == 1).then_some(())
@@ -96,9 +96,9 @@ fn put(db: &Connection, table: &str, row: &TableRow) -> Option<()> {
     db.execute(&insert, params_from_iter(values)).ok().map(drop)
 }
 
-fn replace(db: &Connection, table: &str, row: &TableRow, place: usize, value: Value) -> Option<()> {
+fn replace(db: &Connection, table: &str, row: &TableRow, index: usize, value: Value) -> Option<()> {
     let mut changed = row.clone();
-    changed.get_mut(place)?.1 = value;
+    changed.get_mut(index)?.1 = value;
     remove(db, table, row)?;
     put(db, table, &changed)
 }
@@ -107,8 +107,8 @@ fn replace(db: &Connection, table: &str, row: &TableRow, place: usize, value: Va
 fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec<String>)> {
     let rows = rows(db, table);
     let row = dice.pick(&rows)?;
-    let place = dice.below(row.len());
-    let (column, value) = row.get(place)?;
+    let index = dice.below(row.len());
+    let (column, value) = row.get(index)?;
     if !is_proven(table, column) {
         return None;
     }
@@ -128,15 +128,15 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
         Value::Text(text) if text.is_empty() => Value::Text("x".into()),
         Value::Text(text) => {
             let mut bytes = text.clone().into_bytes();
-            let place = dice.below(bytes.len());
-            *bytes.get_mut(place)? ^= 1 << dice.below(7);
+            let index = dice.below(bytes.len());
+            *bytes.get_mut(index)? ^= 1 << dice.below(7);
             Value::Text(String::from_utf8(bytes).ok()?)
         }
         Value::Blob(bytes) if bytes.is_empty() => Value::Blob(vec![1]),
         Value::Blob(bytes) => {
             let mut bytes = bytes.clone();
-            let place = dice.below(bytes.len());
-            *bytes.get_mut(place)? ^= 1 << dice.below(8);
+            let index = dice.below(bytes.len());
+            *bytes.get_mut(index)? ^= 1 << dice.below(8);
             Value::Blob(bytes)
         }
     };
@@ -150,7 +150,7 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
         ) => places_of(db, row, Some(&changed).filter(|_| column == "seq")),
         _ => Vec::new(),
     };
-    replace(db, table, row, place, changed.clone())?;
+    replace(db, table, row, index, changed.clone())?;
     Some((format!("{column} from {value:?} to {changed:?}"), places))
 }
 

@@ -58,15 +58,15 @@ async fn nodes_write_to_one_tenant_and_log_concurrently() {
     let nodes = [node(&url, "w1").await, node(&url, "w2").await, node(&url, "w3").await];
     commit(&nodes[0], adding([opened("shared", [])])).await.unwrap();
     let mut callers = Vec::new();
-    for (place, node) in nodes.iter().enumerate() {
+    for (index, node) in nodes.iter().enumerate() {
         for caller in 0..8 {
             let node = node.clone();
             callers.push(tokio::spawn(async move {
                 let mut receipts = Vec::new();
-                let own = format!("own {place} {caller}");
+                let own = format!("own {index} {caller}");
                 commit(&node, adding([opened(&own, [])])).await.unwrap();
                 for n in 0..25 {
-                    let content = format!("{place} {caller} {n}");
+                    let content = format!("{index} {caller} {n}");
                     let appends =
                         [append(&own, [record(&content)]), append("shared", [record(&content)])];
                     // Use both orders, because locking in batch order would deadlock.
@@ -214,7 +214,7 @@ async fn batch_with_more_names_than_locks_is_written() {
     let url = database().await;
     let nodes = [node(&url, "w1").await, node(&url, "w2").await];
     let many =
-        |place: usize| adding((0..1100).map(|n| opened(&format!("{place} {n}"), [record("x")])));
+        |index: usize| adding((0..1100).map(|n| opened(&format!("{index} {n}"), [record("x")])));
     let (one, two) = tokio::join!(commit(&nodes[0], many(0)), commit(&nodes[1], many(1)));
     let names = |receipt: Receipt| {
         receipt.written.into_iter().map(|written| written.log).collect::<BTreeSet<_>>()
