@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use house::{
-    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, question, store,
-    until, whole,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, http_response,
+    question, store, until,
 };
 use throughline_agent::{Ports, Runner};
 use throughline_core::{
@@ -42,41 +42,41 @@ fn impatient() -> RawGatewayOptions {
     RawGatewayOptions { limits, idle: SOON, ..RawGatewayOptions::default() }
 }
 
-async fn assert_still_answers(house: &RawGateway) {
-    assert_eq!(house.said("/readyz", "", "").await.status, 200);
+async fn assert_still_answers(gateway: &RawGateway) {
+    assert_eq!(gateway.send("/readyz", "", "").await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn incomplete_request_head_times_out() {
-    let (folder, provider) = (Folder::new("loris"), RawProvider::saying("").await);
-    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
-    for begun in [
+    let (folder, provider) = (Folder::new("loris"), RawProvider::with_reply("").await);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, impatient());
+    for head in [
         "",
         "P",
         "PRI * HTTP/2.0",
         "POST /v1/messages HTTP/1.1\r\nhost: loca",
         "GET / HTTP/1.1\r\na: b\r\n",
     ] {
-        let mut stream = house.begun(begun).await;
+        let mut stream = gateway.connect(head).await;
         let mut rest = Vec::new();
         // The connection ends, possibly with an error.
         stream.read_to_end(&mut rest).await.ok();
     }
-    assert_still_answers(&house).await;
-    house.close().await;
+    assert_still_answers(&gateway).await;
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_body_is_refused() {
-    let (folder, provider) = (Folder::new("trickle"), RawProvider::saying("").await);
-    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
-    let whole = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
-    let mut stream = house.begun(&whole[..whole.len() - 20]).await;
-    let said = house::heard(&mut stream).await;
-    assert_eq!(said.status, 408, "{said:?}");
-    assert!(said.body.contains("too slowly"), "{}", said.body);
+    let (folder, provider) = (Folder::new("trickle"), RawProvider::with_reply("").await);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, impatient());
+    let request = gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let mut stream = gateway.connect(&request[..request.len() - 20]).await;
+    let response = house::read_response(&mut stream).await;
+    assert_eq!(response.status, 408, "{response:?}");
+    assert!(response.body.contains("too slowly"), "{}", response.body);
     // Sending the bytes one by one does not extend the timeout.
-    let stream = house.begun(&whole[..whole.len() - 60]).await;
+    let stream = gateway.connect(&request[..request.len() - 60]).await;
     let (mut reading, mut writing) = stream.into_split();
     let dribble = tokio::spawn(async move {
         loop {
@@ -86,53 +86,53 @@ async fn slow_body_is_refused() {
             tokio::time::sleep(SOON / 10).await;
         }
     });
-    let mut said = String::new();
-    reading.read_to_string(&mut said).await.ok();
-    assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+    let mut response = String::new();
+    reading.read_to_string(&mut response).await.ok();
+    assert!(response.starts_with("HTTP/1.1 408"), "{response}");
     dribble.abort();
-    assert_still_answers(&house).await;
-    house.close().await;
+    assert_still_answers(&gateway).await;
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_body_is_refused() {
-    let (folder, provider) = (Folder::new("endless"), RawProvider::saying("").await);
+    let (folder, provider) = (Folder::new("endless"), RawProvider::with_reply("").await);
     let plan = RawGatewayOptions { body_limit: 1 << 20, ..RawGatewayOptions::default() };
-    let house = RawGateway::open(&provider, &store(&folder).await, plan);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, plan);
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
-        house.address
+        gateway.address
     );
-    let (mut reading, mut writing) = house.begun(&head).await.into_split();
+    let (mut reading, mut writing) = gateway.connect(&head).await.into_split();
     let sending = tokio::spawn(async move {
         let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
         while writing.write_all(chunk.as_bytes()).await.is_ok() {}
     });
-    let mut said = vec![0; 1024];
-    let length = reading.read(&mut said).await.unwrap();
-    let said = String::from_utf8_lossy(&said[..length]).into_owned();
-    assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    let mut response = vec![0; 1024];
+    let length = reading.read(&mut response).await.unwrap();
+    let response = String::from_utf8_lossy(&response[..length]).into_owned();
+    assert!(response.starts_with("HTTP/1.1 413"), "{response}");
     sending.abort();
     // A caller that sends all of a slightly too large body gets the same error.
-    let said = house.said("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
-    assert_eq!(said.status, 413, "{said:?}");
-    assert!(said.body.contains("exceeds the limit of 1 MiB"), "{}", said.body);
+    let response = gateway.send("/v1/chat/completions", "", &" ".repeat(8 << 20)).await;
+    assert_eq!(response.status, 413, "{response:?}");
+    assert!(response.body.contains("exceeds the limit of 1 MiB"), "{}", response.body);
     let open = format!("{{\"model\":\"claude\",\"messages\":{}", "[".repeat(10_000));
     let closed = format!("{open}{}}}", "]".repeat(10_000));
     for body in [open, closed] {
-        let said = house.said("/v1/messages", "", &body).await;
-        assert_eq!(said.status, 400, "{said:?}");
-        assert!(said.body.contains("nested deeper"), "{}", said.body);
+        let response = gateway.send("/v1/messages", "", &body).await;
+        assert_eq!(response.status, 400, "{response:?}");
+        assert!(response.body.contains("nested deeper"), "{}", response.body);
     }
-    house.close().await;
+    gateway.close().await;
 }
 
 /// Starts a provider that sends an endless response as fast as it can.
 async fn torrent() -> RawProvider {
-    RawProvider::doing(async |mut stream| {
+    RawProvider::with_handler(async |mut stream| {
         stream.write_all(STREAM_HEAD.as_bytes()).await.ok();
-        let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
-        stream.write_all(begun.as_bytes()).await.ok();
+        let start = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
+        stream.write_all(start.as_bytes()).await.ok();
         let text = "words ".repeat(2000);
         let more = format!(
             "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
@@ -146,24 +146,25 @@ async fn torrent() -> RawProvider {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_and_their_upstream_requests_are_cancelled() {
     let (folder, provider) = (Folder::new("slow"), torrent().await);
-    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
+    let gateway = RawGateway::open(&provider, &store(&folder).await, impatient());
     let mut callers = Vec::new();
     for number in 0..1000 {
         // Half of them use another dialect, which requires translation.
         let path = if number % 2 == 0 { "/v1/messages" } else { "/v1/chat/completions" };
         let question = question("claude-sonnet-4-5", true);
-        callers.push(house.begun(&house.request(path, "", &question)).await);
+        callers.push(gateway.connect(&gateway.request(path, "", &question)).await);
     }
-    until(|| provider.open.load(Ordering::SeqCst) == 0 && house.lines.calls().len() == 1000).await;
-    assert_eq!(house.metric("throughline_open_streams").await, "0");
+    until(|| provider.open.load(Ordering::SeqCst) == 0 && gateway.lines.calls().len() == 1000)
+        .await;
+    assert_eq!(gateway.metric("throughline_open_streams").await, "0");
     drop(callers);
     // The measured process contains provider, gateway and callers. Without a bound, each caller
     // would cost megabytes.
     let most = most_memory();
     println!("FIGURE most memory with a thousand slow readers: {} MiB", most >> 10);
     assert!(most < 1 << 20, "{most} KiB");
-    assert_still_answers(&house).await;
-    house.close().await;
+    assert_still_answers(&gateway).await;
+    gateway.close().await;
 }
 
 fn most_memory() -> u64 {
@@ -176,44 +177,48 @@ fn most_memory() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn disconnect_cancels_the_upstream_request() {
     let (folder, provider) = (Folder::new("vanish"), torrent().await);
-    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+    let gateway = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     for path in ["/v1/messages", "/v1/chat/completions"] {
-        let request = house.request(path, "", &question("claude-sonnet-4-5", true));
-        let mut stream = house.begun(&request).await;
+        let request = gateway.request(path, "", &question("claude-sonnet-4-5", true));
+        let mut stream = gateway.connect(&request).await;
         stream.read_u8().await.unwrap();
         assert_eq!(provider.open.load(Ordering::SeqCst), 1);
         drop(stream);
         provider.is_alone().await;
     }
-    house.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stalled_provider_times_out() {
-    let provider = RawProvider::doing(async |mut stream| {
-        let begun = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
-        stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.ok();
+    let provider = RawProvider::with_handler(async |mut stream| {
+        let start = &STREAM[..STREAM.find("event: content_block_stop").unwrap()];
+        stream.write_all(format!("{STREAM_HEAD}{start}").as_bytes()).await.ok();
         // Sends nothing more until the gateway disconnects.
         stream.read_u8().await.ok();
     })
     .await;
     let folder = Folder::new("stall");
-    let house = RawGateway::open(&provider, &store(&folder).await, impatient());
+    let gateway = RawGateway::open(&provider, &store(&folder).await, impatient());
     // On the same wire the caller's stream breaks like the provider's.
-    let said = house.ask("claude-sonnet-4-5", true).await;
-    assert!(said.status == 200 && !said.is_whole && said.body.contains("Hello there"), "{said:?}");
+    let response = gateway.send_question("claude-sonnet-4-5", true).await;
+    assert!(
+        response.status == 200 && !response.is_complete && response.body.contains("Hello there"),
+        "{response:?}"
+    );
     // In another dialect an error is sent, and nothing looks like a normal end.
-    let said = house.said("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
-    assert!(said.body.contains("to continue its response"), "{said:?}");
-    assert!(!said.body.contains("\"finish_reason\":\"stop\""), "{said:?}");
+    let response =
+        gateway.send("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
+    assert!(response.body.contains("to continue its response"), "{response:?}");
+    assert!(!response.body.contains("\"finish_reason\":\"stop\""), "{response:?}");
     provider.is_alone().await;
-    let lines = house.lines.calls();
+    let lines = gateway.lines.calls();
     assert!(
         lines[0].starts_with("warn ") && lines[0].contains("to continue its response"),
         "{lines:?}"
     );
-    assert_eq!(house.metric("throughline_captures_total").await, "0");
-    house.close().await;
+    assert_eq!(gateway.metric("throughline_captures_total").await, "0");
+    gateway.close().await;
 }
 
 /// Wherever a stream breaks, the caller can detect that the stream is incomplete, and the gateway
@@ -222,7 +227,7 @@ async fn stalled_provider_times_out() {
 async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
     let cut = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let next = std::sync::Arc::clone(&cut);
-    let provider = RawProvider::doing(move |mut stream| {
+    let provider = RawProvider::with_handler(move |mut stream| {
         let cut = next.load(Ordering::SeqCst);
         async move {
             // The provider announces more bytes than it sends.
@@ -234,19 +239,22 @@ async fn stream_broken_at_any_byte_is_reported_and_not_stored() {
     })
     .await;
     let folder = Folder::new("break");
-    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+    let gateway = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     let last = STREAM.find("event: message_stop").unwrap();
     for at in 0..last {
         cut.store(at, Ordering::SeqCst);
-        let said = house.ask("claude-sonnet-4-5", true).await;
-        assert!(said.status >= 500 || !said.is_whole, "at {at}: {said:?}");
-        let said =
-            house.said("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
-        assert!(said.status >= 500 || said.body.contains("\"error\""), "at {at}: {said:?}");
+        let response = gateway.send_question("claude-sonnet-4-5", true).await;
+        assert!(response.status >= 500 || !response.is_complete, "at {at}: {response:?}");
+        let response =
+            gateway.send("/v1/chat/completions", "", &question("claude-sonnet-4-5", true)).await;
+        assert!(
+            response.status >= 500 || response.body.contains("\"error\""),
+            "at {at}: {response:?}"
+        );
     }
-    assert_eq!(house.metric("throughline_captures_total").await, "0");
-    assert_still_answers(&house).await;
-    house.close().await;
+    assert_eq!(gateway.metric("throughline_captures_total").await, "0");
+    assert_still_answers(&gateway).await;
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -254,27 +262,27 @@ async fn unparsable_replies_are_reported() {
     let garbage = "data: {\"type\": nonsense\n\ndata: \u{1}\u{2}\n\n".repeat(5);
     let answers = [
         format!("{STREAM_HEAD}{garbage}"),
-        whole("200 OK", "text/html", "<html>It works!</html>"),
-        whole("200 OK", "text/event-stream", ""),
-        whole("200 OK", "application/json", "[[[[]]]]"),
+        http_response("200 OK", "text/html", "<html>It works!</html>"),
+        http_response("200 OK", "text/event-stream", ""),
+        http_response("200 OK", "application/json", "[[[[]]]]"),
     ];
     for answer in answers {
-        let (folder, provider) = (Folder::new("garbage"), RawProvider::saying(&*answer).await);
-        let house =
+        let (folder, provider) = (Folder::new("garbage"), RawProvider::with_reply(&*answer).await);
+        let gateway =
             RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
         // On the same wire the response is forwarded, because the caller may understand it.
-        let said = house.ask("claude-sonnet-4-5", true).await;
-        assert!(answer.ends_with(&said.body), "{said:?}");
-        assert_eq!(house.ask("claude-sonnet-4-5", false).await.status, 200);
+        let response = gateway.send_question("claude-sonnet-4-5", true).await;
+        assert!(answer.ends_with(&response.body), "{response:?}");
+        assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
         // For another dialect the response cannot be translated.
         for stream in [true, false] {
             let question = question("claude-sonnet-4-5", stream);
-            let said = house.said("/v1/chat/completions", "", &question).await;
-            assert!(said.body.contains("\"error\""), "{stream} {answer:?}: {said:?}");
+            let response = gateway.send("/v1/chat/completions", "", &question).await;
+            assert!(response.body.contains("\"error\""), "{stream} {answer:?}: {response:?}");
         }
-        assert_eq!(house.metric("throughline_captures_total").await, "0");
-        assert_still_answers(&house).await;
-        house.close().await;
+        assert_eq!(gateway.metric("throughline_captures_total").await, "0");
+        assert_still_answers(&gateway).await;
+        gateway.close().await;
     }
 }
 
@@ -282,40 +290,41 @@ async fn unparsable_replies_are_reported() {
 /// the captured reply would be incomplete.
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_with_an_invalid_frame_is_not_captured() {
-    let place = STREAM.find("event: content_block_stop").unwrap();
-    let (begun, rest) = STREAM.split_at(place);
-    let answer = format!("{STREAM_HEAD}{begun}data: {{\"type\": nonsense\n\n{rest}");
-    let (folder, provider) = (Folder::new("nonsense"), RawProvider::saying(&*answer).await);
-    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
-    let said = house.ask("claude-sonnet-4-5", true).await;
-    assert!(answer.ends_with(&said.body), "{said:?}");
-    assert!(said.body.contains("message_stop"), "{said:?}");
+    let split = STREAM.find("event: content_block_stop").unwrap();
+    let (start, rest) = STREAM.split_at(split);
+    let answer = format!("{STREAM_HEAD}{start}data: {{\"type\": nonsense\n\n{rest}");
+    let (folder, provider) = (Folder::new("nonsense"), RawProvider::with_reply(&*answer).await);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+    let response = gateway.send_question("claude-sonnet-4-5", true).await;
+    assert!(answer.ends_with(&response.body), "{response:?}");
+    assert!(response.body.contains("message_stop"), "{response:?}");
     let question = question("claude-sonnet-4-5", true);
-    let said = house.said("/v1/chat/completions", "", &question).await;
-    assert!(said.body.contains("\"error\""), "{said:?}");
-    assert_eq!(house.metric("throughline_captures_total").await, "0");
-    assert_eq!(house.metric("throughline_capture_failures_total").await, "2");
-    house.close().await;
+    let response = gateway.send("/v1/chat/completions", "", &question).await;
+    assert!(response.body.contains("\"error\""), "{response:?}");
+    assert_eq!(gateway.metric("throughline_captures_total").await, "0");
+    assert_eq!(gateway.metric("throughline_capture_failures_total").await, "2");
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redirects_are_not_followed() {
-    let elsewhere = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
-    let answer = whole("302 Found", "text/plain", "").replace(
+    let elsewhere =
+        RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await;
+    let answer = http_response("302 Found", "text/plain", "").replace(
         "content-type",
         &format!("location: {}/v1/messages\r\ncontent-type", elsewhere.url),
     );
-    let (folder, provider) = (Folder::new("redirect"), RawProvider::saying(answer).await);
-    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+    let (folder, provider) = (Folder::new("redirect"), RawProvider::with_reply(answer).await);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     for path in ["/v1/messages", "/v1/chat/completions", "/v1/messages/batches"] {
-        let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
-        assert_eq!(said.status, 502, "{path}: {said:?}");
+        let response = gateway.send(path, "", &question("claude-sonnet-4-5", true)).await;
+        assert_eq!(response.status, 502, "{path}: {response:?}");
         assert!(
-            said.body.contains("redirects are not") && !said.head.contains("location"),
-            "{said:?}"
+            response.body.contains("redirects are not") && !response.head.contains("location"),
+            "{response:?}"
         );
     }
-    house.close().await;
+    gateway.close().await;
 }
 
 /// A page on this machine may change data only with the token. Pages of other sites cannot read the
@@ -324,26 +333,26 @@ async fn redirects_are_not_followed() {
 async fn page_requests_require_the_token() {
     let (folder, provider) = (
         Folder::new("page"),
-        RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await,
+        RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await,
     );
-    let house = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
+    let gateway = RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default());
     let question = question("claude-sonnet-4-5", false);
-    let origin = format!("origin: http://{}\r\n", house.address);
-    let said = house.said("/v1/messages", &origin, &question).await;
-    assert_eq!(said.status, 403, "{said:?}");
-    assert!(said.body.contains("/v1/throughline/token"), "{}", said.body);
-    let token = house.said("/v1/throughline/token", &origin, "").await;
+    let origin = format!("origin: http://{}\r\n", gateway.address);
+    let response = gateway.send("/v1/messages", &origin, &question).await;
+    assert_eq!(response.status, 403, "{response:?}");
+    assert!(response.body.contains("/v1/throughline/token"), "{}", response.body);
+    let token = gateway.send("/v1/throughline/token", &origin, "").await;
     let token: serde_json::Value = serde_json::from_str(&token.body).unwrap();
     let token = token["token"].as_str().unwrap();
     let with = format!("{origin}x-throughline-token: {token}\r\n");
-    assert_eq!(house.said("/v1/messages", &with, &question).await.status, 200);
+    assert_eq!(gateway.send("/v1/messages", &with, &question).await.status, 200);
     let wrong = format!("{origin}x-throughline-token: {}\r\n", token.replace(&token[..1], "_"));
-    assert_eq!(house.said("/v1/messages", &wrong, &question).await.status, 403);
+    assert_eq!(gateway.send("/v1/messages", &wrong, &question).await.status, 403);
     let foreign = "origin: http://example.com\r\n";
-    assert_eq!(house.said("/v1/throughline/token", foreign, "").await.status, 403);
+    assert_eq!(gateway.send("/v1/throughline/token", foreign, "").await.status, 403);
     // Clients other than pages need no token.
-    assert_eq!(house.said("/v1/messages", "", &question).await.status, 200);
-    house.close().await;
+    assert_eq!(gateway.send("/v1/messages", "", &question).await.status, 200);
+    gateway.close().await;
 }
 
 /// A model registry without models, because the test only reads exports.
@@ -426,7 +435,7 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     const RECORDS: usize = 512;
     const SIZE: usize = 64 << 10;
     const GROWTH: u64 = 12 << 10;
-    let (folder, provider) = (Folder::new("export"), RawProvider::saying("").await);
+    let (folder, provider) = (Folder::new("export"), RawProvider::with_reply("").await);
     let journal = store(&folder).await;
     let tenant = Tenant::from("default");
     let mut append = Append::new("long").opening(LogOpening::thread());
@@ -454,12 +463,12 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     let agents = AgentApi::new(runner).with_archive(Arc::new(archive)).with_redaction(policy);
     let agents = Arc::new(agents);
     let plan = RawGatewayOptions { agents: Some(agents), ..RawGatewayOptions::default() };
-    let house = RawGateway::open(&provider, &journal, plan);
-    let request = house.request("/v1/throughline/journal/export", "", "");
+    let gateway = RawGateway::open(&provider, &journal, plan);
+    let request = gateway.request("/v1/throughline/journal/export", "", "");
     // Reset the peak memory.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = most_memory();
-    let mut stream = tokio::net::TcpStream::connect(&house.address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(&gateway.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let (mut piece, mut bytes, mut end) = (vec![0; 64 << 10], 0, Vec::new());
     loop {
@@ -478,17 +487,17 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     println!("FIGURE an export of {} MiB needs at most: {growth} KiB", bytes >> 20);
     assert!(growth < GROWTH, "{growth} KiB");
     // An export ends when its reader disconnects.
-    let whole = written.swap(0, Ordering::SeqCst);
-    let mut stream = house.begun(&request).await;
+    let total = written.swap(0, Ordering::SeqCst);
+    let mut stream = gateway.connect(&request).await;
     stream.read_exact(&mut piece[..4096]).await.unwrap();
     assert_eq!(running.load(Ordering::SeqCst), 1);
     drop(stream);
     until(|| running.load(Ordering::SeqCst) == 0).await;
     let part = written.load(Ordering::SeqCst);
-    println!("FIGURE bytes read for a reader that left after 4 KiB: {part} of {whole}");
-    assert!(part < whole / 4, "{part} of {whole}");
-    assert_still_answers(&house).await;
-    house.close().await;
+    println!("FIGURE bytes read for a reader that left after 4 KiB: {part} of {total}");
+    assert!(part < total / 4, "{part} of {total}");
+    assert_still_answers(&gateway).await;
+    gateway.close().await;
 }
 
 /// If the disk fills up during a stream, the stream continues, and the gateway reports that the
@@ -499,12 +508,12 @@ fn full_disk_loses_only_the_capture() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let filler = disk.join("filler");
-            let provider = RawProvider::doing(move |mut stream| {
+            let provider = RawProvider::with_handler(move |mut stream| {
                 let filler = filler.clone();
                 async move {
                     let middle = STREAM.find("event: content_block_stop").unwrap();
-                    let (begun, rest) = STREAM.split_at(middle);
-                    stream.write_all(format!("{STREAM_HEAD}{begun}").as_bytes()).await.unwrap();
+                    let (start, rest) = STREAM.split_at(middle);
+                    stream.write_all(format!("{STREAM_HEAD}{start}").as_bytes()).await.unwrap();
                     fill(&filler);
                     stream.write_all(rest.as_bytes()).await.unwrap();
                 }
@@ -513,17 +522,20 @@ fn full_disk_loses_only_the_capture() {
             let url = format!("sqlite://{}", disk.join("store.db").display());
             let options = throughline_store::Options::default();
             let store = throughline_store::open(&url, &options).await.unwrap();
-            let house = RawGateway::open(&provider, &store, RawGatewayOptions::default());
+            let gateway = RawGateway::open(&provider, &store, RawGatewayOptions::default());
             for path in ["/v1/messages", "/v1/chat/completions"] {
-                let said = house.said(path, "", &question("claude-sonnet-4-5", true)).await;
-                assert!(said.is_whole && said.body.contains("Hello there"), "{said:?}");
+                let response = gateway.send(path, "", &question("claude-sonnet-4-5", true)).await;
+                assert!(
+                    response.is_complete && response.body.contains("Hello there"),
+                    "{response:?}"
+                );
             }
-            until(|| house.lines.calls().len() == 2).await;
-            let lines = house.lines.calls();
+            until(|| gateway.lines.calls().len() == 2).await;
+            let lines = gateway.lines.calls();
             let lost = lines.iter().filter(|line| line.contains(r#""capture":"lost""#)).count();
             assert_eq!(lost, 2, "{lines:?}");
-            assert_eq!(house.metric("throughline_capture_failures_total").await, "2");
-            house.close().await;
+            assert_eq!(gateway.metric("throughline_capture_failures_total").await, "2");
+            gateway.close().await;
         });
     });
 }
@@ -545,13 +557,13 @@ fn any_key() -> Admission {
 }
 
 /// Returns an HTTP request that contains this body and the tenant's key.
-fn asked_by(tenant: &str, house: &RawGateway, body: &str) -> String {
-    house.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
+fn asked_by(tenant: &str, gateway: &RawGateway, body: &str) -> String {
+    gateway.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
 
 /// Starts a provider that reads requests and never responds.
 async fn silent() -> RawProvider {
-    RawProvider::doing(async |mut stream| {
+    RawProvider::with_handler(async |mut stream| {
         stream.read_u8().await.ok();
     })
     .await
@@ -563,28 +575,31 @@ async fn one_tenant_cannot_take_all_stream_slots() {
     let limits = Limits { streams: 8, queue: SOON, ..Limits::default() };
     let plan =
         RawGatewayOptions { limits, admission: Some(any_key()), ..RawGatewayOptions::default() };
-    let house = RawGateway::open(&provider, &store(&folder).await, plan);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, plan);
     let question = question("claude-sonnet-4-5", false);
     let mut waiting = Vec::new();
     for number in 1..=7 {
-        waiting.push(house.begun(&asked_by("busy", &house, &question)).await);
+        waiting.push(gateway.connect(&asked_by("busy", &gateway, &question)).await);
         until(|| provider.open.load(Ordering::SeqCst) == number).await;
     }
-    let mut refused = house.begun(&asked_by("busy", &house, &question)).await;
-    let said = house::heard(&mut refused).await;
-    assert_eq!(said.status, 503, "the last slot is not for a tenant that has all others: {said:?}");
-    waiting.push(house.begun(&asked_by("other", &house, &question)).await);
+    let mut refused = gateway.connect(&asked_by("busy", &gateway, &question)).await;
+    let response = house::read_response(&mut refused).await;
+    assert_eq!(
+        response.status, 503,
+        "the last slot is not for a tenant that has all others: {response:?}"
+    );
+    waiting.push(gateway.connect(&asked_by("other", &gateway, &question)).await);
     until(|| provider.open.load(Ordering::SeqCst) == 8).await;
     drop(waiting);
     provider.is_alone().await;
-    house.close().await;
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_beyond_the_memory_limit_wait_and_are_refused() {
     let (folder, provider) = (Folder::new("memory"), silent().await);
     let limits = Limits { memory: 5 << 20, queue: SOON, ..Limits::default() };
-    let house = RawGateway::open(
+    let gateway = RawGateway::open(
         &provider,
         &store(&folder).await,
         RawGatewayOptions { limits, ..RawGatewayOptions::default() },
@@ -592,19 +607,19 @@ async fn requests_beyond_the_memory_limit_wait_and_are_refused() {
     let text = "x".repeat(1 << 20);
     let large = question("claude-sonnet-4-5", false).replace("Hello", &text);
     assert!(large.len() > 1 << 20);
-    let first = house.begun(&house.request("/v1/messages", "", &large)).await;
+    let first = gateway.connect(&gateway.request("/v1/messages", "", &large)).await;
     until(|| provider.open.load(Ordering::SeqCst) == 1).await;
-    let said = house.said("/v1/messages", "", &large).await;
-    assert_eq!(said.status, 503, "{said:?}");
-    assert!(said.body.contains("max_request_memory"), "{}", said.body);
-    assert!(said.head.contains("retry-after: 1"), "{}", said.head);
+    let response = gateway.send("/v1/messages", "", &large).await;
+    assert_eq!(response.status, 503, "{response:?}");
+    assert!(response.body.contains("max_request_memory"), "{}", response.body);
+    assert!(response.head.contains("retry-after: 1"), "{}", response.head);
     // A small request still fits.
     let small = question("claude-sonnet-4-5", false);
-    let second = house.begun(&house.request("/v1/messages", "", &small)).await;
+    let second = gateway.connect(&gateway.request("/v1/messages", "", &small)).await;
     until(|| provider.open.load(Ordering::SeqCst) == 2).await;
     drop((first, second));
     provider.is_alone().await;
-    house.close().await;
+    gateway.close().await;
 }
 
 /// Oversized requests are refused with an error in the caller's dialect, on every path that accepts
@@ -614,7 +629,7 @@ async fn oversized_requests_are_refused_with_the_limit() {
     let (folder, provider) = (Folder::new("sizes"), silent().await);
     let sizes = SizeLimits { entries: 400, items: 100, tools: 10 };
     let limits = Limits { sizes, ..Limits::default() };
-    let house = RawGateway::open(
+    let gateway = RawGateway::open(
         &provider,
         &store(&folder).await,
         RawGatewayOptions { limits, ..RawGatewayOptions::default() },
@@ -631,14 +646,14 @@ async fn oversized_requests_are_refused_with_the_limit() {
         for (body, limit) in
             [(&messages, "item_limit"), (&tools, "tool_limit"), (&entries, "entry_limit")]
         {
-            let said = house.said(path, "", body).await;
-            assert_eq!(said.status, 413, "{path}: {said:?}");
-            assert!(said.body.contains(limit), "{path}: {}", said.body);
-            assert!(said.body.contains("\"error\""), "{path}: {}", said.body);
+            let response = gateway.send(path, "", body).await;
+            assert_eq!(response.status, 413, "{path}: {response:?}");
+            assert!(response.body.contains(limit), "{path}: {}", response.body);
+            assert!(response.body.contains("\"error\""), "{path}: {}", response.body);
         }
     }
     assert_eq!(provider.open.load(Ordering::SeqCst), 0);
-    house.close().await;
+    gateway.close().await;
 }
 
 /// While every runtime worker is blocked, health probes still get a response. Other requests get a
@@ -652,11 +667,12 @@ fn healthz_answers_while_every_worker_is_blocked() {
         .build()
         .unwrap();
     let folder = Folder::new("blocked");
-    let (house, provider) = runtime.block_on(async {
-        let provider = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
+    let (gateway, provider) = runtime.block_on(async {
+        let provider =
+            RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await;
         (RawGateway::open(&provider, &store(&folder).await, RawGatewayOptions::default()), provider)
     });
-    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
+    assert_eq!(plainly(&gateway.request("/healthz", "", ""), &gateway.address), 200);
     let barrier = Arc::new(Barrier::new(WORKERS + 1));
     let blocked = Arc::new(AtomicUsize::new(0));
     for _ in 0..WORKERS {
@@ -670,19 +686,19 @@ fn healthz_answers_while_every_worker_is_blocked() {
         std::thread::yield_now();
     }
     #[expect(clippy::disallowed_methods, reason = "prints how long the probe takes")]
-    let asked = std::time::Instant::now();
-    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
-    println!("FIGURE a probe while every worker is blocked: {:?}", asked.elapsed());
-    assert_eq!(plainly(&house.request("/readyz", "", ""), &house.address), 503);
-    let call = house.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
-    let address = house.address.clone();
+    let started = std::time::Instant::now();
+    assert_eq!(plainly(&gateway.request("/healthz", "", ""), &gateway.address), 200);
+    println!("FIGURE a probe while every worker is blocked: {:?}", started.elapsed());
+    assert_eq!(plainly(&gateway.request("/readyz", "", ""), &gateway.address), 503);
+    let call = gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
+    let address = gateway.address.clone();
     let caller = std::thread::spawn(move || plainly(&call, &address));
     // The watchdog thread queues that connection for the runtime and still answers probes.
-    assert_eq!(plainly(&house.request("/healthz", "", ""), &house.address), 200);
+    assert_eq!(plainly(&gateway.request("/healthz", "", ""), &gateway.address), 200);
     barrier.wait();
     assert_eq!(caller.join().unwrap(), 200);
     drop(provider);
-    runtime.block_on(house.close());
+    runtime.block_on(gateway.close());
 }
 
 /// Measures memory and work for large requests, and checks that health probes get a response
@@ -691,7 +707,7 @@ fn plainly(request: &str, address: &str) -> u16 {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    said.split(' ').nth(1).unwrap().parse().unwrap()
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split(' ').nth(1).unwrap().parse().unwrap()
 }

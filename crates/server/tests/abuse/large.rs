@@ -26,7 +26,7 @@ async fn gateway_for_large_requests() {
     let Some(provider) = child_task() else { return };
     let folder = Folder::new("large");
     let plan = RawGatewayOptions { own_wires: true, ..RawGatewayOptions::default() };
-    let house = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, plan);
+    let gateway = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, plan);
     // Serves the number of work steps so far to each connection.
     let steps = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = steps.local_addr().unwrap();
@@ -35,7 +35,7 @@ async fn gateway_for_large_requests() {
             write!(stream, "{}", work::total()).ok();
         }
     });
-    println!("\nready {} {address}", house.address);
+    println!("\nready {} {address}", gateway.address);
     std::future::pending::<()>().await;
 }
 
@@ -57,8 +57,8 @@ impl ProbedGateway {
         let mut child = Child::start("large::gateway_for_large_requests", provider);
         let ready = std::iter::from_fn(|| child.line()).find(|line| line.starts_with("ready "));
         let ready = ready.expect("the gateway starts");
-        let mut words = ready.split(' ').skip(1).map(str::to_owned);
-        let (address, steps) = (words.next().unwrap(), words.next().unwrap());
+        let mut fields = ready.split(' ').skip(1).map(str::to_owned);
+        let (address, steps) = (fields.next().unwrap(), fields.next().unwrap());
         let (is_over, probes, slowest) = (
             Arc::<AtomicBool>::default(),
             Arc::<AtomicU64>::default(),
@@ -70,10 +70,10 @@ impl ProbedGateway {
             move || {
                 while !is_over.load(Ordering::SeqCst) {
                     #[expect(clippy::disallowed_methods, reason = "prints the slowest probe")]
-                    let asked = Instant::now();
-                    if ask(&address, "GET", "/healthz", "").0 == 200 {
+                    let started = Instant::now();
+                    if send_request(&address, "GET", "/healthz", "").0 == 200 {
                         probes.fetch_add(1, Ordering::SeqCst);
-                        let took = u64::try_from(asked.elapsed().as_micros()).unwrap();
+                        let took = u64::try_from(started.elapsed().as_micros()).unwrap();
                         slowest.fetch_max(took, Ordering::SeqCst);
                     }
                     std::thread::sleep(Duration::from_millis(20));
@@ -84,9 +84,9 @@ impl ProbedGateway {
     }
 
     fn steps(&self) -> u64 {
-        let mut said = String::new();
-        TcpStream::connect(&self.steps).unwrap().read_to_string(&mut said).unwrap();
-        said.parse().unwrap()
+        let mut text = String::new();
+        TcpStream::connect(&self.steps).unwrap().read_to_string(&mut text).unwrap();
+        text.parse().unwrap()
     }
 
     /// Returns a value in kilobytes from `/proc/PID/status` of the gateway process.
@@ -103,11 +103,15 @@ impl ProbedGateway {
         std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5").unwrap();
         let (idle, steps) = (self.kilobytes("VmRSS:"), self.steps());
         let stream = write(&self.address, "POST", path, body).unwrap();
-        assert_eq!(ask(&self.address, "GET", "/healthz", "").0, 200, "a probe is answered");
+        assert_eq!(
+            send_request(&self.address, "GET", "/healthz", "").0,
+            200,
+            "a probe is answered"
+        );
         self.during.fetch_add(u64::from(is_pending(&stream)), Ordering::SeqCst);
-        let (status, said) = read(stream);
+        let (status, text) = read(stream);
         let most = self.kilobytes("VmHWM:").saturating_sub(idle);
-        (status, said, (most << 10) as f64 / body.len() as f64, self.steps() - steps)
+        (status, text, (most << 10) as f64 / body.len() as f64, self.steps() - steps)
     }
 }
 
@@ -119,7 +123,7 @@ impl Drop for ProbedGateway {
 }
 
 /// Sends one request on its own connection; returns the status and body.
-fn ask(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+fn send_request(address: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     write(address, method, path, body).map_or((0, String::new()), read)
 }
 
@@ -146,10 +150,10 @@ fn write(address: &str, method: &str, path: &str, body: &str) -> Option<TcpStrea
 
 /// Reads the status and body of a response.
 fn read(mut stream: TcpStream) -> (u16, String) {
-    let mut said = String::new();
-    stream.read_to_string(&mut said).ok();
-    let status = said.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    (status, said.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    (status, text.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }
 
 /// Starts a provider that reads each whole request and responds in the format of the wire that the
@@ -192,7 +196,9 @@ fn answer(mut stream: TcpStream) {
             r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"Hello"}]},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1,"totalTokenCount":2}}"#
         }
     };
-    stream.write_all(crate::house::whole("200 OK", "application/json", body).as_bytes()).ok();
+    stream
+        .write_all(crate::house::http_response("200 OK", "application/json", body).as_bytes())
+        .ok();
 }
 
 fn path_of(shape: &LargeRequest) -> String {
@@ -216,21 +222,21 @@ fn filled(shape: &LargeRequest, items: usize, bytes: usize) -> String {
 fn large_requests_take_bounded_memory_and_probes_are_answered() {
     let provider = provider();
     let mut wrong = Vec::new();
-    let mut told = |what: String,
-                    size: usize,
-                    most: f64,
-                    (status, said, factor, steps): (u16, String, f64, u64)| {
+    let mut report = |label: String,
+                      size: usize,
+                      most: f64,
+                      (status, text, factor, steps): (u16, String, f64, u64)| {
         figure(
-            &what,
+            &label,
             format!(
                 "{} MiB, status {status}, peak {factor:.1} x the body, {steps} steps",
                 size / MIB
             ),
         );
         if factor > most {
-            wrong.push(format!("{what}: {factor:.1} x the body, and {most} is the most"));
+            wrong.push(format!("{label}: {factor:.1} x the body, and {most} is the most"));
         }
-        (status, said)
+        (status, text)
     };
     // As many items as fit into 8 MiB: refused before anything is indexed.
     let watched = ProbedGateway::start(&provider);
@@ -238,10 +244,10 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
         let each = (shape.body)(2_000).len() / 2_000;
         let body = (shape.body)(8 * MIB / each + 2_000);
         let sent = watched.send(&path_of(shape), &body);
-        let (status, said) =
-            told(format!("refused: {}", shape.name), body.len(), MAX_FACTOR_REJECTED, sent);
-        assert_eq!(status, 413, "{}: {said}", shape.name);
-        assert!(said.contains("_limit)"), "the limit is named: {said}");
+        let (status, text) =
+            report(format!("refused: {}", shape.name), body.len(), MAX_FACTOR_REJECTED, sent);
+        assert_eq!(status, 413, "{}: {text}", shape.name);
+        assert!(text.contains("_limit)"), "the limit is named: {text}");
     }
     let (probes, slowest) = (&watched.probes, &watched.slowest);
     assert!(probes.load(Ordering::SeqCst) > 0);
@@ -256,9 +262,9 @@ fn large_requests_take_bounded_memory_and_probes_are_answered() {
         watched.send(&path_of(shape), &(shape.body)(4));
         let body = filled(shape, items, bytes);
         let sent = watched.send(&path_of(shape), &body);
-        let (status, said) =
-            told(format!("accepted: {name}"), body.len(), MAX_FACTOR_ACCEPTED, sent);
-        assert_eq!(status, 200, "{name}: {said}");
+        let (status, text) =
+            report(format!("accepted: {name}"), body.len(), MAX_FACTOR_ACCEPTED, sent);
+        assert_eq!(status, 200, "{name}: {text}");
         during += watched.during.load(Ordering::SeqCst);
     }
     figure("probes answered while a large request was read", during);

@@ -19,48 +19,48 @@ struct SentCall {
     answer: Value,
 }
 
-async fn ask(
-    gate: &SimGateway,
-    say: ClientDialect,
+async fn send_request(
+    gateway: &SimGateway,
+    dialect: ClientDialect,
     model: &str,
     history: &[Value],
     key: Option<&str>,
 ) -> SentCall {
-    let (path, came) = say.request(model, history, false);
+    let (path, came) = dialect.request(model, history, false);
     let key = key.map(|key| format!("Bearer {key}"));
     let mut headers = vec![("anthropic-version", "2023-06-01"), ("x-note", "of the caller")];
     headers.extend(key.as_deref().map(|key| ("authorization", key)));
     let body = came.to_string().into_bytes();
-    let (status, told, answer) = gate.send("POST", &path, body, &headers).await;
+    let (status, told, answer) = gateway.send("POST", &path, body, &headers).await;
     let id = told["x-throughline-call"].to_str().unwrap().to_owned();
     SentCall { id, came, status, answer: serde_json::from_slice(&answer).unwrap() }
 }
 
-async fn story(gate: &SimGateway, id: &str) -> Value {
-    let (status, story) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
+async fn story(gateway: &SimGateway, id: &str) -> Value {
+    let (status, story) = gateway.get(&format!("/v1/throughline/calls/{id}")).await;
     assert_eq!(status, 200, "{story}");
     story
 }
 
 /// Runs a conversation with tools and returns its calls.
 async fn converse(
-    gate: &SimGateway,
-    say: ClientDialect,
+    gateway: &SimGateway,
+    dialect: ClientDialect,
     model: &str,
     answers: usize,
 ) -> Vec<SentCall> {
-    let mut history = vec![say.user(QUESTION)];
+    let mut history = vec![dialect.user(QUESTION)];
     let mut calls = Vec::new();
     while calls.len() < answers {
-        let asked = ask(gate, say, model, &history, None).await;
+        let asked = send_request(gateway, dialect, model, &history, None).await;
         assert_eq!(asked.status, 200, "{}", asked.answer);
-        let said = say.answer(&asked.answer);
-        let tools = say.calls(&said);
+        let said = dialect.answer(&asked.answer);
+        let tools = dialect.calls(&said);
         history.extend(said);
         if tools.is_empty() {
-            history.push(say.user("Thank you. And once more, please."));
+            history.push(dialect.user("Thank you. And once more, please."));
         } else {
-            history.extend(say.results(&tools));
+            history.extend(dialect.results(&tools));
         }
         calls.push(asked);
     }
@@ -69,24 +69,24 @@ async fn converse(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_record_contains_received_and_sent_requests() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let same = [
         ClientDialect::Messages,
         ClientDialect::Responses,
         ClientDialect::Gemini,
         ClientDialect::Chat,
     ];
-    for say in ClientDialect::ALL {
+    for dialect in ClientDialect::ALL {
         for (model, own) in MODELS.into_iter().zip(same) {
-            let calls = converse(&gate, say, model, 3).await;
+            let calls = converse(&gateway, dialect, model, 3).await;
             for (number, call) in calls.iter().enumerate() {
-                let story = story(&gate, &call.id).await;
-                let what = format!("{say:?} → {model}, call {number}: {story:#}");
+                let story = story(&gateway, &call.id).await;
+                let what = format!("{dialect:?} → {model}, call {number}: {story:#}");
                 assert_eq!(story["id"], json!(call.id), "{what}");
                 assert_eq!(story["received"]["body"], call.came, "{what}");
                 let mut sent = story["sent"]["body"].clone();
-                if say == own {
-                    if say != ClientDialect::Gemini {
+                if dialect == own {
+                    if dialect != ClientDialect::Gemini {
                         sent["model"] = call.came["model"].clone();
                     }
                     assert_eq!(sent, call.came, "{what}");
@@ -111,28 +111,28 @@ async fn call_record_contains_received_and_sent_requests() {
 /// translation.
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_size_grows_with_new_content() {
-    for (say, model) in [
+    for (dialect, model) in [
         (ClientDialect::Messages, MODELS[0]),
         (ClientDialect::Chat, MODELS[0]),
         (ClientDialect::Responses, MODELS[2]),
     ] {
-        let gate = SimGateway::open(ReplayMode::Repair).await;
-        let mut history = vec![say.user(QUESTION)];
+        let gateway = SimGateway::open(ReplayMode::Repair).await;
+        let mut history = vec![dialect.user(QUESTION)];
         let (mut bytes, mut ids, mut bodies) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..60 {
-            let asked = ask(&gate, say, model, &history, None).await;
+            let asked = send_request(&gateway, dialect, model, &history, None).await;
             assert_eq!(asked.status, 200, "{}", asked.answer);
-            let said = say.answer(&asked.answer);
-            let calls = say.calls(&said);
+            let said = dialect.answer(&asked.answer);
+            let calls = dialect.calls(&said);
             history.extend(said);
             if calls.is_empty() {
-                history.push(say.user("Thank you. And once more, please."));
+                history.push(dialect.user("Thank you. And once more, please."));
             } else {
-                history.extend(say.results(&calls));
+                history.extend(dialect.results(&calls));
             }
-            let thread = story(&gate, &asked.id).await["thread"].as_str().unwrap().to_owned();
+            let thread = story(&gateway, &asked.id).await["thread"].as_str().unwrap().to_owned();
             let tenant = Tenant::from("default");
-            let head = gate.journal().log(&tenant, &LogId::from(thread)).await.unwrap().unwrap();
+            let head = gateway.journal().log(&tenant, &LogId::from(thread)).await.unwrap().unwrap();
             bytes.push(head.bytes);
             ids.push(asked.id);
             bodies.push(asked.came);
@@ -140,30 +140,31 @@ async fn stored_size_grows_with_new_content() {
         // These sizes include the bodies that are occasionally stored in full.
         let (first, second) = (bytes[29], bytes[59] - bytes[29]);
         figure(
-            &format!("{say:?} → {model}: bytes of 30 turns, early and late"),
+            &format!("{dialect:?} → {model}: bytes of 30 turns, early and late"),
             format!("{first}, {second}"),
         );
         assert!(second < 2 * first, "30 turns took {first} bytes, and later {second}");
         for (id, came) in ids.iter().zip(&bodies) {
-            assert_eq!(story(&gate, id).await["received"]["body"], *came);
+            assert_eq!(story(&gateway, id).await["received"]["body"], *came);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_call_has_a_record() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    for say in ClientDialect::ALL {
-        let unknown = ask(&gate, say, "unknown/at-all", &[say.user("Hello")], None).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    for dialect in ClientDialect::ALL {
+        let unknown =
+            send_request(&gateway, dialect, "unknown/at-all", &[dialect.user("Hello")], None).await;
         assert_eq!(unknown.status, 404);
-        let told = story(&gate, &unknown.id).await;
+        let told = story(&gateway, &unknown.id).await;
         // The request was rejected before it was read, so its body is not stored.
         assert!(!told.to_string().contains("Hello"), "{told:#}");
         assert_eq!((&told["status"], &told["sent"]), (&json!(404), &Value::Null), "{told:#}");
         assert!(told["error"].as_str().unwrap().contains("there is no model"), "{told:#}");
-        let refused = ask(&gate, say, MODELS[0], &[], None).await;
+        let refused = send_request(&gateway, dialect, MODELS[0], &[], None).await;
         assert_eq!(refused.status, 400);
-        let told = story(&gate, &refused.id).await;
+        let told = story(&gateway, &refused.id).await;
         assert_eq!(told["status"], 400, "{told:#}");
         assert!(!told["error"].as_str().unwrap().is_empty(), "{told:#}");
     }
@@ -172,24 +173,24 @@ async fn failed_call_has_a_record() {
 /// A refused call is stored as a delta of its conversation, and is erased with the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_call_is_stored_with_its_conversation() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let say = ClientDialect::Messages;
-    let calls = converse(&gate, say, MODELS[0], 4).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Messages;
+    let calls = converse(&gateway, dialect, MODELS[0], 4).await;
     let mut body = calls[3].came.clone();
     body["max_tokens"] = json!(-1);
     let path = "/v1/messages";
-    let (status, told, _) = gate.send("POST", path, body.to_string().into_bytes(), &[]).await;
+    let (status, told, _) = gateway.send("POST", path, body.to_string().into_bytes(), &[]).await;
     assert_eq!(status, 400);
     let id = told["x-throughline-call"].to_str().unwrap();
-    let told = story(&gate, id).await;
+    let told = story(&gateway, id).await;
     assert_eq!(told["received"]["body"], body, "{told:#}");
     let tenant = Tenant::from("default");
     let run = LogId::from(format!("call-{id}"));
-    let head = gate.journal().log(&tenant, &run).await.unwrap().unwrap();
-    let thread = story(&gate, &calls[3].id).await["thread"].as_str().unwrap().to_owned();
+    let head = gateway.journal().log(&tenant, &run).await.unwrap().unwrap();
+    let thread = story(&gateway, &calls[3].id).await["thread"].as_str().unwrap().to_owned();
     assert_eq!(head.of, Some(LogId::from(thread.clone())));
-    gate.journal().forget(&tenant, &LogId::from(thread), None).await.unwrap();
-    let (status, _) = gate.get(&format!("/v1/throughline/calls/{id}")).await;
+    gateway.journal().forget(&tenant, &LogId::from(thread), None).await.unwrap();
+    let (status, _) = gateway.get(&format!("/v1/throughline/calls/{id}")).await;
     assert_eq!(status, 404);
 }
 
@@ -198,20 +199,20 @@ async fn refused_call_is_stored_with_its_conversation() {
 async fn truncated_stream_has_a_record() {
     let faults = vec!["cut@600".parse().unwrap()];
     let simulators = throughline_sim::Options { faults, ..Default::default() };
-    let gate = SimGateway::open_with(GatewayOptions::of(ReplayMode::Repair), simulators).await;
-    for say in [ClientDialect::Messages, ClientDialect::Chat] {
-        let (path, came) = say.request(MODELS[0], &[say.user(QUESTION)], true);
+    let gateway = SimGateway::open_with(GatewayOptions::of(ReplayMode::Repair), simulators).await;
+    for dialect in [ClientDialect::Messages, ClientDialect::Chat] {
+        let (path, came) = dialect.request(MODELS[0], &[dialect.user(QUESTION)], true);
         let body = came.to_string().into_bytes();
-        let response = gate.begin("POST", &path, body, &[]).await;
+        let response = gateway.begin("POST", &path, body, &[]).await;
         assert_eq!(response.status(), 200);
         let id = response.headers()["x-throughline-call"].to_str().unwrap().to_owned();
         // On the same wire the connection breaks; in another dialect an error is sent.
         let is_broken = response.into_body().collect().await.is_err();
-        assert_eq!(is_broken, say == ClientDialect::Messages);
+        assert_eq!(is_broken, dialect == ClientDialect::Messages);
         // The response ends before the record is stored, because nothing depends on the record.
         let path = format!("/v1/throughline/calls/{id}");
         let told = loop {
-            let (status, told) = gate.get(&path).await;
+            let (status, told) = gateway.get(&path).await;
             if status == 200 {
                 break told;
             }
@@ -225,22 +226,22 @@ async fn truncated_stream_has_a_record() {
 /// Three branches continue one turn, and each branch's call record contains its own bodies.
 #[tokio::test(flavor = "multi_thread")]
 async fn branches_have_their_own_records() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let say = ClientDialect::Messages;
-    let calls = converse(&gate, say, MODELS[0], 3).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Messages;
+    let calls = converse(&gateway, dialect, MODELS[0], 3).await;
     let history = calls[2].came["messages"].as_array().unwrap();
     let mut branches = Vec::new();
     for number in 0..3 {
         let mut history = history.clone();
-        history.push(say.answer(&calls[2].answer).remove(0));
-        let open = say.calls(&history[history.len() - 1..]);
-        history.extend(say.results(&open));
-        history.push(say.user(&format!("This is branch {number}.")));
-        branches.push(ask(&gate, say, MODELS[0], &history, None).await);
+        history.push(dialect.answer(&calls[2].answer).remove(0));
+        let open = dialect.calls(&history[history.len() - 1..]);
+        history.extend(dialect.results(&open));
+        history.push(dialect.user(&format!("This is branch {number}.")));
+        branches.push(send_request(&gateway, dialect, MODELS[0], &history, None).await);
     }
     for branch in &branches {
         assert_eq!(branch.status, 200, "{}", branch.answer);
-        let told = story(&gate, &branch.id).await;
+        let told = story(&gateway, &branch.id).await;
         assert_eq!(told["received"]["body"], branch.came);
         assert_eq!(told["parent"], json!(calls[2].id));
     }
@@ -264,14 +265,15 @@ impl Keyring for TwoTenants {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn call_record_is_private_and_contains_no_keys() {
-    let gate = SimGateway::open_for(ReplayMode::Repair, Arc::new(TwoTenants)).await;
-    let say = ClientDialect::Messages;
-    let asked = ask(&gate, say, MODELS[0], &[say.user("Hello")], Some("tl_one")).await;
+    let gateway = SimGateway::open_for(ReplayMode::Repair, Arc::new(TwoTenants)).await;
+    let dialect = ClientDialect::Messages;
+    let asked =
+        send_request(&gateway, dialect, MODELS[0], &[dialect.user("Hello")], Some("tl_one")).await;
     assert_eq!(asked.status, 200, "{}", asked.answer);
     let path = format!("/v1/throughline/calls/{}", asked.id);
     let get = async |key: &str| {
         let key = format!("Bearer {key}");
-        gate.send("GET", &path, Vec::new(), &[("authorization", &key)]).await
+        gateway.send("GET", &path, Vec::new(), &[("authorization", &key)]).await
     };
     let (status, _, told) = get("tl_one").await;
     assert_eq!(status, 200);
@@ -283,64 +285,64 @@ async fn call_record_is_private_and_contains_no_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forgotten_content_is_removed_from_records() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let say = ClientDialect::Messages;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Messages;
     let tenant = Tenant::from("default");
-    let calls = converse(&gate, say, MODELS[0], 5).await;
-    let last = story(&gate, &calls[4].id).await;
+    let calls = converse(&gateway, dialect, MODELS[0], 5).await;
+    let last = story(&gateway, &calls[4].id).await;
     let thread = LogId::from(last["thread"].as_str().unwrap());
     // Erase one Item of the second answer.
-    let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
+    let records = gateway.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let items: Vec<_> = records.iter().filter(|record| &*record.kind == "item").collect();
     let texts = items.iter().filter_map(|record| record.content.bytes().cloned());
     let stored = throughline_core::restore_items(texts.map(Some)).unwrap();
     let second = stored[1].id.to_string();
-    gate.journal().forget(&tenant, &thread, Some(&second)).await.unwrap();
+    gateway.journal().forget(&tenant, &thread, Some(&second)).await.unwrap();
     for call in &calls {
-        let told = story(&gate, &call.id).await;
+        let told = story(&gateway, &call.id).await;
         assert_eq!(told["received"]["body"], Value::Null, "{told:#}");
         assert_eq!(told["sent"]["body"], Value::Null, "{told:#}");
         assert!(told["bodies"].as_str().unwrap().contains("forgotten"), "{told:#}");
         assert_eq!(told["status"], 200, "members without content remain");
     }
-    let records = gate.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
+    let records = gateway.journal().read(&tenant, &thread, 0, 1000).await.unwrap();
     let copies = records.iter().filter(|record| &*record.kind == "copy");
     assert_eq!(copies.filter(|record| record.content.bytes().is_some()).count(), 0);
     // The conversation continues, and new calls have records again.
     let mut history = calls[4].came["messages"].as_array().unwrap().clone();
-    history.extend(say.answer(&calls[4].answer));
-    let open = say.calls(&history[history.len() - 1..]);
+    history.extend(dialect.answer(&calls[4].answer));
+    let open = dialect.calls(&history[history.len() - 1..]);
     if open.is_empty() {
-        history.push(say.user("Go on."));
+        history.push(dialect.user("Go on."));
     } else {
-        history.extend(say.results(&open));
+        history.extend(dialect.results(&open));
     }
-    let next = ask(&gate, say, MODELS[0], &history, None).await;
+    let next = send_request(&gateway, dialect, MODELS[0], &history, None).await;
     assert_eq!(next.status, 200, "{}", next.answer);
-    let told = story(&gate, &next.id).await;
+    let told = story(&gateway, &next.id).await;
     assert_eq!(told["received"]["body"], next.came, "{told:#}");
-    gate.journal().forget(&tenant, &thread, None).await.unwrap();
+    gateway.journal().forget(&tenant, &thread, None).await.unwrap();
     for call in &calls {
-        let (status, told) = gate.get(&format!("/v1/throughline/calls/{}", call.id)).await;
+        let (status, told) = gateway.get(&format!("/v1/throughline/calls/{}", call.id)).await;
         assert_eq!(status, 404, "{told}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replay_off_stores_no_records() {
-    let gate = SimGateway::open(ReplayMode::Off).await;
+    let gateway = SimGateway::open(ReplayMode::Off).await;
     for model in [MODELS[0], "unknown/at-all"] {
-        let asked = ask(
-            &gate,
+        let asked = send_request(
+            &gateway,
             ClientDialect::Messages,
             model,
             &[ClientDialect::Messages.user("Hello")],
             None,
         )
         .await;
-        let (status, _) = gate.get(&format!("/v1/throughline/calls/{}", asked.id)).await;
+        let (status, _) = gateway.get(&format!("/v1/throughline/calls/{}", asked.id)).await;
         assert_eq!(status, 404, "{model}");
     }
     let page = throughline_store::Page::default();
-    assert_eq!(gate.journal().threads(&Tenant::from("default"), page).await.unwrap(), []);
+    assert_eq!(gateway.journal().threads(&Tenant::from("default"), page).await.unwrap(), []);
 }

@@ -31,14 +31,15 @@ impl AuditedCall {
     }
 }
 
-async fn ask(gate: &SimGateway, path: &str, body: &Value) -> AuditedCall {
+async fn send_request(gateway: &SimGateway, path: &str, body: &Value) -> AuditedCall {
     let headers = [("anthropic-version", "2023-06-01"), ("content-type", "application/json")];
-    let (status, told, answer) =
-        gate.send("POST", path, body.to_string().into_bytes(), &headers).await;
+    let (status, headers_received, answer) =
+        gateway.send("POST", path, body.to_string().into_bytes(), &headers).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
-    let header = |name: &str| told.get(name).map(|value| value.to_str().unwrap().to_owned());
+    let header =
+        |name: &str| headers_received.get(name).map(|value| value.to_str().unwrap().to_owned());
     let call = header("x-throughline-call").unwrap();
-    let (_, record) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    let (_, record) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
     AuditedCall { status, text, record, audit: header("x-throughline-audit").unwrap_or_default() }
 }
 
@@ -59,22 +60,25 @@ fn model_names(answer: &str, stream: bool) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn responses_name_the_model_as_requested() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let mut checked = 0;
-    for say in ClientDialect::ALL {
+    for dialect in ClientDialect::ALL {
         for model in MODELS.into_iter().chain([FALLBACK]) {
-            let bare = model.strip_prefix("sim/").filter(|_| model != FALLBACK);
+            let short_name = model.strip_prefix("sim/").filter(|_| model != FALLBACK);
             for stream in [false, true] {
-                for name in [Some(model), bare].into_iter().flatten() {
-                    let (path, body) = say.request(name, &[say.user("Hi")], stream);
-                    let asked = ask(&gate, &path, &body).await;
-                    let what = format!("{say:?}, {name}, streamed {stream}: {}", asked.text);
-                    assert_eq!(asked.status, 200, "{what}");
-                    let names = model_names(&asked.text, stream);
-                    assert!(!names.is_empty() && names.iter().all(|shown| shown == name), "{what}");
+                for name in [Some(model), short_name].into_iter().flatten() {
+                    let (path, body) = dialect.request(name, &[dialect.user("Hi")], stream);
+                    let call = send_request(&gateway, &path, &body).await;
+                    let label = format!("{dialect:?}, {name}, streamed {stream}: {}", call.text);
+                    assert_eq!(call.status, 200, "{label}");
+                    let names = model_names(&call.text, stream);
+                    assert!(
+                        !names.is_empty() && names.iter().all(|found| found == name),
+                        "{label}"
+                    );
                     // The stored record names the model that answered.
-                    let answered = asked.record["answer"]["model"].as_str().unwrap();
-                    assert!(!answered.contains("sim/") && answered != FALLBACK, "{what}");
+                    let answered = call.record["answer"]["model"].as_str().unwrap();
+                    assert!(!answered.contains("sim/") && answered != FALLBACK, "{label}");
                     checked += names.len();
                 }
             }
@@ -85,15 +89,15 @@ async fn responses_name_the_model_as_requested() {
 
 /// Returns the tool calls of a message without their reasoning, with one argument added to each
 /// call.
-fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
+fn grown(dialect: ClientDialect, reply: Vec<Value>, key: &str) -> Vec<Value> {
     let text = |value: &Value| {
         let mut args: Value = serde_json::from_str(value.as_str().unwrap()).unwrap();
         args[key] = json!(false);
         json!(args.to_string())
     };
-    let mut said = say.stripped(said);
-    for message in &mut said {
-        match say {
+    let mut reply = dialect.stripped(reply);
+    for message in &mut reply {
+        match dialect {
             ClientDialect::Messages => {
                 for block in message["content"].as_array_mut().unwrap() {
                     if block["type"] == "tool_use" {
@@ -119,30 +123,30 @@ fn grown(say: ClientDialect, said: Vec<Value>, key: &str) -> Vec<Value> {
             }
         }
     }
-    said
+    reply
 }
 
 /// Some clients add default values to tool arguments. The call id still identifies the turn, so the
 /// turn's reasoning is restored.
 #[tokio::test(flavor = "multi_thread")]
 async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let mut restored = 0;
-    for say in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Chat] {
+    for dialect in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Chat] {
         for model in MODELS {
-            let mut history = vec![say.user(QUESTION)];
-            let said = gate.ask(say, model, &history, false).await.unwrap();
-            let calls = say.calls(&said);
+            let mut history = vec![dialect.user(QUESTION)];
+            let reply = gateway.send_history(dialect, model, &history, false).await.unwrap();
+            let calls = dialect.calls(&reply);
             assert!(!calls.is_empty());
-            history.extend(grown(say, said, "replace_all"));
-            history.extend(say.results(&calls));
-            let (path, body) = say.request(model, &history, false);
-            let asked = ask(&gate, &path, &body).await;
-            let what = format!("{say:?} → {model}: {}\n{:#}", asked.text, asked.record);
-            assert_eq!(asked.status, 200, "{what}");
-            assert_eq!(asked.audit, "accept", "{what}");
-            assert!(asked.sent().contains("replace_all"), "{what}");
-            let ledger = gate.ledger();
+            history.extend(grown(dialect, reply, "replace_all"));
+            history.extend(dialect.results(&calls));
+            let (path, body) = dialect.request(model, &history, false);
+            let call = send_request(&gateway, &path, &body).await;
+            let label = format!("{dialect:?} → {model}: {}\n{:#}", call.text, call.record);
+            assert_eq!(call.status, 200, "{label}");
+            assert_eq!(call.audit, "accept", "{label}");
+            assert!(call.sent().contains("replace_all"), "{label}");
+            let ledger = gateway.ledger();
             let entry = ledger.entries.last().unwrap();
             // The OpenAI simulator treats reasoning before another call as moved, and does not
             // refuse it.
@@ -152,11 +156,11 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
                 Verdict::Refused(_) => false,
             };
             let back = entry.returned.iter().filter(|back| is_back(&back.verdict)).count();
-            assert!(back > 0, "{what}\n{entry:#?}");
+            assert!(back > 0, "{label}\n{entry:#?}");
             restored += back;
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
     figure("added arguments", format!("{restored} thoughts restored in 12 conversations"));
 }
 
@@ -164,30 +168,30 @@ async fn reasoning_returns_to_calls_whose_arguments_gained_members() {
 /// reports the degradation.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_arguments_restore_nothing_and_degrade() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let (say, model) = (ClientDialect::Messages, MODELS[0]);
-    let mut history = vec![say.user(QUESTION)];
-    let said = gate.ask(say, model, &history, false).await.unwrap();
-    let calls = say.calls(&said);
-    let mut said = say.stripped(said);
-    for block in said[0]["content"].as_array_mut().unwrap() {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let (dialect, model) = (ClientDialect::Messages, MODELS[0]);
+    let mut history = vec![dialect.user(QUESTION)];
+    let reply = gateway.send_history(dialect, model, &history, false).await.unwrap();
+    let calls = dialect.calls(&reply);
+    let mut reply = dialect.stripped(reply);
+    for block in reply[0]["content"].as_array_mut().unwrap() {
         if block["type"] == "tool_use" {
             block["input"] = json!({"other": true});
         }
     }
-    history.extend(said);
-    history.extend(say.results(&calls));
-    let (path, body) = say.request(model, &history, false);
-    let asked = ask(&gate, &path, &body).await;
-    assert_eq!(asked.status, 200, "{}", asked.text);
-    assert!(gate.ledger().entries.last().unwrap().returned.is_empty());
-    assert_eq!(asked.audit, "degrade", "thinking was switched off: {:#}", asked.record);
+    history.extend(reply);
+    history.extend(dialect.results(&calls));
+    let (path, body) = dialect.request(model, &history, false);
+    let call = send_request(&gateway, &path, &body).await;
+    assert_eq!(call.status, 200, "{}", call.text);
+    assert!(gateway.ledger().entries.last().unwrap().returned.is_empty());
+    assert_eq!(call.audit, "degrade", "thinking was switched off: {:#}", call.record);
 }
 
 /// Converts Thoughts to text, as clients do when they switch models: plain text, or text in tags.
-fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
+fn thoughts_as_text(reply: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<String>) {
     let mut thoughts = Vec::new();
-    let messages = said.iter().map(|message| {
+    let messages = reply.iter().map(|message| {
         let blocks = message["content"].as_array().unwrap().iter();
         // Hidden thoughts cannot be sent as text.
         let blocks = blocks.filter(|block| block["thinking"] != "" && block["data"].is_null());
@@ -210,100 +214,101 @@ fn thoughts_as_text(said: &[Value], tag: Option<&str>) -> (Vec<Value>, Vec<Strin
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thoughts_sent_as_text_are_removed_or_restored() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let say = ClientDialect::Messages;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Messages;
     let mut removed = 0;
     for issuer in MODELS {
         // All tags are handled alike, so one issuer is enough to cover them.
         let tags = [None, Some("think"), Some("thinking"), Some("reasoning"), Some("thought")];
         let tried = if issuer == MODELS[3] { tags.len() } else { 2 };
         for tag in tags.into_iter().take(tried) {
-            let mut history = vec![say.user(QUESTION)];
+            let mut history = vec![dialect.user(QUESTION)];
             // A tool loop, then a text-only turn that only the visible conversation can identify.
             for turn in 0..3 {
-                let said = gate.ask(say, issuer, &history, false).await.unwrap();
-                let calls = say.calls(&said);
-                let (said, thoughts) = thoughts_as_text(&said, tag);
-                history.extend(said);
+                let reply = gateway.send_history(dialect, issuer, &history, false).await.unwrap();
+                let calls = dialect.calls(&reply);
+                let (reply, thoughts) = thoughts_as_text(&reply, tag);
+                history.extend(reply);
                 if calls.is_empty() {
-                    history.push(say.user("Thank you. And once more, please."));
+                    history.push(dialect.user("Thank you. And once more, please."));
                 } else {
-                    history.extend(say.results(&calls));
+                    history.extend(dialect.results(&calls));
                 }
                 let thoughts: Vec<_> = thoughts.iter().filter(|text| !text.is_empty()).collect();
                 for target in [MODELS[0], issuer] {
-                    let (path, body) = say.request(target, &history, false);
-                    let asked = ask(&gate, &path, &body).await;
-                    let what = format!(
+                    let (path, body) = dialect.request(target, &history, false);
+                    let call = send_request(&gateway, &path, &body).await;
+                    let label = format!(
                         "{issuer} → {target}, {tag:?}, turn {turn}: {}\n{:#}",
-                        asked.text, asked.record
+                        call.text, call.record
                     );
-                    assert_eq!(asked.status, 200, "{what}");
-                    let answer: Value = serde_json::from_str(&asked.text).unwrap();
-                    assert_ne!(answer["stop_reason"], "refusal", "{what}");
+                    assert_eq!(call.status, 200, "{label}");
+                    let answer: Value = serde_json::from_str(&call.text).unwrap();
+                    assert_ne!(answer["stop_reason"], "refusal", "{label}");
                     // Claude does not continue thinking within a tool loop that another model
                     // started.
                     let goes_on = target == issuer || calls.is_empty();
-                    assert_eq!(asked.audit, if goes_on { "accept" } else { "degrade" }, "{what}");
+                    assert_eq!(call.audit, if goes_on { "accept" } else { "degrade" }, "{label}");
                     for thought in &thoughts {
                         let as_text = json!({"type": "text", "text": thought}).to_string();
-                        assert!(!asked.sent().contains(&as_text), "{what}");
+                        assert!(!call.sent().contains(&as_text), "{label}");
                         let escaped = json!(thought).to_string();
                         let escaped = escaped.trim_matches('"');
-                        assert!(target == issuer || !asked.sent().contains(escaped), "{what}");
+                        assert!(target == issuer || !call.sent().contains(escaped), "{label}");
                     }
-                    let findings = asked.record["restore_findings"].to_string();
+                    let findings = call.record["restore_findings"].to_string();
                     let is_told = findings.contains("repeats a Thought of this conversation");
-                    assert_eq!(is_told, !thoughts.is_empty(), "{what}");
+                    assert_eq!(is_told, !thoughts.is_empty(), "{label}");
                     removed += thoughts.len();
                 }
             }
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
     figure("thoughts as text", format!("{removed} recognised, 0 sent as text"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn text_that_only_resembles_a_thought_is_kept() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let (say, model) = (ClientDialect::Chat, MODELS[3]);
-    let mut history = vec![say.user("Hi")];
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let (dialect, model) = (ClientDialect::Chat, MODELS[3]);
+    let mut history = vec![dialect.user("Hi")];
     let body = json!({"model": model, "messages": history});
     let answer: Value =
-        serde_json::from_str(&ask(&gate, "/v1/chat/completions", &body).await.text).unwrap();
-    let said = &answer["choices"][0]["message"];
-    let thought = said["reasoning_content"].as_str().unwrap().to_owned();
-    let text = said["content"].as_str().unwrap().to_owned();
-    for like in [format!("{thought} Indeed."), thought[..thought.len() - 1].to_owned()] {
+        serde_json::from_str(&send_request(&gateway, "/v1/chat/completions", &body).await.text)
+            .unwrap();
+    let message = &answer["choices"][0]["message"];
+    let thought = message["reasoning_content"].as_str().unwrap().to_owned();
+    let text = message["content"].as_str().unwrap().to_owned();
+    for similar in [format!("{thought} Indeed."), thought[..thought.len() - 1].to_owned()] {
         history.truncate(1);
-        history.push(json!({"role": "assistant", "content": format!("{like}\n\n{text}")}));
-        history.push(say.user("More"));
+        history.push(json!({"role": "assistant", "content": format!("{similar}\n\n{text}")}));
+        history.push(dialect.user("More"));
         let body = json!({"model": model, "messages": history});
-        let asked = ask(&gate, "/v1/chat/completions", &body).await;
-        let written = json!(like).to_string();
-        assert!(asked.sent().contains(written.trim_matches('"')), "{:#}", asked.record);
+        let call = send_request(&gateway, "/v1/chat/completions", &body).await;
+        let written = json!(similar).to_string();
+        assert!(call.sent().contains(written.trim_matches('"')), "{:#}", call.record);
     }
 }
 
 /// Content that a target cannot represent is left out, and the audit header is `degrade`.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_that_cannot_be_sent_degrades() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let input = json!([{"role": "user", "content": "Hi"}, {"type": "compaction_trigger"}]);
     let body = json!({"model": MODELS[0], "input": input});
-    let asked = ask(&gate, "/v1/responses", &body).await;
-    assert_eq!((asked.status, &*asked.audit), (200, "degrade"), "{:#}", asked.record);
+    let call = send_request(&gateway, "/v1/responses", &body).await;
+    assert_eq!((call.status, &*call.audit), (200, "degrade"), "{:#}", call.record);
     // Leaving out another model's thoughts does not count as degradation.
-    let say = ClientDialect::Responses;
-    let mut input = vec![say.user("Hi")];
+    let dialect = ClientDialect::Responses;
+    let mut input = vec![dialect.user("Hi")];
     let body = json!({"model": MODELS[3], "input": input});
-    let answer = ask(&gate, "/v1/responses", &body).await.text;
-    input.extend(say.answer(&serde_json::from_str(&answer).unwrap()));
-    input.push(say.user("More"));
+    let answer = send_request(&gateway, "/v1/responses", &body).await.text;
+    input.extend(dialect.answer(&serde_json::from_str(&answer).unwrap()));
+    input.push(dialect.user("More"));
     let body = json!({"model": MODELS[0], "input": input, "reasoning": {"effort": "medium"}});
-    let asked = ask(&gate, "/v1/responses", &body).await;
-    assert_eq!((asked.status, &*asked.audit), (200, "accept"), "{:#}", asked.record);
+    let call = send_request(&gateway, "/v1/responses", &body).await;
+    assert_eq!((call.status, &*call.audit), (200, "accept"), "{:#}", call.record);
 }
 
 /// A provider with one fixed reply per wire. The reply's Seal contains characters outside base64.
@@ -371,26 +376,26 @@ async fn captured_seals_are_accepted_in_any_format() {
         ..GatewayOptions::of(ReplayMode::Repair)
     };
     let (url, _store, _folder) = serve(Arc::clone(&odd) as Arc<dyn Upstream>, opening).await;
-    for (say, model) in [
+    for (dialect, model) in [
         (ClientDialect::Messages, "claude-sonnet-4-5"),
         (ClientDialect::Gemini, "gemini-3-pro-preview"),
         (ClientDialect::Responses, "gpt-5.2"),
     ] {
-        let mut history = vec![say.user("Hi")];
+        let mut history = vec![dialect.user("Hi")];
         for turn in 0..2 {
-            let (path, body) = say.request(model, &history, false);
+            let (path, body) = dialect.request(model, &history, false);
             let sent = body.to_string();
             let headers = [("anthropic-version", "2023-06-01")];
             let answer = begin(&url, "POST", &path, sent.clone().into_bytes(), &headers).await;
             let audit = answer.headers()["x-throughline-audit"].to_str().unwrap().to_owned();
             let status = answer.status();
             let answer = answer.into_body().collect().await.unwrap().to_bytes();
-            assert_eq!(status, 200, "{say:?}: {}", String::from_utf8_lossy(&answer));
-            assert_eq!(audit, "accept", "{say:?}, turn {turn}");
+            assert_eq!(status, 200, "{dialect:?}: {}", String::from_utf8_lossy(&answer));
+            assert_eq!(audit, "accept", "{dialect:?}, turn {turn}");
             let arrived = odd.arrived.lock().unwrap().pop().unwrap();
-            assert_eq!(String::from_utf8_lossy(&arrived), sent, "{say:?}, turn {turn}");
-            history.extend(say.answer(&serde_json::from_slice(&answer).unwrap()));
-            history.push(say.user("More"));
+            assert_eq!(String::from_utf8_lossy(&arrived), sent, "{dialect:?}, turn {turn}");
+            history.extend(dialect.answer(&serde_json::from_slice(&answer).unwrap()));
+            history.push(dialect.user("More"));
         }
     }
 }
@@ -399,44 +404,44 @@ async fn captured_seals_are_accepted_in_any_format() {
 /// last text without a signature.
 #[tokio::test(flavor = "multi_thread")]
 async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let (say, model) = (ClientDialect::Gemini, MODELS[2]);
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let (dialect, model) = (ClientDialect::Gemini, MODELS[2]);
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}});
     let with_picture = |mut results: Vec<Value>| {
         results[0]["parts"].as_array_mut().unwrap().push(picture.clone());
         results
     };
-    let mut history = vec![say.user(QUESTION)];
+    let mut history = vec![dialect.user(QUESTION)];
     let mut resumed = history.clone();
     for _ in 0..6 {
-        let said = gate.ask(say, model, &history, true).await.unwrap();
-        let calls = say.calls(&said);
-        history.extend(said.clone());
+        let reply = gateway.send_history(dialect, model, &history, true).await.unwrap();
+        let calls = dialect.calls(&reply);
+        history.extend(reply.clone());
         let is_last = calls.is_empty();
         // The text loses its signature; the calls keep theirs.
-        resumed.extend(if is_last { say.stripped(said) } else { said });
+        resumed.extend(if is_last { dialect.stripped(reply) } else { reply });
         if is_last {
             break;
         }
-        let results = with_picture(say.results(&calls));
+        let results = with_picture(dialect.results(&calls));
         history.extend(results.clone());
         let mut twice = results;
         let parts = twice[0]["parts"].as_array_mut().unwrap();
         parts.extend(parts.clone());
         resumed.extend(twice);
     }
-    resumed.push(say.user("More"));
-    let (path, body) = say.request(model, &resumed, false);
-    let asked = ask(&gate, &path, &body).await;
-    assert_eq!(asked.status, 200, "{}\n{:#}", asked.text, asked.record);
-    let sent = asked.sent();
+    resumed.push(dialect.user("More"));
+    let (path, body) = dialect.request(model, &resumed, false);
+    let call = send_request(&gateway, &path, &body).await;
+    assert_eq!(call.status, 200, "{}\n{:#}", call.text, call.record);
+    let sent = call.sent();
     let count = |word: &str| sent.matches(word).count();
     assert_eq!(count("functionResponse"), count("functionCall"), "{sent}");
     let steps =
         resumed.iter().filter(|content| content["parts"][0]["functionResponse"].is_object());
     assert_eq!(count("inlineData"), steps.count(), "{sent}");
-    gate.assert_nothing_refused();
-    let ledger = gate.ledger();
+    gateway.assert_nothing_refused();
+    let ledger = gateway.ledger();
     let issued: Vec<_> = ledger.issued().map(|issued| issued.seal.clone()).collect();
     let back = &ledger.entries.last().unwrap().returned;
     let before = &issued[..issued.len() - ledger.entries.last().unwrap().issued.len()];
@@ -449,36 +454,36 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
 /// with tool calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsigned_thoughts_of_other_providers_are_not_sent_to_gemini() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let say = ClientDialect::Gemini;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let dialect = ClientDialect::Gemini;
     for issuer in [MODELS[0], MODELS[3]] {
-        let mut history = vec![say.user(QUESTION)];
+        let mut history = vec![dialect.user(QUESTION)];
         let mut thoughts = Vec::new();
         for _ in 0..3 {
-            let mut said = gate.ask(say, issuer, &history, false).await.unwrap();
-            let calls = say.calls(&said);
-            for part in said[0]["parts"].as_array_mut().unwrap() {
+            let mut reply = gateway.send_history(dialect, issuer, &history, false).await.unwrap();
+            let calls = dialect.calls(&reply);
+            for part in reply[0]["parts"].as_array_mut().unwrap() {
                 part.as_object_mut().unwrap().remove("thoughtSignature");
                 if part["thought"] == true {
                     thoughts.push(part["text"].as_str().unwrap().to_owned());
                 }
             }
-            history.extend(said);
+            history.extend(reply);
             if calls.is_empty() {
-                history.push(say.user("Thank you. And once more, please."));
+                history.push(dialect.user("Thank you. And once more, please."));
             } else {
-                history.extend(say.results(&calls));
+                history.extend(dialect.results(&calls));
             }
-            let (path, body) = say.request(MODELS[2], &history, false);
-            let asked = ask(&gate, &path, &body).await;
-            let what = format!("{issuer}: {}\n{:#}", asked.text, asked.record);
-            assert_eq!(asked.status, 200, "{what}");
+            let (path, body) = dialect.request(MODELS[2], &history, false);
+            let call = send_request(&gateway, &path, &body).await;
+            let label = format!("{issuer}: {}\n{:#}", call.text, call.record);
+            assert_eq!(call.status, 200, "{label}");
             for thought in thoughts.iter().filter(|thought| !thought.is_empty()) {
                 let written = json!(thought).to_string();
-                assert!(!asked.sent().contains(written.trim_matches('"')), "{thought} {what}");
+                assert!(!call.sent().contains(written.trim_matches('"')), "{thought} {label}");
             }
         }
         assert!(thoughts.len() >= 2, "{thoughts:?}");
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use throughline_server::ReplayMode;
 
 /// Returns the path and body of a token-count request.
-fn counting(say: ClientDialect, model: &str, history: &[Value]) -> (String, Value) {
-    let (_, mut body) = say.request(model, history, false);
-    match say {
+fn counting(dialect: ClientDialect, model: &str, history: &[Value]) -> (String, Value) {
+    let (_, mut body) = dialect.request(model, history, false);
+    match dialect {
         ClientDialect::Messages => {
             body.as_object_mut()
                 .unwrap()
@@ -30,72 +30,72 @@ fn counting(say: ClientDialect, model: &str, history: &[Value]) -> (String, Valu
 }
 
 async fn count(
-    gate: &SimGateway,
-    say: ClientDialect,
+    gateway: &SimGateway,
+    dialect: ClientDialect,
     model: &str,
     history: &[Value],
 ) -> (u64, String) {
-    let (path, body) = counting(say, model, history);
+    let (path, body) = counting(dialect, model, history);
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     let (status, headers, body) =
-        gate.send("POST", &path, body.to_string().into_bytes(), &headers).await;
+        gateway.send("POST", &path, body.to_string().into_bytes(), &headers).await;
     let said: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(status, 200, "{say:?} → {model}: {said}");
-    let name = if say == ClientDialect::Gemini { "totalTokens" } else { "input_tokens" };
+    assert_eq!(status, 200, "{dialect:?} → {model}: {said}");
+    let name = if dialect == ClientDialect::Gemini { "totalTokens" } else { "input_tokens" };
     let how = headers["x-throughline-count"].to_str().unwrap().to_owned();
-    (said[name].as_u64().unwrap_or_else(|| panic!("{say:?} → {model}: {said}")), how)
+    (said[name].as_u64().unwrap_or_else(|| panic!("{dialect:?} → {model}: {said}")), how)
 }
 
 /// If the provider has a count endpoint, the provider counts the tokens. Otherwise the response is
 /// marked as an estimate. A longer request has more tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_counted_for_every_provider() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    for say in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Gemini] {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    for dialect in [ClientDialect::Messages, ClientDialect::Responses, ClientDialect::Gemini] {
         for model in MODELS {
-            let short = [say.user("Hello")];
-            let long = [say.user(&"How are you today? ".repeat(200))];
-            let (few, how) = count(&gate, say, model, &short).await;
-            let (many, _) = count(&gate, say, model, &long).await;
+            let short = [dialect.user("Hello")];
+            let long = [dialect.user(&"How are you today? ".repeat(200))];
+            let (few, how) = count(&gateway, dialect, model, &short).await;
+            let (many, _) = count(&gateway, dialect, model, &long).await;
             let expected = if model.contains("deepseek") { "estimated" } else { "counted" };
-            assert_eq!(how, expected, "{say:?} → {model}");
-            assert!(0 < few && few + 200 < many, "{say:?} → {model}: {few}, {many}");
+            assert_eq!(how, expected, "{dialect:?} → {model}");
+            assert!(0 < few && few + 200 < many, "{dialect:?} → {model}: {few}, {many}");
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 /// Other models' Thoughts and Claims are not sent to the provider that counts the tokens.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let own = [
         (ClientDialect::Messages, "sim/claude-sonnet-4-5", "sim/gpt-5.2"),
         (ClientDialect::Responses, "sim/gpt-5.2", "sim/gemini-3-pro-preview"),
         (ClientDialect::Gemini, "sim/gemini-3-pro-preview", "sim/claude-sonnet-4-5"),
     ];
-    for (say, model, other) in own {
-        let mut history = vec![say.user("What is the weather in Paris?")];
-        let said = gate.ask(say, other, &history, false).await.unwrap();
-        let calls = say.calls(&said);
+    for (dialect, model, other) in own {
+        let mut history = vec![dialect.user("What is the weather in Paris?")];
+        let said = gateway.send_history(dialect, other, &history, false).await.unwrap();
+        let calls = dialect.calls(&said);
         history.extend(said);
-        history.extend(say.results(&calls));
-        let (tokens, how) = count(&gate, say, model, &history).await;
+        history.extend(dialect.results(&calls));
+        let (tokens, how) = count(&gateway, dialect, model, &history).await;
         assert!(tokens > 0);
-        assert_eq!(how, "counted", "{say:?} → {model}");
+        assert_eq!(how, "counted", "{dialect:?} → {model}");
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 /// Counting tokens for an unknown model returns an error in the caller's dialect.
 #[tokio::test(flavor = "multi_thread")]
 async fn counting_for_an_unknown_model_returns_a_dialect_error() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let (path, body) = counting(
         ClientDialect::Messages,
         "unknown/knows",
         &[ClientDialect::Messages.user("Hello")],
     );
-    let (status, said) = gate.raw(&path, body.to_string().into_bytes(), &[]).await;
+    let (status, said) = gateway.raw(&path, body.to_string().into_bytes(), &[]).await;
     assert_eq!((status, said["type"].as_str()), (404, Some("error")), "{said}");
 }

@@ -10,31 +10,31 @@ use throughline_testkit::figure;
 /// reasoning. No request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_dialect_reaches_every_family() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     for dialect in ClientDialect::ALL {
         for model in crate::harness::MODELS {
             for stream in [false, true] {
-                let turns = gate.converse(dialect, model, stream, false).await;
+                let turns = gateway.converse(dialect, model, stream, false).await;
                 assert!(turns >= 3, "{dialect:?} → {model}, streamed {stream}: {turns} turns");
             }
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 /// The gateway restores the reasoning that a client drops. Without this reasoning, the provider
 /// refuses the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_reasoning_is_restored() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     for dialect in ClientDialect::ALL {
         for model in crate::harness::MODELS {
             for stream in [false, true] {
-                gate.converse(dialect, model, stream, true).await;
+                gateway.converse(dialect, model, stream, true).await;
             }
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
     let careless = SimGateway::open(ReplayMode::Off).await;
     let refused =
         careless.try_converse(ClientDialect::Messages, "sim/claude-sonnet-4-5", false, true).await;
@@ -45,7 +45,7 @@ async fn dropped_reasoning_is_restored() {
 /// identify the turn. A caller in the provider's dialect receives the provider's ids.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_ids_identify_their_turn_in_other_dialects() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let same = [
         ClientDialect::Messages,
         ClientDialect::Responses,
@@ -55,7 +55,7 @@ async fn call_ids_identify_their_turn_in_other_dialects() {
     for dialect in ClientDialect::ALL {
         for (model, own) in crate::harness::MODELS.into_iter().zip(same) {
             for stream in [false, true] {
-                let ids = gate.call_ids(dialect, model, stream).await;
+                let ids = gateway.call_ids(dialect, model, stream).await;
                 let what = format!("{dialect:?} → {model}, streamed {stream}: {ids:?}");
                 assert!(!ids.is_empty(), "{what}");
                 let is_ours = |id: &String| Claims::has_handle_format(id.as_bytes());
@@ -74,10 +74,10 @@ async fn model_change_and_back_returns_the_first_models_seals() {
     let mut returned = 0;
     for dialect in ClientDialect::ALL {
         for (stream, drops) in [(false, false), (true, false), (false, true), (true, true)] {
-            let gate = SimGateway::open(ReplayMode::Repair).await;
-            gate.switch(dialect, &models, stream, drops).await;
-            gate.assert_nothing_refused();
-            let ledger = gate.ledger();
+            let gateway = SimGateway::open(ReplayMode::Repair).await;
+            gateway.switch(dialect, &models, stream, drops).await;
+            gateway.assert_nothing_refused();
+            let ledger = gateway.ledger();
             let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
             let [first, middle @ .., last] = ledger.entries.as_slice() else { panic!("{what}") };
             assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {what}");
@@ -112,10 +112,10 @@ async fn fallback_target_continues_the_conversation() {
     let models = [claude, crate::harness::FALLBACK, claude];
     for dialect in ClientDialect::ALL {
         for (stream, drops) in [(false, false), (true, true)] {
-            let gate = SimGateway::open(ReplayMode::Repair).await;
-            gate.switch(dialect, &models, stream, drops).await;
-            gate.assert_nothing_refused();
-            let ledger = gate.ledger();
+            let gateway = SimGateway::open(ReplayMode::Repair).await;
+            gateway.switch(dialect, &models, stream, drops).await;
+            gateway.assert_nothing_refused();
+            let ledger = gateway.ledger();
             let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
             let [first, second, last] = ledger.entries.as_slice() else { panic!("{what}") };
             assert_eq!(second.wire, "openai-responses", "{what}");

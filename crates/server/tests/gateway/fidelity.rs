@@ -39,25 +39,25 @@ impl FixedReplyGateway {
         Self { scripted, url, _folder: folder }
     }
 
-    async fn ask(
+    async fn send(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         history: &[Value],
         stream: bool,
         user: &str,
     ) -> ReceivedResponse {
-        self.ask_model(say, model(say), history, stream, user).await
+        self.send_to_model(dialect, model(dialect), history, stream, user).await
     }
 
-    async fn ask_model(
+    async fn send_to_model(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         history: &[Value],
         stream: bool,
         user: &str,
     ) -> ReceivedResponse {
-        let (path, body) = say.request(model, history, stream);
+        let (path, body) = dialect.request(model, history, stream);
         let request = hyper::Request::post(format!("{}{path}", self.url))
             .header("content-type", "application/json")
             .header("anthropic-version", "2023-06-01")
@@ -67,7 +67,7 @@ impl FixedReplyGateway {
             .unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         let response = client.request(request).await.unwrap();
-        assert_eq!(response.status(), 200, "{say:?}, streamed {stream}");
+        assert_eq!(response.status(), 200, "{dialect:?}, streamed {stream}");
         let coding = response.headers().get("content-encoding");
         let coding = coding.map(|value| value.to_str().unwrap().to_owned());
         let kind = response.headers().get("content-type");
@@ -81,37 +81,39 @@ impl FixedReplyGateway {
 
     /// Sends a request and compares the response bytes. Then continues the conversation without the
     /// reasoning and checks that the gateway restores it.
-    async fn compare(&self, say: ClientDialect, stream: bool, manner: ReplyStyle, user: &str) {
-        let what = format!("{say:?}, streamed {stream}, {manner:?}");
-        let said = self.scripted.said(say, stream);
-        let sent = manner.coding.of(&said.body);
-        let coding = manner.coding;
-        self.scripted.answers(manner);
-        let history = vec![say.user(QUESTION)];
-        let got = self.ask(say, &history, stream, user).await;
-        assert_eq!(got.coding.as_deref(), coding.name(), "{what}");
-        assert_eq!(got.body, sent, "{what}");
+    async fn compare(&self, dialect: ClientDialect, stream: bool, style: ReplyStyle, user: &str) {
+        let label = format!("{dialect:?}, streamed {stream}, {style:?}");
+        let reply = self.scripted.reply(dialect, stream);
+        let sent = style.coding.of(&reply.body);
+        let coding = style.coding;
+        self.scripted.set_style(style);
+        let history = vec![dialect.user(QUESTION)];
+        let got = self.send(dialect, &history, stream, user).await;
+        assert_eq!(got.coding.as_deref(), coding.name(), "{label}");
+        assert_eq!(got.body, sent, "{label}");
         let (headers, _) = self.scripted.last();
-        assert_eq!(headers["accept-encoding"], "gzip, deflate, br", "{what}");
-        let said = if stream {
-            let mut reader = Framer::new(Framing::from_content_type(&said.kind).unwrap());
+        assert_eq!(headers["accept-encoding"], "gzip, deflate, br", "{label}");
+        let reply = if stream {
+            let mut reader = Framer::new(Framing::from_content_type(&reply.kind).unwrap());
             let mut frames = Vec::new();
-            reader.push(&said.body, &mut frames).unwrap();
+            reader.push(&reply.body, &mut frames).unwrap();
             reader.finish(&mut frames).unwrap();
-            say.streamed(&frames)
+            dialect.streamed(&frames)
         } else {
-            say.answer(&serde_json::from_slice(&said.body).unwrap())
+            dialect.answer(&serde_json::from_slice(&reply.body).unwrap())
         };
-        let calls = say.calls(&said);
-        let reasoning = opaque(&said);
-        assert!(!reasoning.is_empty(), "{what}: {said:#?}");
-        let again: Vec<Value> =
-            [history, say.stripped(said), say.results(&calls)].into_iter().flatten().collect();
-        assert_eq!(opaque(&again), Vec::<String>::new(), "{what}");
-        self.ask(say, &again, stream, user).await;
-        let (_, asked) = self.scripted.last();
-        let asked: Value = serde_json::from_slice(&asked).unwrap();
-        assert_eq!(opaque(std::slice::from_ref(&asked)), reasoning, "{what}");
+        let calls = dialect.calls(&reply);
+        let reasoning = opaque(&reply);
+        assert!(!reasoning.is_empty(), "{label}: {reply:#?}");
+        let next_history: Vec<Value> = [history, dialect.stripped(reply), dialect.results(&calls)]
+            .into_iter()
+            .flatten()
+            .collect();
+        assert_eq!(opaque(&next_history), Vec::<String>::new(), "{label}");
+        self.send(dialect, &next_history, stream, user).await;
+        let (_, request) = self.scripted.last();
+        let request: Value = serde_json::from_slice(&request).unwrap();
+        assert_eq!(opaque(std::slice::from_ref(&request)), reasoning, "{label}");
     }
 }
 
@@ -142,13 +144,13 @@ fn opaque(values: &[Value]) -> Vec<String> {
 async fn replies_are_forwarded_byte_for_byte_and_captured() {
     let stage = FixedReplyGateway::open().await;
     let mut compared = 0;
-    for say in ClientDialect::ALL {
+    for dialect in ClientDialect::ALL {
         for stream in [false, true] {
             for coding in Compression::ALL {
                 for cut in [Chunking::OneByte, Chunking::Random(compared), Chunking::At(Vec::new())]
                 {
-                    let manner = ReplyStyle::new(cut, coding);
-                    stage.compare(say, stream, manner, &format!("user-{compared}")).await;
+                    let style = ReplyStyle::new(cut, coding);
+                    stage.compare(dialect, stream, style, &format!("user-{compared}")).await;
                     compared += 1;
                 }
             }
@@ -165,13 +167,13 @@ async fn chunking_does_not_change_a_stream() {
     let cases = config.cases;
     let mut runner = TestRunner::new(config);
     for case in 0..cases {
-        for say in ClientDialect::ALL {
+        for dialect in ClientDialect::ALL {
             for coding in Compression::ALL {
-                let length = coding.of(&stage.scripted.said(say, true).body).len();
+                let length = coding.of(&stage.scripted.reply(dialect, true).body).len();
                 let places = chunks(length).new_tree(&mut runner).unwrap().current();
-                let manner = ReplyStyle::new(Chunking::At(places), coding);
-                let user = format!("{case}-{say:?}-{coding:?}");
-                stage.compare(say, true, manner, &user).await;
+                let style = ReplyStyle::new(Chunking::At(places), coding);
+                let user = format!("{case}-{dialect:?}-{coding:?}");
+                stage.compare(dialect, true, style, &user).await;
             }
         }
     }
@@ -184,39 +186,39 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
     let stage = FixedReplyGateway::open().await;
     let mut pairs = 0;
     for provider in ClientDialect::ALL {
-        let said = stage.scripted.said(provider, false);
-        let whole: Value = serde_json::from_slice(&said.body).unwrap();
-        let seals: Vec<String> = opaque(std::slice::from_ref(&whole));
-        let calls = provider.calls(&provider.answer(&whole));
-        assert!(!seals.is_empty() && !calls.is_empty(), "{provider:?}: {whole}");
+        let reply = stage.scripted.reply(provider, false);
+        let body: Value = serde_json::from_slice(&reply.body).unwrap();
+        let seals: Vec<String> = opaque(std::slice::from_ref(&body));
+        let calls = provider.calls(&provider.answer(&body));
+        assert!(!seals.is_empty() && !calls.is_empty(), "{provider:?}: {body}");
         for caller in ClientDialect::ALL.into_iter().filter(|caller| *caller != provider) {
             for (cut, coding) in [
                 (Chunking::At(Vec::new()), Compression::Plain),
                 (Chunking::Random(7), Compression::Gzip),
             ] {
-                let what = format!("{caller:?} asks {provider:?}, {cut:?}, {coding:?}");
-                let manner = ReplyStyle { cut, coding, ignores_stream: true };
-                stage.scripted.answers(manner);
+                let label = format!("{caller:?} asks {provider:?}, {cut:?}, {coding:?}");
+                let style = ReplyStyle { cut, coding, ignores_stream: true };
+                stage.scripted.set_style(style);
                 let history = [caller.user(QUESTION)];
                 let user = format!("pair-{pairs}");
-                let got = stage.ask_model(caller, model(provider), &history, true, &user).await;
+                let got = stage.send_to_model(caller, model(provider), &history, true, &user).await;
                 let mut reader = Framer::new(Framing::from_content_type(&got.kind).unwrap());
                 let mut frames = Vec::new();
                 reader.push(&got.body, &mut frames).unwrap();
                 reader.finish(&mut frames).unwrap();
-                let heard = caller.streamed(&frames);
-                assert_eq!(caller.calls(&heard).len(), calls.len(), "{what}: {heard:#?}");
+                let streamed = caller.streamed(&frames);
+                assert_eq!(caller.calls(&streamed).len(), calls.len(), "{label}: {streamed:#?}");
                 let text = String::from_utf8(got.body.to_vec()).unwrap();
                 // Chat reasoning is plain text without a Seal, so every dialect may show it.
                 for seal in seals.iter().filter(|_| provider != ClientDialect::Chat) {
-                    assert!(!text.contains(seal.as_str()), "{what}: a seal of the provider");
+                    assert!(!text.contains(seal.as_str()), "{label}: a seal of the provider");
                 }
-                let id = whole["id"].as_str().or(whole["responseId"].as_str()).unwrap();
+                let id = body["id"].as_str().or(body["responseId"].as_str()).unwrap();
                 let named = frames.iter().filter(|frame| {
                     let value = serde_json::from_slice::<Value>(&frame.data);
-                    value.is_ok_and(|value| value == whole)
+                    value.is_ok_and(|value| value == body)
                 });
-                assert_eq!(named.count(), 0, "{what}: the answer {id} passed as it was");
+                assert_eq!(named.count(), 0, "{label}: the answer {id} passed as it was");
                 pairs += 1;
             }
         }
@@ -228,49 +230,49 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
 #[tokio::test(flavor = "multi_thread")]
 async fn user_header_separates_equal_conversations() {
     let stage = FixedReplyGateway::open().await;
-    let say = ClientDialect::Messages;
-    let history = vec![say.user(QUESTION)];
-    let got = stage.ask(say, &history, false, "alice").await;
-    let said = say.answer(&serde_json::from_slice(&got.body).unwrap());
-    let (calls, reasoning) = (say.calls(&said), opaque(&said));
-    let again: Vec<Value> =
-        [history, say.stripped(said), say.results(&calls)].into_iter().flatten().collect();
-    for (user, owed) in [("bob", Vec::new()), ("alice", reasoning)] {
-        stage.ask(say, &again, false, user).await;
-        let (headers, asked) = stage.scripted.last();
-        let asked: Value = serde_json::from_slice(&asked).unwrap();
-        assert_eq!(opaque(std::slice::from_ref(&asked)), owed, "{user}");
+    let dialect = ClientDialect::Messages;
+    let history = vec![dialect.user(QUESTION)];
+    let got = stage.send(dialect, &history, false, "alice").await;
+    let reply = dialect.answer(&serde_json::from_slice(&got.body).unwrap());
+    let (calls, reasoning) = (dialect.calls(&reply), opaque(&reply));
+    let next_history: Vec<Value> =
+        [history, dialect.stripped(reply), dialect.results(&calls)].into_iter().flatten().collect();
+    for (user, expected) in [("bob", Vec::new()), ("alice", reasoning)] {
+        stage.send(dialect, &next_history, false, user).await;
+        let (headers, request) = stage.scripted.last();
+        let request: Value = serde_json::from_slice(&request).unwrap();
+        assert_eq!(opaque(std::slice::from_ref(&request)), expected, "{user}");
         assert_eq!(headers.get("x-throughline-user"), None, "the provider does not receive it");
     }
 }
 
 /// Checks that an official client parses a response through the gateway like the provider's own.
-async fn assert_parsed_alike(language: &str, script: &str, say: ClientDialect) {
+async fn assert_parsed_alike(language: &str, script: &str, dialect: ClientDialect) {
     let stage = FixedReplyGateway::open().await;
-    let (mut compared, models) = (0, [model(say)]);
+    let (mut compared, models) = (0, [model(dialect)]);
     for cut in [Chunking::OneByte, Chunking::Random(1), Chunking::Random(2)] {
-        stage.scripted.answers(ReplyStyle::new(cut.clone(), Compression::Plain));
-        let mut told = Vec::new();
+        stage.scripted.set_style(ReplyStyle::new(cut.clone(), Compression::Plain));
+        let mut outputs = Vec::new();
         for url in [&stage.scripted.url, &stage.url] {
             let run = official::run(language, script, url, "tell", &models);
             let Some(output) = run.await else { return };
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{language}/{script}, {cut:?}: {error}");
-            told.push(String::from_utf8(output.stdout).unwrap());
+            outputs.push(String::from_utf8(output.stdout).unwrap());
         }
-        assert_eq!(told[0].lines().count(), 2, "{}", told[0]);
-        assert!(told[0].len() > 1000, "{}", told[0]);
-        assert_eq!(told[0], told[1], "{language}/{script}, {cut:?}");
+        assert_eq!(outputs[0].lines().count(), 2, "{}", outputs[0]);
+        assert!(outputs[0].len() > 1000, "{}", outputs[0]);
+        assert_eq!(outputs[0], outputs[1], "{language}/{script}, {cut:?}");
         compared += 2;
     }
     figure(&format!("{language}/{script}: responses parsed alike"), compared);
 }
 
 macro_rules! clients {
-    ($($test:ident: $language:literal $script:literal $say:ident;)*) => {
+    ($($test:ident: $language:literal $script:literal $dialect:ident;)*) => {
         $(#[tokio::test(flavor = "multi_thread")]
         async fn $test() {
-            assert_parsed_alike($language, $script, ClientDialect::$say).await;
+            assert_parsed_alike($language, $script, ClientDialect::$dialect).await;
         })*
     };
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::house::{
-    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, heard, question,
-    store, whole,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, STREAM, STREAM_HEAD, http_response,
+    question, read_response, store,
 };
 use throughline_core::{
     Batch, Fence, Lease, LogHead, LogId, PendingEntry, Receipt, Record, StaleRun, Store,
@@ -190,14 +190,14 @@ impl Store for GatedStore {
 }
 
 /// Reads from the stream until this text arrives, and returns everything read as text.
-async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
-    let mut heard = Vec::new();
+async fn read_until(stream: &mut TcpStream, text: &str) -> String {
+    let mut bytes = Vec::new();
     loop {
-        let said = String::from_utf8_lossy(&heard).into_owned();
-        if said.contains(text) {
-            return said;
+        let read = String::from_utf8_lossy(&bytes).into_owned();
+        if read.contains(text) {
+            return read;
         }
-        assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0, "it ended early: {said}");
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "it ended early: {read}");
     }
 }
 
@@ -207,7 +207,7 @@ async fn heard_until(stream: &mut TcpStream, text: &str) -> String {
 async fn only_the_last_frame_waits_for_the_capture() {
     let folder = Folder::new("hold");
     let journal = store(&folder).await;
-    let provider = RawProvider::saying([STREAM_HEAD, STREAM].concat()).await;
+    let provider = RawProvider::with_reply([STREAM_HEAD, STREAM].concat()).await;
     // Covers the same wire, where bytes are forwarded unchanged, and another dialect.
     let chat = r#"{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"Hi"}],"stream":true}"#;
     for (path, body, before, last) in [
@@ -216,22 +216,22 @@ async fn only_the_last_frame_waits_for_the_capture() {
     ] {
         let let_go = Arc::new(Semaphore::new(0));
         let outage = Arc::default();
-        let held = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
+        let gated = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
         let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
-        let house = RawGateway::open_on(
+        let gateway = RawGateway::open_on(
             &provider,
-            Arc::new(held),
+            Arc::new(gated),
             RawGatewayOptions { limits, ..RawGatewayOptions::default() },
         );
-        let mut stream = house.begun(&house.request(path, "", &body)).await;
-        let begun = heard_until(&mut stream, before).await;
+        let mut stream = gateway.connect(&gateway.request(path, "", &body)).await;
+        let received = read_until(&mut stream, before).await;
         assert!(
-            !begun.contains(last),
-            "{path}: the end was sent before the reply was stored: {begun}"
+            !received.contains(last),
+            "{path}: the end was sent before the reply was stored: {received}"
         );
         let_go.add_permits(1);
-        heard_until(&mut stream, last).await;
-        house.close().await;
+        read_until(&mut stream, last).await;
+        gateway.close().await;
     }
 }
 
@@ -239,30 +239,31 @@ async fn only_the_last_frame_waits_for_the_capture() {
 async fn write_behind_sends_replies_before_storing_and_lookups_wait() {
     let folder = Folder::new("relaxed");
     let journal = store(&folder).await;
-    let provider = RawProvider::saying(whole("200 OK", "application/json", ANSWER)).await;
+    let provider =
+        RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await;
     let let_go = Arc::new(Semaphore::new(0));
     let outage = Arc::default();
-    let held = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
+    let gated = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
     let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
     let plan = RawGatewayOptions { limits, relaxed: true, ..RawGatewayOptions::default() };
-    let mut house = RawGateway::open_on(&provider, Arc::new(held), plan);
+    let mut gateway = RawGateway::open_on(&provider, Arc::new(gated), plan);
 
     // The response arrives before anything is stored.
-    let first = house.ask("claude-sonnet-4-5", false).await;
+    let first = gateway.send_question("claude-sonnet-4-5", false).await;
     assert_eq!(first.status, 200, "{}", first.body);
-    let asked = house.request(&format!("/v1/throughline/calls/{}", first.call), "", "");
-    let mut stream = house.begun(&asked).await;
-    let early = tokio::time::timeout(Duration::from_millis(100), heard(&mut stream)).await;
+    let request = gateway.request(&format!("/v1/throughline/calls/{}", first.call), "", "");
+    let mut stream = gateway.connect(&request).await;
+    let early = tokio::time::timeout(Duration::from_millis(100), read_response(&mut stream)).await;
     assert!(early.is_err(), "a pending turn was reported missing: {early:?}");
     let_go.add_permits(1);
-    let told = heard(&mut stream).await;
-    assert_eq!(told.status, 200, "{}", told.body);
+    let response = read_response(&mut stream).await;
+    assert_eq!(response.status, 200, "{}", response.body);
 
     // A shutdown waits for pending writes.
-    let last = house.ask("claude-sonnet-4-5", false).await;
-    house.stop();
+    let last = gateway.send_question("claude-sonnet-4-5", false).await;
+    gateway.stop();
     let_go.add_permits(1);
-    house.stopped().await;
+    gateway.stopped().await;
     let key = VaultKey::Claim(last.call.into());
     let sight = Store::find(&journal, &Tenant::from("default"), &[key]).await.unwrap();
     assert!(sight.found.first().is_some_and(Option::is_some), "the last answer was lost");

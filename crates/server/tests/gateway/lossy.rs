@@ -44,14 +44,14 @@ const NOT_AS_IT_CAME: &[&str] = &[
 ];
 
 async fn sent(
-    house: &ReplayFixture,
+    fixture: &ReplayFixture,
     tenant: &Tenant,
     exchange: &Exchange,
     body: &str,
 ) -> (RestoredCall, EncodedRequest) {
     let codec = codec_of(&exchange.wire);
     let call = codec.decode_request(&request(&exchange.path, body.to_owned()), &asked(exchange));
-    let restored = house.replay.restore(tenant, None, call.unwrap()).await.unwrap();
+    let restored = fixture.replay.restore(tenant, None, call.unwrap()).await.unwrap();
     let mut encoded = codec.encode(&restored.call).unwrap();
     restored.account(&mut encoded);
     (restored, encoded)
@@ -66,19 +66,23 @@ fn answered(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_values_are_restored_in_place() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
         let mut issued: Vec<Bytes> = Vec::new();
         for (exchange, reply) in answered(&recording) {
             let (restored, encoded) =
-                sent(&house, &tenant, exchange, &stripped(&exchange.wire, &exchange.request)).await;
+                sent(&fixture, &tenant, exchange, &stripped(&exchange.wire, &exchange.request))
+                    .await;
             let there = sealed(&items_of(exchange, &encoded.request.body));
             tally.count_values(&exchange.wire, &recording.name, owed(exchange, &issued), &there);
             issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));
             if reply.stop != StopReason::Cut {
-                house.capture(&tenant, &restored, &reply, &encoded).await.expect("a turn is kept");
+                fixture
+                    .capture(&tenant, &restored, &reply, &encoded)
+                    .await
+                    .expect("a turn is kept");
             }
         }
     }
@@ -89,16 +93,16 @@ async fn lost_values_are_restored_in_place() {
 #[tokio::test(flavor = "multi_thread")]
 async fn intact_requests_are_sent_unchanged() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
         for (exchange, reply) in answered(&recording) {
-            let (restored, encoded) = sent(&house, &tenant, exchange, &exchange.request).await;
+            let (restored, encoded) = sent(&fixture, &tenant, exchange, &exchange.request).await;
             let as_it_came = encoded.request.body == exchange.request;
             let seen = if as_it_came { Ok(()) } else { Err(changes(&encoded)) };
             tally.note(&exchange.wire, &recording.name, seen);
-            house.capture(&tenant, &restored, &reply, &encoded).await;
+            fixture.capture(&tenant, &restored, &reply, &encoded).await;
         }
     }
     tally.tell("requests sent unchanged");

@@ -63,7 +63,7 @@ struct ForeignCounts {
 type VisiblePrefix = (Caller, usize, &'static str, Vec<Message>);
 
 struct World<'w> {
-    house: &'w ReplayFixture,
+    fixture: &'w ReplayFixture,
     lines: &'w [WireTarget],
     dice: TestRng,
     callers: Vec<Caller>,
@@ -94,7 +94,7 @@ const ANSWERS: [&str; 2] = ["So it is.", "It depends."];
 const REUSED_CALL_ID: &str = "call_0";
 
 impl<'w> World<'w> {
-    fn new(house: &'w ReplayFixture, lines: &'w [WireTarget], seed: u64) -> Self {
+    fn new(fixture: &'w ReplayFixture, lines: &'w [WireTarget], seed: u64) -> Self {
         let caller = |tenant: &str, end_user| Caller {
             tenant: Tenant::from(format!("{tenant}-{seed}")),
             end_user,
@@ -111,7 +111,7 @@ impl<'w> World<'w> {
         let dice = TestRng::new(seed);
         let alike = HashMap::new();
         Self {
-            house,
+            fixture,
             lines,
             dice,
             callers,
@@ -136,7 +136,7 @@ impl<'w> World<'w> {
         if self.conversations.is_empty() || choice < 2 {
             let caller = self.pick(&self.callers.clone());
             // Most callers use the same wire, so that they look alike.
-            let line = if self.dice.below(3) == 0 {
+            let wire_target = if self.dice.below(3) == 0 {
                 self.dice.below(self.lines.len())
             } else {
                 self.line()
@@ -144,7 +144,7 @@ impl<'w> World<'w> {
             let system = SYSTEMS[usize::from(self.dice.below(4) == 0)];
             let conversation = Conversation {
                 caller,
-                line,
+                line: wire_target,
                 system,
                 said: Vec::new(),
                 sent: HashMap::new(),
@@ -235,20 +235,20 @@ impl<'w> World<'w> {
             Some(Message::User(_) | Message::Tool { .. }) => {}
             Some(Message::Model(_)) | None => conversation.said.push(Message::User(text)),
         }
-        let line = &self.lines[conversation.line];
+        let wire_target = &self.lines[conversation.line];
         let strange = self.strange(&conversation);
         let said = renamed(&conversation.said, &strange.ids);
         let seal_of = |answer: &ModelTurn| strange.seals.get(&answer.mind).cloned();
-        let call = line.sealed(conversation.system, &said, seal_of);
+        let call = wire_target.sealed(conversation.system, &said, seal_of);
         let caller = conversation.caller.clone();
         let restored =
-            self.house.replay.restore(&caller.tenant, caller.end_user, call).await.unwrap();
-        let encoded = line.codec.encode(&restored.call).unwrap();
+            self.fixture.replay.restore(&caller.tenant, caller.end_user, call).await.unwrap();
+        let encoded = wire_target.codec.encode(&restored.call).unwrap();
         self.check_parent(&conversation, &restored);
         self.check(&mut conversation, &strange, &encoded.request.body);
         let answer = self.answer();
         let visible = visible(&conversation, conversation.said.len());
-        let reply = line.reply_after(&answer, encoded.prefix);
+        let reply = wire_target.reply_after(&answer, encoded.prefix);
         if self.dice.below(8) == 0 {
             conversation.is_plain = false;
         } else {
@@ -269,7 +269,7 @@ impl<'w> World<'w> {
         reply: &throughline_core::Reply,
         encoded: &throughline_core::EncodedRequest,
     ) -> TurnId {
-        self.house.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
+        self.fixture.capture(&caller.tenant, restored, reply, encoded).await.unwrap()
     }
 
     /// Chooses the foreign handles to send with a request.
@@ -369,8 +369,8 @@ impl<'w> World<'w> {
     fn check(&mut self, conversation: &mut Conversation, strange: &ForeignHandles, body: &[u8]) {
         let sent = String::from_utf8_lossy(body);
         assert!(!sent.contains("tl1"), "a claim reached a provider: {sent}");
-        let line = &self.lines[conversation.line];
-        let turns = line.seals_sent(body);
+        let wire_target = &self.lines[conversation.line];
+        let turns = wire_target.seals_sent(body);
         let places = conversation.said.iter().enumerate();
         let models = places.filter(|(_, said)| matches!(said, Message::Model(_)));
         let models: Vec<usize> = models.map(|(at, _)| at).collect();
@@ -434,9 +434,12 @@ fn visible(conversation: &Conversation, at: usize) -> VisiblePrefix {
     (conversation.caller.clone(), conversation.line, conversation.system, said)
 }
 
-fn with((caller, line, system, mut said): VisiblePrefix, answer: &ModelTurn) -> VisiblePrefix {
+fn with(
+    (caller, wire_target, system, mut said): VisiblePrefix,
+    answer: &ModelTurn,
+) -> VisiblePrefix {
     said.push(seen(&Message::Model(answer.clone())));
-    (caller, line, system, said)
+    (caller, wire_target, system, said)
 }
 
 fn on_any_wire((caller, _, system, said): &VisiblePrefix) -> VisiblePrefix {
@@ -458,12 +461,12 @@ fn seen(said: &Message) -> Message {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_own_reasoning_is_restored() {
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let lines = WireTarget::all();
     let (mut restored, mut owed, mut taken) = (0, 0, ForeignCounts::default());
     let count = cases(150);
     for seed in 1..=u64::from(count) {
-        let mut world = World::new(&house, &lines, seed);
+        let mut world = World::new(&fixture, &lines, seed);
         for _ in 0..14 {
             world.step().await;
         }

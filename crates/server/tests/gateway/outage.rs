@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::hold::{GatedStore, Outage};
 use crate::house::{
-    ANSWER, RawGateway, RawGatewayOptions, RawProvider, question, store, until, whole,
+    ANSWER, RawGateway, RawGatewayOptions, RawProvider, http_response, question, store, until,
 };
 use throughline_core::{StoreFuture, Tenant, TurnId};
 use throughline_replay::Claims;
@@ -17,9 +17,9 @@ use tokio::sync::Semaphore;
 
 /// A gateway whose store can be made to fail, and a provider that counts its requests.
 struct OutageGateway {
-    house: RawGateway,
+    gateway: RawGateway,
     outage: Arc<Outage>,
-    asked: Arc<AtomicUsize>,
+    calls: Arc<AtomicUsize>,
     _folder: Folder,
 }
 
@@ -54,10 +54,10 @@ impl OutageGateway {
     async fn open(policy: StorePolicy, is_open: bool) -> Self {
         let folder = Folder::new("outage");
         let journal = store(&folder).await;
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&asked);
-        let answer = whole("200 OK", "application/json", ANSWER);
-        let provider = RawProvider::doing(move |mut stream| {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let answer = http_response("200 OK", "application/json", ANSWER);
+        let provider = RawProvider::with_handler(move |mut stream| {
             counted.fetch_add(1, Ordering::SeqCst);
             let answer = answer.clone();
             async move {
@@ -68,31 +68,31 @@ impl OutageGateway {
         .await;
         let outage = Arc::new(Outage::default());
         let let_go = Arc::new(Semaphore::new(1000));
-        let held = GatedStore { journal, let_go, outage: Arc::clone(&outage) };
+        let gated = GatedStore { journal, let_go, outage: Arc::clone(&outage) };
         let keyring = StoredKeys { outage: Arc::clone(&outage), is_open };
         let plan = RawGatewayOptions {
             policy,
             keyring: Some(Arc::new(keyring)),
             ..RawGatewayOptions::default()
         };
-        let house = RawGateway::open_on(&provider, Arc::new(held), plan);
-        Self { house, outage, asked, _folder: folder }
+        let gateway = RawGateway::open_on(&provider, Arc::new(gated), plan);
+        Self { gateway, outage, calls, _folder: folder }
     }
 
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    fn call_count(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
     }
 
-    async fn ask(&self, key: &str, body: &str) -> crate::house::RawResponse {
-        let house = &self.house;
-        let request = house.request("/v1/messages", "", body);
-        let mut stream = house.begun(&request.replace("tl_any", key)).await;
-        crate::house::heard(&mut stream).await
+    async fn send_as(&self, key: &str, body: &str) -> crate::house::RawResponse {
+        let gateway = &self.gateway;
+        let request = gateway.request("/v1/messages", "", body);
+        let mut stream = gateway.connect(&request.replace("tl_any", key)).await;
+        crate::house::read_response(&mut stream).await
     }
 
     async fn ready(&self) -> (u16, String) {
-        let said = self.house.said("/readyz", "", "").await;
-        (said.status, said.body)
+        let response = self.gateway.send("/readyz", "", "").await;
+        (response.status, response.body)
     }
 
     /// Waits until the gateway is ready. Readiness is checked once a second.
@@ -105,9 +105,9 @@ impl OutageGateway {
 
 /// Returns a conversation without its reasoning, so that the gateway must look up the reasoning in
 /// the store.
-fn conversation(said: &str) -> String {
+fn conversation(reply: &str) -> String {
     format!(
-        r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{said}"}},{{"role":"user","content":"More"}}]}}"#
+        r#"{{"model":"claude-sonnet-4-5","max_tokens":100,"messages":[{{"role":"user","content":"Hello"}},{{"role":"assistant","content":"{reply}"}},{{"role":"user","content":"More"}}]}}"#
     )
 }
 
@@ -118,59 +118,59 @@ fn hello() -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn store_outage_passes_requests_without_stored_state() {
     let stage = OutageGateway::open(StorePolicy::default(), true).await;
-    let before = stage.ask("tl_any", &hello()).await;
+    let before = stage.send_as("tl_any", &hello()).await;
     assert_eq!((before.status, stage.ready().await.0), (200, 200), "{before:?}");
     assert!(!before.head.contains("x-throughline-restore"), "{}", before.head);
 
     stage.outage.set(true, true);
-    let said = stage.ask("tl_any", &conversation("Hi")).await;
-    assert_eq!(said.status, 200, "{said:?}");
-    assert!(said.body.contains("Hello"), "{}", said.body);
-    assert!(said.head.contains("x-throughline-restore: skipped"), "{}", said.head);
-    assert!(said.head.contains("x-throughline-audit: degrade"), "{}", said.head);
-    assert_eq!(stage.asked(), 2);
-    until(|| stage.house.lines.calls().len() >= 2).await;
-    assert_eq!(stage.house.metric("throughline_capture_failures_total").await, "1");
-    let lost = stage.house.lines.calls().pop().unwrap();
+    let response = stage.send_as("tl_any", &conversation("Hi")).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    assert!(response.body.contains("Hello"), "{}", response.body);
+    assert!(response.head.contains("x-throughline-restore: skipped"), "{}", response.head);
+    assert!(response.head.contains("x-throughline-audit: degrade"), "{}", response.head);
+    assert_eq!(stage.call_count(), 2);
+    until(|| stage.gateway.lines.calls().len() >= 2).await;
+    assert_eq!(stage.gateway.metric("throughline_capture_failures_total").await, "1");
+    let lost = stage.gateway.lines.calls().pop().unwrap();
     assert!(lost.contains(r#""capture":"lost""#) && !lost.contains("nothing was lost"), "{lost}");
-    let told = stage.house.lines.of("store");
-    let read = told.iter().find(|line| line.contains("read failed")).unwrap();
+    let lines = stage.gateway.lines.of("store");
+    let read = lines.iter().find(|line| line.contains("read failed")).unwrap();
     assert!(read.starts_with("warn ") && read.contains("connection refused"), "{read}");
-    let write = told.iter().find(|line| line.contains("write failed")).unwrap();
+    let write = lines.iter().find(|line| line.contains("write failed")).unwrap();
     assert!(write.starts_with("warn ") && write.contains("the store is full"), "{write}");
 
     // Requests with a gateway handle need the store, as do call records and stored responses.
     let claims = Claims::new([7; 32]);
     let claim = claims.claim(&Tenant::from("default"), &TurnId::from("node"));
     let claimed = conversation(&claim);
-    let response = claims.response_id(&Tenant::from("default"), &TurnId::from("node"));
+    let response_id = claims.response_id(&Tenant::from("default"), &TurnId::from("node"));
     let resumed =
-        format!(r#"{{"model":"gpt-5","input":"Hi","previous_response_id":"{response}"}}"#);
+        format!(r#"{{"model":"gpt-5","input":"Hi","previous_response_id":"{response_id}"}}"#);
     for (path, body) in [
         ("/v1/messages", claimed.as_str()),
         ("/v1/responses", &resumed),
         ("/v1/throughline/calls/some-call", ""),
     ] {
-        let said = stage.house.said(path, "", body).await;
-        assert_eq!(said.status, 503, "{path}: {said:?}");
-        assert!(said.head.contains("retry-after: 5"), "{path}: {}", said.head);
+        let response = stage.gateway.send(path, "", body).await;
+        assert_eq!(response.status, 503, "{path}: {response:?}");
+        assert!(response.head.contains("retry-after: 5"), "{path}: {}", response.head);
     }
-    assert_eq!(stage.asked(), 2, "a request that needs the store was forwarded");
-    let told = stage.house.lines.calls();
-    let refused = told.iter().find(|line| line.contains(r#""status":503"#)).unwrap();
+    assert_eq!(stage.call_count(), 2, "a request that needs the store was forwarded");
+    let lines = stage.gateway.lines.calls();
+    let refused = lines.iter().find(|line| line.contains(r#""status":503"#)).unwrap();
     assert!(refused.starts_with("warn ") && refused.contains("connection refused"), "{refused}");
     let (status, reason) = stage.ready().await;
     assert_eq!(status, 503, "{reason}");
     assert!(reason.contains("the store does not respond"), "{reason}");
-    assert_eq!(stage.house.said("/healthz", "", "").await.status, 200);
+    assert_eq!(stage.gateway.send("/healthz", "", "").await.status, 200);
 
     stage.outage.set(false, false);
     stage.recovers().await;
-    let after = stage.ask("tl_any", &conversation("Hi")).await;
+    let after = stage.send_as("tl_any", &conversation("Hi")).await;
     assert!(!after.head.contains("x-throughline-restore"), "{}", after.head);
     let story = format!("/v1/throughline/calls/{}", after.call);
-    assert_eq!(stage.house.said(&story, "", "").await.status, 200, "it is kept again");
-    stage.house.close().await;
+    assert_eq!(stage.gateway.send(&story, "", "").await.status, 200, "it is kept again");
+    stage.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,41 +178,41 @@ async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
     let stage = OutageGateway::open(StorePolicy::default(), true).await;
     stage.outage.set(false, true);
     assert_eq!(stage.ready().await.0, 200, "no write has failed yet");
-    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
     let (status, reason) = stage.ready().await;
     assert_eq!(status, 503);
     assert!(reason.contains("the store is full"), "{reason}");
     assert_eq!(stage.ready().await.0, 503, "it is still full");
     stage.outage.set(false, false);
     stage.recovers().await;
-    let told = stage.house.lines.of("store");
-    assert!(told.iter().any(|line| line.contains("write works again")), "{told:?}");
-    stage.house.close().await;
+    let lines = stage.gateway.lines.of("store");
+    assert!(lines.iter().any(|line| line.contains("write works again")), "{lines:?}");
+    stage.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refuse_policy_refuses_while_the_store_fails() {
     let policy = StorePolicy { on_failure: OnStoreFailure::Refuse, ..StorePolicy::default() };
     let stage = OutageGateway::open(policy, true).await;
-    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
+    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
     stage.outage.set(true, true);
-    let said = stage.ask("tl_any", &hello()).await;
-    assert_eq!((said.status, stage.asked()), (503, 1), "{said:?}");
-    assert!(said.head.contains("retry-after: 5"), "{}", said.head);
-    let told = stage.house.lines.of("refused");
-    assert!(told.iter().all(|line| line.starts_with("warn ")), "{told:?}");
-    assert!(told.iter().any(|line| line.contains("connection refused")), "{told:?}");
+    let response = stage.send_as("tl_any", &hello()).await;
+    assert_eq!((response.status, stage.call_count()), (503, 1), "{response:?}");
+    assert!(response.head.contains("retry-after: 5"), "{}", response.head);
+    let lines = stage.gateway.lines.of("refused");
+    assert!(lines.iter().all(|line| line.starts_with("warn ")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("connection refused")), "{lines:?}");
 
     // After a reply could not be stored, requests are refused until writes succeed again.
     stage.outage.set(false, true);
-    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
-    let said = stage.ask("tl_any", &hello()).await;
-    assert_eq!((said.status, stage.asked()), (503, 2), "{said:?}");
-    assert!(said.body.contains("the store is full"), "{}", said.body);
+    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
+    let response = stage.send_as("tl_any", &hello()).await;
+    assert_eq!((response.status, stage.call_count()), (503, 2), "{response:?}");
+    assert!(response.body.contains("the store is full"), "{}", response.body);
     stage.outage.set(false, false);
     stage.recovers().await;
-    assert_eq!(stage.ask("tl_any", &hello()).await.status, 200);
-    stage.house.close().await;
+    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
+    stage.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -221,29 +221,29 @@ async fn cached_keys_work_during_an_outage_and_others_do_not() {
     let policy = StorePolicy { key_grace: grace, ..StorePolicy::default() };
     let stage = OutageGateway::open(policy, false).await;
     for key in ["tl_one", "tl_budget"] {
-        assert_eq!(stage.ask(key, &hello()).await.status, 200, "{key}");
+        assert_eq!(stage.send_as(key, &hello()).await.status, 200, "{key}");
     }
-    assert_eq!(stage.ask("tl_other", &hello()).await.status, 401);
+    assert_eq!(stage.send_as("tl_other", &hello()).await.status, 401);
     let confirmed = std::time::Instant::now();
     stage.outage.set(true, true);
-    let asked = stage.asked();
+    let calls = stage.call_count();
     // An unused key, a key with a budget, and an invalid key are refused.
     for key in ["tl_two", "tl_budget", "tl_other"] {
-        let said = stage.ask(key, &hello()).await;
-        assert_eq!(said.status, 503, "{key}: {said:?}");
-        assert!(said.head.contains("retry-after: 5"), "{key}: {}", said.head);
+        let response = stage.send_as(key, &hello()).await;
+        assert_eq!(response.status, 503, "{key}: {response:?}");
+        assert!(response.head.contains("retry-after: 5"), "{key}: {}", response.head);
     }
-    assert_eq!(stage.asked(), asked, "an unchecked request was forwarded");
-    let said = stage.ask("tl_one", &hello()).await;
-    assert!(said.status == 200 || confirmed.elapsed() > grace, "{said:?}");
-    while stage.ask("tl_one", &hello()).await.status == 200 {
+    assert_eq!(stage.call_count(), calls, "an unchecked request was forwarded");
+    let response = stage.send_as("tl_one", &hello()).await;
+    assert!(response.status == 200 || confirmed.elapsed() > grace, "{response:?}");
+    while stage.send_as("tl_one", &hello()).await.status == 200 {
         assert!(confirmed.elapsed() < grace * 4, "a remembered key does not expire");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stage.outage.set(false, false);
     stage.recovers().await;
     for key in ["tl_one", "tl_two", "tl_budget"] {
-        assert_eq!(stage.ask(key, &hello()).await.status, 200, "{key}");
+        assert_eq!(stage.send_as(key, &hello()).await.status, 200, "{key}");
     }
-    stage.house.close().await;
+    stage.gateway.close().await;
 }

@@ -11,14 +11,14 @@ const SYSTEM: &str = "You are a weather service.";
 const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}]"#;
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
-async fn gate(prefix: PrefixPolicy) -> SimGateway {
+async fn open_gateway(prefix: PrefixPolicy) -> SimGateway {
     let opening = GatewayOptions { prefix, ..GatewayOptions::of(ReplayMode::Repair) };
     SimGateway::open_with(opening, throughline_sim::Options::default()).await
 }
 
 /// Sends a request. Returns the status, the Fates header, the prefix header and the response.
-async fn ask(
-    gate: &SimGateway,
+async fn send_request(
+    gateway: &SimGateway,
     system: &str,
     tools: &str,
     messages: &[Value],
@@ -31,7 +31,7 @@ async fn ask(
     );
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     let (status, headers, body) =
-        gate.send("POST", "/v1/messages", body.into_bytes(), &headers).await;
+        gateway.send("POST", "/v1/messages", body.into_bytes(), &headers).await;
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let fates = text("x-throughline-fates").unwrap_or_default();
     (status, fates, text("x-throughline-prefix"), serde_json::from_slice(&body).unwrap())
@@ -39,9 +39,9 @@ async fn ask(
 
 /// Returns a conversation within a tool loop: the model reasoned, called a tool, and received the
 /// result.
-async fn begun(gate: &SimGateway) -> Vec<Value> {
+async fn begun(gateway: &SimGateway) -> Vec<Value> {
     let mut messages = vec![json!({"role": "user", "content": "What is the weather in Paris?"})];
-    let (status, _, _, said) = ask(gate, SYSTEM, TOOL, &messages).await;
+    let (status, _, _, said) = send_request(gateway, SYSTEM, TOOL, &messages).await;
     assert_eq!(status, 200, "{said}");
     let content = said["content"].as_array().unwrap();
     assert!(content.iter().any(|block| block["type"] == "thinking"), "{said}");
@@ -55,41 +55,43 @@ async fn begun(gate: &SimGateway) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn formatting_changes_keep_the_original_prefix() {
-    let gate = gate(PrefixPolicy::Freeze).await;
-    let messages = begun(&gate).await;
-    let (status, fates, changed, said) = ask(&gate, SYSTEM, SAME_TOOL, &messages).await;
+    let gateway = open_gateway(PrefixPolicy::Freeze).await;
+    let messages = begun(&gateway).await;
+    let (status, fates, changed, said) = send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
     assert_eq!((status, changed), (200, None), "{said}");
     assert!(fates.ends_with("elided=0"), "{fates}");
-    gate.assert_nothing_refused();
-    let last = gate.ledger().entries.into_iter().next_back().unwrap();
+    gateway.assert_nothing_refused();
+    let last = gateway.ledger().entries.into_iter().next_back().unwrap();
     assert_eq!(last.returned.len(), 1, "the thought was returned: {last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_prefix_drops_thoughts_and_is_reported() {
     for policy in [PrefixPolicy::Freeze, PrefixPolicy::DropBlock] {
-        let gate = gate(policy).await;
-        let messages = begun(&gate).await;
-        let (status, fates, changed, said) = ask(&gate, "You are a pirate.", TOOL, &messages).await;
+        let gateway = open_gateway(policy).await;
+        let messages = begun(&gateway).await;
+        let (status, fates, changed, said) =
+            send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
         assert_eq!((status, changed.as_deref()), (200, Some("system")), "{policy:?}: {said}");
         assert!(!fates.ends_with("elided=0"), "{policy:?}: {fates}");
-        gate.assert_nothing_refused();
+        gateway.assert_nothing_refused();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strict_policies_refuse_a_changed_prefix() {
     for policy in [PrefixPolicy::FreezeOrError, PrefixPolicy::Error] {
-        let gate = gate(policy).await;
-        let messages = begun(&gate).await;
-        let asked = gate.requests();
-        let (status, _, _, said) = ask(&gate, "You are a pirate.", TOOL, &messages).await;
+        let gateway = open_gateway(policy).await;
+        let messages = begun(&gateway).await;
+        let asked = gateway.requests();
+        let (status, _, _, said) =
+            send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
         assert_eq!(status, 400, "{policy:?}: {said}");
         let message = said["error"]["message"].as_str().unwrap();
         assert!(message.contains("`system`"), "{policy:?}: {message}");
-        assert_eq!(gate.requests(), asked, "{policy:?}: the provider received no request");
+        assert_eq!(gateway.requests(), asked, "{policy:?}: the provider received no request");
         // The stricter policy refuses even a change in formatting.
-        let (status, _, _, said) = ask(&gate, SYSTEM, SAME_TOOL, &messages).await;
+        let (status, _, _, said) = send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
         let expected = if policy == PrefixPolicy::Error { 400 } else { 200 };
         assert_eq!(status, expected, "{policy:?}: {said}");
     }
@@ -99,9 +101,9 @@ async fn strict_policies_refuse_a_changed_prefix() {
 /// request.
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_prefix_is_refused_by_the_provider_without_repair() {
-    let gate = SimGateway::open(ReplayMode::Observe).await;
-    let messages = begun(&gate).await;
-    let (status, _, _, said) = ask(&gate, "You are a pirate.", TOOL, &messages).await;
+    let gateway = SimGateway::open(ReplayMode::Observe).await;
+    let messages = begun(&gateway).await;
+    let (status, _, _, said) = send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
     assert_eq!(status, 400, "{said}");
     let message = said["error"]["message"].as_str().unwrap();
     assert!(message.contains("bound to a different conversation"), "{message}");

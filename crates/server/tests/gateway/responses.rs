@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use throughline_core::{LogId, Tenant};
 use throughline_server::ReplayMode;
 
-async fn create(gate: &SimGateway, body: &Value) -> (u16, Value) {
-    gate.raw("/v1/responses", body.to_string().into_bytes(), &[]).await
+async fn create(gateway: &SimGateway, body: &Value) -> (u16, Value) {
+    gateway.raw("/v1/responses", body.to_string().into_bytes(), &[]).await
 }
 
-async fn answered(gate: &SimGateway, body: &Value) -> Value {
-    let (status, response) = create(gate, body).await;
+async fn answered(gateway: &SimGateway, body: &Value) -> Value {
+    let (status, response) = create(gateway, body).await;
     assert_eq!(status, 200, "{body} → {response}");
     response
 }
@@ -19,20 +19,20 @@ fn id(response: &Value) -> String {
     response["id"].as_str().unwrap().to_owned()
 }
 
-async fn delete(gate: &SimGateway, id: &str) -> (u16, Value) {
+async fn delete(gateway: &SimGateway, id: &str) -> (u16, Value) {
     let (status, _, body) =
-        gate.send("DELETE", &format!("/v1/responses/{id}"), Vec::new(), &[]).await;
+        gateway.send("DELETE", &format!("/v1/responses/{id}"), Vec::new(), &[]).await;
     (status, serde_json::from_slice(&body).unwrap())
 }
 
 /// Sends a request; returns the call record and the response.
-async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
+async fn sent(gateway: &SimGateway, body: &Value) -> (Value, Value) {
     let (status, told, answer) =
-        gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
+        gateway.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(status, 200, "{answer}");
     let call = told["x-throughline-call"].to_str().unwrap();
-    let (_, story) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    let (_, story) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
     (story, answer)
 }
 
@@ -40,13 +40,13 @@ async fn sent(gate: &SimGateway, body: &Value) -> (Value, Value) {
 /// returned the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn previous_response_id_works_across_providers() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let mut previous = Value::Null;
     let order = [0, 1, 1, 2, 3, 0, 1];
     for (number, model) in order.into_iter().map(|model| MODELS[model]).enumerate() {
         let question = format!("Question {number}");
         let body = json!({"model": model, "input": question, "previous_response_id": previous});
-        let (story, response) = sent(&gate, &body).await;
+        let (story, response) = sent(&gateway, &body).await;
         assert_eq!(story["received"]["body"], body, "{story:#}");
         assert_eq!(
             response["previous_response_id"].is_null(),
@@ -60,26 +60,27 @@ async fn previous_response_id_works_across_providers() {
         assert!(is_told(number), "{story:#}");
         assert!((0..number).all(|earlier| is_told(earlier) != is_home), "{number}: {story:#}");
         let path = format!("/v1/responses/{}/input_items?order=asc&limit=100", id(&response));
-        let (_, listed) = gate.get(&path).await;
+        let (_, listed) = gateway.get(&path).await;
         let listed = listed.to_string();
         assert!((0..=number).all(|earlier| listed.contains(&format!("Question {earlier}"))));
         previous = response["id"].clone();
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unstored_responses_cannot_be_continued() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
-        let unkept = answered(&gate, &json!({"model": model, "input": "Hi", "store": false})).await;
+        let unkept =
+            answered(&gateway, &json!({"model": model, "input": "Hi", "store": false})).await;
         for previous in
             [id(&unkept), "resp_unknown".to_owned(), format!("resp_tl1{}", "x".repeat(32))]
         {
-            let (status, _) = gate.get(&format!("/v1/responses/{previous}")).await;
+            let (status, _) = gateway.get(&format!("/v1/responses/{previous}")).await;
             assert_eq!(status, 404, "{model} {previous}");
             let body = json!({"model": model, "input": "Hi", "previous_response_id": previous});
-            let (status, error) = create(&gate, &body).await;
+            let (status, error) = create(&gateway, &body).await;
             // An open gateway forwards an id that the provider may have issued.
             let is_providers = model == MODELS[1] && !previous.starts_with("resp_tl");
             let expected = if is_providers { 400 } else { 404 };
@@ -94,42 +95,42 @@ async fn unstored_responses_cannot_be_continued() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleting_a_response_keeps_the_conversation() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
-        let first = id(&answered(&gate, &json!({"model": model, "input": "One"})).await);
+        let first = id(&answered(&gateway, &json!({"model": model, "input": "One"})).await);
         let next = json!({"model": model, "input": "Two", "previous_response_id": first});
-        let second = id(&answered(&gate, &next).await);
-        let (status, deleted) = delete(&gate, &first).await;
+        let second = id(&answered(&gateway, &next).await);
+        let (status, deleted) = delete(&gateway, &first).await;
         assert_eq!(status, 200, "{deleted}");
         assert_eq!(deleted, json!({"id": first, "object": "response", "deleted": true}));
         for path in [format!("/v1/responses/{first}"), format!("/v1/responses/{first}/input_items")]
         {
-            assert_eq!(gate.get(&path).await.0, 404, "{path}");
+            assert_eq!(gateway.get(&path).await.0, 404, "{path}");
         }
-        assert_eq!(delete(&gate, &first).await.0, 404);
-        assert_eq!(create(&gate, &next).await.0, 404);
+        assert_eq!(delete(&gateway, &first).await.0, 404);
+        assert_eq!(create(&gateway, &next).await.0, 404);
         let body = json!({"model": model, "input": "Three", "previous_response_id": second});
-        answered(&gate, &body).await;
+        answered(&gateway, &body).await;
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn response_belongs_to_its_end_user() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in [MODELS[0], MODELS[1]] {
         let body = json!({"model": model, "input": "Hi", "safety_identifier": "ann"});
-        let first = id(&answered(&gate, &body).await);
+        let first = id(&answered(&gateway, &body).await);
         let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
-        assert_eq!(create(&gate, &next("bob")).await.0, 404);
-        answered(&gate, &next("ann")).await;
+        assert_eq!(create(&gateway, &next("bob")).await.0, 404);
+        answered(&gateway, &next("ann")).await;
         // A header can name the end-user of any request.
         let body =
             json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
         for (user, expected) in [("ann", 200), ("bob", 404)] {
             let headers = [("x-throughline-user", user)];
             let body = body.clone().into_bytes();
-            assert_eq!(gate.raw("/v1/responses", body, &headers).await.0, expected, "{user}");
+            assert_eq!(gateway.raw("/v1/responses", body, &headers).await.0, expected, "{user}");
         }
     }
 }
@@ -137,20 +138,21 @@ async fn response_belongs_to_its_end_user() {
 /// Forgotten content does not remain in stored responses.
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_a_conversation_removes_its_responses() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let (story, response) = sent(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let (story, response) = sent(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
     let thread = LogId::from(story["thread"].as_str().unwrap());
     let path = format!("/v1/responses/{}", id(&response));
-    assert_eq!(gate.get(&path).await.0, 200);
-    gate.journal().forget(&Tenant::from("default"), &thread, None).await.unwrap();
-    assert_eq!(gate.get(&path).await.0, 404);
+    assert_eq!(gateway.get(&path).await.0, 200);
+    gateway.journal().forget(&Tenant::from("default"), &thread, None).await.unwrap();
+    assert_eq!(gateway.get(&path).await.0, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_list_parameters_are_refused() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let response = id(&answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await);
-    let (status, error) = gate.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let response = id(&answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await);
+    let (status, error) =
+        gateway.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
     assert_eq!(
         (status, &error["error"]["message"]),
         (400, &json!("`limit` must be from 1 to 100"))
@@ -160,7 +162,7 @@ async fn invalid_list_parameters_are_refused() {
 /// Sends a request without `store`, complete or streamed. Returns the call record and the output
 /// items.
 async fn output(
-    gate: &SimGateway,
+    gateway: &SimGateway,
     model: &str,
     input: &Value,
     stream: bool,
@@ -168,7 +170,7 @@ async fn output(
     let body =
         json!({"model": model, "input": input, "stream": stream, "reasoning": {"summary": "auto"}});
     let (status, told, answer) =
-        gate.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
+        gateway.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
     assert_eq!(status, 200, "{model}: {text}");
     let response = if stream {
@@ -178,7 +180,7 @@ async fn output(
         serde_json::from_str(&text).unwrap()
     };
     let call = told["x-throughline-call"].to_str().unwrap();
-    let (_, story) = gate.get(&format!("/v1/throughline/calls/{call}")).await;
+    let (_, story) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
     (story, response["output"].as_array().unwrap().clone())
 }
 
@@ -196,17 +198,17 @@ fn text_of(output: &[Value]) -> String {
 /// the item itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn item_references_are_resolved_for_every_target() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
     let mut resolved = 0;
     for stream in [false, true] {
         for issuer in MODELS {
             let question = json!([{"role": "user", "content": "Hi"}]);
-            let (_, said) = output(&gate, issuer, &question, stream).await;
+            let (_, said) = output(&gateway, issuer, &question, stream).await;
             let mut input = vec![json!({"role": "user", "content": "Hi"})];
             input.extend(references(&said));
             input.push(json!({"role": "user", "content": "More"}));
             for target in MODELS {
-                let (story, _) = output(&gate, target, &json!(input), stream).await;
+                let (story, _) = output(&gateway, target, &json!(input), stream).await;
                 let sent = story["sent"]["body"].to_string();
                 let what = format!("{issuer} → {target}, streamed {stream}: {story:#}");
                 assert!(!sent.contains("resp_tl1"), "{what}");
@@ -222,9 +224,9 @@ async fn item_references_are_resolved_for_every_target() {
             }
         }
     }
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
     // Every provider that received its own thoughts by reference accepted them.
-    let ledger = gate.ledger();
+    let ledger = gateway.ledger();
     let own = ledger.returned().filter(|back| back.verdict == throughline_sim::Verdict::Accepted);
     throughline_testkit::figure(
         "item references",
@@ -239,31 +241,32 @@ async fn item_references_are_resolved_for_every_target() {
 /// that was deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn references_work_after_their_response_was_deleted() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let first = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let first = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
     let said = first["output"].as_array().unwrap().clone();
     let mut input = vec![json!({"role": "user", "content": "Hi"})];
     input.extend(references(&said));
     input.push(json!({"role": "user", "content": "More"}));
-    let second = answered(&gate, &json!({"model": MODELS[3], "input": input})).await;
-    assert_eq!(delete(&gate, &id(&first)).await.0, 200);
+    let second = answered(&gateway, &json!({"model": MODELS[3], "input": input})).await;
+    assert_eq!(delete(&gateway, &id(&first)).await.0, 200);
     let body = json!({"model": MODELS[2], "input": "On", "previous_response_id": id(&second)});
-    let (story, _) = sent(&gate, &body).await;
+    let (story, _) = sent(&gateway, &body).await;
     assert!(story["sent"]["body"].to_string().contains(&text_of(&said)), "{story:#}");
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
 }
 
 /// A reference is refused if neither the gateway's store nor the target provider can resolve it.
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_item_references_are_rejected() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let kept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
-    let unkept = answered(&gate, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
-    let deleted = answered(&gate, &json!({"model": MODELS[0], "input": "Hi"})).await;
-    delete(&gate, &id(&deleted)).await;
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let kept = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
+    let unkept =
+        answered(&gateway, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
+    let deleted = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    delete(&gateway, &id(&deleted)).await;
     let item = |response: &Value| response["output"][0]["id"].as_str().unwrap().to_owned();
     let forged = format!("rs_resp_tl1{}_0", "x".repeat(32));
-    let before = gate.requests();
+    let before = gateway.requests();
     for (model, id) in [
         (MODELS[0], item(&kept)),
         (MODELS[1], item(&kept)),
@@ -277,14 +280,14 @@ async fn unknown_item_references_are_rejected() {
         // The type of a reference is optional.
         for reference in [json!({"type": "item_reference", "id": id}), json!({"id": id})] {
             let input = json!([{"role": "user", "content": "Hi"}, reference]);
-            let (status, error) = create(&gate, &json!({"model": model, "input": input})).await;
+            let (status, error) = create(&gateway, &json!({"model": model, "input": input})).await;
             assert_eq!(status, 404, "{model} {id}: {error}");
             let message = error["error"]["message"].as_str().unwrap();
             assert!(message.starts_with(&format!("Item with id '{id}' not found.")), "{message}");
         }
     }
-    assert_eq!(gate.requests(), before, "the simulators get none of these");
+    assert_eq!(gateway.requests(), before, "the simulators get none of these");
     let input = json!([{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": item(&kept)},
                        {"role": "user", "content": "More"}]);
-    answered(&gate, &json!({"model": MODELS[1], "input": input, "user": "ann"})).await;
+    answered(&gateway, &json!({"model": MODELS[1], "input": input, "user": "ann"})).await;
 }

@@ -43,64 +43,66 @@ fn result(answer: &ModelTurn, text: &str) -> Message {
 
 /// Restores and sends a request, and captures `answer` as the reply.
 async fn exchange(
-    house: &ReplayFixture,
-    line: &WireTarget,
+    fixture: &ReplayFixture,
+    wire_target: &WireTarget,
     call: Call,
     answer: &ModelTurn,
 ) -> (RestoredCall, EncodedRequest, TurnId) {
-    let (restored, encoded) = send(house, line, call).await;
-    let reply = line.reply_after(answer, encoded.prefix);
-    let node = house.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
+    let (restored, encoded) = send(fixture, wire_target, call).await;
+    let reply = wire_target.reply_after(answer, encoded.prefix);
+    let node = fixture.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
     (restored, encoded, node)
 }
 
 async fn send(
-    house: &ReplayFixture,
-    line: &WireTarget,
+    fixture: &ReplayFixture,
+    wire_target: &WireTarget,
     call: Call,
 ) -> (RestoredCall, EncodedRequest) {
-    let restored = house.replay.restore(&tenant(), None, call).await.unwrap();
-    let mut encoded = line.codec.encode(&restored.call).unwrap();
+    let restored = fixture.replay.restore(&tenant(), None, call).await.unwrap();
+    let mut encoded = wire_target.codec.encode(&restored.call).unwrap();
     restored.account(&mut encoded);
     (restored, encoded)
 }
 
 /// Runs a tool loop whose requests contain no reasoning. Returns the messages: two captured
 /// replies, the tool result and the next question.
-async fn conversed(house: &ReplayFixture, line: &WireTarget) -> Vec<Message> {
+async fn conversed(fixture: &ReplayFixture, wire_target: &WireTarget) -> Vec<Message> {
     let mut said = vec![user("Look.")];
     let first = calls("I look.", 1);
-    exchange(house, line, line.lossy(SYSTEM, &said), &first).await;
+    exchange(fixture, wire_target, wire_target.lossy(SYSTEM, &said), &first).await;
     said.extend([Message::Model(first.clone()), result(&first, "a door")]);
     let second = says("A door.", 2);
-    exchange(house, line, line.lossy(SYSTEM, &said), &second).await;
+    exchange(fixture, wire_target, wire_target.lossy(SYSTEM, &said), &second).await;
     said.extend([Message::Model(second), user("And behind it?")]);
     said
 }
 
-fn minds(line: &WireTarget, encoded: &EncodedRequest) -> Vec<Vec<String>> {
-    line.seals_sent(&encoded.request.body)
+fn minds(wire_target: &WireTarget, encoded: &EncodedRequest) -> Vec<Vec<String>> {
+    wire_target.seals_sent(&encoded.request.body)
 }
 
 #[tokio::test]
 async fn lossy_client_gets_all_seals_restored_on_every_wire() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
-        let said = conversed(&house, &line).await;
-        let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        let wire = line.codec.wire();
-        assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
+        let said = conversed(&fixture, &wire_target).await;
+        let (restored, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+        let wire = wire_target.codec.wire();
+        assert_eq!(minds(&wire_target, &encoded), [[seal(1)], [seal(2)]], "{wire}");
         assert_eq!(restored.findings, [], "{wire}");
         let fates = encoded.fates.iter().flat_map(|fate| &fate.seals);
         assert_eq!(fates.collect::<Vec<_>>(), [&Disposition::Restored(PLAIN); 2], "{wire}");
         // The request equals that of a client that dropped nothing: each part, in order.
-        let issued = [line.reply(&calls("I look.", 1)), line.reply(&says("A door.", 2))];
+        let issued =
+            [wire_target.reply(&calls("I look.", 1)), wire_target.reply(&says("A door.", 2))];
         let issued: Vec<_> = issued.iter().flat_map(|reply| sealed(&reply.items)).collect();
         assert_eq!(sealed(&restored.call.items), issued, "{wire}");
         // The same holds for a process with empty caches.
-        let again = house.forgetful();
-        let again = again.restore(&tenant(), None, line.lossy(SYSTEM, &said)).await.unwrap();
-        let again = line.codec.encode(&again.call).unwrap();
+        let again = fixture.forgetful();
+        let again = again.restore(&tenant(), None, wire_target.lossy(SYSTEM, &said)).await.unwrap();
+        let again = wire_target.codec.encode(&again.call).unwrap();
         assert_eq!(again.request, encoded.request, "{wire}");
     }
 }
@@ -109,9 +111,9 @@ async fn lossy_client_gets_all_seals_restored_on_every_wire() {
 /// in their results.
 #[tokio::test]
 async fn results_follow_renamed_calls_to_the_issued_id() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
-        let mut said = conversed(&house, &line).await;
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
+        let mut said = conversed(&fixture, &wire_target).await;
         for said in &mut said {
             match said {
                 Message::Model(ModelTurn { call: Some((id, ..)), .. })
@@ -121,11 +123,12 @@ async fn results_follow_renamed_calls_to_the_issued_id() {
                 Message::Model(_) | Message::User(_) => {}
             }
         }
-        let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        let wire = line.codec.wire();
-        assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
-        let sent =
-            line.codec.decode_request(&encoded.request, &DecodeContext::of(line.target.clone()));
+        let (_, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+        let wire = wire_target.codec.wire();
+        assert_eq!(minds(&wire_target, &encoded), [[seal(1)], [seal(2)]], "{wire}");
+        let sent = wire_target
+            .codec
+            .decode_request(&encoded.request, &DecodeContext::of(wire_target.target.clone()));
         let sent = sent.unwrap().items;
         let calls = sent.iter().filter_map(Item::call).map(|call| call.wire_id.as_deref());
         let answers = sent.iter().filter_map(|item| match &item.body {
@@ -141,14 +144,14 @@ async fn results_follow_renamed_calls_to_the_issued_id() {
 /// client always drops the reasoning.
 #[tokio::test]
 async fn the_next_request_extends_the_last() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
-    let mut said = conversed(&house, &line).await;
-    let (_, first) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
+    let mut said = conversed(&fixture, &wire_target).await;
+    let (_, first) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
     let third = says("A garden.", 3);
-    exchange(&house, &line, line.lossy(SYSTEM, &said), &third).await;
+    exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said), &third).await;
     said.extend([Message::Model(third), user("Thanks.")]);
-    let (_, next) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    let (_, next) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
     let messages = |encoded: &EncodedRequest| {
         let body: serde_json::Value = serde_json::from_slice(&encoded.request.body).unwrap();
         body["messages"].as_array().unwrap().clone()
@@ -159,13 +162,13 @@ async fn the_next_request_extends_the_last() {
 
 #[tokio::test]
 async fn intact_turns_stay_unchanged() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
-        let said = conversed(&house, &line).await;
-        let call = line.sealed(SYSTEM, &said, |answer| Some(seal(answer.mind)));
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
+        let said = conversed(&fixture, &wire_target).await;
+        let call = wire_target.sealed(SYSTEM, &said, |answer| Some(seal(answer.mind)));
         let came = call.source.as_ref().unwrap().request.clone();
-        let (restored, encoded) = send(&house, &line, call).await;
-        let wire = line.codec.wire();
+        let (restored, encoded) = send(&fixture, &wire_target, call).await;
+        let wire = wire_target.codec.wire();
         assert_eq!(encoded.request, came, "{wire}");
         assert_eq!(restored.findings, [], "{wire}");
         let is_kept = |did: &Disposition| *did == Disposition::Kept;
@@ -180,15 +183,15 @@ async fn intact_turns_stay_unchanged() {
 
 #[tokio::test]
 async fn tampering_is_repaired_and_reported() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
-        let said = conversed(&house, &line).await;
-        let call = line.sealed(SYSTEM, &said, |answer| {
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
+        let said = conversed(&fixture, &wire_target).await;
+        let call = wire_target.sealed(SYSTEM, &said, |answer| {
             Some(if answer.mind == 2 { "c3BvaWxlZA==".to_owned() } else { seal(1) })
         });
-        let (restored, encoded) = send(&house, &line, call).await;
-        let wire = line.codec.wire();
-        assert_eq!(minds(&line, &encoded), [[seal(1)], [seal(2)]], "{wire}");
+        let (restored, encoded) = send(&fixture, &wire_target, call).await;
+        let wire = wire_target.codec.wire();
+        assert_eq!(minds(&wire_target, &encoded), [[seal(1)], [seal(2)]], "{wire}");
         let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
         assert_eq!(problems, [RestoreIssue::Altered], "{wire}");
     }
@@ -196,17 +199,18 @@ async fn tampering_is_repaired_and_reported() {
 
 #[tokio::test]
 async fn unique_id_finds_a_turn_after_an_edited_prompt() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
         let first = call_answer_with_id("call_9f8e7d6c5b4a", "I look.", 1);
-        exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
+        exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &[user("Look.")]), &first).await;
         let said = [user("Look!"), Message::Model(first.clone()), result(&first, "a door")];
-        let (_, encoded) = send(&house, &line, line.lossy("Be thorough.", &said)).await;
-        let wire = line.codec.wire();
-        let sent = minds(&line, &encoded);
+        let (_, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy("Be thorough.", &said)).await;
+        let wire = wire_target.codec.wire();
+        let sent = minds(&wire_target, &encoded);
         let restored = encoded.fates.iter().flat_map(|fate| &fate.seals).next();
         // Invariant 10: a prefix-bound Seal is not sent after a changed prefix.
-        if line.target.profile.bound.prefix {
+        if wire_target.target.profile.bound.prefix {
             assert_eq!(sent, [Vec::<String>::new()], "{wire}");
             assert_eq!(
                 restored,
@@ -223,7 +227,8 @@ async fn unique_id_finds_a_turn_after_an_edited_prompt() {
             ..first.clone()
         };
         let said = [user("Look!"), Message::Model(other.clone()), result(&other, "a door")];
-        let (_, encoded) = send(&house, &line, line.lossy("Be thorough.", &said)).await;
+        let (_, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy("Be thorough.", &said)).await;
         assert!(!has_mind(&encoded), "{wire}");
     }
 }
@@ -234,66 +239,80 @@ fn has_mind(encoded: &EncodedRequest) -> bool {
 
 #[tokio::test]
 async fn counter_ids_identify_no_turn() {
-    let house = ReplayFixture::new().await;
-    for line in WireTarget::all() {
+    let fixture = ReplayFixture::new().await;
+    for wire_target in WireTarget::all() {
         let first = calls("I look.", 1);
-        exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
+        exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &[user("Look.")]), &first).await;
         let said = [
             user("Another client looks."),
             Message::Model(first.clone()),
             result(&first, "a door"),
         ];
-        let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        assert!(!has_mind(&encoded), "{}", line.codec.wire());
+        let (_, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+        assert!(!has_mind(&encoded), "{}", wire_target.codec.wire());
     }
 }
 
 #[tokio::test]
 async fn newest_of_equal_turns_wins_and_siblings_are_counted() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
     let mut said = vec![user("Look.")];
     for mind in 1..=3 {
-        exchange(&house, &line, line.lossy(SYSTEM, &said), &says("A door.", mind)).await;
+        exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said), &says("A door.", mind))
+            .await;
     }
     said.extend([Message::Model(says("A door.", 0)), user("Go on.")]);
-    let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-    assert_eq!(minds(&line, &encoded), [[seal(3)]]);
+    let (_, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&wire_target, &encoded), [[seal(3)]]);
     let restored = Disposition::Restored(Evidence::Chain { siblings: 2 });
     assert!(encoded.fates.iter().any(|fate| fate.seals == [restored.clone()]));
     // A client that still has the Seal of an older turn continues that turn.
     let with = |mind: u64| {
         let mut kept = said.clone();
         kept[1] = Message::Model(says("A door.", mind));
-        line.sealed(SYSTEM, &kept, |answer| Some(seal(answer.mind)))
+        wire_target.sealed(SYSTEM, &kept, |answer| Some(seal(answer.mind)))
     };
-    let (restored, encoded) = send(&house, &line, with(1)).await;
-    assert_eq!(minds(&line, &encoded), [[seal(1)]]);
+    let (restored, encoded) = send(&fixture, &wire_target, with(1)).await;
+    assert_eq!(minds(&wire_target, &encoded), [[seal(1)]]);
     assert_eq!(restored.findings, []);
 }
 
 /// Two branches are equal up to their last turn. Each branch is restored from its own history.
 #[tokio::test]
 async fn branches_never_mix() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
         let start = vec![user("Look.")];
         let mut branches = Vec::new();
         for (first, last) in [(1, "Left."), (2, "Right.")] {
-            exchange(&house, &line, line.lossy(SYSTEM, &start), &says("A door.", first)).await;
+            exchange(
+                &fixture,
+                &wire_target,
+                wire_target.lossy(SYSTEM, &start),
+                &says("A door.", first),
+            )
+            .await;
             let mut said = start.clone();
             said.extend([Message::Model(says("A door.", first)), user("Where?")]);
-            exchange(&house, &line, line.lossy(SYSTEM, &said), &says(last, first + 10)).await;
+            exchange(
+                &fixture,
+                &wire_target,
+                wire_target.lossy(SYSTEM, &said),
+                &says(last, first + 10),
+            )
+            .await;
             said.extend([Message::Model(says(last, first + 10)), user("Go.")]);
             branches.push((said, first));
         }
         for (said, first) in branches {
-            let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+            let (restored, encoded) =
+                send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
             assert_eq!(
-                minds(&line, &encoded),
+                minds(&wire_target, &encoded),
                 [[seal(first)], [seal(first + 10)]],
                 "{}",
-                line.codec.wire()
+                wire_target.codec.wire()
             );
             assert_eq!(restored.findings, []);
         }
@@ -302,15 +321,16 @@ async fn branches_never_mix() {
 
 #[tokio::test]
 async fn edited_text_is_kept_if_the_turn_can_be_replayed() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
         let first = call_answer_with_id("call_9f8e7d6c5b4a", "I look.", 1);
-        exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &first).await;
+        exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &[user("Look.")]), &first).await;
         let edited = ModelTurn { text: "I edit.".to_owned(), ..first.clone() };
         let said = [user("Look."), Message::Model(edited), result(&first, "a door")];
-        let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+        let (restored, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
         let (wire, body) =
-            (line.codec.wire(), String::from_utf8_lossy(&encoded.request.body).into_owned());
+            (wire_target.codec.wire(), String::from_utf8_lossy(&encoded.request.body).into_owned());
         assert!(body.contains("I edit.") && !body.contains("I look."), "{wire}: {body}");
         // On this wire the reasoning leads directly to the edited message.
         if wire.as_str() == "openai-responses" {
@@ -319,7 +339,7 @@ async fn edited_text_is_kept_if_the_turn_can_be_replayed() {
                 restored.findings.iter().map(|finding| finding.problem).collect();
             assert_eq!(problems, [RestoreIssue::Edited], "{wire}");
         } else {
-            assert_eq!(minds(&line, &encoded), [[seal(1)]], "{wire}");
+            assert_eq!(minds(&wire_target, &encoded), [[seal(1)]], "{wire}");
             assert_eq!(restored.findings, [], "{wire}");
         }
     }
@@ -327,37 +347,39 @@ async fn edited_text_is_kept_if_the_turn_can_be_replayed() {
 
 #[tokio::test]
 async fn truncated_reply_restores_nothing() {
-    for line in WireTarget::all() {
-        let house = ReplayFixture::new().await;
+    for wire_target in WireTarget::all() {
+        let fixture = ReplayFixture::new().await;
         let mut said = vec![user("Look.")];
-        let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        let reply = Reply { stop: StopReason::Cut, ..line.reply(&says("A door.", 1)) };
-        assert_eq!(house.capture(&tenant(), &restored, &reply, &encoded).await, None);
+        let (restored, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+        let reply = Reply { stop: StopReason::Cut, ..wire_target.reply(&says("A door.", 1)) };
+        assert_eq!(fixture.capture(&tenant(), &restored, &reply, &encoded).await, None);
         said.extend([Message::Model(says("A door.", 1)), user("Go on.")]);
-        let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-        assert!(!has_mind(&encoded), "{}", line.codec.wire());
+        let (restored, encoded) =
+            send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+        assert!(!has_mind(&encoded), "{}", wire_target.codec.wire());
         assert_eq!(restored.conversation.parent, None);
     }
 }
 
 #[tokio::test]
 async fn forgotten_turn_is_not_restored_and_reported() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
-    let said = conversed(&house, &line).await;
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
+    let said = conversed(&fixture, &wire_target).await;
     // The process caches the turn as well.
-    let (restored, before) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    let (restored, before) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
     assert!(has_mind(&before));
     let log = restored.conversation.parent.unwrap().log;
-    house.journal.forget(&tenant(), &log, None).await.unwrap();
-    let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
+    fixture.journal.forget(&tenant(), &log, None).await.unwrap();
+    let (restored, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
     assert!(!has_mind(&encoded));
     let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
     assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten); 2]);
     // The conversation continues in a new thread.
-    let reply = line.reply(&says("A garden.", 3));
-    let node = house.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
-    let found = house.journal.find(&tenant(), &[VaultKey::Claim(node.0)]).await.unwrap().found;
+    let reply = wire_target.reply(&says("A garden.", 3));
+    let node = fixture.capture(&tenant(), &restored, &reply, &encoded).await.unwrap();
+    let found = fixture.journal.find(&tenant(), &[VaultKey::Claim(node.0)]).await.unwrap().found;
     assert_ne!(found[0].as_ref().unwrap().turn.log, log);
 }
 
@@ -365,19 +387,19 @@ async fn forgotten_turn_is_not_restored_and_reported() {
 /// that the parent was erased.
 #[tokio::test]
 async fn turn_forgotten_by_another_process_is_not_restored() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
-    let said = conversed(&house, &line).await;
-    let (restored, before) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-    assert_eq!(minds(&line, &before), [[seal(1)], [seal(2)]]);
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
+    let said = conversed(&fixture, &wire_target).await;
+    let (restored, before) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&wire_target, &before), [[seal(1)], [seal(2)]]);
     let log = restored.conversation.parent.unwrap().log;
-    let records = house.journal.read(&tenant(), &log, 0, 100).await.unwrap();
+    let records = fixture.journal.read(&tenant(), &log, 0, 100).await.unwrap();
     let items = records.iter().filter(|record| &*record.kind == "item");
     let items = items.filter_map(|record| record.content.bytes().cloned()).map(Some);
     let first = restore_items(items).unwrap()[0].id.to_string();
-    house.another().await.forget(&tenant(), &log, Some(&first)).await.unwrap();
-    let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-    assert_eq!(minds(&line, &encoded).concat(), [seal(2)]);
+    fixture.another().await.forget(&tenant(), &log, Some(&first)).await.unwrap();
+    let (restored, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&wire_target, &encoded).concat(), [seal(2)]);
     let problems: Vec<_> = restored.findings.iter().map(|finding| finding.problem).collect();
     assert_eq!(problems, [RestoreIssue::Gone(ElisionReason::Forgotten)]);
 }
@@ -388,23 +410,23 @@ async fn turn_forgotten_by_another_process_is_not_restored() {
 async fn claim_restores_exactly_across_dialects() {
     let claude = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
     let chat = WireTarget::of("anthropic", "openai-chat", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let claims = Claims::new(KEY);
     // A request in the client's dialect is decoded for the requested model.
     let ask = |said: &[Message], claim: Option<String>| {
         let call = chat.sealed(SYSTEM, said, |_| claim.clone());
         Call { target: claude.target.clone(), ..call }
     };
-    let (restored, encoded) = send(&house, &claude, ask(&[user("Look.")], None)).await;
+    let (restored, encoded) = send(&fixture, &claude, ask(&[user("Look.")], None)).await;
     let node = Claims::new_turn_id().unwrap();
     let issued = call_answer_with_id("toolu_01ABCDEF23", "I look.", 1);
     let reply = claude.reply_after(&issued, encoded.prefix);
-    house.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
+    fixture.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
     let id = claims.call_id(&tenant(), &node, 0).to_string();
     let shown = call_answer_with_id(&id, "I look.", 0);
     let said = [user("Look!"), Message::Model(shown.clone()), result(&shown, "a door")];
     let claim = claims.claim(&tenant(), &node).to_string();
-    let (restored, encoded) = send(&house, &claude, ask(&said, Some(claim))).await;
+    let (restored, encoded) = send(&fixture, &claude, ask(&said, Some(claim))).await;
     let body = String::from_utf8_lossy(&encoded.request.body).into_owned();
     assert_eq!(minds(&claude, &encoded), [[seal(1)]], "{body}");
     assert!(!body.contains("tl1"), "{body}");
@@ -417,14 +439,14 @@ async fn claim_restores_exactly_across_dialects() {
     let theirs = Tenant::from("other");
     let claim = claims.claim(&tenant(), &node).to_string();
     let restored =
-        house.replay.restore(&theirs, None, ask(&said, Some(claim.clone()))).await.unwrap();
+        fixture.replay.restore(&theirs, None, ask(&said, Some(claim.clone()))).await.unwrap();
     let problem = RestoreIssue::ForeignClaim;
     assert!(restored.findings.iter().all(|finding: &Finding| finding.problem == problem));
     assert!(!restored.findings.is_empty());
     let encoded = claude.codec.encode(&restored.call).unwrap();
     assert!(!has_mind(&encoded) && !String::from_utf8_lossy(&encoded.request.body).contains("tl1"));
     let other_user =
-        house.replay.restore(&tenant(), Some("bob"), ask(&said, Some(claim))).await.unwrap();
+        fixture.replay.restore(&tenant(), Some("bob"), ask(&said, Some(claim))).await.unwrap();
     assert!(other_user.findings.iter().any(|finding| finding.problem == problem));
     let encoded = claude.codec.encode(&other_user.call).unwrap();
     assert!(!has_mind(&encoded));
@@ -435,24 +457,25 @@ async fn claim_restores_exactly_across_dialects() {
 #[tokio::test]
 async fn claims_work_in_every_dialect_in_front_of_every_provider() {
     let claims = Claims::new(KEY);
-    for line in WireTarget::all() {
+    for wire_target in WireTarget::all() {
         for dialect in WireTarget::all() {
-            let house = ReplayFixture::new().await;
+            let fixture = ReplayFixture::new().await;
             let ask = |said: &[Message], claim: Option<&str>| {
                 let call = dialect.sealed(SYSTEM, said, |_| claim.map(ToOwned::to_owned));
-                Call { target: line.target.clone(), ..call }
+                Call { target: wire_target.target.clone(), ..call }
             };
-            let (restored, encoded) = send(&house, &line, ask(&[user("Look.")], None)).await;
+            let (restored, encoded) =
+                send(&fixture, &wire_target, ask(&[user("Look.")], None)).await;
             let node = Claims::new_turn_id().unwrap();
-            let reply = line.reply_after(&calls("I look.", 1), encoded.prefix);
-            house.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
+            let reply = wire_target.reply_after(&calls("I look.", 1), encoded.prefix);
+            fixture.capture_as(node.clone(), &tenant(), &restored, &reply, &encoded).await.unwrap();
             let shown = call_answer_with_id(&claims.call_id(&tenant(), &node, 0), "I look.", 0);
             let said = [user("Look."), Message::Model(shown.clone()), result(&shown, "a door")];
             let claim = claims.claim(&tenant(), &node);
-            let (restored, encoded) = send(&house, &line, ask(&said, Some(&claim))).await;
-            let what = format!("{} in front of {}", dialect.codec.wire(), line.codec.wire());
+            let (restored, encoded) = send(&fixture, &wire_target, ask(&said, Some(&claim))).await;
+            let what = format!("{} in front of {}", dialect.codec.wire(), wire_target.codec.wire());
             let body = String::from_utf8_lossy(&encoded.request.body).into_owned();
-            assert_eq!(minds(&line, &encoded), [[seal(1)]], "{what}: {body}");
+            assert_eq!(minds(&wire_target, &encoded), [[seal(1)]], "{what}: {body}");
             assert!(!body.contains("tl1"), "{what}: {body}");
             assert!(body.contains("a door"), "{what}: {body}");
             assert_eq!(restored.findings, [], "{what}");
@@ -474,17 +497,17 @@ async fn switching_back_replays_the_first_model() {
         WireTarget::of("gemini", "gemini", "gemini-3-pro-preview"),
         WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5"),
     ];
-    let house = ReplayFixture::new().await;
+    let fixture = ReplayFixture::new().await;
     let mut said = vec![user("Look.")];
     let mut sent = Vec::new();
-    for (number, line) in lines.iter().enumerate() {
-        let call = Call { target: line.target.clone(), ..chat.lossy(SYSTEM, &said) };
+    for (number, wire_target) in lines.iter().enumerate() {
+        let call = Call { target: wire_target.target.clone(), ..chat.lossy(SYSTEM, &said) };
         let answer = call_answer_with_id(
             &format!("call_{number}a9f8e7d6c5b4"),
             "I look.",
             number as u64 + 1,
         );
-        let (_, encoded, _) = exchange(&house, line, call, &answer).await;
+        let (_, encoded, _) = exchange(&fixture, wire_target, call, &answer).await;
         sent.push(String::from_utf8_lossy(&encoded.request.body).into_owned());
         said.extend([Message::Model(answer.clone()), result(&answer, "a door")]);
     }
@@ -499,29 +522,34 @@ async fn switching_back_replays_the_first_model() {
 /// as one turn.
 #[tokio::test]
 async fn continued_answer_is_captured_as_one_turn() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
     let paused = says("A door,", 1);
-    exchange(&house, &line, line.lossy(SYSTEM, &[user("Look.")]), &paused).await;
+    exchange(&fixture, &wire_target, wire_target.lossy(SYSTEM, &[user("Look.")]), &paused).await;
     let said = [user("Look."), Message::Model(paused.clone())];
-    let (restored, encoded, _) =
-        exchange(&house, &line, line.lossy(SYSTEM, &said), &says(" and a garden.", 2)).await;
-    assert_eq!(minds(&line, &encoded), [[seal(1)]]);
+    let (restored, encoded, _) = exchange(
+        &fixture,
+        &wire_target,
+        wire_target.lossy(SYSTEM, &said),
+        &says(" and a garden.", 2),
+    )
+    .await;
+    assert_eq!(minds(&wire_target, &encoded), [[seal(1)]]);
     assert_eq!(restored.conversation.parent, None);
     let whole = [user("Look."), Message::Model(says("A door, and a garden.", 0)), user("Go on.")];
-    let (restored, encoded) = send(&house, &line, line.lossy(SYSTEM, &whole)).await;
-    assert_eq!(minds(&line, &encoded), [[seal(1), seal(2)]]);
+    let (restored, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &whole)).await;
+    assert_eq!(minds(&wire_target, &encoded), [[seal(1), seal(2)]]);
     assert_eq!(restored.findings, []);
 }
 
 /// With replay switched off, the gateway still captures replies for later use.
 #[tokio::test]
 async fn conversation_without_lookup_can_be_captured() {
-    let line = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let house = ReplayFixture::new().await;
-    let call = line.lossy(SYSTEM, &[user("Look.")]);
+    let wire_target = WireTarget::of("anthropic", "anthropic-messages", "claude-sonnet-4-5");
+    let fixture = ReplayFixture::new().await;
+    let call = wire_target.lossy(SYSTEM, &[user("Look.")]);
     let conversation = Conversation::of(&call, &tenant(), None);
-    let reply = line.reply(&says("A door.", 1));
+    let reply = wire_target.reply(&says("A door.", 1));
     let node = Claims::new_turn_id().unwrap();
     let turn = Turn {
         node,
@@ -532,8 +560,8 @@ async fn conversation_without_lookup_can_be_captured() {
         record: None,
         response: None,
     };
-    house.replay.capture(&tenant(), &turn).await.unwrap().unwrap();
+    fixture.replay.capture(&tenant(), &turn).await.unwrap().unwrap();
     let said = [user("Look."), Message::Model(says("A door.", 1)), user("Go on.")];
-    let (_, encoded) = send(&house, &line, line.lossy(SYSTEM, &said)).await;
-    assert_eq!(minds(&line, &encoded), [[seal(1)]]);
+    let (_, encoded) = send(&fixture, &wire_target, wire_target.lossy(SYSTEM, &said)).await;
+    assert_eq!(minds(&wire_target, &encoded), [[seal(1)]]);
 }

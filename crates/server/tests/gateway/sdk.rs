@@ -17,8 +17,8 @@ use throughline_testkit::figure;
 /// checks the simulators' ledger.
 async fn run(language: &str, script: &str) {
     for keeping in ["honest", "lossy"] {
-        let gate = SimGateway::open(ReplayMode::Repair).await;
-        let Some(output) = official::run(language, script, gate.url(), keeping, &MODELS).await
+        let gateway = SimGateway::open(ReplayMode::Repair).await;
+        let Some(output) = official::run(language, script, gateway.url(), keeping, &MODELS).await
         else {
             return;
         };
@@ -27,8 +27,8 @@ async fn run(language: &str, script: &str) {
         assert!(output.status.success(), "{language}/{script}, {keeping}:\n{said}\n{error}");
         let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
         assert_eq!(conversations, 2 * MODELS.len(), "{said}");
-        gate.assert_nothing_refused();
-        let ledger = gate.ledger();
+        gateway.assert_nothing_refused();
+        let ledger = gateway.ledger();
         assert_all_returned(&ledger, keeping == "lossy");
         let (issued, back) = (ledger.issued().count(), ledger.returned().count());
         let calls = ledger.entries.len();
@@ -45,8 +45,9 @@ async fn run(language: &str, script: &str) {
 /// provider stored the previous response, it receives only that response's id. Any other provider
 /// receives the whole conversation, including reasoning.
 async fn run_stored_script(language: &str, script: &str) {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let Some(output) = official::run(language, script, gate.url(), "honest", &MODELS).await else {
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let Some(output) = official::run(language, script, gateway.url(), "honest", &MODELS).await
+    else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);
@@ -54,8 +55,8 @@ async fn run_stored_script(language: &str, script: &str) {
     assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
     let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
     assert_eq!(conversations, 2 * MODELS.len(), "{said}");
-    gate.assert_nothing_refused();
-    let ledger = gate.ledger();
+    gateway.assert_nothing_refused();
+    let ledger = gateway.ledger();
     // State that the provider stores itself counts as returned.
     assert_all_returned(&ledger, false);
     let (issued, back) = (ledger.issued().count(), ledger.returned().count());
@@ -82,13 +83,13 @@ async fn sdk_node_openai_stored() {
 /// the SDK's message list reaches the provider, and no request is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn sdk_node_ai_sdk_responses() {
-    let gate = SimGateway::open(ReplayMode::Repair).await;
-    let run = official::run("node", "ai_sdk_responses.mjs", gate.url(), "honest", &MODELS);
+    let gateway = SimGateway::open(ReplayMode::Repair).await;
+    let run = official::run("node", "ai_sdk_responses.mjs", gateway.url(), "honest", &MODELS);
     let Some(output) = run.await else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{error}");
-    gate.assert_nothing_refused();
+    gateway.assert_nothing_refused();
     let mut totals = [0_usize; 3];
     let conversations = said.lines().filter(|line| line.starts_with("ok ")).inspect(|line| {
         let counts = line.split(' ').skip(1).take(3).map(|count| count.parse::<usize>().unwrap());
@@ -139,14 +140,14 @@ async fn lossy_client_is_refused_without_replay() {
         ("google_gemini.py", "sim/gemini-3-pro-preview", "missing a thought_signature"),
         ("openai_chat.py", "sim/deepseek-v4-pro", "must be passed back to the API"),
     ] {
-        let gate = SimGateway::open(ReplayMode::Off).await;
+        let gateway = SimGateway::open(ReplayMode::Off).await;
         let models = [model];
-        let run = official::run("python", script, gate.url(), "lossy", &models);
+        let run = official::run("python", script, gateway.url(), "lossy", &models);
         let Some(output) = run.await else { return };
         assert!(!output.status.success(), "{script} got through");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(words), "the client receives the simulator's error: {error}");
-        let ledger = gate.ledger();
+        let ledger = gateway.ledger();
         let refused = ledger.entries.iter().filter_map(|entry| entry.refused.as_ref());
         assert_eq!(refused.count(), 1, "{script}: {ledger:#?}");
     }

@@ -170,13 +170,13 @@ impl GatewayOptions {
 /// store's folder.
 pub(crate) async fn serve(
     upstream: Arc<dyn Upstream>,
-    opening: GatewayOptions,
+    options: GatewayOptions,
 ) -> (String, Journal, Folder) {
     let folder = Folder::new("gateway");
     let url = format!("sqlite://{}", folder.join("store.db").display());
     let store =
         throughline_store::open(&url, &throughline_store::Options::default()).await.unwrap();
-    let url = serve_on(store.clone(), upstream, opening, std::future::pending()).await;
+    let url = serve_on(store.clone(), upstream, options, std::future::pending()).await;
     (url, store, folder)
 }
 
@@ -185,13 +185,13 @@ pub(crate) async fn serve(
 pub(crate) async fn serve_on(
     store: Journal,
     upstream: Arc<dyn Upstream>,
-    opening: GatewayOptions,
+    options: GatewayOptions,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> String {
     let catalog = Arc::new(Catalog::builtin().clone());
     let operations = Telemetry::new(
         Arc::new(store.clone()),
-        opening.prices,
+        options.prices,
         Arc::new(NullLog),
         Limits { capture: Duration::from_secs(5), ..Limits::default() },
     )
@@ -199,20 +199,20 @@ pub(crate) async fn serve_on(
     let gateway = Gateway {
         replay: Arc::new(Replay::new(Arc::new(store.clone()), Claims::new([7; 32]))),
         upstream,
-        directory: opening.directory,
+        directory: options.directory,
         catalog,
-        mode: opening.mode,
-        prefix: opening.prefix,
-        keyring: opening.keyring,
-        allow_open: opening.allow_open,
+        mode: options.mode,
+        prefix: options.prefix,
+        keyring: options.keyring,
+        allow_open: options.allow_open,
         hosts: vec!["gateway.example".into()],
-        passthrough: opening.passthrough,
+        passthrough: options.passthrough,
         body_limit: 64 << 20,
         depth_limit: 512,
         operations: Arc::new(operations),
         redaction: None,
     };
-    let agents = opening.agents.map(|make| Arc::new(make(Arc::new(store.clone()))));
+    let agents = options.agents.map(|make| Arc::new(make(Arc::new(store.clone()))));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(throughline_server::serve(
@@ -247,26 +247,26 @@ impl SimGateway {
     }
 
     pub(crate) async fn open_for(mode: ReplayMode, keyring: Arc<dyn Keyring>) -> Self {
-        let opening = GatewayOptions { keyring, ..GatewayOptions::of(mode) };
-        Self::open_with(opening, throughline_sim::Options::default()).await
+        let options = GatewayOptions { keyring, ..GatewayOptions::of(mode) };
+        Self::open_with(options, throughline_sim::Options::default()).await
     }
 
     /// Opens a gateway in front of simulators with these options.
     pub(crate) async fn open_with(
-        opening: GatewayOptions,
+        options: GatewayOptions,
         simulators: throughline_sim::Options,
     ) -> Self {
-        Self::open_before(|_| opening, simulators).await
+        Self::open_before(|_| options, simulators).await
     }
 
     /// Like `open_with`, for options that need the simulators' address.
     pub(crate) async fn open_before(
-        opening: impl FnOnce(String) -> GatewayOptions,
+        make_options: impl FnOnce(String) -> GatewayOptions,
         simulators: throughline_sim::Options,
     ) -> Self {
         let simulator = throughline_sim::start(simulators).await.unwrap();
-        let opening = opening(simulator.url());
-        let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), opening).await;
+        let options = make_options(simulator.url());
+        let (url, journal, folder) = serve(Arc::new(upstream(&simulator.url())), options).await;
         Self { url, simulator, journal, _folder: folder }
     }
 
@@ -277,12 +277,13 @@ impl SimGateway {
     /// Returns the tool call ids in the first reply, as the caller sees them.
     pub(crate) async fn call_ids(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         stream: bool,
     ) -> Vec<String> {
-        let said = self.ask(say, model, &[say.user(QUESTION)], stream).await.unwrap();
-        say.calls(&said).into_iter().map(|(id, _)| id).collect()
+        let reply =
+            self.send_history(dialect, model, &[dialect.user(QUESTION)], stream).await.unwrap();
+        dialect.calls(&reply).into_iter().map(|(id, _)| id).collect()
     }
 
     #[allow(dead_code, reason = "only the official clients use it")]
@@ -307,37 +308,37 @@ impl SimGateway {
     /// replies.
     pub(crate) async fn converse(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         stream: bool,
         drops: bool,
     ) -> usize {
-        let conversed = self.try_converse(say, model, stream, drops).await;
-        let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
-        conversed.map_err(|error| format!("{asked}: {error}")).unwrap()
+        let conversed = self.try_converse(dialect, model, stream, drops).await;
+        let label = format!("{dialect:?} → {model}, streamed {stream}, drops {drops}");
+        conversed.map_err(|error| format!("{label}: {error}")).unwrap()
     }
 
     pub(crate) async fn try_converse(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         stream: bool,
         drops: bool,
     ) -> Result<usize, String> {
-        let mut history = vec![say.user(QUESTION)];
+        let mut history = vec![dialect.user(QUESTION)];
         let (mut answers, mut finals) = (0, 0);
         while finals < 2 {
-            let said = self.ask(say, model, &history, stream).await?;
+            let reply = self.send_history(dialect, model, &history, stream).await?;
             answers += 1;
             assert!(answers < 12, "the conversation does not end: {history:#?}");
-            let calls = say.calls(&said);
-            let said = if drops { say.stripped(said) } else { said };
-            history.extend(said);
+            let calls = dialect.calls(&reply);
+            let reply = if drops { dialect.stripped(reply) } else { reply };
+            history.extend(reply);
             if calls.is_empty() {
                 finals += 1;
-                history.push(say.user("Thank you. And once more, please."));
+                history.push(dialect.user("Thank you. And once more, please."));
             } else {
-                history.extend(say.results(&calls));
+                history.extend(dialect.results(&calls));
             }
         }
         Ok(answers)
@@ -351,11 +352,11 @@ impl SimGateway {
     /// Sends one request; returns the status and body of the response.
     pub(crate) async fn post(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         history: &[Value],
     ) -> (u16, Value) {
-        let (path, body) = say.request(model, history, false);
+        let (path, body) = dialect.request(model, history, false);
         self.raw(&path, body.to_string().into_bytes(), &[]).await
     }
 
@@ -402,35 +403,35 @@ impl SimGateway {
     /// tool loop.
     pub(crate) async fn switch(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         models: &[&str],
         stream: bool,
         drops: bool,
     ) {
-        let mut history = vec![say.user(QUESTION)];
+        let mut history = vec![dialect.user(QUESTION)];
         for model in models {
-            let said = self.ask(say, model, &history, stream).await;
-            let asked = format!("{say:?} → {model}, streamed {stream}, drops {drops}");
-            let said = said.map_err(|error| format!("{asked}: {error}")).unwrap();
-            let calls = say.calls(&said);
-            history.extend(if drops { say.stripped(said) } else { said });
+            let reply = self.send_history(dialect, model, &history, stream).await;
+            let label = format!("{dialect:?} → {model}, streamed {stream}, drops {drops}");
+            let reply = reply.map_err(|error| format!("{label}: {error}")).unwrap();
+            let calls = dialect.calls(&reply);
+            history.extend(if drops { dialect.stripped(reply) } else { reply });
             if calls.is_empty() {
-                history.push(say.user("Thank you. And once more, please."));
+                history.push(dialect.user("Thank you. And once more, please."));
             } else {
-                history.extend(say.results(&calls));
+                history.extend(dialect.results(&calls));
             }
         }
     }
 
     /// Sends the history and returns the messages that the reply adds.
-    pub(crate) async fn ask(
+    pub(crate) async fn send_history(
         &self,
-        say: ClientDialect,
+        dialect: ClientDialect,
         model: &str,
         history: &[Value],
         stream: bool,
     ) -> Result<Vec<Value>, String> {
-        let (path, body) = say.request(model, history, stream);
+        let (path, body) = dialect.request(model, history, stream);
         let request = hyper::Request::post(format!("{}{path}", self.url))
             .header("content-type", "application/json")
             .header("anthropic-version", "2023-06-01")
@@ -446,13 +447,13 @@ impl SimGateway {
             return Err(format!("{status}: {}", String::from_utf8_lossy(&body)));
         }
         if !stream {
-            return Ok(say.answer(&serde_json::from_slice(&body).unwrap()));
+            return Ok(dialect.answer(&serde_json::from_slice(&body).unwrap()));
         }
         let framing = kind.as_deref().and_then(Framing::from_content_type).unwrap();
         let (mut reader, mut frames) = (Framer::new(framing), Vec::new());
         reader.push(&body, &mut frames).unwrap();
         reader.finish(&mut frames).unwrap();
-        Ok(say.streamed(&frames))
+        Ok(dialect.streamed(&frames))
     }
 }
 
@@ -544,26 +545,26 @@ impl ClientDialect {
         }
     }
 
-    pub(crate) fn calls(self, said: &[Value]) -> Vec<CallIdAndName> {
+    pub(crate) fn calls(self, reply: &[Value]) -> Vec<CallIdAndName> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = |list: &Value| list.as_array().cloned().unwrap_or_default();
         match self {
             ClientDialect::Messages => {
-                let blocks = all(&said[0]["content"])
+                let blocks = all(&reply[0]["content"])
                     .into_iter()
                     .filter(|block| block["type"] == "tool_use");
                 blocks.map(|block| (text(&block["id"]), text(&block["name"]))).collect()
             }
             ClientDialect::Responses => {
-                let calls = said.iter().filter(|item| item["type"] == "function_call");
+                let calls = reply.iter().filter(|item| item["type"] == "function_call");
                 calls.map(|item| (text(&item["call_id"]), text(&item["name"]))).collect()
             }
             ClientDialect::Chat => {
-                let calls = all(&said[0]["tool_calls"]).into_iter();
+                let calls = all(&reply[0]["tool_calls"]).into_iter();
                 calls.map(|call| (text(&call["id"]), text(&call["function"]["name"]))).collect()
             }
             ClientDialect::Gemini => {
-                let calls = all(&said[0]["parts"])
+                let calls = all(&reply[0]["parts"])
                     .into_iter()
                     .filter(|part| part["functionCall"].is_object());
                 calls
@@ -605,12 +606,12 @@ impl ClientDialect {
     }
 
     /// Removes the reasoning from a reply, as a lossy client does.
-    pub(crate) fn stripped(self, said: Vec<Value>) -> Vec<Value> {
+    pub(crate) fn stripped(self, reply: Vec<Value>) -> Vec<Value> {
         let without = |list: &Value, drops: fn(&Value) -> bool| {
             list.as_array().unwrap().iter().filter(|part| !drops(part)).cloned().collect::<Vec<_>>()
         };
         let kept =
-            said.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
+            reply.into_iter().filter(|item| item["type"] != "reasoning").map(|mut message| {
                 match self {
                     ClientDialect::Messages => {
                         message["content"] =
@@ -653,8 +654,8 @@ fn blocks(events: &[Value]) -> Vec<Value> {
                 let (block, delta) = (blocks.last_mut().unwrap(), &event["delta"]);
                 for key in ["text", "thinking", "signature"] {
                     if let Some(more) = delta[key].as_str() {
-                        let said = block[key].as_str().unwrap_or_default();
-                        block[key] = json!(format!("{said}{more}"));
+                        let before = block[key].as_str().unwrap_or_default();
+                        block[key] = json!(format!("{before}{more}"));
                     }
                 }
                 arguments.push_str(delta["partial_json"].as_str().unwrap_or_default());
@@ -677,8 +678,8 @@ fn assemble_chat_message(events: &[Value]) -> Value {
     {
         for key in ["content", "reasoning_content"] {
             if let Some(more) = delta[key].as_str() {
-                let said = message[key].as_str().unwrap_or_default();
-                message[key] = json!(format!("{said}{more}"));
+                let before = message[key].as_str().unwrap_or_default();
+                message[key] = json!(format!("{before}{more}"));
             }
         }
         for new in delta["tool_calls"].as_array().into_iter().flatten() {
@@ -690,9 +691,9 @@ fn assemble_chat_message(events: &[Value]) -> Value {
                 calls[index]["id"] = new["id"].clone();
             }
             for key in ["name", "arguments"] {
-                let said = calls[index]["function"][key].as_str().unwrap().to_owned();
+                let before = calls[index]["function"][key].as_str().unwrap().to_owned();
                 let more = new["function"][key].as_str().unwrap_or_default();
-                calls[index]["function"][key] = json!(format!("{said}{more}"));
+                calls[index]["function"][key] = json!(format!("{before}{more}"));
             }
         }
     }

@@ -109,9 +109,9 @@ impl ReplyStyle {
 
 pub(crate) struct FixedProvider {
     pub(crate) url: String,
-    answers: Vec<(ClientDialect, bool, RecordedReply)>,
-    manner: Mutex<ReplyStyle>,
-    asked: Mutex<Vec<(HeaderMap, Bytes)>>,
+    replies: Vec<(ClientDialect, bool, RecordedReply)>,
+    style: Mutex<ReplyStyle>,
+    requests: Mutex<Vec<(HeaderMap, Bytes)>>,
 }
 
 impl FixedProvider {
@@ -119,41 +119,41 @@ impl FixedProvider {
     /// afterwards.
     pub(crate) async fn open() -> Arc<Self> {
         let simulator = throughline_sim::start(throughline_sim::Options::default()).await.unwrap();
-        let mut answers = Vec::new();
-        for say in ClientDialect::ALL {
+        let mut replies = Vec::new();
+        for dialect in ClientDialect::ALL {
             for stream in [false, true] {
-                answers.push((say, stream, recorded(&simulator.url(), say, stream).await));
+                replies.push((dialect, stream, recorded(&simulator.url(), dialect, stream).await));
             }
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let manner = Mutex::new(ReplyStyle::new(Chunking::At(Vec::new()), Compression::Plain));
-        let scripted = Arc::new(Self { url, answers, manner, asked: Mutex::default() });
+        let style = Mutex::new(ReplyStyle::new(Chunking::At(Vec::new()), Compression::Plain));
+        let scripted = Arc::new(Self { url, replies, style, requests: Mutex::default() });
         let router = Router::new().fallback(answer).with_state(Arc::clone(&scripted));
         let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         scripted
     }
 
-    pub(crate) fn answers(&self, manner: ReplyStyle) {
-        *self.manner.lock().unwrap() = manner;
+    pub(crate) fn set_style(&self, style: ReplyStyle) {
+        *self.style.lock().unwrap() = style;
     }
 
-    pub(crate) fn said(&self, say: ClientDialect, stream: bool) -> &RecordedReply {
-        let found = self.answers.iter().find(|(own, how, _)| *own == say && *how == stream);
+    pub(crate) fn reply(&self, dialect: ClientDialect, stream: bool) -> &RecordedReply {
+        let found = self.replies.iter().find(|reply| (reply.0, reply.1) == (dialect, stream));
         &found.unwrap().2
     }
 
     /// Returns the headers and body of the last request.
     pub(crate) fn last(&self) -> (HeaderMap, Bytes) {
-        self.asked.lock().unwrap().last().cloned().unwrap()
+        self.requests.lock().unwrap().last().cloned().unwrap()
     }
 }
 
 /// Returns the provider's own name for a model on this wire. With this name, replies are forwarded
 /// byte for byte.
-pub(crate) fn model(say: ClientDialect) -> &'static str {
-    let name = match say {
+pub(crate) fn model(dialect: ClientDialect) -> &'static str {
+    let name = match dialect {
         ClientDialect::Messages => MODELS[0],
         ClientDialect::Responses => MODELS[1],
         ClientDialect::Gemini => MODELS[2],
@@ -162,18 +162,18 @@ pub(crate) fn model(say: ClientDialect) -> &'static str {
     name.strip_prefix("sim/").unwrap()
 }
 
-async fn recorded(simulator: &str, say: ClientDialect, stream: bool) -> RecordedReply {
-    let row = match say {
+async fn recorded(simulator: &str, dialect: ClientDialect, stream: bool) -> RecordedReply {
+    let row = match dialect {
         ClientDialect::Messages => "anthropic",
         ClientDialect::Responses => "openai",
         ClientDialect::Gemini => "gemini",
         ClientDialect::Chat => "deepseek",
     };
     let provider = Catalog::builtin().provider(row).unwrap();
-    let model = model(say);
+    let model = model(dialect);
     let target = Catalog::builtin().target(&provider, model, "sim");
     let path = codec(&provider.wire).unwrap().path(&target, stream);
-    let (_, body) = say.request(model, &[say.user(QUESTION)], stream);
+    let (_, body) = dialect.request(model, &[dialect.user(QUESTION)], stream);
     let header = |name: &str, value: &str| (name.into(), value.into());
     let outgoing = UpstreamRequest {
         endpoint: format!("sim-{row}").into(),
@@ -188,7 +188,7 @@ async fn recorded(simulator: &str, say: ClientDialect, stream: bool) -> Recorded
         credential: None,
     };
     let answer = upstream(simulator).send(outgoing).await.unwrap();
-    assert_eq!(answer.status, 200, "{say:?}, streamed {stream}");
+    assert_eq!(answer.status, 200, "{dialect:?}, streamed {stream}");
     let kind = answer.header("content-type").unwrap().to_owned();
     let chunks: Vec<Bytes> = answer.body.map(Result::unwrap).collect().await;
     RecordedReply { kind, body: chunks.concat().into() }
@@ -204,15 +204,15 @@ async fn answer(State(scripted): State<Arc<FixedProvider>>, request: Request<Bod
         ("/chat/completions", ClientDialect::Chat),
         ("enerateContent", ClientDialect::Gemini),
     ];
-    let (_, say) = endings.into_iter().find(|(ending, _)| path.ends_with(ending)).unwrap();
-    let asked: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    let stream = asked["stream"] == true || path.ends_with("streamGenerateContent");
-    scripted.asked.lock().unwrap().push((parts.headers, body));
-    let ReplyStyle { cut, coding, ignores_stream } = scripted.manner.lock().unwrap().clone();
-    let said = scripted.said(say, stream && !ignores_stream);
-    let pieces = cut.pieces(&coding.of(&said.body));
+    let (_, dialect) = endings.into_iter().find(|(ending, _)| path.ends_with(ending)).unwrap();
+    let request_json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let stream = request_json["stream"] == true || path.ends_with("streamGenerateContent");
+    scripted.requests.lock().unwrap().push((parts.headers, body));
+    let ReplyStyle { cut, coding, ignores_stream } = scripted.style.lock().unwrap().clone();
+    let reply = scripted.reply(dialect, stream && !ignores_stream);
+    let pieces = cut.pieces(&coding.of(&reply.body));
     let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
-    let mut response = Response::builder().header("content-type", &said.kind);
+    let mut response = Response::builder().header("content-type", &reply.kind);
     if let Some(name) = coding.name() {
         response = response.header("content-encoding", name);
     }

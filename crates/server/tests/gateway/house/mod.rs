@@ -44,7 +44,7 @@ pub(crate) const STREAM_HEAD: &str =
 pub(crate) const ANSWER: &str = r#"{"id":"msg_01","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":100,"output_tokens":20}}"#;
 
 /// A complete response with 100 input tokens and 20 output tokens.
-pub(crate) fn whole(status: &str, kind: &str, body: &str) -> String {
+pub(crate) fn http_response(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -59,7 +59,9 @@ pub(crate) struct RawProvider {
 
 impl RawProvider {
     /// Reads each request, then passes the connection to `act`.
-    pub(crate) async fn doing<F>(act: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> Self
+    pub(crate) async fn with_handler<F>(
+        act: impl Fn(TcpStream) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -84,9 +86,9 @@ impl RawProvider {
     }
 
     /// Passes each connection to `act` after reading the request.
-    pub(crate) async fn saying(text: impl Into<String>) -> Self {
+    pub(crate) async fn with_reply(text: impl Into<String>) -> Self {
         let text: Arc<str> = text.into().into();
-        Self::doing(move |mut stream| {
+        Self::with_handler(move |mut stream| {
             let text = Arc::clone(&text);
             async move {
                 stream.write_all(text.as_bytes()).await.ok();
@@ -358,7 +360,7 @@ impl RawGateway {
     }
 
     /// Opens a connection and writes this text.
-    pub(crate) async fn begun(&self, text: &str) -> TcpStream {
+    pub(crate) async fn connect(&self, text: &str) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
         let mut stream = socket.connect(self.address.parse().unwrap()).await.unwrap();
@@ -377,19 +379,19 @@ impl RawGateway {
     }
 
     /// Sends a request and reads the response until the connection ends.
-    pub(crate) async fn said(&self, path: &str, headers: &str, body: &str) -> RawResponse {
-        let mut stream = self.begun(&self.request(path, headers, body)).await;
-        heard(&mut stream).await
+    pub(crate) async fn send(&self, path: &str, headers: &str, body: &str) -> RawResponse {
+        let mut stream = self.connect(&self.request(path, headers, body)).await;
+        read_response(&mut stream).await
     }
 
     /// Sends a question to the model in Anthropic's dialect.
-    pub(crate) async fn ask(&self, model: &str, stream: bool) -> RawResponse {
-        self.said("/v1/messages", "", &question(model, stream)).await
+    pub(crate) async fn send_question(&self, model: &str, stream: bool) -> RawResponse {
+        self.send("/v1/messages", "", &question(model, stream)).await
     }
 
     /// Returns the value of a metric. `name` includes the labels.
     pub(crate) async fn metric(&self, name: &str) -> String {
-        let page = self.said("/metrics", "", "").await.body;
+        let page = self.send("/metrics", "", "").await.body;
         let line = page.lines().find(|line| line.starts_with(name) && !line.starts_with('#'));
         line.and_then(|line| line.rsplit_once(' '))
             .map(|(_, value)| value.to_owned())
@@ -412,11 +414,11 @@ pub(crate) struct RawResponse {
     pub(crate) call: String,
     pub(crate) body: String,
     /// Whether the body is complete.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Reads a response until the connection ends in any way.
-pub(crate) async fn heard(stream: &mut TcpStream) -> RawResponse {
+pub(crate) async fn read_response(stream: &mut TcpStream) -> RawResponse {
     let mut read = Vec::new();
     while let Ok(1..) = stream.read_buf(&mut read).await {}
     let text = String::from_utf8_lossy(&read).into_owned();
@@ -427,11 +429,11 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> RawResponse {
     let head = head.to_ascii_lowercase();
     if !head.contains("transfer-encoding: chunked") {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let is_whole = length.is_some_and(|length| length.parse() == Ok(body.len()));
-        return RawResponse { status, body: body.to_owned(), is_whole, head, call };
+        let is_complete = length.is_some_and(|length| length.parse() == Ok(body.len()));
+        return RawResponse { status, body: body.to_owned(), is_complete, head, call };
     }
     let (mut plain, mut rest) = (String::new(), body);
-    let is_whole = loop {
+    let is_complete = loop {
         let Some((length, more)) = rest.split_once("\r\n") else { break false };
         let length = usize::from_str_radix(length, 16).unwrap();
         if length == 0 {
@@ -441,5 +443,5 @@ pub(crate) async fn heard(stream: &mut TcpStream) -> RawResponse {
         plain.push_str(chunk);
         rest = more.get(length + 2..).unwrap_or_default();
     };
-    RawResponse { status, body: plain, is_whole, head, call }
+    RawResponse { status, body: plain, is_complete, head, call }
 }

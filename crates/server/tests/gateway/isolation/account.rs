@@ -303,7 +303,7 @@ impl AccountGateway {
     }
 
     /// Sends a request in the dialect of its path.
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         tenant: &str,
         method: &str,
@@ -311,10 +311,10 @@ impl AccountGateway {
         body: &str,
     ) -> (u16, Value) {
         let dialect = if path.starts_with("/v1/messages") { "anthropic" } else { "openai" };
-        self.ask_in(dialect, tenant, method, path, body).await
+        self.request_in(dialect, tenant, method, path, body).await
     }
 
-    pub(crate) async fn ask_in(
+    pub(crate) async fn request_in(
         &self,
         dialect: &str,
         tenant: &str,

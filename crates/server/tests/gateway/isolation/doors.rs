@@ -9,8 +9,8 @@ use crate::harness::begin;
 use crate::isolation::account::{AccountGateway, SharedAccount};
 
 /// Sends a handwritten request and returns the status line and headers of the response.
-async fn head(gate: &AccountGateway, text: &str) -> String {
-    let address = gate.url.strip_prefix("http://").unwrap();
+async fn head(gateway: &AccountGateway, text: &str) -> String {
+    let address = gateway.url.strip_prefix("http://").unwrap();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let text = text.replace("HOST", address);
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -25,7 +25,7 @@ async fn head(gate: &AccountGateway, text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_six_methods_are_forwarded() {
-    for gate in [
+    for gateway in [
         AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await,
         AccountGateway::open_to_all(false).await,
     ] {
@@ -35,30 +35,30 @@ async fn only_six_methods_are_forwarded() {
                 let text = format!(
                     "{method} {path} HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\nconnection: close\r\n\r\n"
                 );
-                let said = head(&gate, &text).await;
+                let said = head(&gateway, &text).await;
                 assert!(said.starts_with("http/1.1 405"), "{method} {path}: {said}");
                 assert!(said.contains("allow: get, head, post, put, patch, delete"), "{said}");
             }
         }
         let connect =
             "CONNECT example.com:443 HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\n\r\n";
-        let said = head(&gate, connect).await;
+        let said = head(&gateway, connect).await;
         assert!(said.starts_with("http/1.1 405"), "{said}");
-        assert!(gate.account.take().is_empty());
+        assert!(gateway.account.take().is_empty());
     }
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let put =
         "PUT /v1/files HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\ncontent-length: 0\r\n\r\n";
-    let said = head(&gate, put).await;
+    let said = head(&gateway, put).await;
     assert!(said.starts_with("http/1.1 405") && said.contains("allow: post, get"), "{said}");
-    assert!(gate.account.take().is_empty());
+    assert!(gateway.account.take().is_empty());
 }
 
 /// Headers of proxies, of the connection and of the caller's session are not forwarded. Headers
 /// that belong to the provider's API are forwarded.
 #[tokio::test(flavor = "multi_thread")]
 async fn proxy_and_connection_headers_are_not_forwarded() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let headers = [
         ("x-api-key", "tl_alpha"),
         ("anthropic-version", "2023-06-01"),
@@ -79,9 +79,9 @@ async fn proxy_and_connection_headers_are_not_forwarded() {
     for (method, path, body) in
         [("POST", "/v1/messages", body.to_string()), ("GET", "/v1/messages/batches", String::new())]
     {
-        let answer = begin(&gate.url, method, path, body.into_bytes(), &headers).await;
+        let answer = begin(&gateway.url, method, path, body.into_bytes(), &headers).await;
         assert_eq!(answer.status().as_u16(), 200, "{path}");
-        let sent = gate.account.last_headers();
+        let sent = gateway.account.last_headers();
         for (name, _) in &headers[3..12] {
             assert!(!sent.iter().any(|sent| **sent == **name), "{path} forwards {name}");
         }
@@ -92,7 +92,7 @@ async fn proxy_and_connection_headers_are_not_forwarded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_paths_are_not_forwarded_with_a_gateway_key() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let unknown = [
         ("openai", "GET", "/v1/fine_tuning/jobs"),
         ("openai", "GET", "/v1/organization/users"),
@@ -105,24 +105,28 @@ async fn unknown_paths_are_not_forwarded_with_a_gateway_key() {
         ("gemini", "POST", "/v1beta/corpora"),
     ];
     for (dialect, method, path) in unknown {
-        let (status, answer) = gate.ask_in(dialect, "alpha", method, path, "").await;
+        let (status, answer) = gateway.request_in(dialect, "alpha", method, path, "").await;
         assert_eq!(status, 404, "{dialect} {path}: {answer}");
         assert!(answer["error"]["message"].is_string(), "{answer}");
     }
-    assert!(gate.account.take().is_empty());
-    let gate = AccountGateway::open_with_passthrough(&[
+    assert!(gateway.account.take().is_empty());
+    let gateway = AccountGateway::open_with_passthrough(&[
         "GET /v1/fine_tuning/*",
         "/v1/vector_stores/vs_shared",
     ])
     .await;
-    assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/jobs", "").await.0, 200);
-    assert_eq!(gate.ask("alpha", "POST", "/v1/fine_tuning/jobs", "{}").await.0, 404);
-    assert_eq!(gate.ask("alpha", "GET", "/v1/fine_tuning/../files", "").await.0, 404);
+    assert_eq!(gateway.request("alpha", "GET", "/v1/fine_tuning/jobs", "").await.0, 200);
+    assert_eq!(gateway.request("alpha", "POST", "/v1/fine_tuning/jobs", "{}").await.0, 404);
+    assert_eq!(gateway.request("alpha", "GET", "/v1/fine_tuning/../files", "").await.0, 404);
     // Only an object under an allowed path is shared.
     for (id, expected) in [("vs_shared", 200), ("vs_other", 404)] {
         let tool = json!({"type": "file_search", "vector_store_ids": [id]});
         let body = json!({"model": "gpt-5.2", "input": "On", "tools": [tool]}).to_string();
-        assert_eq!(gate.ask("beta", "POST", "/v1/responses", &body).await.0, expected, "{id}");
+        assert_eq!(
+            gateway.request("beta", "POST", "/v1/responses", &body).await.0,
+            expected,
+            "{id}"
+        );
     }
 }
 
@@ -156,7 +160,7 @@ async fn unknown_agent_paths_return_letta_errors() {
         "agents/a/passages",
         "conversations/conv-1/nothing",
     ];
-    for gate in [
+    for gateway in [
         AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await,
         AccountGateway::open_to_all(false).await,
     ] {
@@ -165,74 +169,83 @@ async fn unknown_agent_paths_return_letta_errors() {
                 for path in
                     [format!("/v1/{path}"), format!("/v1/{path}/"), format!("/letta/v1/{path}")]
                 {
-                    let (status, answer) = gate.ask("alpha", method, &path, "").await;
+                    let (status, answer) = gateway.request("alpha", method, &path, "").await;
                     assert_eq!(status, 404, "{method} {path}: {answer}");
                     assert!(answer["detail"].is_string(), "{method} {path}: {answer}");
                 }
             }
         }
-        assert!(gate.account.take().is_empty());
+        assert!(gateway.account.take().is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_listed_model_can_be_retrieved_by_name() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let shapes = [
         ("openai", "/v1/models", "id"),
         ("anthropic", "/v1/models", "id"),
         ("gemini", "/v1beta/models", "displayName"),
     ];
     for (dialect, path, member) in shapes {
-        let (_, list) = gate.ask_in(dialect, "alpha", "GET", path, "").await;
+        let (_, list) = gateway.request_in(dialect, "alpha", "GET", path, "").await;
         let models = list["data"].as_array().or(list["models"].as_array()).unwrap().clone();
         assert_eq!(models.len(), 3, "{list}");
         for model in &models {
             let name = model[member].as_str().unwrap();
             for written in [name.to_owned(), name.replace('/', "%2F")] {
                 let path = format!("{path}/{written}");
-                let (status, one) = gate.ask_in(dialect, "alpha", "GET", &path, "").await;
+                let (status, one) = gateway.request_in(dialect, "alpha", "GET", &path, "").await;
                 assert_eq!((status, &one), (200, model), "{dialect} {path}");
             }
         }
         let (status, error) =
-            gate.ask_in(dialect, "alpha", "GET", &format!("{path}/nothing"), "").await;
+            gateway.request_in(dialect, "alpha", "GET", &format!("{path}/nothing"), "").await;
         assert_eq!(status, 404, "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains("nothing"), "{error}");
-        let (_, list) = gate.ask_in(dialect, "narrow", "GET", path, "").await;
+        let (_, list) = gateway.request_in(dialect, "narrow", "GET", path, "").await;
         let models = list["data"].as_array().or(list["models"].as_array()).unwrap();
         assert_eq!(models.len(), 1, "{list}");
         let path = format!("{path}/gpt-5.2");
-        assert_eq!(gate.ask_in(dialect, "narrow", "GET", &path, "").await.0, 404);
+        assert_eq!(gateway.request_in(dialect, "narrow", "GET", &path, "").await.0, 404);
     }
-    assert!(gate.account.take().is_empty());
+    assert!(gateway.account.take().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn embeddings_reach_the_provider_of_their_model() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     for model in ["openai/text-embedding-3-small", "text-embedding-3-small"] {
         let body = json!({"model": model, "input": "Hi"}).to_string();
-        assert_eq!(gate.ask("alpha", "POST", "/v1/embeddings", &body).await.0, 200, "{model}");
-        assert_eq!(gate.account.take(), ["openai POST /embeddings"], "{model}");
+        assert_eq!(
+            gateway.request("alpha", "POST", "/v1/embeddings", &body).await.0,
+            200,
+            "{model}"
+        );
+        assert_eq!(gateway.account.take(), ["openai POST /embeddings"], "{model}");
     }
 }
 
 /// Sends a request with these headers and without a key; returns the status.
-async fn status(gate: &AccountGateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
-    begin(&gate.url, method, path, Vec::new(), headers).await.status().as_u16()
+async fn status(
+    gateway: &AccountGateway,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> u16 {
+    begin(&gateway.url, method, path, Vec::new(), headers).await.status().as_u16()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_from_other_sites_are_refused() {
-    let gate = AccountGateway::open_to_all(false).await;
+    let gateway = AccountGateway::open_to_all(false).await;
     for (site, expected) in
         [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
     {
         let headers = [("sec-fetch-site", site)];
-        assert_eq!(status(&gate, "GET", "/v1/models", &headers).await, expected, "{site}");
+        assert_eq!(status(&gateway, "GET", "/v1/models", &headers).await, expected, "{site}");
     }
-    let gate = AccountGateway::open_to_all(true).await;
+    let gateway = AccountGateway::open_to_all(true).await;
     let hosts = [
         ("rebound.example:4400", 403),
         ("rebound.example", 403),
@@ -245,7 +258,7 @@ async fn requests_from_other_sites_are_refused() {
     for (host, expected) in hosts {
         let headers = [("host", host)];
         for path in ["/v1/throughline/token", "/v1/models"] {
-            assert_eq!(status(&gate, "GET", path, &headers).await, expected, "{host} {path}");
+            assert_eq!(status(&gateway, "GET", path, &headers).await, expected, "{host} {path}");
         }
     }
 }

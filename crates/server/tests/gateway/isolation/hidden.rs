@@ -12,9 +12,9 @@ use crate::isolation::create;
 type Case<'c> = (&'c str, String, &'c [(&'c str, &'c str)], u16);
 
 /// Sends a request as tenant `beta` and returns the status.
-async fn status(gate: &AccountGateway, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
+async fn status(gateway: &AccountGateway, path: &str, body: &str, headers: &[(&str, &str)]) -> u16 {
     let headers = [&[("x-api-key", "tl_beta")], headers].concat();
-    begin(&gate.url, "POST", path, body.into(), &headers).await.status().as_u16()
+    begin(&gateway.url, "POST", path, body.into(), &headers).await.status().as_u16()
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -23,8 +23,8 @@ const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=b");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_echoed_by_a_model_do_not_become_owned() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
-    let alpha = create(&gate, "alpha").await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let alpha = create(&gateway, "alpha").await;
     for (dialect, path, model) in
         [("anthropic", "/v1/messages", "claude-sonnet-4-5"), ("openai", "/v1/responses", "gpt-5.2")]
     {
@@ -35,27 +35,31 @@ async fn ids_echoed_by_a_model_do_not_become_owned() {
             let body = json!({"model": model, "max_tokens": 64, "input": text,
                 "messages": [{"role": "user", "content": text}]});
             let (status, answer) =
-                gate.ask_in(dialect, "beta", "POST", path, &body.to_string()).await;
+                gateway.request_in(dialect, "beta", "POST", path, &body.to_string()).await;
             assert_eq!(status, 200, "{answer}");
             assert!(answer.to_string().contains(&**id), "{answer}");
         }
-        gate.account.take();
+        gateway.account.take();
         let content = format!("/v1/files/{file}/content");
-        assert_eq!(gate.ask_in(dialect, "beta", "GET", &content, "").await.0, 404, "{dialect}");
+        assert_eq!(
+            gateway.request_in(dialect, "beta", "GET", &content, "").await.0,
+            404,
+            "{dialect}"
+        );
         if dialect == "openai" {
             let path = format!("/v1/containers/{container}");
-            assert_eq!(gate.ask_in(dialect, "beta", "GET", &path, "").await.0, 404);
+            assert_eq!(gateway.request_in(dialect, "beta", "GET", &path, "").await.0, 404);
         }
-        assert!(gate.account.take().is_empty());
+        assert!(gateway.account.take().is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn path_spellings_cannot_bypass_checks() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
-    let beta = create(&gate, "beta").await;
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let beta = create(&gateway, "beta").await;
     let container = &beta["openai container"];
-    gate.account.take();
+    gateway.account.take();
     for path in [
         "/v1beta/models/gemini%2F..%2Fbatches%2FA:cancel%3Fx=:embedContent",
         "/v1beta/models/gemini-3/../batches/A:cancel:embedContent",
@@ -64,15 +68,15 @@ async fn path_spellings_cannot_bypass_checks() {
         &format!("/v1/containers/{container}/files/..%2F..%2FA%2Ffiles"),
         &format!("/v1/containers/{container}/files/%2e%2e"),
     ] {
-        assert_eq!(status(&gate, path, "{}", &[JSON]).await, 404, "{path}");
+        assert_eq!(status(&gateway, path, "{}", &[JSON]).await, 404, "{path}");
     }
-    assert_eq!(gate.account.take(), [""; 0]);
+    assert_eq!(gateway.account.take(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unparsable_bodies_are_not_forwarded() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
-    let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let (alpha, beta) = (create(&gateway, "alpha").await, create(&gateway, "beta").await);
     let store = format!("/v1/vector_stores/{}/files", beta["openai vector_store"]);
     let container = format!("/v1/containers/{}/files", beta["openai container"]);
     let file = &alpha["openai file"];
@@ -92,7 +96,7 @@ async fn unparsable_bodies_are_not_forwarded() {
     let interaction = json!({"previous_interaction_id": alpha["gemini interaction"]}).to_string();
     let escaped = "/upload/v1beta/files?upload%5Fid=A";
     let twice = "/upload/v1beta/files?upload_id=B&upload_id=A";
-    gate.account.take();
+    gateway.account.take();
     let cases: Vec<Case<'_>> = vec![
         (&store, named.clone(), &[JSON], 404),
         (&store, named.clone(), GZIP, 415),
@@ -115,29 +119,29 @@ async fn unparsable_bodies_are_not_forwarded() {
         (twice, "x".to_owned(), &[], 404),
     ];
     for (path, body, headers, expected) in cases {
-        assert_eq!(status(&gate, path, &body, headers).await, expected, "{path} {body}");
+        assert_eq!(status(&gateway, path, &body, headers).await, expected, "{path} {body}");
     }
-    assert_eq!(gate.account.take(), [""; 0]);
+    assert_eq!(gateway.account.take(), [""; 0]);
     let own = form.replace(&**file, &beta["openai file"]);
-    assert_eq!(status(&gate, &container, &own, &[FORM]).await, 200);
+    assert_eq!(status(&gateway, &container, &own, &[FORM]).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn passthrough_bodies_may_name_only_own_objects() {
-    let gate = AccountGateway::open_with_passthrough(&["/v1/evals*"]).await;
-    let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
+    let gateway = AccountGateway::open_with_passthrough(&["/v1/evals*"]).await;
+    let (alpha, beta) = (create(&gateway, "alpha").await, create(&gateway, "beta").await);
     for (file, expected) in [(&alpha["openai file"], 404), (&beta["openai file"], 200)] {
         let body = json!({"data_source": {"file_id": file}}).to_string();
-        assert_eq!(status(&gate, "/v1/evals", &body, &[JSON]).await, expected);
+        assert_eq!(status(&gateway, "/v1/evals", &body, &[JSON]).await, expected);
     }
 }
 
 /// A path that names one of the caller's objects and one of another tenant's objects is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_id_in_a_path_is_checked() {
-    let gate = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
-    let (alpha, beta) = (create(&gate, "alpha").await, create(&gate, "beta").await);
-    gate.account.take();
+    let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
+    let (alpha, beta) = (create(&gateway, "alpha").await, create(&gateway, "beta").await);
+    gateway.account.take();
     for (own, foreign, template) in [
         ("vector_store", "file", "/v1/vector_stores/OWN/files/FOREIGN"),
         ("vector_store", "file", "/v1/vector_stores/OWN/files/FOREIGN/content"),
@@ -145,22 +149,22 @@ async fn every_id_in_a_path_is_checked() {
     ] {
         let path = template.replace("OWN", &beta[&format!("openai {own}")]);
         let path = path.replace("FOREIGN", &alpha[&format!("openai {foreign}")]);
-        assert_eq!(gate.ask("beta", "GET", &path, "").await.0, 404, "{path}");
+        assert_eq!(gateway.request("beta", "GET", &path, "").await.0, 404, "{path}");
     }
-    assert_eq!(gate.account.take(), [""; 0]);
+    assert_eq!(gateway.account.take(), [""; 0]);
 }
 
 /// The gateway refuses a request with content that is stored only at another provider.
 #[tokio::test(flavor = "multi_thread")]
 async fn content_stored_at_another_provider_is_rejected() {
     for mode in [ReplayMode::Repair, ReplayMode::Off] {
-        let gate = AccountGateway::open(mode, SharedAccount::operators()).await;
-        let beta = create(&gate, "beta").await;
+        let gateway = AccountGateway::open(mode, SharedAccount::operators()).await;
+        let beta = create(&gateway, "beta").await;
         let own = |kind: &str| beta[kind].clone();
         let question = json!([{"role": "user", "content": "Go on"}]);
         let contents = json!([{"role": "user", "parts": [{"text": "Go on"}]}]);
         let generate = "/v1beta/models/claude-sonnet-4-5:generateContent";
-        gate.account.take();
+        gateway.account.take();
         for (dialect, path, body) in [
             (
                 "openai",
@@ -186,7 +190,7 @@ async fn content_stored_at_another_provider_is_rejected() {
             ),
         ] {
             let (status, answer) =
-                gate.ask_in(dialect, "beta", "POST", path, &body.to_string()).await;
+                gateway.request_in(dialect, "beta", "POST", path, &body.to_string()).await;
             assert_eq!(status, 400, "{mode:?} {path}: {answer}");
             assert!(answer.to_string().contains("send the content itself"), "{answer}");
         }
@@ -194,9 +198,9 @@ async fn content_stored_at_another_provider_is_rejected() {
             let body = json!({"model": "claude-sonnet-4-5", "input": "Go on",
                 "previous_response_id": own("openai response")});
             let (status, answer) =
-                gate.ask("beta", "POST", "/v1/responses", &body.to_string()).await;
+                gateway.request("beta", "POST", "/v1/responses", &body.to_string()).await;
             assert!(status >= 400, "{answer}");
         }
-        assert_eq!(gate.account.take(), [""; 0]);
+        assert_eq!(gateway.account.take(), [""; 0]);
     }
 }

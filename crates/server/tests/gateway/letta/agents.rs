@@ -6,9 +6,9 @@ use crate::letta::scene::{AgentGateway, MODEL, OTHER};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_keeps_its_declared_members() {
-    let scene = AgentGateway::open().await;
-    let made = scene
-        .ask(
+    let gateway = AgentGateway::open().await;
+    let made = gateway
+        .request(
             "POST",
             "/v1/agents/",
             &json!({
@@ -33,37 +33,37 @@ async fn agent_keeps_its_declared_members() {
     assert_eq!(made["from_another_time"], json!({"kept": true}));
     assert!(!made.to_string().contains("hidden"), "{made}");
     let path = format!("/v1/agents/{}", made["id"].as_str().unwrap());
-    assert_eq!(scene.ask("GET", &path, &json!(null)).await, made);
-    assert_eq!(scene.ask("GET", &format!("/letta{path}"), &json!(null)).await, made);
+    assert_eq!(gateway.request("GET", &path, &json!(null)).await, made);
+    assert_eq!(gateway.request("GET", &format!("/letta{path}"), &json!(null)).await, made);
 
-    let changed = scene.ask("PATCH", &path, &json!({"name": "Eve", "tags": []})).await;
+    let changed = gateway.request("PATCH", &path, &json!({"name": "Eve", "tags": []})).await;
     assert_eq!((&changed["name"], &changed["tags"]), (&json!("Eve"), &json!([])));
     assert_eq!(changed["system"], "Be kind.");
     let block = format!("{path}/core-memory/blocks/human");
-    let told = scene.ask("PATCH", &block, &json!({"value": "Likes coffee."})).await;
+    let told = gateway.request("PATCH", &block, &json!({"value": "Likes coffee."})).await;
     assert_eq!(told["value"], "Likes coffee.");
-    assert_eq!(scene.ask("GET", &block, &json!(null)).await, told);
+    assert_eq!(gateway.request("GET", &block, &json!(null)).await, told);
 
-    scene.ask("DELETE", &path, &json!(null)).await;
-    let (status, said) = scene.try_request("GET", &path, &json!(null)).await;
+    gateway.request("DELETE", &path, &json!(null)).await;
+    let (status, said) = gateway.try_request("GET", &path, &json!(null)).await;
     assert_eq!(status, 404, "{said}");
     assert!(said["detail"].is_string(), "{said}");
-    assert_eq!(scene.ask("GET", "/v1/agents/", &json!(null)).await, json!([]));
+    assert_eq!(gateway.request("GET", "/v1/agents/", &json!(null)).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_are_listed_in_pages() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let mut made = Vec::new();
     for number in 0..5 {
         let tag = if number % 2 == 0 { "even" } else { "odd" };
-        made.push(scene.agent(&json!({"name": format!("agent {number}"), "tags": [tag]})).await);
+        made.push(gateway.agent(&json!({"name": format!("agent {number}"), "tags": [tag]})).await);
     }
     let ids = |page: &serde_json::Value| -> Vec<String> {
         page.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
     };
     let list = async |query: &str| {
-        ids(&scene.ask("GET", &format!("/v1/agents/?{query}"), &json!(null)).await)
+        ids(&gateway.request("GET", &format!("/v1/agents/?{query}"), &json!(null)).await)
     };
     let newest: Vec<String> = made.iter().rev().cloned().collect();
     assert_eq!(list("").await, newest);
@@ -73,29 +73,29 @@ async fn agents_are_listed_in_pages() {
     assert_eq!(list(&format!("limit=2&before={}", newest[4])).await, newest[2..4]);
     assert_eq!(list("tags=odd&order=asc").await, [made[1].clone(), made[3].clone()]);
     assert_eq!(list("name=agent%203").await, [made[3].clone()]);
-    assert_eq!(scene.ask("GET", "/v1/agents/count", &json!(null)).await, json!(5));
+    assert_eq!(gateway.request("GET", "/v1/agents/count", &json!(null)).await, json!(5));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_agent_is_refused_with_the_member_name() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     for (body, status, words) in [
         (json!({"name": "x"}), 422, "model: is missing"),
         (json!({"model": "unknown"}), 422, "there is no model unknown"),
         (json!({"model": MODEL, "tools": ["fly"]}), 404, "there is no tool fly"),
         (json!({"model": MODEL, "throughline": {"planing": true}}), 422, "unknown field `planing`"),
     ] {
-        let (found, said) = scene.try_request("POST", "/v1/agents/", &body).await;
+        let (found, said) = gateway.try_request("POST", "/v1/agents/", &body).await;
         assert_eq!(found, status, "{said}");
         assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
     }
-    let (status, _) = scene.send("poor", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
+    let (status, _) = gateway.send("poor", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
     assert_eq!(status, 403, "a key may use only its own models");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_cannot_use_models_its_key_may_not() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let other_ways = [
         json!({"gate": {"otherModels": [OTHER]}}),
         json!({"context": {"model": OTHER}}),
@@ -103,32 +103,33 @@ async fn agent_cannot_use_models_its_key_may_not() {
     ];
     for own in &other_ways {
         let body = json!({"model": MODEL, "throughline": own});
-        let (status, said) = scene.send("narrow", "POST", "/v1/agents/", &body).await;
+        let (status, said) = gateway.send("narrow", "POST", "/v1/agents/", &body).await;
         assert_eq!(status, 403, "{own}: {said:?}");
     }
     let (status, said) =
-        scene.send("narrow", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
+        gateway.send("narrow", "POST", "/v1/agents/", &json!({"model": MODEL})).await;
     assert_eq!(status, 200);
     let agent: serde_json::Value = serde_json::from_slice(&said).unwrap();
     let path = format!("/v1/agents/{}", agent["id"].as_str().unwrap());
     for own in &other_ways {
-        let (status, _) = scene.send("narrow", "PATCH", &path, &json!({"throughline": own})).await;
+        let (status, _) =
+            gateway.send("narrow", "PATCH", &path, &json!({"throughline": own})).await;
         assert_eq!(status, 403, "{own}");
     }
     let other = json!({"input": "hi", "override_model": OTHER});
-    let (status, _) = scene.send("narrow", "POST", &format!("{path}/messages"), &other).await;
+    let (status, _) = gateway.send("narrow", "POST", &format!("{path}/messages"), &other).await;
     assert_eq!(status, 403);
     // A snapshot does not bypass the restriction either.
     let hi = json!({"input": "hi"});
-    let (status, said) = scene.send("narrow", "POST", &format!("{path}/messages"), &hi).await;
+    let (status, said) = gateway.send("narrow", "POST", &format!("{path}/messages"), &hi).await;
     assert_eq!(status, 200);
     let answer: serde_json::Value = serde_json::from_slice(&said).unwrap();
     let run = answer["usage"]["run_ids"][0].as_str().unwrap();
     let snapshot = format!("/v1/throughline/runs/{run}/snapshot");
-    let (_, said) = scene.send("narrow", "GET", &snapshot, &json!(null)).await;
+    let (_, said) = gateway.send("narrow", "GET", &snapshot, &json!(null)).await;
     let mut snapshot: serde_json::Value = serde_json::from_slice(&said).unwrap();
     snapshot["progress"]["model"] = json!(OTHER);
     let path = "/v1/throughline/snapshots";
-    let (status, said) = scene.send("narrow", "POST", path, &snapshot).await;
+    let (status, said) = gateway.send("narrow", "POST", path, &snapshot).await;
     assert_eq!(status, 403, "{said:?}");
 }

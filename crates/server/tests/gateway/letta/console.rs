@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use crate::letta::scene::AgentGateway;
 
 /// Returns the events of a run after this event number.
-async fn events(scene: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
-    let (events, more) = stretch(scene, run, &format!("after={after}")).await;
+async fn events(gateway: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
+    let (events, more) = stretch(gateway, run, &format!("after={after}")).await;
     assert_eq!(more, None);
     events
 }
 
 /// Returns one page of a run's events, and the event number after which the next page starts. The
 /// number is `None` on the last page.
-async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
+async fn stretch(gateway: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
     let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
-    let (status, told) = scene.send("us", "GET", &path, &json!(null)).await;
+    let (status, told) = gateway.send("us", "GET", &path, &json!(null)).await;
     assert_eq!(status, 200);
     let told = String::from_utf8(told.to_vec()).unwrap();
     let (told, end) = told.rsplit_once("event: ").unwrap();
@@ -31,44 +31,50 @@ async fn stretch(scene: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, O
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_are_summarised_and_searchable() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    scene.say(&agent, "What is the weather like?").await;
-    scene.say(&agent, "My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2.").await;
-    let list = scene.ask("GET", "/v1/throughline/runs", &json!(null)).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "What is the weather like?").await;
+    gateway
+        .send_message(&agent, "My key is sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2.")
+        .await;
+    let list = gateway.request("GET", "/v1/throughline/runs", &json!(null)).await;
     assert_eq!(list["runs"].as_array().unwrap().len(), 2);
     assert_eq!(list["runs"][0]["title"], "My key is [REDACTED].");
-    let found = scene.ask("GET", "/v1/throughline/runs?search=WEATHER", &json!(null)).await;
+    let found = gateway.request("GET", "/v1/throughline/runs?search=WEATHER", &json!(null)).await;
     assert_eq!(found["runs"].as_array().unwrap().len(), 1);
     let run = &found["runs"][0];
     assert_eq!(
         (&run["status"], &run["turns"], &run["tools"], &run["thoughts"]["received"]),
         (&json!("completed"), &json!(2), &json!(1), &json!(4))
     );
-    let none = scene.ask("GET", "/v1/throughline/runs?status=failed", &json!(null)).await;
+    let none = gateway.request("GET", "/v1/throughline/runs?status=failed", &json!(null)).await;
     assert_eq!(none["runs"], json!([]));
-    let page = scene.ask("GET", "/v1/throughline/runs?limit=1", &json!(null)).await;
+    let page = gateway.request("GET", "/v1/throughline/runs?limit=1", &json!(null)).await;
     let next = page["next"].as_str().unwrap();
-    let rest = scene.ask("GET", &format!("/v1/throughline/runs?after={next}"), &json!(null)).await;
+    let rest =
+        gateway.request("GET", &format!("/v1/throughline/runs?after={next}"), &json!(null)).await;
     assert_eq!(rest["runs"][0]["id"], run["id"]);
     let id = run["id"].as_str().unwrap();
-    let one = scene.ask("GET", &format!("/v1/throughline/runs/{id}"), &json!(null)).await;
+    let one = gateway.request("GET", &format!("/v1/throughline/runs/{id}"), &json!(null)).await;
     assert_eq!((&one["limits"][0]["used"], &one["missing_tools"]), (&json!(1), &json!([])));
-    let threads = scene.ask("GET", "/v1/throughline/threads", &json!(null)).await;
+    let threads = gateway.request("GET", "/v1/throughline/threads", &json!(null)).await;
     let thread = threads["threads"][0]["id"].as_str().unwrap();
     assert_eq!((thread, &threads["threads"][0]["kind"]), (&*agent, &json!("agent")));
-    let shown = scene.ask("GET", &format!("/v1/throughline/threads/{thread}"), &json!(null)).await;
+    let shown =
+        gateway.request("GET", &format!("/v1/throughline/threads/{thread}"), &json!(null)).await;
     assert_eq!(shown["runs"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_streams_resume_without_gaps_or_secrets() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
-    let told = scene.say(&agent, &format!("Keep {key} for me, please, and keep it private.")).await;
+    let told = gateway
+        .send_message(&agent, &format!("Keep {key} for me, please, and keep it private."))
+        .await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
-    let all = events(&scene, run, 0).await;
+    let all = events(&gateway, run, 0).await;
     let text = serde_json::to_string(&all).unwrap();
     assert!(!text.contains("a1B2") && text.contains("[REDACTED]"), "{text}");
     let numbers: Vec<u64> = all.iter().map(|event| event["n"].as_u64().unwrap()).collect();
@@ -78,7 +84,7 @@ async fn event_streams_resume_without_gaps_or_secrets() {
         |event: &&Value| event["event"]["phase"] != "delta" && event["event"]["type"] != "stream";
     let whole: Vec<&Value> = all.iter().filter(is_piece).collect();
     for after in 0..=*numbers.last().unwrap() {
-        let rest = events(&scene, run, after).await;
+        let rest = events(&gateway, run, after).await;
         let rest: Vec<&Value> = rest.iter().filter(is_piece).collect();
         let wanted: Vec<&Value> =
             whole.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
@@ -87,7 +93,7 @@ async fn event_streams_resume_without_gaps_or_secrets() {
     // Paging returns the same events, without repeats.
     let (mut told, mut after, mut stretches) = (Vec::new(), Some(0), 0);
     while let Some(from) = after {
-        let (some, more) = stretch(&scene, run, &format!("after={from}&limit=3")).await;
+        let (some, more) = stretch(&gateway, run, &format!("after={from}&limit=3")).await;
         assert!(more.is_none_or(|more| more >= from + 3), "{more:?} behind {from}");
         told.extend(some);
         (after, stretches) = (more, stretches + 1);
@@ -99,50 +105,51 @@ async fn event_streams_resume_without_gaps_or_secrets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn inbox_lists_arguments_and_accepts_one_decision() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    scene.say(&agent, "Send a mail.").await;
-    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "Send a mail.").await;
+    let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
     let waits = &inbox["waiting"][0];
     assert_eq!(
         (&waits["tool"], &waits["args"], &waits["redacted"]),
         (&json!("send_mail"), &json!({"to": "a@example.com"}), &json!(false))
     );
     let path = format!("/v1/throughline/approvals/{}", waits["id"].as_str().unwrap());
-    let (status, said) = scene.try_request("POST", &path, &json!({})).await;
+    let (status, said) = gateway.try_request("POST", &path, &json!({})).await;
     assert_eq!((status, &said["detail"]), (422, &json!("approved: must be true or false")));
     let (status, _) =
-        scene.try_request("POST", &path, &json!({"approved": true, "args": []})).await;
+        gateway.try_request("POST", &path, &json!({"approved": true, "args": []})).await;
     assert_eq!(status, 422);
-    assert!(scene.ran.lock().unwrap().is_empty());
+    assert!(gateway.ran.lock().unwrap().is_empty());
     let edited = json!({"approved": true, "args": {"to": "c@example.com"}, "decided_by": "ann"});
-    let told = scene.ask("POST", &path, &edited).await;
+    let told = gateway.request("POST", &path, &edited).await;
     assert_eq!(told["goes_on"], true);
     let run = waits["run"].as_str().unwrap();
-    let events = events(&scene, run, 0).await;
-    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
+    let events = events(&gateway, run, 0).await;
+    assert_eq!(*gateway.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
     let decided = events.iter().find(|event| event["event"]["status"] == "approved").unwrap();
     assert_eq!(decided["event"]["decidedBy"], "ann");
     // An approval that was decided is no longer pending.
-    let (status, _) = scene.try_request("POST", &path, &json!({"approved": false})).await;
+    let (status, _) = gateway.try_request("POST", &path, &json!({"approved": false})).await;
     assert_eq!(status, 404);
-    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
     assert_eq!(inbox["waiting"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_journal_and_thought_map_are_served() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    scene.say(&agent, "What is the weather like?").await;
-    let map = scene.ask("GET", &format!("/v1/throughline/threads/{agent}/map"), &json!(null)).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "What is the weather like?").await;
+    let map =
+        gateway.request("GET", &format!("/v1/throughline/threads/{agent}/map"), &json!(null)).await;
     assert_eq!(map["calls"].as_array().unwrap().len(), 2);
     assert_eq!(map["items"].as_array().unwrap().len(), 4);
     assert_eq!(
         (&map["calls"][0]["returned"], &map["calls"][1]["returned"]),
         (&json!([0, 1]), &json!([2, 3]))
     );
-    let proof = scene.ask("POST", "/v1/throughline/journal/verify", &json!({})).await;
+    let proof = gateway.request("POST", "/v1/throughline/journal/verify", &json!({})).await;
     assert_eq!(proof["verdict"], "intact");
     let request = json!({"model": "claude-sonnet-4-5", "max_tokens": 2048, "thinking": {"type": "enabled", "budget_tokens": 1024},
     "messages": [
@@ -151,7 +158,7 @@ async fn doctor_journal_and_thought_map_are_served() {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "There."}]},
     ]});
     let asked = json!({"request": request.to_string(), "to_provider": "gemini", "to_model": "gemini-3-pro-preview"});
-    let told = scene.ask("POST", "/v1/throughline/doctor", &asked).await;
+    let told = gateway.request("POST", "/v1/throughline/doctor", &asked).await;
     assert_eq!(
         (&told["wire"], &told["audit"]["verdict"]),
         (&json!("anthropic-messages"), &json!("refuse"))
@@ -160,7 +167,7 @@ async fn doctor_journal_and_thought_map_are_served() {
     assert_eq!(told["translation"]["wire"], "gemini");
     for (request, words) in [("{", "known provider"), (r#"{"id":"x"}"#, "known provider")] {
         let asked = json!({"request": request});
-        let (status, said) = scene.try_request("POST", "/v1/throughline/doctor", &asked).await;
+        let (status, said) = gateway.try_request("POST", "/v1/throughline/doctor", &asked).await;
         assert!(status == 422 && said["detail"].as_str().unwrap().contains(words), "{said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{AgentGateway, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, user_message};
 
 fn approval(call: &Value, approve: bool) -> Value {
     json!({"type": "approval", "tool_call_id": call, "approve": approve, "reason": "because"})
@@ -14,10 +14,10 @@ fn decide(approvals: &[Value]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_call_waits_for_approval() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let told = scene.say(&agent, "Send a mail.").await;
+    let told = gateway.send_message(&agent, "Send a mail.").await;
     assert_eq!(
         kinds(&told["messages"]),
         ["reasoning_message", "reasoning_message", "approval_request_message"]
@@ -26,14 +26,14 @@ async fn tool_call_waits_for_approval() {
     let request = &told["messages"][2];
     let call = &request["tool_call"]["tool_call_id"];
     // Another message is refused, and the error names the pending request.
-    let (status, refused) = scene.try_request("POST", &path, &said("Hello?")).await;
+    let (status, refused) = gateway.try_request("POST", &path, &user_message("Hello?")).await;
     assert_eq!(status, 409, "{refused}");
     assert_eq!(refused["detail"]["code"], "PENDING_APPROVAL");
     assert_eq!(refused["detail"]["pending_request_id"], request["id"]);
     assert_eq!(refused["detail"]["run_id"], request["run_id"]);
-    assert!(scene.ran.lock().unwrap().is_empty());
+    assert!(gateway.ran.lock().unwrap().is_empty());
 
-    let told = scene.ask("POST", &path, &decide(&[approval(call, true)])).await;
+    let told = gateway.request("POST", &path, &decide(&[approval(call, true)])).await;
     assert_eq!(
         kinds(&told["messages"]),
         [
@@ -46,13 +46,13 @@ async fn tool_call_waits_for_approval() {
     );
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     assert_eq!(told["messages"][0]["run_id"], request["run_id"], "the same run continued");
-    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"a@example.com"}"#]);
+    assert_eq!(*gateway.ran.lock().unwrap(), [r#"send_mail {"to":"a@example.com"}"#]);
     // A second decision is refused, and nothing runs.
     let (status, refused) =
-        scene.try_request("POST", &path, &decide(&[approval(call, true)])).await;
+        gateway.try_request("POST", &path, &decide(&[approval(call, true)])).await;
     assert_eq!(status, 409, "{refused}");
-    assert_eq!(scene.ran.lock().unwrap().len(), 1);
-    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    assert_eq!(gateway.ran.lock().unwrap().len(), 1);
+    let list = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
     assert_eq!(
         kinds(&list)[3..6],
         ["approval_request_message", "approval_response_message", "tool_return_message"]
@@ -61,13 +61,13 @@ async fn tool_call_waits_for_approval() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_are_validated_before_any_is_sent() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let nothing = decide(&[approval(&json!("call_0_0"), true)]);
-    let (status, refused) = scene.try_request("POST", &path, &nothing).await;
+    let (status, refused) = gateway.try_request("POST", &path, &nothing).await;
     assert_eq!(status, 409, "nothing waits: {refused}");
-    let told = scene.say(&agent, "Send two mails.").await;
+    let told = gateway.send_message(&agent, "Send two mails.").await;
     let calls = &told["messages"][2]["tool_calls"];
     let (one, two) = (&calls[0]["tool_call_id"], &calls[1]["tool_call_id"]);
     for wrong in [
@@ -75,17 +75,17 @@ async fn decisions_are_validated_before_any_is_sent() {
         vec![approval(one, true), approval(one, false)],
         vec![json!({"type": "tool", "tool_call_id": one, "tool_return": "x", "status": "success"})],
     ] {
-        let (status, refused) = scene.try_request("POST", &path, &decide(&wrong)).await;
+        let (status, refused) = gateway.try_request("POST", &path, &decide(&wrong)).await;
         assert!(matches!(status, 409 | 422), "{refused}");
     }
-    assert!(scene.ran.lock().unwrap().is_empty(), "nothing ran");
+    assert!(gateway.ran.lock().unwrap().is_empty(), "nothing ran");
     // Decisions may arrive one at a time, so the other call is still pending.
-    let told = scene.ask("POST", &path, &decide(&[approval(one, false)])).await;
+    let told = gateway.request("POST", &path, &decide(&[approval(one, false)])).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
-    let told = scene.ask("POST", &path, &decide(&[approval(two, true)])).await;
+    let told = gateway.request("POST", &path, &decide(&[approval(two, true)])).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-    assert_eq!(*scene.ran.lock().unwrap(), [r#"send_mail {"to":"b@example.com"}"#]);
-    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    assert_eq!(*gateway.ran.lock().unwrap(), [r#"send_mail {"to":"b@example.com"}"#]);
+    let list = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
     let list = list.as_array().unwrap();
     let denied = list.iter().find(|one| one["status"] == "error").unwrap();
     assert!(denied["tool_return"].as_str().unwrap().contains("because"), "{denied}");
@@ -93,33 +93,33 @@ async fn decisions_are_validated_before_any_is_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tool_rules_select_tools_that_need_approval() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({"tools": ["get_weather"]})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({"tools": ["get_weather"]})).await;
     let rule = format!("/v1/agents/{agent}/tools/approval/get_weather");
-    scene.ask("PATCH", &rule, &json!({"requires_approval": true})).await;
-    let told = scene.say(&agent, "weather").await;
+    gateway.request("PATCH", &rule, &json!({"requires_approval": true})).await;
+    let told = gateway.send_message(&agent, "weather").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
     let whole = json!({"messages": [{"type": "approval", "approve": false, "reason": "no",
         "approval_request_id": told["messages"][2]["id"]}]});
     let path = format!("/v1/agents/{agent}/messages");
-    let told = scene.ask("POST", &path, &whole).await;
+    let told = gateway.request("POST", &path, &whole).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-    scene.ask("PATCH", &rule, &json!({"requires_approval": false})).await;
-    let told = scene.say(&agent, "weather").await;
+    gateway.request("PATCH", &rule, &json!({"requires_approval": false})).await;
+    let told = gateway.send_message(&agent, "weather").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_runs_its_own_tools() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let tools = json!([{"name": "local_time", "description": "The time here.",
         "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}}}]);
     for how in ["approval", "tool_return"] {
-        let mut body = said("Look at the clock.");
+        let mut body = user_message("Look at the clock.");
         body["client_tools"] = tools.clone();
-        let told = scene.ask("POST", &path, &body).await;
+        let told = gateway.request("POST", &path, &body).await;
         assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
         let request = &told["messages"][2];
         assert_eq!(request["message_type"], "approval_request_message");
@@ -130,23 +130,23 @@ async fn client_runs_its_own_tools() {
             _ => json!({"messages": [{"type": "tool_return", "tool_returns": returned}]}),
         };
         body["client_tools"] = tools.clone();
-        let told = scene.ask("POST", &path, &body).await;
+        let told = gateway.request("POST", &path, &body).await;
         assert_eq!(told["messages"][0]["tool_return"], "noon", "{told}");
         assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-        let (status, refused) = scene.try_request("POST", &path, &body).await;
+        let (status, refused) = gateway.try_request("POST", &path, &body).await;
         assert_eq!(status, 409, "returned twice: {refused}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_tool_results_are_stored_whole_or_refused() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let tools = json!([{"name": "local_time", "description": "The time here."}]);
-    let mut body = said("Look at the clock.");
+    let mut body = user_message("Look at the clock.");
     body["client_tools"] = tools;
-    let told = scene.ask("POST", &path, &body).await;
+    let told = gateway.request("POST", &path, &body).await;
     let call = told["messages"][2]["tool_call"]["tool_call_id"].clone();
     let returned = |said: &serde_json::Value| {
         let one =
@@ -154,18 +154,18 @@ async fn client_tool_results_are_stored_whole_or_refused() {
         json!({"messages": [{"type": "tool_return", "tool_returns": [one]}]})
     };
     for said in [json!({"time": "noon"}), json!(12), json!([{"type": "smell", "text": "noon"}])] {
-        let (status, refused) = scene.try_request("POST", &path, &returned(&said)).await;
+        let (status, refused) = gateway.try_request("POST", &path, &returned(&said)).await;
         assert_eq!(status, 422, "{said}: {refused}");
         assert!(refused["detail"].as_str().unwrap().contains("list of text and image parts"));
     }
     let picture = json!({"type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}});
     let parts = json!([{"type": "text", "text": "noon"}, picture]);
-    let told = scene.ask("POST", &path, &returned(&parts)).await;
+    let told = gateway.request("POST", &path, &returned(&parts)).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
     // The Thread and its snapshot contain both results.
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     let snapshot = format!("/v1/throughline/runs/{run}/snapshot");
-    let snapshot = scene.ask("GET", &snapshot, &json!(null)).await.to_string();
+    let snapshot = gateway.request("GET", &snapshot, &json!(null)).await.to_string();
     assert!(snapshot.contains("noon") && snapshot.contains("aGk="), "{snapshot}");
 }

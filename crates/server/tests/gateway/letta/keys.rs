@@ -12,27 +12,33 @@ use crate::harness::begin;
 use crate::letta::scene::{AgentGateway, MODEL};
 
 /// Sends a request with a key, checks that the request succeeds, and returns the response.
-async fn ask(scene: &AgentGateway, key: &str, method: &str, path: &str, body: &Value) -> Value {
-    let (status, said) = scene.send(key, method, path, body).await;
+async fn request_as(
+    gateway: &AgentGateway,
+    key: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Value {
+    let (status, said) = gateway.send(key, method, path, body).await;
     assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
     serde_json::from_slice(&said).unwrap()
 }
 
 /// Creates an agent for a key. After the message `forever`, the agent's model calls a tool again
 /// and again.
-async fn agent(scene: &AgentGateway, key: &str) -> String {
+async fn agent(gateway: &AgentGateway, key: &str) -> String {
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"]});
-    ask(scene, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
+    request_as(gateway, key, "POST", "/v1/agents/", &body).await["id"].as_str().unwrap().to_owned()
 }
 
-fn words(text: &str) -> Value {
+fn user_message(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_steps": 900})
 }
 
 /// Waits until a run is no longer running, and returns the run.
-async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
+async fn ended(gateway: &AgentGateway, key: &str, run: &str) -> Value {
     loop {
-        let run = ask(scene, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+        let run = request_as(gateway, key, "GET", &format!("/v1/runs/{run}"), &json!(null)).await;
         if run["status"] != "running" {
             return run;
         }
@@ -41,9 +47,9 @@ async fn ended(scene: &AgentGateway, key: &str, run: &str) -> Value {
 }
 
 /// Returns the reason why a run ended, as recorded in its Journal.
-async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
+async fn reason(gateway: &AgentGateway, key: &str, run: &str) -> String {
     let path = format!("/v1/throughline/runs/{run}/journal");
-    let journal = ask(scene, key, "GET", &path, &json!(null)).await;
+    let journal = request_as(gateway, key, "GET", &path, &json!(null)).await;
     let mut events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
     let last = events.rfind(|event| event["type"] == "run").unwrap();
     last["reason"].as_str().unwrap().to_owned()
@@ -51,13 +57,15 @@ async fn reason(scene: &AgentGateway, key: &str, run: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_end_a_run_within_one_call_of_its_budget() {
-    let scene = AgentGateway::open().await;
-    let ada = agent(&scene, "us.tenth").await;
+    let gateway = AgentGateway::open().await;
+    let ada = agent(&gateway, "us.tenth").await;
     let path = format!("/v1/agents/{ada}/messages");
-    let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
+    let told =
+        request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
+            .await;
     assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
-    let calls = scene.asked.load(Ordering::SeqCst);
-    let used = ask(&scene, "us.tenth", "GET", "/v1/throughline/usage", &json!(null)).await;
+    let calls = gateway.asked.load(Ordering::SeqCst);
+    let used = request_as(&gateway, "us.tenth", "GET", "/v1/throughline/usage", &json!(null)).await;
     let spent = used["used"]["micro_usd"].as_u64().unwrap();
     figure(
         "a run with a budget of $0.10",
@@ -66,65 +74,67 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
     assert!((100_000..=110_000).contains(&spent), "{used}");
     assert_eq!(calls, 10);
     let run = told["messages"][0]["run_id"].as_str().unwrap();
-    let reason = reason(&scene, "us.tenth", run).await;
+    let reason = reason(&gateway, "us.tenth", run).await;
     assert!(
         reason.starts_with("limit reached: keyBudget: the key us.tenth has used up"),
         "{reason}"
     );
     // The next message with that key is refused before a run starts.
-    let (status, said) = scene.send("us.tenth", "POST", &path, &words("Hello")).await;
+    let (status, said) = gateway.send("us.tenth", "POST", &path, &user_message("Hello")).await;
     assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
-    assert_eq!(scene.asked.load(Ordering::SeqCst), calls);
+    assert_eq!(gateway.asked.load(Ordering::SeqCst), calls);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let reflection = json!({"cadence": "after_tool", "mode": "separate", "maxPerRun": 99});
     let body = json!({"name": "Ada", "model": MODEL, "tools": ["get_weather"],
         "throughline": {"reasoning": {"level": "high", "reflection": reflection}}});
-    let ada = ask(&scene, "us.tenth", "POST", "/v1/agents/", &body).await;
+    let ada = request_as(&gateway, "us.tenth", "POST", "/v1/agents/", &body).await;
     let ada = ada["id"].as_str().unwrap();
     let path = format!("/v1/agents/{ada}/messages");
     // The budget covers ten calls. After this call, turns and reflections alternate, so the
     // eleventh call is a reflection.
-    ask(&scene, "us.tenth", "POST", &path, &words("Hello")).await;
-    let told = ask(&scene, "us.tenth", "POST", &path, &words("The weather, forever.")).await;
+    request_as(&gateway, "us.tenth", "POST", &path, &user_message("Hello")).await;
+    let told =
+        request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
+            .await;
     assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
     let run = told["messages"][0]["run_id"].as_str().unwrap();
     let journal = format!("/v1/throughline/runs/{run}/journal");
-    let journal = ask(&scene, "us.tenth", "GET", &journal, &json!(null)).await;
+    let journal = request_as(&gateway, "us.tenth", "GET", &journal, &json!(null)).await;
     let events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
     let answers: Vec<bool> = events
         .filter(|event| event["type"] == "usage")
         .map(|event| event["purpose"] == "reflection")
         .collect();
     assert_eq!(answers, [false, true, false, true, false, true, false, true, false]);
-    assert_eq!(scene.asked.load(Ordering::SeqCst), 10);
+    assert_eq!(gateway.asked.load(Ordering::SeqCst), 10);
     let summary = format!("/v1/conversations/{ada}/compact");
-    let (status, said) = scene.send("us.tenth", "POST", &summary, &json!({})).await;
+    let (status, said) = gateway.send("us.tenth", "POST", &summary, &json!({})).await;
     assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
-    assert_eq!(scene.asked.load(Ordering::SeqCst), 10, "no summary was requested");
+    assert_eq!(gateway.asked.load(Ordering::SeqCst), 10, "no summary was requested");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
-    let scene = AgentGateway::open().await;
-    let ada = agent(&scene, "us.gone").await;
+    let gateway = AgentGateway::open().await;
+    let ada = agent(&gateway, "us.gone").await;
     let path = format!("/v1/agents/{ada}/messages/async");
-    scene.gate.add_permits(3);
-    let run = ask(&scene, "us.gone", "POST", &path, &words("slow, forever")).await;
+    gateway.permits.add_permits(3);
+    let run = request_as(&gateway, "us.gone", "POST", &path, &user_message("slow, forever")).await;
     let run = run["id"].as_str().unwrap();
-    while scene.asked.load(Ordering::SeqCst) < 4 {
+    while gateway.asked.load(Ordering::SeqCst) < 4 {
         tokio::task::yield_now().await;
     }
-    scene.keys.revoke("us.gone");
-    scene.gate.add_permits(100);
-    let told = ended(&scene, "us", run).await;
-    let calls = scene.asked.load(Ordering::SeqCst);
+    gateway.keys.revoke("us.gone");
+    gateway.permits.add_permits(100);
+    let told = ended(&gateway, "us", run).await;
+    let calls = gateway.asked.load(Ordering::SeqCst);
     figure("calls of a run after its key was revoked", calls - 4);
     assert_eq!((&told["status"], calls), (&json!("failed"), 4), "{told}");
-    let reason = reason(&scene, "us", run).await;
+    let reason = reason(&gateway, "us", run).await;
     assert!(
         reason.starts_with("limit reached: keyRevoked: the key us.gone was revoked"),
         "{reason}"
@@ -138,7 +148,7 @@ async fn key_limits_hold_for_runs_that_another_process_takes_over() {
     let leaving = first.beside(async { drop(stopped.await) }).await;
     let ada = agent(&leaving, "us.gone").await;
     let path = format!("/v1/agents/{ada}/messages/async");
-    let run = ask(&leaving, "us.gone", "POST", &path, &words("slow, forever")).await;
+    let run = request_as(&leaving, "us.gone", "POST", &path, &user_message("slow, forever")).await;
     let run = run["id"].as_str().unwrap();
     while leaving.asked.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
@@ -154,48 +164,53 @@ async fn key_limits_hold_for_runs_that_another_process_takes_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_caps_runs_and_steps_of_a_tenant() {
-    let scene = AgentGateway::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
+    let gateway = AgentGateway::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
     let (status, said) = {
-        let ada = agent(&scene, "us").await;
-        scene.send("us", "POST", &format!("/v1/agents/{ada}/messages"), &words("Hello")).await
+        let ada = agent(&gateway, "us").await;
+        gateway
+            .send("us", "POST", &format!("/v1/agents/{ada}/messages"), &user_message("Hello"))
+            .await
     };
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
     assert!(said.contains("max_steps: 900 is more than this server allows"), "{said}");
     // An agent without a step limit gets the cap.
-    let ada = agent(&scene, "us").await;
+    let ada = agent(&gateway, "us").await;
     let body = json!({"messages": [{"role": "user", "content": "The weather, forever."}]});
-    let told = ask(&scene, "us", "POST", &format!("/v1/agents/{ada}/messages"), &body).await;
+    let told =
+        request_as(&gateway, "us", "POST", &format!("/v1/agents/{ada}/messages"), &body).await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
-    assert!(reason(&scene, "us", run).await.contains("maxToolCalls"));
-    assert_eq!(scene.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
+    assert!(reason(&gateway, "us", run).await.contains("maxToolCalls"));
+    assert_eq!(gateway.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
     // Active runs take the tenant's slots; further runs are refused with a `retry-after`.
     let slow = json!({"messages": [{"role": "user", "content": "slow"}]});
     for _ in 0..4 {
-        let ada = agent(&scene, "us").await;
-        ask(&scene, "us", "POST", &format!("/v1/agents/{ada}/messages/async"), &slow).await;
+        let ada = agent(&gateway, "us").await;
+        request_as(&gateway, "us", "POST", &format!("/v1/agents/{ada}/messages/async"), &slow)
+            .await;
     }
-    let ada = agent(&scene, "us").await;
+    let ada = agent(&gateway, "us").await;
     let path = format!("/v1/agents/{ada}/messages/async");
     let mut refused = 0;
     for _ in 0..50 {
         let headers = [("authorization", "Bearer tl_us")];
         let body = slow.to_string().into_bytes();
-        let response = begin(&scene.url, "POST", &path, body, &headers).await;
+        let response = begin(&gateway.url, "POST", &path, body, &headers).await;
         assert_eq!(response.status().as_u16(), 429);
         assert_eq!(response.headers()["retry-after"], "1");
         refused += 1;
     }
     // The share of another tenant is unaffected.
-    let eve = agent(&scene, "them").await;
+    let eve = agent(&gateway, "them").await;
     let hello = json!({"messages": [{"role": "user", "content": "Hello"}]});
-    let told = ask(&scene, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
+    let told =
+        request_as(&gateway, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     figure("messages over a tenant's share that were refused", refused);
     // When these runs end, their slots are free again.
-    scene.gate.add_permits(100);
+    gateway.permits.add_permits(100);
     loop {
-        let (status, _) = scene.send("us", "POST", &path, &slow).await;
+        let (status, _) = gateway.send("us", "POST", &path, &slow).await;
         if status == 200 {
             break;
         }

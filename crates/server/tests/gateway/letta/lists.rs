@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use throughline_server::routes;
 use throughline_testkit::figure;
 
-use crate::letta::scene::{AgentGateway, said};
+use crate::letta::scene::{AgentGateway, user_message};
 
-async fn page(scene: &AgentGateway, path: &str, query: &str) -> (u16, Vec<Value>) {
-    let (status, told) = scene.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
+async fn page(gateway: &AgentGateway, path: &str, query: &str) -> (u16, Vec<Value>) {
+    let (status, told) = gateway.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
     let told: Value = serde_json::from_slice(&told).unwrap();
     (status, told.as_array().cloned().unwrap_or_default())
 }
@@ -19,23 +19,23 @@ fn ids(list: &[Value]) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_end_on_every_route() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let blocks: Vec<Value> =
         (0..5).map(|number| json!({"label": format!("b{number}"), "value": "x"})).collect();
-    let agent = scene.agent(&json!({"memory_blocks": blocks})).await;
-    scene.agent(&json!({})).await;
-    let told = scene.say(&agent, "What is the weather?").await;
+    let agent = gateway.agent(&json!({"memory_blocks": blocks})).await;
+    gateway.agent(&json!({})).await;
+    let told = gateway.send_message(&agent, "What is the weather?").await;
     let run = told["messages"][0]["run_id"].as_str().unwrap().to_owned();
-    scene.say(&agent, "Hello").await;
+    gateway.send_message(&agent, "Hello").await;
     let mut conversation = String::new();
     for _ in 0..3 {
-        let made = scene.ask("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+        let made = gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
         conversation = made["id"].as_str().unwrap().to_owned();
     }
     let path = format!("/v1/conversations/{conversation}/messages");
-    let mut body = said("What is the weather?");
+    let mut body = user_message("What is the weather?");
     body["streaming"] = json!(false);
-    scene.ask("POST", &path, &body).await;
+    gateway.request("POST", &path, &body).await;
     let (mut lists, mut requests, mut objects) = (0, 0, 0);
     for route in routes() {
         if route.method != "GET" || route.path.starts_with("/v1/throughline/") {
@@ -46,7 +46,7 @@ async fn lists_end_on_every_route() {
         if path.contains('{') {
             continue;
         }
-        let (status, whole) = page(&scene, &path, "limit=1000").await;
+        let (status, whole) = page(&gateway, &path, "limit=1000").await;
         // Lists without ids are not paged.
         if status != 200 || whole.iter().any(|one| one["id"].is_null()) || whole.is_empty() {
             continue;
@@ -56,12 +56,12 @@ async fn lists_end_on_every_route() {
         lists += 1;
         objects += whole.len();
         for order in ["asc", "desc"] {
-            let (_, all) = page(&scene, &path, &format!("limit=1000&order={order}")).await;
+            let (_, all) = page(&gateway, &path, &format!("limit=1000&order={order}")).await;
             let all = ids(&all);
             let (mut forwards, mut after, mut asked) = (Vec::new(), String::new(), 0);
             loop {
                 let query = format!("limit=2&order={order}{after}");
-                let (status, page) = page(&scene, &path, &query).await;
+                let (status, page) = page(&gateway, &path, &query).await;
                 asked += 1;
                 assert_eq!(status, 200, "{path}?{query}");
                 assert!(page.len() <= 2 && asked <= all.len() / 2 + 2, "{path} does not end");
@@ -75,7 +75,7 @@ async fn lists_end_on_every_route() {
             let mut backwards = vec![all.last().unwrap().clone()];
             loop {
                 let query = format!("limit=2&order={order}&before={}", backwards[0]);
-                let (status, page) = page(&scene, &path, &query).await;
+                let (status, page) = page(&gateway, &path, &query).await;
                 assert_eq!(status, 200, "{path}?{query}");
                 if page.is_empty() {
                     break;
@@ -88,7 +88,7 @@ async fn lists_end_on_every_route() {
             assert_eq!(backwards, all, "{path} by before, {order}");
         }
         for cursor in ["after", "before"] {
-            let (status, _) = page(&scene, &path, &format!("{cursor}=unknown-1")).await;
+            let (status, _) = page(&gateway, &path, &format!("{cursor}=unknown-1")).await;
             assert_eq!(status, 404, "{path}?{cursor}");
         }
     }

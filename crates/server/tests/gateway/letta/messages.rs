@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::letta::scene::{AgentGateway, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, user_message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_contains_all_message_types_with_one_signature_per_thought() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let told = scene.say(&agent, "What is the weather?").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let told = gateway.send_message(&agent, "What is the weather?").await;
     let messages = &told["messages"];
     assert_eq!(
         kinds(messages),
@@ -42,11 +42,11 @@ async fn answer_contains_all_message_types_with_one_signature_per_thought() {
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     assert_eq!(told["usage"]["step_count"], 2);
     assert_eq!(told["usage"]["total_tokens"], 220);
-    assert_eq!(*scene.ran.lock().unwrap(), [r#"get_weather {"city":"Paris"}"#]);
+    assert_eq!(*gateway.ran.lock().unwrap(), [r#"get_weather {"city":"Paris"}"#]);
 
     // The list returns the same messages under the same ids, after the user's message.
     let path = format!("/v1/agents/{agent}/messages?order=asc");
-    let list = scene.ask("GET", &path, &json!(null)).await;
+    let list = gateway.request("GET", &path, &json!(null)).await;
     assert_eq!(list[0]["message_type"], "user_message");
     let bare = |message: &Value| {
         let mut message = message.clone();
@@ -59,13 +59,13 @@ async fn answer_contains_all_message_types_with_one_signature_per_thought() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_paged_in_both_orders() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     for number in 0..3 {
-        scene.say(&agent, &format!("Hello {number}")).await;
+        gateway.send_message(&agent, &format!("Hello {number}")).await;
     }
     let path = format!("/v1/agents/{agent}/messages");
-    let all = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    let all = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
     let all = all.as_array().unwrap().clone();
     assert_eq!(all.len(), 12);
     for order in ["asc", "desc"] {
@@ -76,7 +76,7 @@ async fn messages_are_paged_in_both_orders() {
         let (mut found, mut after) = (Vec::new(), String::new());
         loop {
             let page = format!("{path}?order={order}&limit=5&after={after}");
-            let page = scene.ask("GET", &page, &json!(null)).await;
+            let page = gateway.request("GET", &page, &json!(null)).await;
             let page = page.as_array().unwrap().clone();
             let Some(last) = page.last() else { break };
             after = last["id"].as_str().unwrap().to_owned();
@@ -85,15 +85,15 @@ async fn messages_are_paged_in_both_orders() {
         assert_eq!(found, wanted);
         let third = wanted[3]["id"].as_str().unwrap();
         let before = format!("{path}?order={order}&limit=2&before={third}");
-        let page = scene.ask("GET", &before, &json!(null)).await;
+        let page = gateway.request("GET", &before, &json!(null)).await;
         assert_eq!(page.as_array().unwrap()[..], wanted[1..3]);
     }
     let texts = format!("{path}?include_return_message_types=assistant_message");
-    let texts = scene.ask("GET", &texts, &json!(null)).await;
+    let texts = gateway.request("GET", &texts, &json!(null)).await;
     assert_eq!(kinds(&texts), ["assistant_message"; 3]);
     for query in ["limit=0", "limit=x", "order=up"] {
         let (status, said) =
-            scene.try_request("GET", &format!("{path}?{query}"), &json!(null)).await;
+            gateway.try_request("GET", &format!("{path}?{query}"), &json!(null)).await;
         assert_eq!(status, 422, "{said}");
     }
 }
@@ -117,23 +117,23 @@ fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deltas_are_streamed_on_request() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages/stream");
-    let whole = scene.stream(&path, &said("What is the weather?")).await;
+    let whole = gateway.stream(&path, &user_message("What is the weather?")).await;
     let frames: Value = whole.clone().into();
     assert_eq!(
         kinds(&frames)[..4],
         ["reasoning_message", "reasoning_message", "tool_call_message", "tool_return_message"]
     );
     assert_eq!(kinds(&frames)[7..], ["stop_reason", "usage_statistics"]);
-    let mut body = said("What is the weather, piece by piece?");
+    let mut body = user_message("What is the weather, piece by piece?");
     body["stream_tokens"] = json!(true);
-    let pieces = scene.stream(&path, &body).await;
+    let pieces = gateway.stream(&path, &body).await;
     assert!(pieces.len() > whole.len(), "{pieces:#?}");
     // The joined deltas equal the listed messages, under the same ids.
     let list = format!("/v1/agents/{agent}/messages?order=asc");
-    let list = scene.ask("GET", &list, &json!(null)).await;
+    let list = gateway.request("GET", &list, &json!(null)).await;
     let list = list.as_array().unwrap();
     let of_run: Vec<Value> =
         list.iter().filter(|one| one["run_id"] == pieces[0]["run_id"]).cloned().collect();
@@ -157,42 +157,42 @@ async fn deltas_are_streamed_on_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stream_resumes_from_any_sequence_number() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let mut body = said("What is the weather?");
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let mut body = user_message("What is the weather?");
     body["background"] = json!(true);
     body["stream_tokens"] = json!(true);
-    let whole = scene.stream(&format!("/v1/agents/{agent}/messages/stream"), &body).await;
+    let whole = gateway.stream(&format!("/v1/agents/{agent}/messages/stream"), &body).await;
     let run = whole[0]["run_id"].as_str().unwrap();
     let numbers: Vec<u64> = whole.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
     let counted: Vec<u64> = (1..=whole.len() as u64).collect();
     assert_eq!(numbers, counted, "numbered from 1 without a gap");
     for after in 0..=whole.len() {
-        let rest = scene
+        let rest = gateway
             .stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": after}))
             .await;
         assert_eq!(rest, whole[after..], "after {after}");
         let of = format!("/v1/conversations/{agent}/stream");
-        let rest = scene.stream(&of, &json!({"starting_after": after, "run_id": run})).await;
+        let rest = gateway.stream(&of, &json!({"starting_after": after, "run_id": run})).await;
         assert_eq!(rest, whole[after..], "after {after}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_stream_sends_pings() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages/stream");
-    let body = said("Be slow, please.").to_string().into_bytes();
+    let body = user_message("Be slow, please.").to_string().into_bytes();
     let headers = [("authorization", "Bearer tl_us"), ("content-type", "application/json")];
-    let response = crate::harness::begin(&scene.url, "POST", &path, body, &headers).await;
+    let response = crate::harness::begin(&gateway.url, "POST", &path, body, &headers).await;
     let mut body = response.into_body();
     let mut text = String::new();
     while !text.contains("\"ping\"") {
         let frame = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap();
         text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
     }
-    scene.gate.add_permits(1);
+    gateway.permits.add_permits(1);
     while !text.contains("[DONE]") {
         let frame = http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap();
         text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
@@ -202,8 +202,8 @@ async fn idle_stream_sends_pings() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_messages_are_refused() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     for (body, words) in [
         (json!({}), "Must specify either"),
@@ -221,47 +221,51 @@ async fn invalid_messages_are_refused() {
             "the otid same is repeated",
         ),
     ] {
-        let (status, said) = scene.try_request("POST", &path, &body).await;
+        let (status, said) = gateway.try_request("POST", &path, &body).await;
         assert_eq!(status, 422, "{said}");
         assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
     }
-    let list = scene.ask("GET", &path, &json!(null)).await;
+    let list = gateway.request("GET", &path, &json!(null)).await;
     assert_eq!(list, json!([]), "no message was stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retried_request_starts_one_run() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
     let body = json!({"messages": [{"role": "user", "content": "weather", "otid": "one"}]});
-    let first = scene.ask("POST", &path, &body).await;
-    let again = scene.ask("POST", &path, &body).await;
+    let first = gateway.request("POST", &path, &body).await;
+    let again = gateway.request("POST", &path, &body).await;
     assert_eq!(again, first);
-    assert_eq!(scene.ran.lock().unwrap().len(), 1, "the tool ran once");
-    let list = scene.ask("GET", &format!("{path}?order=asc"), &json!(null)).await;
+    assert_eq!(gateway.ran.lock().unwrap().len(), 1, "the tool ran once");
+    let list = gateway.request("GET", &format!("{path}?order=asc"), &json!(null)).await;
     assert_eq!(list[0]["otid"], "one", "a message keeps its otid");
     assert_eq!(list.as_array().unwrap().len(), 8);
 
     // Other content under the same otid is not a retry.
     let other = json!({"messages": [{"role": "user", "content": "Hello", "otid": "one"}]});
-    let (status, said) = scene.try_request("POST", &path, &other).await;
+    let (status, said) = gateway.try_request("POST", &path, &other).await;
     assert_eq!(status, 409, "{said}");
     let detail = said["detail"].as_str().unwrap();
     assert!(detail.starts_with("otid one was used before with other content"), "{detail}");
-    assert_eq!(scene.ask("POST", &path, &body).await, first, "the first content is still a retry");
+    assert_eq!(
+        gateway.request("POST", &path, &body).await,
+        first,
+        "the first content is still a retry"
+    );
 
     // A retry also works while the run is active.
     let slow = json!({"messages": [{"role": "user", "content": "slow", "otid": "two"}]});
-    let run = scene.ask("POST", &format!("{path}/async"), &slow).await;
+    let run = gateway.request("POST", &format!("{path}/async"), &slow).await;
     assert_eq!(run["status"], "running");
-    assert_eq!(scene.ask("POST", &format!("{path}/async"), &slow).await["id"], run["id"]);
+    assert_eq!(gateway.request("POST", &format!("{path}/async"), &slow).await["id"], run["id"]);
     let (status, said) =
-        scene.try_request("POST", &path, &crate::letta::scene::said("other")).await;
+        gateway.try_request("POST", &path, &crate::letta::scene::user_message("other")).await;
     assert_eq!(status, 409, "{said}");
     assert_eq!(said["detail"]["code"], "CONVERSATION_BUSY");
     assert_eq!(said["detail"]["run_id"], run["id"], "the run is named");
-    scene.gate.add_permits(1);
-    let told = scene.ask("POST", &path, &slow).await;
+    gateway.permits.add_permits(1);
+    let told = gateway.request("POST", &path, &slow).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::letta::scene::{AgentGateway, kinds, said};
+use crate::letta::scene::{AgentGateway, kinds, user_message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_can_follow_and_decide_a_run() {
@@ -11,20 +11,20 @@ async fn another_process_can_follow_and_decide_a_run() {
     let there = here.beside(std::future::pending()).await;
     let agent = here.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here.ask("POST", &format!("{path}/async"), &said("Be slow.")).await;
+    let run = here.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
     let run = run["id"].as_str().unwrap();
-    here.gate.add_permits(1);
+    here.permits.add_permits(1);
     let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     let frames: Vec<_> =
         frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
     let again = here.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
     assert_eq!(frames, again, "both streams have the same messages and numbers");
 
-    let told = here.say(&agent, "Send a mail.").await;
+    let told = here.send_message(&agent, "Send a mail.").await;
     let call = &told["messages"][2]["tool_call"]["tool_call_id"];
     let decision = json!({"messages": [{"type": "approval", "approvals": [
         {"type": "approval", "tool_call_id": call, "approve": true}]}]});
-    let told = there.ask("POST", &path, &decision).await;
+    let told = there.request("POST", &path, &decision).await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
     assert_eq!((here.ran.lock().unwrap().len(), there.ran.lock().unwrap().len()), (0, 1));
 }
@@ -36,11 +36,11 @@ async fn run_of_a_stopped_process_resumes_elsewhere() {
     let here = there.beside(async move { drop(stopped.await) }).await;
     let agent = here.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here.ask("POST", &format!("{path}/async"), &said("Be slow.")).await;
+    let run = here.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
     let run = run["id"].as_str().unwrap();
     stop.send(()).unwrap();
     // The model in the other process answers at once.
-    there.gate.add_permits(1);
+    there.permits.add_permits(1);
     let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     let frames: Vec<_> =
         frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
@@ -58,15 +58,17 @@ async fn usage_of_a_stopped_process_is_charged_to_the_key() {
     let here = there.beside(async move { drop(stopped.await) }).await;
     let agent = here.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here.ask("POST", &format!("{path}/async"), &said("The weather, but slow.")).await;
+    let run = here
+        .request("POST", &format!("{path}/async"), &user_message("The weather, but slow."))
+        .await;
     let run = run["id"].as_str().unwrap();
     // The first process calls a tool and stops before the second answer; the other process answers.
-    here.gate.add_permits(1);
+    here.permits.add_permits(1);
     while here.ran.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     stop.send(()).unwrap();
-    there.gate.add_permits(1);
+    there.permits.add_permits(1);
     let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     let used = async || {

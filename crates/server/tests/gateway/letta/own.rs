@@ -10,12 +10,12 @@ fn run_of(told: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_exposes_state_plan_journal_and_fates() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({"throughline": {"planning": true}})).await;
-    let told = scene.say(&agent, "Make a plan.").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({"throughline": {"planning": true}})).await;
+    let told = gateway.send_message(&agent, "Make a plan.").await;
     let run = run_of(&told);
     let own = async |what: &str| {
-        scene.ask("GET", &format!("/v1/throughline/runs/{run}/{what}"), &json!(null)).await
+        gateway.request("GET", &format!("/v1/throughline/runs/{run}/{what}"), &json!(null)).await
     };
     let state = own("state").await;
     assert_eq!(state["planVersion"], 1);
@@ -39,7 +39,7 @@ async fn run_exposes_state_plan_journal_and_fates() {
     assert!(narrative["narrative"].as_str().unwrap().contains("Make a plan."), "{narrative}");
     assert_eq!(own("fates").await, json!([]), "the scripted model has no fates");
     let resume = format!("/v1/throughline/runs/{run}/resume");
-    let (status, said) = scene.try_request("POST", &resume, &json!({})).await;
+    let (status, said) = gateway.try_request("POST", &resume, &json!({})).await;
     assert_eq!(status, 409, "{said}");
 }
 
@@ -47,15 +47,15 @@ async fn run_exposes_state_plan_journal_and_fates() {
 async fn snapshot_restores_in_another_store() {
     let (here, there) = (AgentGateway::open().await, AgentGateway::open().await);
     let agent = here.agent(&json!({})).await;
-    let told = here.say(&agent, "Send a mail.").await;
+    let told = here.send_message(&agent, "Send a mail.").await;
     let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
-    let snapshot = here.ask("GET", &path, &json!(null)).await;
-    let run = there.ask("POST", "/v1/throughline/snapshots", &snapshot).await;
+    let snapshot = here.request("GET", &path, &json!(null)).await;
+    let run = there.request("POST", "/v1/throughline/snapshots", &snapshot).await;
     assert_eq!(run["stop_reason"], "requires_approval");
     let run = run["id"].as_str().unwrap();
     assert_ne!(run, run_of(&told), "it gets a new id");
     let state = format!("/v1/throughline/runs/{run}/state");
-    let state = there.ask("GET", &state, &json!(null)).await;
+    let state = there.request("GET", &state, &json!(null)).await;
     assert_eq!(state["pendingApprovals"][0]["status"], "pending");
     let id = state["pendingApprovals"][0]["id"].as_str().unwrap();
     assert!(id.starts_with(run), "{id} is an id of {run}");
@@ -63,12 +63,12 @@ async fn snapshot_restores_in_another_store() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_snapshot_gains_no_tool_and_no_id() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let told = scene.say(&agent, "Send a mail.").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let told = gateway.send_message(&agent, "Send a mail.").await;
     let run = run_of(&told);
     let path = format!("/v1/throughline/runs/{run}/snapshot");
-    let honest = scene.ask("GET", &path, &json!(null)).await;
+    let honest = gateway.request("GET", &path, &json!(null)).await;
     let mut forged = honest.clone();
     forged["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
     forged["progress"]["phase"] = json!({"is": "working"});
@@ -83,7 +83,7 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
             forged["progress"]["run"] = json!(name);
             forged["thread"] = json!(name);
             let (status, said) =
-                scene.send(key, "POST", "/v1/throughline/snapshots", &forged).await;
+                gateway.send(key, "POST", "/v1/throughline/snapshots", &forged).await;
             let said: Value = serde_json::from_slice(&said).unwrap();
             assert_eq!(status, 200, "{said}");
             let id = said["id"].as_str().unwrap();
@@ -91,31 +91,31 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
             assert_eq!(said["stop_reason"], "requires_approval", "{said}");
         }
     }
-    assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
+    assert_eq!(*gateway.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
     // This tenant's agent gets no other tool, although the document lists one.
-    let plain = scene.agent(&json!({"tools": ["get_weather"]})).await;
+    let plain = gateway.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
     other["casting"]["note"]["letta"]["agent"] = json!(plain);
-    let (status, said) = scene.send("us", "POST", "/v1/throughline/snapshots", &other).await;
+    let (status, said) = gateway.send("us", "POST", "/v1/throughline/snapshots", &other).await;
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(status, 422, "{said}");
     assert!(said.contains("the tool send_mail is not available here"), "{said}");
     // The agent's own approval rule applies, although the document has none.
     let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
-    let strict = scene.agent(&rule).await;
-    let told = scene.say(&strict, "What is the weather?").await;
+    let strict = gateway.agent(&rule).await;
+    let told = gateway.send_message(&strict, "What is the weather?").await;
     let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
-    let mut forged = scene.ask("GET", &path, &json!(null)).await;
+    let mut forged = gateway.request("GET", &path, &json!(null)).await;
     forged["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
     forged["progress"]["phase"] = json!({"is": "working"});
     for agent in forged["casting"]["agents"].as_object_mut().unwrap().values_mut() {
         agent["humanInTheLoop"] = json!({});
     }
-    let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
+    let run = gateway.request("POST", "/v1/throughline/snapshots", &forged).await;
     assert_eq!(run["stop_reason"], "requires_approval", "{run}");
     // A document that names no agent of this tenant cannot avoid the rule, because every open call
     // then needs approval.
-    let foreign = scene.send("them", "POST", "/v1/agents", &json!({"model": MODEL})).await;
+    let foreign = gateway.send("them", "POST", "/v1/agents", &json!({"model": MODEL})).await;
     let foreign: Value = serde_json::from_slice(&foreign.1).unwrap();
     let notes = [
         ("an unknown agent", json!({"letta": {"agent": "agent-unknown"}})),
@@ -134,21 +134,21 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
             for agent in forged["casting"]["agents"].as_object_mut().unwrap().values_mut() {
                 agent["identifier"] = json!("agent-unknown");
             }
-            let run = scene.ask("POST", "/v1/throughline/snapshots", &forged).await;
+            let run = gateway.request("POST", "/v1/throughline/snapshots", &forged).await;
             assert_eq!(run["stop_reason"], "requires_approval", "{claim}, {stage}: {run}");
         }
     }
-    assert_eq!(*scene.ran.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*gateway.ran.lock().unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn question_can_be_listed_and_answered() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
-    let agent = scene.agent(&json!({"throughline": own})).await;
-    let told = scene.say(&agent, "Ask me a question.").await;
+    let agent = gateway.agent(&json!({"throughline": own})).await;
+    let told = gateway.send_message(&agent, "Ask me a question.").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
-    let list = scene.ask("GET", "/v1/throughline/questions", &json!(null)).await;
+    let list = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
     assert_eq!(list[0]["questions"][0]["question"], "Which?");
     assert_eq!(list[0]["runId"], run_of(&told));
     let path = format!("/v1/throughline/questions/{}", list[0]["id"].as_str().unwrap());
@@ -157,48 +157,50 @@ async fn question_can_be_listed_and_answered() {
         json!({"answers": {"Which?": {"values": [], "freeText": "Neither"}}}),
         json!({"answers": {}}),
     ] {
-        let (status, said) = scene.try_request("POST", &path, &wrong).await;
+        let (status, said) = gateway.try_request("POST", &path, &wrong).await;
         assert_eq!(status, 422, "{said}");
     }
     let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
-    let answered = scene.ask("POST", &path, &right).await;
+    let answered = gateway.request("POST", &path, &right).await;
     assert_eq!((&answered["status"], &answered["answeredBy"]), (&json!("executed"), &json!("me")));
-    let (status, said) = scene.try_request("POST", &path, &right).await;
+    let (status, said) = gateway.try_request("POST", &path, &right).await;
     assert!(matches!(status, 404 | 409), "answered twice: {status} {said}");
-    let frames = scene
+    let frames = gateway
         .stream(&format!("/v1/runs/{}/stream", run_of(&told)), &json!({"starting_after": 5}))
         .await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
-    assert_eq!(scene.ask("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
+    assert_eq!(gateway.request("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fork_and_rewind_keep_all_records() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    scene.say(&agent, "One").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    gateway.send_message(&agent, "One").await;
     let path = format!("/v1/agents/{agent}/messages");
-    let before = scene.ask("GET", &path, &json!(null)).await;
+    let before = gateway.request("GET", &path, &json!(null)).await;
     let thread = throughline_core::LogId::from(agent.as_str());
     let us = throughline_core::Tenant::from("us");
-    let head = throughline_core::Store::log(&scene.journal, &us, &thread).await.unwrap().unwrap();
-    scene.say(&agent, "Two").await;
+    let head = throughline_core::Store::log(&gateway.journal, &us, &thread).await.unwrap().unwrap();
+    gateway.send_message(&agent, "Two").await;
     let own = format!("/v1/throughline/threads/{agent}");
-    let forked = scene.ask("POST", &format!("{own}/fork"), &json!({"at": head.last})).await;
+    let forked = gateway.request("POST", &format!("{own}/fork"), &json!({"at": head.last})).await;
     let id = forked["id"].as_str().unwrap();
     assert_eq!(forked["forked_from"], json!({"thread": agent, "at": head.last}));
     assert_eq!(
-        scene.ask("GET", &format!("/v1/conversations/{id}/messages"), &json!(null)).await,
+        gateway.request("GET", &format!("/v1/conversations/{id}/messages"), &json!(null)).await,
         before
     );
-    let rewound = scene.ask("POST", &format!("{own}/rewind"), &json!({"to": head.last})).await;
+    let rewound =
+        gateway.request("POST", &format!("{own}/rewind"), &json!({"to": head.last})).await;
     assert_eq!(rewound["rewound"]["to"], head.last);
-    assert_eq!(scene.ask("GET", &path, &json!(null)).await, before);
-    let after = throughline_core::Store::log(&scene.journal, &us, &thread).await.unwrap().unwrap();
+    assert_eq!(gateway.request("GET", &path, &json!(null)).await, before);
+    let after =
+        throughline_core::Store::log(&gateway.journal, &us, &thread).await.unwrap().unwrap();
     assert_eq!(after.rewinds.len(), 1, "the rewind is a separate record");
     assert!(after.last > head.last, "and the rewound records still exist");
     for wrong in [json!({}), json!({"to": 100_000})] {
-        let (status, said) = scene.try_request("POST", &format!("{own}/rewind"), &wrong).await;
+        let (status, said) = gateway.try_request("POST", &format!("{own}/rewind"), &wrong).await;
         assert_eq!(status, 422, "{said}");
     }
 }

@@ -8,7 +8,7 @@ use crate::letta::scene::{AgentGateway, kinds};
 
 /// A run that waits for an approval or for an answer to a question.
 struct WaitingRun {
-    scene: AgentGateway,
+    gateway: AgentGateway,
     agent: String,
     run: String,
     call: Value,
@@ -23,25 +23,25 @@ impl WaitingRun {
 
     async fn for_answer(more: &Value) -> Self {
         let mut waiting = Self::open("Ask me a question.", more).await;
-        let pending = waiting.scene.journal.pending(&Tenant::from("us"), None).await.unwrap();
+        let pending = waiting.gateway.journal.pending(&Tenant::from("us"), None).await.unwrap();
         let id = &pending[0].id;
         waiting.question = Some(format!("/v1/throughline/questions/{id}"));
         waiting
     }
 
     async fn open(words: &str, more: &Value) -> Self {
-        let scene = AgentGateway::open().await;
+        let gateway = AgentGateway::open().await;
         let mut people = json!({"askUser": {"allowFreeText": false}});
         for (key, value) in more.as_object().unwrap() {
             people[key] = value.clone();
         }
-        let agent = scene.agent(&json!({"throughline": {"humanInTheLoop": people}})).await;
-        let told = scene.say(&agent, words).await;
+        let agent = gateway.agent(&json!({"throughline": {"humanInTheLoop": people}})).await;
+        let told = gateway.send_message(&agent, words).await;
         assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval", "{told}");
         let asked = &told["messages"][2];
         let (run, call) = (asked["run_id"].as_str().unwrap(), &asked["tool_call"]["tool_call_id"]);
         let (run, call) = (run.to_owned(), call.clone());
-        Self { scene, agent, run, call, question: None }
+        Self { gateway, agent, run, call, question: None }
     }
 
     fn path(&self) -> String {
@@ -68,7 +68,7 @@ impl WaitingRun {
     }
 
     fn ran(&self) -> usize {
-        self.scene.ran.lock().unwrap().len()
+        self.gateway.ran.lock().unwrap().len()
     }
 
     /// Returns the number of tools that should run after the decision.
@@ -78,7 +78,7 @@ impl WaitingRun {
 
     /// Sends an invalid decision, checks the status, and returns the error message.
     async fn refused(&self, status: u16, body: &Value) -> String {
-        let (found, said) = self.scene.try_request("POST", &self.path(), body).await;
+        let (found, said) = self.gateway.try_request("POST", &self.path(), body).await;
         assert_eq!(found, status, "{body}: {said}");
         let detail = &said["detail"];
         let words = detail.as_str().map(str::to_owned);
@@ -86,7 +86,8 @@ impl WaitingRun {
     }
 
     async fn status(&self) -> Value {
-        let run = self.scene.ask("GET", &format!("/v1/runs/{}", self.run), &json!(null)).await;
+        let run =
+            self.gateway.request("GET", &format!("/v1/runs/{}", self.run), &json!(null)).await;
         run["metadata"]["throughline_status"].clone()
     }
 
@@ -143,7 +144,7 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
     }
     answer.still_waits().await;
     for waiting in [approval, answer] {
-        waiting.scene.ask("POST", &waiting.path(), &waiting.right()).await;
+        waiting.gateway.request("POST", &waiting.path(), &waiting.right()).await;
         waiting.ended().await;
         assert_eq!(waiting.ran(), waiting.runs());
     }
@@ -152,7 +153,7 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_are_made_only_once() {
     for waiting in both(&json!({})).await {
-        waiting.scene.ask("POST", &waiting.path(), &waiting.right()).await;
+        waiting.gateway.request("POST", &waiting.path(), &waiting.right()).await;
         waiting.ended().await;
         let said = waiting.refused(409, &waiting.right()).await;
         assert!(said.contains("waits"), "{said}");
@@ -164,9 +165,9 @@ async fn decisions_are_made_only_once() {
 async fn retried_decision_gets_the_same_response() {
     for waiting in both(&json!({})).await {
         let (path, named) = (waiting.path(), waiting.named("otid-1"));
-        let first = waiting.scene.ask("POST", &path, &named).await;
+        let first = waiting.gateway.request("POST", &path, &named).await;
         waiting.ended().await;
-        let again = waiting.scene.ask("POST", &path, &named).await;
+        let again = waiting.gateway.request("POST", &path, &named).await;
         assert_eq!(again, first);
         if waiting.question.is_none() {
             assert_eq!(kinds(&again["messages"])[0], "approval_response_message");
@@ -182,8 +183,8 @@ async fn one_of_many_concurrent_decisions_wins() {
     for waiting in both(&json!({})).await {
         let path = waiting.path();
         let decide = || {
-            let (path, right, scene) = (&path, waiting.right(), &waiting.scene);
-            async move { scene.try_request("POST", path, &right).await.0 }
+            let (path, right, gateway) = (&path, waiting.right(), &waiting.gateway);
+            async move { gateway.try_request("POST", path, &right).await.0 }
         };
         let (one, two, three, four) = tokio::join!(decide(), decide(), decide(), decide());
         let mut statuses = [one, two, three, four];
@@ -199,7 +200,7 @@ async fn one_of_many_concurrent_decisions_wins() {
 async fn decisions_after_the_end_are_refused() {
     for waiting in both(&json!({})).await {
         let cancel = format!("/v1/agents/{}/messages/cancel", waiting.agent);
-        waiting.scene.ask("POST", &cancel, &json!({})).await;
+        waiting.gateway.request("POST", &cancel, &json!({})).await;
         waiting.refused(409, &waiting.right()).await;
         assert_eq!((waiting.ran(), waiting.status().await), (0, json!("cancelled")));
     }
@@ -209,7 +210,7 @@ async fn decisions_after_the_end_are_refused() {
 async fn other_tenants_cannot_decide() {
     for waiting in both(&json!({})).await {
         let (status, said) =
-            waiting.scene.send("them", "POST", &waiting.path(), &waiting.right()).await;
+            waiting.gateway.send("them", "POST", &waiting.path(), &waiting.right()).await;
         assert_eq!(status, 404, "{said:?}");
         waiting.still_waits().await;
     }
@@ -220,7 +221,7 @@ async fn decision_after_expiry_is_refused() {
     let soon = json!({"approvalExpiresMs": 1, "askUser": {"expiresMs": 1}});
     for waiting in both(&soon).await {
         let us = Tenant::from("us");
-        let journal = &waiting.scene.journal;
+        let journal = &waiting.gateway.journal;
         while journal.pending(&us, None).await.unwrap()[0].status != PendingStatus::Expired {}
         waiting.refused(409, &waiting.right()).await;
         assert_eq!(waiting.ran(), 0, "nothing ran");

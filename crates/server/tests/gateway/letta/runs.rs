@@ -3,36 +3,37 @@
 use serde_json::json;
 use throughline_server::routes;
 
-use crate::letta::scene::{AgentGateway, MODEL, OTHER, kinds, said};
+use crate::letta::scene::{AgentGateway, MODEL, OTHER, kinds, user_message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_exposes_messages_steps_and_usage() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let told = scene.say(&agent, "What is the weather?").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let told = gateway.send_message(&agent, "What is the weather?").await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
-    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(shown["agent_id"], agent.as_str());
     assert_eq!(
         (&shown["status"], &shown["stop_reason"]),
         (&json!("completed"), &json!("end_turn"))
     );
-    let messages = scene.ask("GET", &format!("/v1/runs/{run}/messages"), &json!(null)).await;
+    let messages = gateway.request("GET", &format!("/v1/runs/{run}/messages"), &json!(null)).await;
     assert_eq!(kinds(&messages)[0], "user_message");
     assert_eq!(messages.as_array().unwrap().len(), 8);
-    let steps = scene.ask("GET", &format!("/v1/runs/{run}/steps?order=asc"), &json!(null)).await;
+    let steps =
+        gateway.request("GET", &format!("/v1/runs/{run}/steps?order=asc"), &json!(null)).await;
     assert_eq!(steps.as_array().unwrap().len(), 2);
     assert_eq!(steps[0]["id"], messages[1]["step_id"]);
     assert_eq!((&steps[0]["status"], &steps[0]["prompt_tokens"]), (&json!("success"), &json!(100)));
-    let usage = scene.ask("GET", &format!("/v1/runs/{run}/usage"), &json!(null)).await;
+    let usage = gateway.request("GET", &format!("/v1/runs/{run}/usage"), &json!(null)).await;
     assert_eq!(usage["total_tokens"], 220);
     assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 8);
 
-    let other = scene.agent(&json!({})).await;
-    scene.say(&other, "Hello").await;
-    scene.say(&agent, "fail").await;
+    let other = gateway.agent(&json!({})).await;
+    gateway.send_message(&other, "Hello").await;
+    gateway.send_message(&agent, "fail").await;
     let list = async |query: &str| {
-        let runs = scene.ask("GET", &format!("/v1/runs/?{query}"), &json!(null)).await;
+        let runs = gateway.request("GET", &format!("/v1/runs/?{query}"), &json!(null)).await;
         runs.as_array().unwrap().clone()
     };
     assert_eq!(list("").await.len(), 3);
@@ -49,9 +50,10 @@ async fn run_exposes_messages_steps_and_usage() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_run_reports_its_error() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let frames = scene.stream(&format!("/v1/agents/{agent}/messages/stream"), &said("fail")).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let frames =
+        gateway.stream(&format!("/v1/agents/{agent}/messages/stream"), &user_message("fail")).await;
     let frames = serde_json::Value::from(frames);
     assert_eq!(kinds(&frames), ["error_message", "stop_reason", "usage_statistics"]);
     assert!(frames[0]["message"].as_str().unwrap().contains("does not want to"), "{frames}");
@@ -60,43 +62,44 @@ async fn failed_run_reports_its_error() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_can_be_cancelled_and_agent_reset() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    scene.say(&agent, "Hello").await;
-    let run = scene.ask("POST", &format!("{path}/async"), &said("slow")).await;
+    gateway.send_message(&agent, "Hello").await;
+    let run = gateway.request("POST", &format!("{path}/async"), &user_message("slow")).await;
     let run = run["id"].as_str().unwrap();
     let reset = format!("/v1/agents/{agent}/reset-messages");
-    let (status, told) = scene.try_request("PATCH", &reset, &json!({})).await;
+    let (status, told) = gateway.try_request("PATCH", &reset, &json!({})).await;
     assert_eq!((status, &told["detail"]["run_id"]), (409, &json!(run)));
-    let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({})).await;
+    let ended = gateway.request("POST", &format!("{path}/cancel"), &json!({})).await;
     assert_eq!(ended[run], "cancelled");
-    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(
         (&shown["status"], &shown["stop_reason"]),
         (&json!("cancelled"), &json!("cancelled"))
     );
-    let ended = scene.ask("POST", &format!("{path}/cancel"), &json!({"run_ids": [run]})).await;
+    let ended =
+        gateway.request("POST", &format!("{path}/cancel"), &json!({"run_ids": [run]})).await;
     assert!(ended[run].as_str().unwrap().contains("has already"), "{ended}");
 
-    scene.ask("PATCH", &reset, &json!({"add_default_initial_messages": false})).await;
-    assert_eq!(scene.ask("GET", &path, &json!(null)).await, json!([]));
-    let told = scene.say(&agent, "Hello again").await;
+    gateway.request("PATCH", &reset, &json!({"add_default_initial_messages": false})).await;
+    assert_eq!(gateway.request("GET", &path, &json!(null)).await, json!([]));
+    let told = gateway.send_message(&agent, "Hello again").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-    let list = scene.ask("GET", &path, &json!(null)).await;
+    let list = gateway.request("GET", &path, &json!(null)).await;
     assert_eq!(list.as_array().unwrap().len(), 4, "{list}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleting_hides_the_runs() {
-    let scene = AgentGateway::open().await;
-    let agent = scene.agent(&json!({})).await;
-    let own = scene.say(&agent, "Hello").await;
+    let gateway = AgentGateway::open().await;
+    let agent = gateway.agent(&json!({})).await;
+    let own = gateway.send_message(&agent, "Hello").await;
     let made = format!("/v1/conversations/?agent_id={agent}");
-    let conversation = scene.ask("POST", &made, &json!({})).await;
+    let conversation = gateway.request("POST", &made, &json!({})).await;
     let conversation = format!("/v1/conversations/{}", conversation["id"].as_str().unwrap());
     let body = json!({"input": "Hello", "streaming": false});
-    let beside = scene.ask("POST", &format!("{conversation}/messages"), &body).await;
+    let beside = gateway.request("POST", &format!("{conversation}/messages"), &body).await;
     let [own, beside] =
         [own, beside].map(|told| told["messages"][0]["run_id"].as_str().unwrap().to_owned());
     let gone = async |run: &str| {
@@ -107,31 +110,31 @@ async fn deleting_hides_the_runs() {
         let of_runs = routes().iter().filter(|route| route.path.contains("{run}"));
         for route in of_runs.filter(|route| console.iter().all(|path| *path != route.path)) {
             let path = route.path.replace("{run}", run);
-            let (status, _) = scene.send("us", route.method, &path, &json!({})).await;
+            let (status, _) = gateway.send("us", route.method, &path, &json!({})).await;
             statuses.push((route.path, status));
         }
         statuses.into_iter().partition::<Vec<_>, _>(|(_, status)| *status == 404)
     };
     assert_eq!(gone(&own).await.0, [], "the runs exist");
-    scene.ask("DELETE", &conversation, &json!(null)).await;
+    gateway.request("DELETE", &conversation, &json!(null)).await;
     assert_eq!(gone(&beside).await.1, [], "of a conversation");
     assert_eq!(gone(&own).await.0, [], "the agent's own are still there");
-    scene.ask("DELETE", &format!("/v1/agents/{agent}"), &json!(null)).await;
+    gateway.request("DELETE", &format!("/v1/agents/{agent}"), &json!(null)).await;
     assert_eq!(gone(&own).await.1, [], "of an agent");
-    assert_eq!(scene.ask("GET", "/v1/runs/", &json!(null)).await, json!([]));
+    assert_eq!(gateway.request("GET", "/v1/runs/", &json!(null)).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_charged_per_model_after_a_switch() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let gate =
         json!({"rules": [{"when": ["unknown"], "then": "retry-other"}], "otherModels": [OTHER]});
-    let agent = scene.agent(&json!({"throughline": {"gate": gate}})).await;
-    let told = scene.say(&agent, "What is the weather? Then switch.").await;
+    let agent = gateway.agent(&json!({"throughline": {"gate": gate}})).await;
+    let told = gateway.send_message(&agent, "What is the weather? Then switch.").await;
     assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
     // The first model calls a tool and then fails; the other model answers.
     let used = async |key: &str| {
-        let (status, said) = scene.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
+        let (status, said) = gateway.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
         assert_eq!(status, 200);
         let used: serde_json::Value = serde_json::from_slice(&said).unwrap();
         let lines = used["models"].as_array().unwrap().iter();
@@ -150,6 +153,6 @@ async fn usage_is_charged_per_model_after_a_switch() {
     assert_eq!(used("them").await, []);
     // A summary is charged to its caller as well.
     let summary = format!("/v1/agents/{agent}/summarize");
-    scene.ask("POST", &summary, &json!({})).await;
+    gateway.request("POST", &summary, &json!({})).await;
     while !used("us").await.contains(&(MODEL.to_owned(), 2, 220)) {}
 }

@@ -46,7 +46,7 @@ struct ScriptedModel {
     /// The number of model calls in this process.
     asked: Arc<AtomicU64>,
     /// One permit for each reply to a user message that contains `slow`.
-    gate: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Model for ScriptedModel {
@@ -86,7 +86,7 @@ impl Model for ScriptedModel {
         let is_slow = words.contains("slow");
         Box::pin(async move {
             if is_slow {
-                self.gate.acquire().await.unwrap().forget();
+                self.permits.acquire().await.unwrap().forget();
             }
             let events = Box::pin(futures_util::stream::iter(events));
             Ok(ModelStream { fates: Vec::new(), warnings: Vec::new(), events })
@@ -321,7 +321,7 @@ pub(crate) struct AgentGateway {
     pub(crate) url: String,
     pub(crate) journal: Journal,
     pub(crate) ran: Arc<Mutex<Vec<String>>>,
-    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) permits: Arc<Semaphore>,
     pub(crate) keys: RevocableKeys,
     /// The number of model calls in this process.
     pub(crate) asked: Arc<AtomicU64>,
@@ -334,13 +334,13 @@ const LEASE: Duration = Duration::from_secs(1);
 fn agents(
     store: Arc<dyn Store>,
     ran: &Arc<Mutex<Vec<String>>>,
-    gate: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
     asked: &Arc<AtomicU64>,
     lease: Duration,
 ) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        Arc::new(ScriptedModel { target, asked: Arc::clone(asked), gate: Arc::clone(gate) })
+        Arc::new(ScriptedModel { target, asked: Arc::clone(asked), permits: Arc::clone(permits) })
     }));
     let ports =
         Ports { clock: Arc::new(SystemClock), ids: Arc::new(SequentialIds), secret: [7; 32] };
@@ -372,11 +372,11 @@ impl AgentGateway {
 
     /// Opens a gateway with these run caps per tenant.
     pub(crate) async fn capped(caps: RunCaps) -> Self {
-        let scene = Self::open().await;
-        let (journal, folder) = (scene.journal.clone(), Arc::clone(&scene.folder));
+        let gateway = Self::open().await;
+        let (journal, folder) = (gateway.journal.clone(), Arc::clone(&gateway.folder));
         // Tests of caps keep runs active for long, so the lease must last even on a busy machine.
         let lease = Duration::from_mins(1);
-        Self::on(journal, folder, scene.keys.clone(), (caps, lease), pending()).await
+        Self::on(journal, folder, gateway.keys.clone(), (caps, lease), pending()).await
     }
 
     /// Starts another process on the same store.
@@ -392,9 +392,9 @@ impl AgentGateway {
         (caps, lease): (RunCaps, Duration),
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        let (ran, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
+        let (ran, permits) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
         let asked = Arc::new(AtomicU64::new(0));
-        let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&gate), journal.clone());
+        let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&permits), journal.clone());
         let counted = Arc::clone(&asked);
         let opening = GatewayOptions {
             keyring: Arc::new(keys.clone()),
@@ -408,7 +408,7 @@ impl AgentGateway {
         // The tests do not call providers.
         let unknown = Arc::new(upstream("http://127.0.0.1:1"));
         let url = serve_on(journal.clone(), unknown, opening, stop).await;
-        Self { url, journal, ran, gate, keys, asked, folder }
+        Self { url, journal, ran, permits, keys, asked, folder }
     }
 
     pub(crate) async fn send(
@@ -427,7 +427,7 @@ impl AgentGateway {
     }
 
     /// Sends a request as tenant `us`, checks that the request succeeds, and returns the response.
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> Value {
         let (status, said) = self.try_request(method, path, body).await;
         assert_eq!(status, 200, "{method} {path}: {said}");
         said
@@ -462,18 +462,18 @@ impl AgentGateway {
         for (key, value) in more.as_object().into_iter().flatten() {
             body[key] = value.clone();
         }
-        let agent = self.ask("POST", "/v1/agents/", &body).await;
+        let agent = self.request("POST", "/v1/agents/", &body).await;
         agent["id"].as_str().unwrap().to_owned()
     }
 
     /// Sends a message to an agent and returns the response.
-    pub(crate) async fn say(&self, agent: &str, words: &str) -> Value {
-        self.ask("POST", &format!("/v1/agents/{agent}/messages"), &said(words)).await
+    pub(crate) async fn send_message(&self, agent: &str, words: &str) -> Value {
+        self.request("POST", &format!("/v1/agents/{agent}/messages"), &user_message(words)).await
     }
 }
 
 /// Returns a request body with this user message.
-pub(crate) fn said(words: &str) -> Value {
+pub(crate) fn user_message(words: &str) -> Value {
     json!({"messages": [{"role": "user", "content": words}]})
 }
 

@@ -8,8 +8,9 @@ use crate::harness::official;
 use crate::letta::scene::{AgentGateway, MODEL};
 
 async fn run(language: &str, script: &str) {
-    let scene = AgentGateway::open().await;
-    let Some(output) = official::run(language, script, &scene.url, "tl_us", &[MODEL]).await else {
+    let gateway = AgentGateway::open().await;
+    let Some(output) = official::run(language, script, &gateway.url, "tl_us", &[MODEL]).await
+    else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);

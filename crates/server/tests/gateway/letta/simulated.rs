@@ -69,8 +69,8 @@ async fn open() -> SimGateway {
 }
 
 async fn run(language: &str, script: &str) {
-    let gate = open().await;
-    let Some(output) = official::run(language, script, gate.url(), "none", &MODELS).await else {
+    let gateway = open().await;
+    let Some(output) = official::run(language, script, gateway.url(), "none", &MODELS).await else {
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);
@@ -78,8 +78,8 @@ async fn run(language: &str, script: &str) {
     assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
     let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
     assert_eq!(conversations, 2 * MODELS.len(), "{said}");
-    gate.assert_nothing_refused();
-    let ledger = gate.ledger();
+    gateway.assert_nothing_refused();
+    let ledger = gateway.ledger();
     assert_all_returned(&ledger);
     let (issued, back) = (ledger.issued().count(), ledger.returned().count());
     let calls = ledger.entries.len();
@@ -121,10 +121,10 @@ async fn sdk_node_letta_with_the_simulators() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn route_falls_back_to_the_next_model() {
-    let gate = open().await;
+    let gateway = open().await;
     let ask = async |path: &str, body: serde_json::Value| -> serde_json::Value {
         let headers = [("content-type", "application/json")];
-        let response = gate.begin("POST", path, body.to_string().into_bytes(), &headers).await;
+        let response = gateway.begin("POST", path, body.to_string().into_bytes(), &headers).await;
         let status = response.status().as_u16();
         let said = response.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(status, 200, "{said:?}");
@@ -137,8 +137,8 @@ async fn route_falls_back_to_the_next_model() {
         let told = ask(&path, json!({"input": words})).await;
         assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
     }
-    gate.assert_nothing_refused();
-    let ledger = gate.ledger();
+    gateway.assert_nothing_refused();
+    let ledger = gateway.ledger();
     assert!(ledger.entries.iter().all(|entry| entry.model == "gpt-5.2"));
     // Each answering model gets its own Seals back, although the unavailable model is always tried
     // first.
@@ -149,11 +149,11 @@ async fn route_falls_back_to_the_next_model() {
 /// but not shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn gemini_answers_end_without_an_empty_assistant_message() {
-    let gate = open().await;
+    let gateway = open().await;
     let headers = [("content-type", "application/json")];
     let send = async |path: &str, body: serde_json::Value| -> String {
         let body = body.to_string().into_bytes();
-        let (status, _, said) = gate.send("POST", path, body, &headers).await;
+        let (status, _, said) = gateway.send("POST", path, body, &headers).await;
         let said = String::from_utf8_lossy(&said).into_owned();
         assert_eq!(status, 200, "{said}");
         said
@@ -167,12 +167,12 @@ async fn gemini_answers_end_without_an_empty_assistant_message() {
     let streamed = streamed.lines().filter_map(|line| line.strip_prefix("data: "));
     let streamed: Vec<serde_json::Value> =
         streamed.filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let (_, listed) = gate.get(&path).await;
+    let (_, listed) = gateway.get(&path).await;
     for messages in [whole["messages"].as_array().unwrap(), &streamed, listed.as_array().unwrap()] {
         let answers = messages.iter().filter(|said| said["message_type"] == "assistant_message");
         let answers: Vec<_> = answers.map(|said| said["content"].clone()).collect();
         assert!(!answers.is_empty() && answers.iter().all(|text| *text != ""), "{messages:#?}");
     }
-    gate.assert_nothing_refused();
-    assert_all_returned(&gate.ledger());
+    gateway.assert_nothing_refused();
+    assert_all_returned(&gateway.ledger());
 }

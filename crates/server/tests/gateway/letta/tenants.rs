@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use throughline_server::{dialect_routes, routes};
 use throughline_testkit::figure;
 
-use crate::letta::scene::{AgentGateway, said};
+use crate::letta::scene::{AgentGateway, user_message};
 
 /// Routes without object ids, each with the response text expected for a tenant without objects.
 const ROUTES_WITHOUT_IDS: [(&str, &str, &str); 22] = [
@@ -42,7 +42,7 @@ fn body_of(path: &str) -> Value {
             || path.ends_with("/stream")
             || path.ends_with("/async") =>
         {
-            said("Hello")
+            user_message("Hello")
         }
         _ if path.ends_with("/rewind") => json!({"to": 0}),
         _ if path.contains("/approvals/") => json!({"approved": true}),
@@ -54,26 +54,26 @@ fn body_of(path: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_route_exposes_another_tenants_objects() {
-    let scene = AgentGateway::open().await;
+    let gateway = AgentGateway::open().await;
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": true}}});
     let block = json!([{"label": "human", "value": "x"}]);
-    let agent = scene.agent(&json!({"throughline": own, "memory_blocks": block})).await;
-    let told = scene.say(&agent, "Ask me a question.").await;
+    let agent = gateway.agent(&json!({"throughline": own, "memory_blocks": block})).await;
+    let told = gateway.send_message(&agent, "Ask me a question.").await;
     let run = told["messages"][0]["run_id"].as_str().unwrap();
-    let question = scene.ask("GET", "/v1/throughline/questions", &json!(null)).await;
+    let question = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
     let question = question[0]["id"].as_str().unwrap().to_owned();
-    let made = scene.ask("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+    let made = gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
     let conversation = made["id"].as_str().unwrap();
-    let mailing = scene.agent(&json!({})).await;
-    scene.say(&mailing, "Send a mail.").await;
-    let inbox = scene.ask("GET", "/v1/throughline/inbox", &json!(null)).await;
+    let mailing = gateway.agent(&json!({})).await;
+    gateway.send_message(&mailing, "Send a mail.").await;
+    let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
     let waiting = inbox["waiting"].as_array().unwrap();
     let approval = waiting.iter().find(|one| one["kind"] == "approval").unwrap()["id"].as_str();
     let approval = approval.unwrap().to_owned();
     // The call has no reply, but its record is listed.
     let question_of = json!({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]});
-    scene.send("us", "POST", "/v1/messages", &question_of).await;
-    let calls = scene.ask("GET", "/v1/throughline/calls", &json!(null)).await;
+    gateway.send("us", "POST", "/v1/messages", &question_of).await;
+    let calls = gateway.request("GET", "/v1/throughline/calls", &json!(null)).await;
     let call = calls["calls"][0]["id"].as_str().unwrap();
     let ids = [
         ("{agent}", &*agent),
@@ -94,7 +94,7 @@ async fn no_route_exposes_another_tenants_objects() {
         assert!(!path.contains('{'), "{path}: fill in the id");
         for path in [path.clone(), format!("/letta{path}")] {
             let body = if route.method == "GET" { json!(null) } else { body_of(&path) };
-            let (status, answer) = scene.send("them", route.method, &path, &body).await;
+            let (status, answer) = gateway.send("them", route.method, &path, &body).await;
             let answer = String::from_utf8_lossy(&answer).into_owned();
             if route.path.contains("{schema}") {
                 assert!(status == 200 && answer.contains("\"RunEvent\""), "{path}: {answer}");
@@ -120,7 +120,7 @@ async fn no_route_exposes_another_tenants_objects() {
     let dialects: BTreeSet<(&str, String)> =
         dialect_routes().map(|route| (route.method, route.path)).collect();
     let mut of_dialects = 0;
-    let (_, document) = scene.send("them", "GET", "/openapi.json", &json!(null)).await;
+    let (_, document) = gateway.send("them", "GET", "/openapi.json", &json!(null)).await;
     let document: Value = serde_json::from_slice(&document).unwrap();
     let mut documented = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -142,23 +142,23 @@ async fn no_route_exposes_another_tenants_objects() {
         documented,
     );
     // The owner's objects are unaffected.
-    let shown = scene.ask("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(shown["stop_reason"], "requires_approval");
-    let list = scene.ask("GET", &format!("/v1/agents/{agent}/messages"), &json!(null)).await;
+    let list = gateway.request("GET", &format!("/v1/agents/{agent}/messages"), &json!(null)).await;
     assert_eq!(list.as_array().unwrap().len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_key_are_refused() {
-    let scene = AgentGateway::open().await;
-    let response = crate::harness::begin(&scene.url, "GET", "/v1/agents/", Vec::new(), &[]).await;
+    let gateway = AgentGateway::open().await;
+    let response = crate::harness::begin(&gateway.url, "GET", "/v1/agents/", Vec::new(), &[]).await;
     assert_eq!(response.status().as_u16(), 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn served_openapi_equals_the_checked_in_file() {
-    let scene = AgentGateway::open().await;
-    let (status, served) = scene.send("us", "GET", "/openapi.json", &json!(null)).await;
+    let gateway = AgentGateway::open().await;
+    let (status, served) = gateway.send("us", "GET", "/openapi.json", &json!(null)).await;
     assert_eq!(status, 200);
     let served: Value = serde_json::from_slice(&served).unwrap();
     let gemini = "/v1beta/models/{model}:generateContent";
@@ -170,7 +170,7 @@ async fn served_openapi_equals_the_checked_in_file() {
     let kept = include_str!("../../../../../docs/openapi.json");
     let is_kept = served == kept;
     assert!(is_kept, "docs/openapi.json: store the output of GET /openapi.json, indented by two");
-    let (status, page) = scene.send("us", "GET", "/docs", &json!(null)).await;
+    let (status, page) = gateway.send("us", "GET", "/docs", &json!(null)).await;
     let page = String::from_utf8_lossy(&page).into_owned();
     assert_eq!(status, 200);
     for route in routes() {
