@@ -61,10 +61,10 @@ fn equal_conversations_have_equal_chains_in_every_dialect() {
     assert!(expected.iter().all(Option::is_some));
     let mut pairs = 0;
     for (codec, target) in targets() {
-        let there = said(codec, &target, &first);
-        assert_eq!(digests(&there), expected, "to {}", codec.wire());
+        let translated = translate(codec, &target, &first);
+        assert_eq!(digests(&translated), expected, "to {}", codec.wire());
         for (other, target) in targets() {
-            let back = said(other, &target, &there);
+            let back = translate(other, &target, &translated);
             assert_eq!(digests(&back), expected, "{} to {}", codec.wire(), other.wire());
             pairs += 1;
         }
@@ -72,7 +72,7 @@ fn equal_conversations_have_equal_chains_in_every_dialect() {
     assert_eq!(pairs, 25);
 }
 
-fn said(
+fn translate(
     codec: &dyn throughline_codec::Codec,
     target: &throughline_core::Target,
     call: &Call,
@@ -130,18 +130,21 @@ fn visible_changes_affect_the_chain_from_their_position_on() {
 /// The fast path for ASCII text and the general path must ignore the same white space.
 #[test]
 fn all_white_space_is_ignored() {
-    let said = |text: &str| {
+    let digests_of = |text: &str| {
         let mut body = conversation();
         body["messages"][0]["content"] = json!(text);
         digests(&claude(&body))
     };
     let spaces = "\t\n\u{b}\u{c}\r ";
     assert!(spaces.chars().all(char::is_whitespace));
-    assert_eq!(said("Weather?"), said(&format!("{spaces}Wea{spaces}ther?{spaces}")));
-    assert_eq!(said("Wétter?"), said(&format!("W{spaces}ét\u{a0}\u{3000}\u{2028}ter?")));
+    assert_eq!(digests_of("Weather?"), digests_of(&format!("{spaces}Wea{spaces}ther?{spaces}")));
+    assert_eq!(
+        digests_of("Wétter?"),
+        digests_of(&format!("W{spaces}ét\u{a0}\u{3000}\u{2028}ter?"))
+    );
     let others: Vec<char> = (0..128u8).map(char::from).filter(|c| !spaces.contains(*c)).collect();
     assert!(others.iter().all(|letter| !letter.is_whitespace()));
-    assert_ne!(said("Weather?"), said("Wea\u{1f}ther?"));
+    assert_ne!(digests_of("Weather?"), digests_of("Wea\u{1f}ther?"));
 }
 
 #[test]
@@ -163,26 +166,26 @@ fn chains_differ_by_tenant_and_end_user() {
 #[test]
 fn reply_digest_equals_the_digest_in_the_next_request() {
     let target = target("anthropic", "anthropic-messages", "claude-sonnet-4-5");
-    let whole = claude(&conversation());
-    let expected = digests(&whole);
-    for (asked, turn) in [(2, 0), (4, 1), (6, 2)] {
+    let call = claude(&conversation());
+    let expected = digests(&call);
+    for (index, turn) in [(2, 0), (4, 1), (6, 2)] {
         let mut body = conversation();
         let messages = body["messages"].as_array_mut().unwrap();
-        messages.truncate(asked + 1);
-        let said = messages.pop().unwrap();
+        messages.truncate(index + 1);
+        let message = messages.pop().unwrap();
         let chain = Chain::of(&claude(&body), &Tenant::from("acme"), None);
-        let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": said["content"],
+        let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": message["content"],
             "model": "claude-sonnet-4-5", "stop_reason": "end_turn", "usage": {}});
         let reply = crate::common::reply_of(codec_of("anthropic-messages"), &target, &answer);
         assert_eq!(chain.after(&reply.items), expected[turn]);
         // The same reply after a prefilled assistant text.
-        let blocks = said["content"].as_array().unwrap();
-        let (begun, rest) = blocks.split_at(1);
+        let blocks = message["content"].as_array().unwrap();
+        let (start, rest) = blocks.split_at(1);
         if !rest.is_empty() {
             body["messages"]
                 .as_array_mut()
                 .unwrap()
-                .push(json!({"role": "assistant", "content": begun}));
+                .push(json!({"role": "assistant", "content": start}));
             let chain = Chain::of(&claude(&body), &Tenant::from("acme"), None);
             let rest = reply.items[1..].to_vec();
             assert_eq!(chain.after(&rest), expected[turn]);

@@ -371,11 +371,11 @@ impl ModelRouter for OddProvider {
 async fn captured_seals_are_accepted_in_any_format() {
     let catalog = Catalog::builtin().clone();
     let odd = Arc::new(OddProvider { arrived: Mutex::default(), catalog });
-    let opening = GatewayOptions {
+    let options = GatewayOptions {
         directory: Arc::clone(&odd) as Arc<dyn ModelRouter>,
         ..GatewayOptions::of(ReplayMode::Repair)
     };
-    let (url, _store, _folder) = serve(Arc::clone(&odd) as Arc<dyn Upstream>, opening).await;
+    let (url, _store, _folder) = serve(Arc::clone(&odd) as Arc<dyn Upstream>, options).await;
     for (dialect, model) in [
         (ClientDialect::Messages, "claude-sonnet-4-5"),
         (ClientDialect::Gemini, "gemini-3-pro-preview"),

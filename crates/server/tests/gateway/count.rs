@@ -39,11 +39,11 @@ async fn count(
     let headers = [("content-type", "application/json"), ("anthropic-version", "2023-06-01")];
     let (status, headers, body) =
         gateway.send("POST", &path, body.to_string().into_bytes(), &headers).await;
-    let said: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(status, 200, "{dialect:?} → {model}: {said}");
+    let response: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(status, 200, "{dialect:?} → {model}: {response}");
     let name = if dialect == ClientDialect::Gemini { "totalTokens" } else { "input_tokens" };
-    let how = headers["x-throughline-count"].to_str().unwrap().to_owned();
-    (said[name].as_u64().unwrap_or_else(|| panic!("{dialect:?} → {model}: {said}")), how)
+    let method = headers["x-throughline-count"].to_str().unwrap().to_owned();
+    (response[name].as_u64().unwrap_or_else(|| panic!("{dialect:?} → {model}: {response}")), method)
 }
 
 /// If the provider has a count endpoint, the provider counts the tokens. Otherwise the response is
@@ -55,10 +55,10 @@ async fn tokens_are_counted_for_every_provider() {
         for model in MODELS {
             let short = [dialect.user("Hello")];
             let long = [dialect.user(&"How are you today? ".repeat(200))];
-            let (few, how) = count(&gateway, dialect, model, &short).await;
+            let (few, method) = count(&gateway, dialect, model, &short).await;
             let (many, _) = count(&gateway, dialect, model, &long).await;
             let expected = if model.contains("deepseek") { "estimated" } else { "counted" };
-            assert_eq!(how, expected, "{dialect:?} → {model}");
+            assert_eq!(method, expected, "{dialect:?} → {model}");
             assert!(0 < few && few + 200 < many, "{dialect:?} → {model}: {few}, {many}");
         }
     }
@@ -69,20 +69,20 @@ async fn tokens_are_counted_for_every_provider() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_and_foreign_thoughts_are_not_sent_to_count_endpoints() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let own = [
+    let cases = [
         (ClientDialect::Messages, "sim/claude-sonnet-4-5", "sim/gpt-5.2"),
         (ClientDialect::Responses, "sim/gpt-5.2", "sim/gemini-3-pro-preview"),
         (ClientDialect::Gemini, "sim/gemini-3-pro-preview", "sim/claude-sonnet-4-5"),
     ];
-    for (dialect, model, other) in own {
+    for (dialect, model, other_model) in cases {
         let mut history = vec![dialect.user("What is the weather in Paris?")];
-        let said = gateway.send_history(dialect, other, &history, false).await.unwrap();
-        let calls = dialect.calls(&said);
-        history.extend(said);
+        let reply = gateway.send_history(dialect, other_model, &history, false).await.unwrap();
+        let calls = dialect.calls(&reply);
+        history.extend(reply);
         history.extend(dialect.results(&calls));
-        let (tokens, how) = count(&gateway, dialect, model, &history).await;
+        let (tokens, method) = count(&gateway, dialect, model, &history).await;
         assert!(tokens > 0);
-        assert_eq!(how, "counted", "{dialect:?} → {model}");
+        assert_eq!(method, "counted", "{dialect:?} → {model}");
     }
     gateway.assert_nothing_refused();
 }
@@ -96,6 +96,6 @@ async fn counting_for_an_unknown_model_returns_a_dialect_error() {
         "unknown/knows",
         &[ClientDialect::Messages.user("Hello")],
     );
-    let (status, said) = gateway.raw(&path, body.to_string().into_bytes(), &[]).await;
-    assert_eq!((status, said["type"].as_str()), (404, Some("error")), "{said}");
+    let (status, response) = gateway.raw(&path, body.to_string().into_bytes(), &[]).await;
+    assert_eq!((status, response["type"].as_str()), (404, Some("error")), "{response}");
 }

@@ -53,13 +53,13 @@ async fn call_ids_identify_their_turn_in_other_dialects() {
         ClientDialect::Chat,
     ];
     for dialect in ClientDialect::ALL {
-        for (model, own) in crate::harness::MODELS.into_iter().zip(same) {
+        for (model, provider_dialect) in crate::harness::MODELS.into_iter().zip(same) {
             for stream in [false, true] {
                 let ids = gateway.call_ids(dialect, model, stream).await;
-                let what = format!("{dialect:?} → {model}, streamed {stream}: {ids:?}");
-                assert!(!ids.is_empty(), "{what}");
+                let label = format!("{dialect:?} → {model}, streamed {stream}: {ids:?}");
+                assert!(!ids.is_empty(), "{label}");
                 let is_ours = |id: &String| Claims::has_handle_format(id.as_bytes());
-                assert_eq!(ids.iter().all(is_ours), dialect != own, "{what}");
+                assert_eq!(ids.iter().all(is_ours), dialect != provider_dialect, "{label}");
             }
         }
     }
@@ -78,26 +78,26 @@ async fn model_change_and_back_returns_the_first_models_seals() {
             gateway.switch(dialect, &models, stream, drops).await;
             gateway.assert_nothing_refused();
             let ledger = gateway.ledger();
-            let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
-            let [first, middle @ .., last] = ledger.entries.as_slice() else { panic!("{what}") };
-            assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {what}");
+            let label = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
+            let [first, middle @ .., last] = ledger.entries.as_slice() else { panic!("{label}") };
+            assert_eq!(first.stop.as_deref(), Some("tools"), "a tool loop is open: {label}");
             let is_taken = |back: &ReturnedSeal| back.verdict == Verdict::Accepted;
-            assert!(last.returned.iter().all(is_taken), "{what}");
+            assert!(last.returned.iter().all(is_taken), "{label}");
             // Gemini receives Google's documented placeholder signature for other models' calls.
             let stand_in = Verdict::Dropped("stand_in".to_owned());
             for entry in middle {
                 let is_meant =
                     |back: &ReturnedSeal| entry.wire == "gemini" && back.verdict == stand_in;
-                assert!(entry.returned.iter().all(is_meant), "another's seal: {what}");
+                assert!(entry.returned.iter().all(is_meant), "another's seal: {label}");
             }
-            assert!(!first.issued.is_empty(), "{what}");
+            assert!(!first.issued.is_empty(), "{label}");
             for issued in &first.issued {
                 let is_back = last.returned.iter().any(|back| back.seal == issued.seal);
-                assert!(is_back, "a seal of the first answer is missing: {what}");
+                assert!(is_back, "a seal of the first answer is missing: {label}");
             }
             let is_foreign =
                 |back: &&ReturnedSeal| first.issued.iter().all(|issued| issued.seal != back.seal);
-            assert_eq!(last.returned.iter().find(is_foreign), None, "another's seal: {what}");
+            assert_eq!(last.returned.iter().find(is_foreign), None, "another's seal: {label}");
             returned += last.returned.len();
         }
     }
@@ -116,13 +116,13 @@ async fn fallback_target_continues_the_conversation() {
             gateway.switch(dialect, &models, stream, drops).await;
             gateway.assert_nothing_refused();
             let ledger = gateway.ledger();
-            let what = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
-            let [first, second, last] = ledger.entries.as_slice() else { panic!("{what}") };
-            assert_eq!(second.wire, "openai-responses", "{what}");
-            assert!(second.returned.is_empty(), "another's seal: {what}");
+            let label = format!("{dialect:?}, streamed {stream}, drops {drops}: {ledger:#?}");
+            let [first, second, last] = ledger.entries.as_slice() else { panic!("{label}") };
+            assert_eq!(second.wire, "openai-responses", "{label}");
+            assert!(second.returned.is_empty(), "another's seal: {label}");
             for issued in &first.issued {
                 let is_back = last.returned.iter().any(|back| back.seal == issued.seal);
-                assert!(is_back, "a seal of the first answer is missing: {what}");
+                assert!(is_back, "a seal of the first answer is missing: {label}");
             }
         }
     }

@@ -44,8 +44,8 @@ async fn invalid_requests_are_refused() {
     );
     for body in ["", "{", "[]", "{\"model\":7}", "{}", "\u{0}", deep.as_str()] {
         let (status, answer) = gateway.raw("/v1/responses", body.as_bytes().to_vec(), &[]).await;
-        let shown = body.chars().take(40).collect::<String>();
-        assert!((400..500).contains(&status), "{shown}: {status} {answer}");
+        let excerpt = body.chars().take(40).collect::<String>();
+        assert!((400..500).contains(&status), "{excerpt}: {status} {answer}");
         assert!(!message(ClientDialect::Responses, &answer).is_empty(), "{answer}");
     }
     let large = vec![b' '; (64 << 20) + 1];
@@ -90,7 +90,7 @@ async fn enforce_refuses_before_sending() {
     let (status, body) =
         gateway.post(ClientDialect::Messages, "sim/claude-sonnet-4-5", &history).await;
     assert_eq!(status, 400, "{body}");
-    let said = message(ClientDialect::Messages, &body);
-    assert!(said.starts_with('['), "the rule is named first: {said}");
+    let error = message(ClientDialect::Messages, &body);
+    assert!(error.starts_with('['), "the rule is named first: {error}");
     assert_eq!(gateway.requests(), 0, "nothing was sent");
 }

@@ -4,7 +4,9 @@
 //! Each recording is a separate tenant. The recorded replies are captured unchanged. Each recorded
 //! request is sent once unchanged and once without any reasoning.
 
-use crate::common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
+use crate::common::recorded::{
+    Tally, comparable, decode_context, expected_values, items_of, recorded_reply, stripped,
+};
 use crate::common::{ReplayFixture, codec_of, request, sealed};
 use bytes::Bytes;
 use throughline_core::{Disposition, EncodedRequest, Reply, StopReason, Tenant};
@@ -43,14 +45,15 @@ const NOT_AS_IT_CAME: &[&str] = &[
     "pydantic-ai--models--test_mistral--test_mistral_model_thinking_part",
 ];
 
-async fn sent(
+async fn restore_and_encode(
     fixture: &ReplayFixture,
     tenant: &Tenant,
     exchange: &Exchange,
     body: &str,
 ) -> (RestoredCall, EncodedRequest) {
     let codec = codec_of(&exchange.wire);
-    let call = codec.decode_request(&request(&exchange.path, body.to_owned()), &asked(exchange));
+    let call =
+        codec.decode_request(&request(&exchange.path, body.to_owned()), &decode_context(exchange));
     let restored = fixture.replay.restore(tenant, None, call.unwrap()).await.unwrap();
     let mut encoded = codec.encode(&restored.call).unwrap();
     restored.account(&mut encoded);
@@ -58,9 +61,9 @@ async fn sent(
 }
 
 /// Returns the successful exchanges of a recording, each with its decoded reply.
-fn answered(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
+fn successful_exchanges(recording: &Recording) -> impl Iterator<Item = (&Exchange, Reply)> {
     let exchanges = recording.exchanges.iter().filter(|exchange| exchange.status == 200);
-    exchanges.map(|exchange| (exchange, recorded_reply(exchange, &asked(exchange))))
+    exchanges.map(|exchange| (exchange, recorded_reply(exchange, &decode_context(exchange))))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,12 +74,21 @@ async fn lost_values_are_restored_in_place() {
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
         let mut issued: Vec<Bytes> = Vec::new();
-        for (exchange, reply) in answered(&recording) {
-            let (restored, encoded) =
-                sent(&fixture, &tenant, exchange, &stripped(&exchange.wire, &exchange.request))
-                    .await;
-            let there = sealed(&items_of(exchange, &encoded.request.body));
-            tally.count_values(&exchange.wire, &recording.name, owed(exchange, &issued), &there);
+        for (exchange, reply) in successful_exchanges(&recording) {
+            let (restored, encoded) = restore_and_encode(
+                &fixture,
+                &tenant,
+                exchange,
+                &stripped(&exchange.wire, &exchange.request),
+            )
+            .await;
+            let found = sealed(&items_of(exchange, &encoded.request.body));
+            tally.count_values(
+                &exchange.wire,
+                &recording.name,
+                expected_values(exchange, &issued),
+                &found,
+            );
             issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));
             if reply.stop != StopReason::Cut {
                 fixture
@@ -86,7 +98,7 @@ async fn lost_values_are_restored_in_place() {
             }
         }
     }
-    tally.tell("opaque values restored in place");
+    tally.print("opaque values restored in place");
     tally.check(NOT_RESTORED);
 }
 
@@ -97,15 +109,16 @@ async fn intact_requests_are_sent_unchanged() {
     let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let tenant = Tenant::from(format!("recording-{number}"));
-        for (exchange, reply) in answered(&recording) {
-            let (restored, encoded) = sent(&fixture, &tenant, exchange, &exchange.request).await;
+        for (exchange, reply) in successful_exchanges(&recording) {
+            let (restored, encoded) =
+                restore_and_encode(&fixture, &tenant, exchange, &exchange.request).await;
             let as_it_came = encoded.request.body == exchange.request;
-            let seen = if as_it_came { Ok(()) } else { Err(changes(&encoded)) };
-            tally.note(&exchange.wire, &recording.name, seen);
+            let outcome = if as_it_came { Ok(()) } else { Err(changes(&encoded)) };
+            tally.note(&exchange.wire, &recording.name, outcome);
             fixture.capture(&tenant, &restored, &reply, &encoded).await;
         }
     }
-    tally.tell("requests sent unchanged");
+    tally.print("requests sent unchanged");
     tally.check(NOT_AS_IT_CAME);
 }
 

@@ -12,8 +12,8 @@ const TOOL: &str = r#"[{"name":"get_weather","input_schema":{"type":"object","pr
 const SAME_TOOL: &str = r#"[ {"input_schema": {"required":["city"],"properties":{"city":{"type":"string"}},"type":"object"}, "name":"get_weather"} ]"#;
 
 async fn open_gateway(prefix: PrefixPolicy) -> SimGateway {
-    let opening = GatewayOptions { prefix, ..GatewayOptions::of(ReplayMode::Repair) };
-    SimGateway::open_with(opening, throughline_sim::Options::default()).await
+    let options = GatewayOptions { prefix, ..GatewayOptions::of(ReplayMode::Repair) };
+    SimGateway::open_with(options, throughline_sim::Options::default()).await
 }
 
 /// Sends a request. Returns the status, the Fates header, the prefix header and the response.
@@ -39,12 +39,12 @@ async fn send_request(
 
 /// Returns a conversation within a tool loop: the model reasoned, called a tool, and received the
 /// result.
-async fn begun(gateway: &SimGateway) -> Vec<Value> {
+async fn begin_tool_loop(gateway: &SimGateway) -> Vec<Value> {
     let mut messages = vec![json!({"role": "user", "content": "What is the weather in Paris?"})];
-    let (status, _, _, said) = send_request(gateway, SYSTEM, TOOL, &messages).await;
-    assert_eq!(status, 200, "{said}");
-    let content = said["content"].as_array().unwrap();
-    assert!(content.iter().any(|block| block["type"] == "thinking"), "{said}");
+    let (status, _, _, response) = send_request(gateway, SYSTEM, TOOL, &messages).await;
+    assert_eq!(status, 200, "{response}");
+    let content = response["content"].as_array().unwrap();
+    assert!(content.iter().any(|block| block["type"] == "thinking"), "{response}");
     let call = content.iter().find(|block| block["type"] == "tool_use").unwrap();
     let result =
         json!({"type": "tool_result", "tool_use_id": call["id"], "content": "sunny, 21 degrees"});
@@ -56,9 +56,10 @@ async fn begun(gateway: &SimGateway) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn formatting_changes_keep_the_original_prefix() {
     let gateway = open_gateway(PrefixPolicy::Freeze).await;
-    let messages = begun(&gateway).await;
-    let (status, fates, changed, said) = send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
-    assert_eq!((status, changed), (200, None), "{said}");
+    let messages = begin_tool_loop(&gateway).await;
+    let (status, fates, changed, response) =
+        send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
+    assert_eq!((status, changed), (200, None), "{response}");
     assert!(fates.ends_with("elided=0"), "{fates}");
     gateway.assert_nothing_refused();
     let last = gateway.ledger().entries.into_iter().next_back().unwrap();
@@ -69,10 +70,10 @@ async fn formatting_changes_keep_the_original_prefix() {
 async fn changed_prefix_drops_thoughts_and_is_reported() {
     for policy in [PrefixPolicy::Freeze, PrefixPolicy::DropBlock] {
         let gateway = open_gateway(policy).await;
-        let messages = begun(&gateway).await;
-        let (status, fates, changed, said) =
+        let messages = begin_tool_loop(&gateway).await;
+        let (status, fates, changed, response) =
             send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
-        assert_eq!((status, changed.as_deref()), (200, Some("system")), "{policy:?}: {said}");
+        assert_eq!((status, changed.as_deref()), (200, Some("system")), "{policy:?}: {response}");
         assert!(!fates.ends_with("elided=0"), "{policy:?}: {fates}");
         gateway.assert_nothing_refused();
     }
@@ -82,18 +83,18 @@ async fn changed_prefix_drops_thoughts_and_is_reported() {
 async fn strict_policies_refuse_a_changed_prefix() {
     for policy in [PrefixPolicy::FreezeOrError, PrefixPolicy::Error] {
         let gateway = open_gateway(policy).await;
-        let messages = begun(&gateway).await;
-        let asked = gateway.requests();
-        let (status, _, _, said) =
+        let messages = begin_tool_loop(&gateway).await;
+        let requests = gateway.requests();
+        let (status, _, _, response) =
             send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
-        assert_eq!(status, 400, "{policy:?}: {said}");
-        let message = said["error"]["message"].as_str().unwrap();
+        assert_eq!(status, 400, "{policy:?}: {response}");
+        let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains("`system`"), "{policy:?}: {message}");
-        assert_eq!(gateway.requests(), asked, "{policy:?}: the provider received no request");
+        assert_eq!(gateway.requests(), requests, "{policy:?}: the provider received no request");
         // The stricter policy refuses even a change in formatting.
-        let (status, _, _, said) = send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
+        let (status, _, _, response) = send_request(&gateway, SYSTEM, SAME_TOOL, &messages).await;
         let expected = if policy == PrefixPolicy::Error { 400 } else { 200 };
-        assert_eq!(status, expected, "{policy:?}: {said}");
+        assert_eq!(status, expected, "{policy:?}: {response}");
     }
 }
 
@@ -102,9 +103,10 @@ async fn strict_policies_refuse_a_changed_prefix() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_prefix_is_refused_by_the_provider_without_repair() {
     let gateway = SimGateway::open(ReplayMode::Observe).await;
-    let messages = begun(&gateway).await;
-    let (status, _, _, said) = send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
-    assert_eq!(status, 400, "{said}");
-    let message = said["error"]["message"].as_str().unwrap();
+    let messages = begin_tool_loop(&gateway).await;
+    let (status, _, _, response) =
+        send_request(&gateway, "You are a pirate.", TOOL, &messages).await;
+    assert_eq!(status, 400, "{response}");
+    let message = response["error"]["message"].as_str().unwrap();
     assert!(message.contains("bound to a different conversation"), "{message}");
 }

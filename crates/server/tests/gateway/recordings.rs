@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::recorded::{Tally, asked, comparable, items_of, owed, recorded_reply, stripped};
+use crate::common::recorded::{
+    Tally, comparable, decode_context, expected_values, items_of, recorded_reply, stripped,
+};
 use crate::common::{codec_of, request, sealed, target};
 use crate::harness::{GatewayOptions, begin, serve};
 use bytes::Bytes;
@@ -104,12 +106,12 @@ impl ModelRouter for RecordedProvider {
         if model != exchange.model {
             return Err(format!("{model} is not on: {} is", exchange.model));
         }
-        let asked = asked(&exchange).target;
+        let target = decode_context(&exchange).target;
         Ok(vec![RouteTarget {
-            endpoint: asked.origin.provider.clone(),
-            account: asked.origin.account.clone(),
+            endpoint: target.origin.provider.clone(),
+            account: target.origin.account.clone(),
             is_callers: false,
-            provider: asked.provider,
+            provider: target.provider,
             model: model.into(),
         }])
     }
@@ -149,14 +151,14 @@ struct PlayedExchange {
 impl RecordingGateway {
     async fn open() -> Self {
         let stage = Arc::new(RecordedProvider::default());
-        let opening = GatewayOptions {
+        let options = GatewayOptions {
             keyring: Arc::new(NameKeys),
             directory: Arc::<RecordedProvider>::clone(&stage),
             // The recorded clients name files that were never uploaded here.
             passthrough: Passthrough::new(["/*"]).unwrap(),
             ..GatewayOptions::of(ReplayMode::Repair)
         };
-        let (url, journal, folder) = serve(Arc::<RecordedProvider>::clone(&stage), opening).await;
+        let (url, journal, folder) = serve(Arc::<RecordedProvider>::clone(&stage), options).await;
         Self { url, stage, _store: (journal, folder) }
     }
 
@@ -185,22 +187,22 @@ impl RecordingGateway {
 /// Returns the path of an exchange without the provider's base URL.
 fn provider_path(exchange: &Exchange) -> String {
     let begins = ["/v1/messages", "/responses", "/chat/completions", "/v1beta"];
-    let own = begins.iter().find_map(|begin| exchange.path.find(begin));
-    let own = &exchange.path[own.unwrap()..];
+    let path = begins.iter().find_map(|begin| exchange.path.find(begin));
+    let path = &exchange.path[path.unwrap()..];
     // Vertex derives the project from the key.
-    match (own.find("/projects/"), own.find("/publishers/")) {
-        (Some(project), Some(publisher)) => [&own[..project], &own[publisher..]].concat(),
-        _ => own.to_owned(),
+    match (path.find("/projects/"), path.find("/publishers/")) {
+        (Some(project), Some(publisher)) => [&path[..project], &path[publisher..]].concat(),
+        _ => path.to_owned(),
     }
 }
 
 /// Returns the gateway path for the request of an exchange.
 fn gateway_path(exchange: &Exchange) -> String {
-    let own = provider_path(exchange);
-    match own.split_once("/models/") {
+    let path = provider_path(exchange);
+    match path.split_once("/models/") {
         Some((_, model)) => format!("/v1beta/models/{model}"),
-        None if own.starts_with("/v1/") => own,
-        None => format!("/v1{own}"),
+        None if path.starts_with("/v1/") => path,
+        None => format!("/v1{path}"),
     }
 }
 
@@ -216,20 +218,21 @@ fn without_reasoning(exchange: &Exchange) -> (String, String) {
         return (gateway_path(exchange), stripped(&exchange.wire, &exchange.request));
     }
     let read = request(&exchange.path, exchange.request.clone());
-    let mut call = codec_of(&exchange.wire).decode_request(&read, &asked(exchange)).unwrap();
+    let mut call =
+        codec_of(&exchange.wire).decode_request(&read, &decode_context(exchange)).unwrap();
     let wire = Wire::ANTHROPIC_MESSAGES;
     call.target = target("anthropic", wire.as_str(), &exchange.model);
-    let said = codec_of(wire.as_str()).encode(&call).unwrap().request.body;
-    let said = stripped(wire.as_str(), std::str::from_utf8(&said).unwrap());
-    ("/v1/messages".to_owned(), said)
+    let body = codec_of(wire.as_str()).encode(&call).unwrap().request.body;
+    let body = stripped(wire.as_str(), std::str::from_utf8(&body).unwrap());
+    ("/v1/messages".to_owned(), body)
 }
 
 /// Checks that the request reached the provider unchanged, and that the response reached the caller
 /// unchanged.
 fn is_as_it_was(exchange: &Exchange, played: &PlayedExchange) -> Result<(), String> {
-    let said = || String::from_utf8_lossy(&played.body).into_owned();
+    let response = || String::from_utf8_lossy(&played.body).into_owned();
     let arrived = played.arrived.as_ref();
-    let arrived = arrived.ok_or_else(|| format!("not sent: {} {}", played.status, said()))?;
+    let arrived = arrived.ok_or_else(|| format!("not sent: {} {}", played.status, response()))?;
     if *arrived.path != *provider_path(exchange) {
         return Err(format!("it arrived at {}", arrived.path));
     }
@@ -237,7 +240,7 @@ fn is_as_it_was(exchange: &Exchange, played: &PlayedExchange) -> Result<(), Stri
         return Err(difference(exchange.request.as_bytes(), &arrived.body));
     }
     let is_answered = played.status == exchange.status && played.body == exchange.response;
-    if is_answered { Ok(()) } else { Err(format!("answered {} {}", played.status, said())) }
+    if is_answered { Ok(()) } else { Err(format!("answered {} {}", played.status, response())) }
 }
 
 /// Describes the position at which two texts differ.
@@ -253,7 +256,7 @@ fn difference(sent: &[u8], arrived: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_requests_arrive_unchanged() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let theatre = RecordingGateway::open().await;
+    let gateway = RecordingGateway::open().await;
     let (mut tally, mut unspoken) = (Tally::default(), 0);
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let key = format!("tl_recording_{number}");
@@ -263,12 +266,12 @@ async fn recorded_requests_arrive_unchanged() {
                 continue;
             }
             let sending = (gateway_path(exchange), exchange.request.clone());
-            let played = theatre.play(exchange, &key, sending).await;
+            let played = gateway.play(exchange, &key, sending).await;
             let at = format!("{} {turn}", recording.name);
             tally.note(&exchange.wire, &at, is_as_it_was(exchange, &played));
         }
     }
-    tally.tell("recorded requests that arrived unchanged");
+    tally.print("recorded requests that arrived unchanged");
     figure("recorded requests on wires without a dialect", unspoken);
     tally.check(NOT_AS_SENT);
 }
@@ -276,23 +279,23 @@ async fn recorded_requests_arrive_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_values_of_recorded_requests_arrive_in_place() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };
-    let theatre = RecordingGateway::open().await;
+    let gateway = RecordingGateway::open().await;
     let mut tally = Tally::default();
     for (number, recording) in recordings.iter().map(comparable).enumerate() {
         let key = format!("tl_recording_{number}");
         let mut issued: Vec<Bytes> = Vec::new();
         for (turn, exchange) in recording.exchanges.iter().enumerate() {
-            let played = theatre.play(exchange, &key, without_reasoning(exchange)).await;
+            let played = gateway.play(exchange, &key, without_reasoning(exchange)).await;
             let arrived = played.arrived.map(|arrived| items_of(exchange, &arrived.body));
-            let there = sealed(&arrived.unwrap_or_default());
+            let found = sealed(&arrived.unwrap_or_default());
             let at = format!("{} {turn}", recording.name);
-            tally.count_values(&exchange.wire, &at, owed(exchange, &issued), &there);
+            tally.count_values(&exchange.wire, &at, expected_values(exchange, &issued), &found);
             if exchange.status == 200 {
-                let reply = recorded_reply(exchange, &asked(exchange));
+                let reply = recorded_reply(exchange, &decode_context(exchange));
                 issued.extend(sealed(&reply.items).into_iter().map(|(bytes, _)| bytes));
             }
         }
     }
-    tally.tell("opaque values of recorded requests that arrived in place");
+    tally.print("opaque values of recorded requests that arrived in place");
     tally.check(NOT_IN_PLACE);
 }

@@ -9,7 +9,7 @@ async fn create(gateway: &SimGateway, body: &Value) -> (u16, Value) {
     gateway.raw("/v1/responses", body.to_string().into_bytes(), &[]).await
 }
 
-async fn answered(gateway: &SimGateway, body: &Value) -> Value {
+async fn create_ok(gateway: &SimGateway, body: &Value) -> Value {
     let (status, response) = create(gateway, body).await;
     assert_eq!(status, 200, "{body} → {response}");
     response
@@ -26,14 +26,14 @@ async fn delete(gateway: &SimGateway, id: &str) -> (u16, Value) {
 }
 
 /// Sends a request; returns the call record and the response.
-async fn sent(gateway: &SimGateway, body: &Value) -> (Value, Value) {
-    let (status, told, answer) =
+async fn create_recorded(gateway: &SimGateway, body: &Value) -> (Value, Value) {
+    let (status, headers, answer) =
         gateway.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(status, 200, "{answer}");
-    let call = told["x-throughline-call"].to_str().unwrap();
-    let (_, story) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
-    (story, answer)
+    let call = headers["x-throughline-call"].to_str().unwrap();
+    let (_, record) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
+    (record, answer)
 }
 
 /// A conversation can continue from a stored response with any provider, whichever provider
@@ -46,19 +46,19 @@ async fn previous_response_id_works_across_providers() {
     for (number, model) in order.into_iter().map(|model| MODELS[model]).enumerate() {
         let question = format!("Question {number}");
         let body = json!({"model": model, "input": question, "previous_response_id": previous});
-        let (story, response) = sent(&gateway, &body).await;
-        assert_eq!(story["received"]["body"], body, "{story:#}");
+        let (record, response) = create_recorded(&gateway, &body).await;
+        assert_eq!(record["received"]["body"], body, "{record:#}");
         assert_eq!(
             response["previous_response_id"].is_null(),
             number == 0 || number == 1 || number == 6
         );
-        let told = story["sent"]["body"].to_string();
+        let sent = record["sent"]["body"].to_string();
         // The provider that stores the last response receives only new input; other providers
         // receive the whole conversation.
-        let is_told = |question: usize| told.contains(&format!("Question {question}"));
+        let is_sent = |question: usize| sent.contains(&format!("Question {question}"));
         let is_home = number == 2;
-        assert!(is_told(number), "{story:#}");
-        assert!((0..number).all(|earlier| is_told(earlier) != is_home), "{number}: {story:#}");
+        assert!(is_sent(number), "{record:#}");
+        assert!((0..number).all(|earlier| is_sent(earlier) != is_home), "{number}: {record:#}");
         let path = format!("/v1/responses/{}/input_items?order=asc&limit=100", id(&response));
         let (_, listed) = gateway.get(&path).await;
         let listed = listed.to_string();
@@ -73,7 +73,7 @@ async fn unstored_responses_cannot_be_continued() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
         let unkept =
-            answered(&gateway, &json!({"model": model, "input": "Hi", "store": false})).await;
+            create_ok(&gateway, &json!({"model": model, "input": "Hi", "store": false})).await;
         for previous in
             [id(&unkept), "resp_unknown".to_owned(), format!("resp_tl1{}", "x".repeat(32))]
         {
@@ -97,9 +97,9 @@ async fn unstored_responses_cannot_be_continued() {
 async fn deleting_a_response_keeps_the_conversation() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in MODELS {
-        let first = id(&answered(&gateway, &json!({"model": model, "input": "One"})).await);
+        let first = id(&create_ok(&gateway, &json!({"model": model, "input": "One"})).await);
         let next = json!({"model": model, "input": "Two", "previous_response_id": first});
-        let second = id(&answered(&gateway, &next).await);
+        let second = id(&create_ok(&gateway, &next).await);
         let (status, deleted) = delete(&gateway, &first).await;
         assert_eq!(status, 200, "{deleted}");
         assert_eq!(deleted, json!({"id": first, "object": "response", "deleted": true}));
@@ -110,7 +110,7 @@ async fn deleting_a_response_keeps_the_conversation() {
         assert_eq!(delete(&gateway, &first).await.0, 404);
         assert_eq!(create(&gateway, &next).await.0, 404);
         let body = json!({"model": model, "input": "Three", "previous_response_id": second});
-        answered(&gateway, &body).await;
+        create_ok(&gateway, &body).await;
     }
     gateway.assert_nothing_refused();
 }
@@ -120,10 +120,10 @@ async fn response_belongs_to_its_end_user() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
     for model in [MODELS[0], MODELS[1]] {
         let body = json!({"model": model, "input": "Hi", "safety_identifier": "ann"});
-        let first = id(&answered(&gateway, &body).await);
+        let first = id(&create_ok(&gateway, &body).await);
         let next = |user: &str| json!({"model": model, "input": "On", "previous_response_id": first, "safety_identifier": user});
         assert_eq!(create(&gateway, &next("bob")).await.0, 404);
-        answered(&gateway, &next("ann")).await;
+        create_ok(&gateway, &next("ann")).await;
         // A header can name the end-user of any request.
         let body =
             json!({"model": model, "input": "On", "previous_response_id": first}).to_string();
@@ -139,8 +139,9 @@ async fn response_belongs_to_its_end_user() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forgetting_a_conversation_removes_its_responses() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let (story, response) = sent(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
-    let thread = LogId::from(story["thread"].as_str().unwrap());
+    let (record, response) =
+        create_recorded(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let thread = LogId::from(record["thread"].as_str().unwrap());
     let path = format!("/v1/responses/{}", id(&response));
     assert_eq!(gateway.get(&path).await.0, 200);
     gateway.journal().forget(&Tenant::from("default"), &thread, None).await.unwrap();
@@ -150,7 +151,7 @@ async fn forgetting_a_conversation_removes_its_responses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_list_parameters_are_refused() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let response = id(&answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await);
+    let response = id(&create_ok(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await);
     let (status, error) =
         gateway.get(&format!("/v1/responses/{response}/input_items?limit=0")).await;
     assert_eq!(
@@ -169,7 +170,7 @@ async fn output(
 ) -> (Value, Vec<Value>) {
     let body =
         json!({"model": model, "input": input, "stream": stream, "reasoning": {"summary": "auto"}});
-    let (status, told, answer) =
+    let (status, headers, answer) =
         gateway.send("POST", "/v1/responses", body.to_string().into_bytes(), &[]).await;
     let text = String::from_utf8_lossy(&answer).into_owned();
     assert_eq!(status, 200, "{model}: {text}");
@@ -179,9 +180,9 @@ async fn output(
     } else {
         serde_json::from_str(&text).unwrap()
     };
-    let call = told["x-throughline-call"].to_str().unwrap();
-    let (_, story) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
-    (story, response["output"].as_array().unwrap().clone())
+    let call = headers["x-throughline-call"].to_str().unwrap();
+    let (_, record) = gateway.get(&format!("/v1/throughline/calls/{call}")).await;
+    (record, response["output"].as_array().unwrap().clone())
 }
 
 fn references(output: &[Value]) -> Vec<Value> {
@@ -203,23 +204,23 @@ async fn item_references_are_resolved_for_every_target() {
     for stream in [false, true] {
         for issuer in MODELS {
             let question = json!([{"role": "user", "content": "Hi"}]);
-            let (_, said) = output(&gateway, issuer, &question, stream).await;
+            let (_, items) = output(&gateway, issuer, &question, stream).await;
             let mut input = vec![json!({"role": "user", "content": "Hi"})];
-            input.extend(references(&said));
+            input.extend(references(&items));
             input.push(json!({"role": "user", "content": "More"}));
             for target in MODELS {
-                let (story, _) = output(&gateway, target, &json!(input), stream).await;
-                let sent = story["sent"]["body"].to_string();
-                let what = format!("{issuer} → {target}, streamed {stream}: {story:#}");
-                assert!(!sent.contains("resp_tl1"), "{what}");
-                assert_eq!(story["audit"], "accept", "{what}");
+                let (record, _) = output(&gateway, target, &json!(input), stream).await;
+                let sent = record["sent"]["body"].to_string();
+                let label = format!("{issuer} → {target}, streamed {stream}: {record:#}");
+                assert!(!sent.contains("resp_tl1"), "{label}");
+                assert_eq!(record["audit"], "accept", "{label}");
                 let is_home = issuer == MODELS[1] && target == issuer;
-                assert_eq!(sent.contains("item_reference"), is_home, "{what}");
+                assert_eq!(sent.contains("item_reference"), is_home, "{label}");
                 if is_home {
-                    assert_eq!(story["sent"]["body"]["input"], json!(input), "{what}");
+                    assert_eq!(record["sent"]["body"]["input"], json!(input), "{label}");
                 } else {
-                    assert!(sent.contains(&text_of(&said)), "{what}");
-                    resolved += references(&said).len();
+                    assert!(sent.contains(&text_of(&items)), "{label}");
+                    resolved += references(&items).len();
                 }
             }
         }
@@ -227,12 +228,13 @@ async fn item_references_are_resolved_for_every_target() {
     gateway.assert_nothing_refused();
     // Every provider that received its own thoughts by reference accepted them.
     let ledger = gateway.ledger();
-    let own = ledger.returned().filter(|back| back.verdict == throughline_sim::Verdict::Accepted);
+    let accepted =
+        ledger.returned().filter(|back| back.verdict == throughline_sim::Verdict::Accepted);
     throughline_testkit::figure(
         "item references",
         format!(
             "{resolved} resolved from the store, {} own seals returned, 0 refused",
-            own.count()
+            accepted.count()
         ),
     );
 }
@@ -242,16 +244,16 @@ async fn item_references_are_resolved_for_every_target() {
 #[tokio::test(flavor = "multi_thread")]
 async fn references_work_after_their_response_was_deleted() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let first = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
-    let said = first["output"].as_array().unwrap().clone();
+    let first = create_ok(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
+    let output = first["output"].as_array().unwrap().clone();
     let mut input = vec![json!({"role": "user", "content": "Hi"})];
-    input.extend(references(&said));
+    input.extend(references(&output));
     input.push(json!({"role": "user", "content": "More"}));
-    let second = answered(&gateway, &json!({"model": MODELS[3], "input": input})).await;
+    let second = create_ok(&gateway, &json!({"model": MODELS[3], "input": input})).await;
     assert_eq!(delete(&gateway, &id(&first)).await.0, 200);
     let body = json!({"model": MODELS[2], "input": "On", "previous_response_id": id(&second)});
-    let (story, _) = sent(&gateway, &body).await;
-    assert!(story["sent"]["body"].to_string().contains(&text_of(&said)), "{story:#}");
+    let (record, _) = create_recorded(&gateway, &body).await;
+    assert!(record["sent"]["body"].to_string().contains(&text_of(&output)), "{record:#}");
     gateway.assert_nothing_refused();
 }
 
@@ -259,10 +261,11 @@ async fn references_work_after_their_response_was_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_item_references_are_rejected() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
-    let kept = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
+    let kept =
+        create_ok(&gateway, &json!({"model": MODELS[0], "input": "Hi", "user": "ann"})).await;
     let unkept =
-        answered(&gateway, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
-    let deleted = answered(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
+        create_ok(&gateway, &json!({"model": MODELS[0], "input": "Hi", "store": false})).await;
+    let deleted = create_ok(&gateway, &json!({"model": MODELS[0], "input": "Hi"})).await;
     delete(&gateway, &id(&deleted)).await;
     let item = |response: &Value| response["output"][0]["id"].as_str().unwrap().to_owned();
     let forged = format!("rs_resp_tl1{}_0", "x".repeat(32));
@@ -289,5 +292,5 @@ async fn unknown_item_references_are_rejected() {
     assert_eq!(gateway.requests(), before, "the simulators get none of these");
     let input = json!([{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": item(&kept)},
                        {"role": "user", "content": "More"}]);
-    answered(&gateway, &json!({"model": MODELS[1], "input": input, "user": "ann"})).await;
+    create_ok(&gateway, &json!({"model": MODELS[1], "input": input, "user": "ann"})).await;
 }

@@ -16,24 +16,24 @@ use throughline_testkit::figure;
 /// Runs a script with a client that sends reasoning back and with a client that drops it, and
 /// checks the simulators' ledger.
 async fn run(language: &str, script: &str) {
-    for keeping in ["honest", "lossy"] {
+    for client in ["honest", "lossy"] {
         let gateway = SimGateway::open(ReplayMode::Repair).await;
-        let Some(output) = official::run(language, script, gateway.url(), keeping, &MODELS).await
+        let Some(output) = official::run(language, script, gateway.url(), client, &MODELS).await
         else {
             return;
         };
-        let said = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{language}/{script}, {keeping}:\n{said}\n{error}");
-        let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
-        assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+        assert!(output.status.success(), "{language}/{script}, {client}:\n{stdout}\n{error}");
+        let conversations = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+        assert_eq!(conversations, 2 * MODELS.len(), "{stdout}");
         gateway.assert_nothing_refused();
         let ledger = gateway.ledger();
-        assert_all_returned(&ledger, keeping == "lossy");
+        assert_all_returned(&ledger, client == "lossy");
         let (issued, back) = (ledger.issued().count(), ledger.returned().count());
         let calls = ledger.entries.len();
         figure(
-            &format!("{language}/{script}, {keeping}"),
+            &format!("{language}/{script}, {client}"),
             format!(
                 "{conversations} conversations, {calls} calls, 0 refused, {issued} seals issued, {back} returned"
             ),
@@ -50,11 +50,11 @@ async fn run_stored_script(language: &str, script: &str) {
     else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
-    let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+    assert!(output.status.success(), "{language}/{script}:\n{stdout}\n{error}");
+    let conversations = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(conversations, 2 * MODELS.len(), "{stdout}");
     gateway.assert_nothing_refused();
     let ledger = gateway.ledger();
     // State that the provider stores itself counts as returned.
@@ -86,17 +86,17 @@ async fn sdk_node_ai_sdk_responses() {
     let gateway = SimGateway::open(ReplayMode::Repair).await;
     let run = official::run("node", "ai_sdk_responses.mjs", gateway.url(), "honest", &MODELS);
     let Some(output) = run.await else { return };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{error}");
+    assert!(output.status.success(), "{stdout}\n{error}");
     gateway.assert_nothing_refused();
     let mut totals = [0_usize; 3];
-    let conversations = said.lines().filter(|line| line.starts_with("ok ")).inspect(|line| {
+    let conversations = stdout.lines().filter(|line| line.starts_with("ok ")).inspect(|line| {
         let counts = line.split(' ').skip(1).take(3).map(|count| count.parse::<usize>().unwrap());
         totals.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
     });
     let conversations = conversations.count();
-    assert_eq!(conversations, 2 * (2 * MODELS.len() + 1), "{said}");
+    assert_eq!(conversations, 2 * (2 * MODELS.len() + 1), "{stdout}");
     let [answers, checked, referred] = totals;
     figure(
         "node/ai_sdk_responses.mjs",
@@ -112,20 +112,20 @@ async fn sdk_node_ai_sdk_responses() {
 /// DeepSeek requires its reasoning only for replies with tool calls. The gateway therefore restores
 /// DeepSeek's reasoning only for such replies.
 fn assert_all_returned(ledger: &Ledger, lossy: bool) {
-    let (mut owed, mut finals) = (BTreeSet::new(), 0);
+    let (mut expected, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
-        let came =
+        let accepted =
             |back: &ReturnedSeal| (back.verdict == Verdict::Accepted).then(|| back.seal.clone());
-        let back: BTreeSet<String> = entry.returned.iter().filter_map(came).collect();
-        assert_eq!(back, owed, "lossy {lossy}, {entry:#?}");
+        let back: BTreeSet<String> = entry.returned.iter().filter_map(accepted).collect();
+        assert_eq!(back, expected, "lossy {lossy}, {entry:#?}");
         let is_final = entry.stop.as_deref() != Some("tools");
         if !(lossy && is_final && entry.provider == "deepseek") {
-            owed.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
+            expected.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
         }
         finals += usize::from(is_final);
         if finals == 2 {
-            (owed, finals) = (BTreeSet::new(), 0);
+            (expected, finals) = (BTreeSet::new(), 0);
         }
     }
     assert_eq!(finals, 0, "the last conversation has no end");
@@ -135,7 +135,7 @@ fn assert_all_returned(ledger: &Ledger, lossy: bool) {
 /// shows that the tests above can fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn lossy_client_is_refused_without_replay() {
-    for (script, model, words) in [
+    for (script, model, message) in [
         ("anthropic_messages.py", "sim/claude-sonnet-4-5", "Expected `thinking`"),
         ("google_gemini.py", "sim/gemini-3-pro-preview", "missing a thought_signature"),
         ("openai_chat.py", "sim/deepseek-v4-pro", "must be passed back to the API"),
@@ -146,7 +146,7 @@ async fn lossy_client_is_refused_without_replay() {
         let Some(output) = run.await else { return };
         assert!(!output.status.success(), "{script} got through");
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(error.contains(words), "the client receives the simulator's error: {error}");
+        assert!(error.contains(message), "the client receives the simulator's error: {error}");
         let ledger = gateway.ledger();
         let refused = ledger.entries.iter().filter_map(|entry| entry.refused.as_ref());
         assert_eq!(refused.count(), 1, "{script}: {ledger:#?}");

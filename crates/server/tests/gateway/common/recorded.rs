@@ -12,30 +12,31 @@ use throughline_testkit::{Exchange, Recording, figure};
 use super::{codec_of, request, sealed, target};
 
 /// Returns the decoding context for the target of an exchange.
-pub(crate) fn asked(exchange: &Exchange) -> DecodeContext {
+pub(crate) fn decode_context(exchange: &Exchange) -> DecodeContext {
     DecodeContext::of(target(&exchange.provider, &exchange.wire, &exchange.model))
 }
 
 /// Decodes a request body of this exchange and returns its Items.
 pub(crate) fn items_of(exchange: &Exchange, body: &[u8]) -> Vec<Item> {
     let request = request(&exchange.path, Bytes::copy_from_slice(body));
-    codec_of(&exchange.wire).decode_request(&request, &asked(exchange)).unwrap().items
+    codec_of(&exchange.wire).decode_request(&request, &decode_context(exchange)).unwrap().items
 }
 
 /// Returns the opaque values that the recorded client sent back exactly as the provider issued
 /// them. Each value comes with a description of its Item.
-pub(crate) fn owed(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
+pub(crate) fn expected_values(exchange: &Exchange, issued: &[Bytes]) -> Vec<(Bytes, String)> {
     let sent = sealed(&items_of(exchange, exchange.request.as_bytes())).into_iter();
-    let owed = sent.filter_map(|(bytes, on)| {
-        let known = issued.iter().find(|known| plain(known) == plain(&bytes))?;
-        Some((known.clone(), on))
+    let expected = sent.filter_map(|(bytes, on)| {
+        let value =
+            issued.iter().find(|value| normalize_base64(value) == normalize_base64(&bytes))?;
+        Some((value.clone(), on))
     });
-    owed.collect()
+    expected.collect()
 }
 
 /// Normalizes Base64 to one alphabet without padding, because Google's clients change the alphabet
 /// and the padding.
-fn plain(bytes: &[u8]) -> Vec<u8> {
+fn normalize_base64(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes).replace('-', "+").replace('_', "/");
     text.trim_end_matches('=').as_bytes().to_vec()
 }
@@ -55,10 +56,10 @@ struct Count {
 
 impl Tally {
     /// Counts a success or records a failure.
-    pub(crate) fn note(&mut self, wire: &str, at: &str, seen: Result<(), String>) {
+    pub(crate) fn note(&mut self, wire: &str, at: &str, outcome: Result<(), String>) {
         let count = self.counts.entry(wire.to_owned()).or_default();
         count.all += 1;
-        match seen {
+        match outcome {
             Ok(()) => count.right += 1,
             Err(wrong) => self.wrong.entry(at.to_owned()).or_default().push(wrong),
         }
@@ -70,13 +71,13 @@ impl Tally {
         &mut self,
         wire: &str,
         at: &str,
-        owed: Vec<(Bytes, String)>,
-        there: &[(Bytes, String)],
+        expected: Vec<(Bytes, String)>,
+        found: &[(Bytes, String)],
     ) {
-        let mut rest = there.iter();
-        for value in owed {
+        let mut rest = found.iter();
+        for value in expected {
             let mut ahead = rest.clone();
-            let is_there = ahead.any(|found| *found == value);
+            let is_there = ahead.any(|seal| *seal == value);
             if is_there {
                 rest = ahead;
             }
@@ -85,7 +86,7 @@ impl Tally {
     }
 
     /// Prints the successes per wire.
-    pub(crate) fn tell(&self, label: &str) {
+    pub(crate) fn print(&self, label: &str) {
         for (wire, Count { all, right }) in &self.counts {
             figure(&format!("{label}: {wire}"), format!("{right} of {all}"));
         }
@@ -104,13 +105,14 @@ impl Tally {
 }
 
 /// Decodes the recorded reply of an exchange.
-pub(crate) fn recorded_reply(exchange: &Exchange, asked: &DecodeContext) -> Reply {
+pub(crate) fn recorded_reply(exchange: &Exchange, context: &DecodeContext) -> Reply {
     let codec = codec_of(&exchange.wire);
     if !exchange.stream {
-        return codec.decode_reply(&Bytes::from(exchange.response.clone()), asked).unwrap();
+        return codec.decode_reply(&Bytes::from(exchange.response.clone()), context).unwrap();
     }
     let framing = exchange.content_type.as_deref().and_then(Framing::from_content_type);
-    let mut decoder = StreamDecoder::with_framing(codec, asked, framing.unwrap_or(codec.framing()));
+    let mut decoder =
+        StreamDecoder::with_framing(codec, context, framing.unwrap_or(codec.framing()));
     let mut events = decoder.push(&exchange.response).unwrap();
     events.extend(decoder.finish().unwrap());
     let ended = events.into_iter().find_map(|event| match event {
@@ -144,7 +146,7 @@ pub(crate) fn stripped(wire: &str, body: &str) -> String {
                 }
             }
         }
-        messages.retain(|message| !says_nothing(message));
+        messages.retain(|message| !is_empty_message(message));
     }
     body.to_string()
 }
@@ -175,7 +177,7 @@ fn keep_part(part: &mut Value) -> bool {
 }
 
 /// Returns whether a message is empty. Clients do not send empty messages.
-fn says_nothing(message: &Value) -> bool {
+fn is_empty_message(message: &Value) -> bool {
     let is_empty =
         |key: &str| message.get(key).is_some_and(|list| list.as_array().is_some_and(Vec::is_empty));
     (is_empty("content") && message.get("tool_calls").is_none()) || is_empty("parts")
@@ -189,15 +191,15 @@ pub(crate) fn comparable(recording: &Recording) -> Recording {
         return recording;
     }
     for exchange in &mut recording.exchanges {
-        exchange.request = flat(&exchange.request);
+        exchange.request = replace_typography(&exchange.request);
         if let Ok(text) = String::from_utf8(exchange.response.clone()) {
-            exchange.response = flat(&text).into_bytes();
+            exchange.response = replace_typography(&text).into_bytes();
         }
     }
     recording
 }
 
-fn flat(text: &str) -> String {
+fn replace_typography(text: &str) -> String {
     let pairs = [
         ('\u{2018}', "'"),
         ('\u{2019}', "'"),

@@ -18,18 +18,18 @@ pub(crate) enum Message {
     },
 }
 
-/// A model reply: its visible content, and the number (`mind`) that identifies its Thoughts.
+/// A model reply: its visible content, and the number (`thought_id`) that identifies its Thoughts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ModelTurn {
     pub(crate) text: String,
     /// The call id, the tool name and the tool's argument.
     pub(crate) call: Option<(String, String, String)>,
-    pub(crate) mind: u64,
+    pub(crate) thought_id: u64,
 }
 
 /// Returns the Seal for the Thoughts identified by this number.
-pub(crate) fn seal(mind: u64) -> String {
-    format!("bWluZC{mind:010}AA==")
+pub(crate) fn seal(thought_id: u64) -> String {
+    format!("bWluZC{thought_id:010}AA==")
 }
 
 pub(crate) struct WireTarget {
@@ -47,8 +47,8 @@ impl WireTarget {
     }
 
     /// Returns the request of a client that drops all reasoning, decoded for the target.
-    pub(crate) fn lossy(&self, system: &str, said: &[Message]) -> Call {
-        call_of(self.codec, &self.target, &self.request(system, said, |_| None))
+    pub(crate) fn lossy(&self, system: &str, messages: &[Message]) -> Call {
+        call_of(self.codec, &self.target, &self.request(system, messages, |_| None))
     }
 
     /// Returns the request of a client that sends back reasoning. `seal` returns the Seal to send
@@ -56,39 +56,43 @@ impl WireTarget {
     pub(crate) fn sealed(
         &self,
         system: &str,
-        said: &[Message],
+        messages: &[Message],
         seal: impl Fn(&ModelTurn) -> Option<String>,
     ) -> Call {
-        call_of(self.codec, &self.target, &self.request(system, said, seal))
+        call_of(self.codec, &self.target, &self.request(system, messages, seal))
     }
 
     fn request(
         &self,
         system: &str,
-        said: &[Message],
+        conversation: &[Message],
         seal: impl Fn(&ModelTurn) -> Option<String>,
     ) -> Value {
         let model = self.target.model();
         match self.codec.wire().as_str() {
             "anthropic-messages" => {
-                let messages: Vec<_> = said.iter().map(|said| anthropic(said, &seal)).collect();
+                let messages: Vec<_> =
+                    conversation.iter().map(|message| anthropic(message, &seal)).collect();
                 json!({"model": model, "max_tokens": 9000, "system": system, "messages": messages})
             }
             "openai-responses" => {
-                let input: Vec<_> = said.iter().flat_map(|said| responses(said, &seal)).collect();
+                let input: Vec<_> =
+                    conversation.iter().flat_map(|message| responses(message, &seal)).collect();
                 json!({"model": model, "store": false, "instructions": system, "input": input})
             }
             "openai-chat" => {
                 let mut messages = vec![json!({"role": "system", "content": system})];
-                messages.extend(said.iter().map(|said| chat(said, &seal)));
+                messages.extend(conversation.iter().map(|message| chat(message, &seal)));
                 json!({"model": model, "messages": messages})
             }
             "gemini" => {
-                let contents: Vec<_> = said.iter().map(|said| gemini(said, &seal)).collect();
+                let contents: Vec<_> =
+                    conversation.iter().map(|message| gemini(message, &seal)).collect();
                 json!({"systemInstruction": {"parts": [{"text": system}]}, "contents": contents})
             }
             _ => {
-                let messages: Vec<_> = said.iter().map(|said| converse(said, &seal)).collect();
+                let messages: Vec<_> =
+                    conversation.iter().map(|message| converse(message, &seal)).collect();
                 json!({"system": [{"text": system}], "messages": messages})
             }
         }
@@ -101,26 +105,28 @@ impl WireTarget {
 
     /// Like `reply`, but binds the Seals to this prefix.
     pub(crate) fn reply_after(&self, answer: &ModelTurn, prefix: Option<Digest>) -> Reply {
-        let own = |answer: &ModelTurn| Some(seal(answer.mind));
-        let said = Message::Model(answer.clone());
-        let (model, mind) = (self.target.model(), answer.mind);
+        let own_seal = |answer: &ModelTurn| Some(seal(answer.thought_id));
+        let message = Message::Model(answer.clone());
+        let (model, thought_id) = (self.target.model(), answer.thought_id);
         let body = match self.codec.wire().as_str() {
-            "anthropic-messages" => json!({"id": format!("msg_{mind}"), "type": "message",
-                "role": "assistant", "model": model, "content": anthropic(&said, &own)["content"],
+            "anthropic-messages" => json!({"id": format!("msg_{thought_id}"), "type": "message",
+                "role": "assistant", "model": model, "content": anthropic(&message, &own_seal)["content"],
                 "stop_reason": "end_turn", "stop_sequence": null, "usage": {}}),
-            "openai-responses" => json!({"id": format!("resp_{mind}"), "object": "response",
-                "status": "completed", "model": model, "output": responses(&said, &own), "usage": {}}),
-            "openai-chat" => json!({"id": format!("gen-{mind}"), "model": model, "choices":
-                [{"index": 0, "finish_reason": "stop", "message": chat(&said, &own)}]}),
+            "openai-responses" => json!({"id": format!("resp_{thought_id}"), "object": "response",
+                "status": "completed", "model": model, "output": responses(&message, &own_seal), "usage": {}}),
+            "openai-chat" => json!({"id": format!("gen-{thought_id}"), "model": model, "choices":
+                [{"index": 0, "finish_reason": "stop", "message": chat(&message, &own_seal)}]}),
             "gemini" => {
-                json!({"responseId": format!("r{mind}"), "modelVersion": model, "candidates":
-                [{"index": 0, "finishReason": "STOP", "content": gemini(&said, &own)}]})
+                json!({"responseId": format!("r{thought_id}"), "modelVersion": model, "candidates":
+                [{"index": 0, "finishReason": "STOP", "content": gemini(&message, &own_seal)}]})
             }
-            _ => json!({"output": {"message": converse(&said, &own)}, "stopReason": "end_turn",
-                "usage": {}, "metrics": {"latencyMs": 1}}),
+            _ => {
+                json!({"output": {"message": converse(&message, &own_seal)}, "stopReason": "end_turn",
+                "usage": {}, "metrics": {"latencyMs": 1}})
+            }
         };
-        let asked = DecodeContext { prefix, ..DecodeContext::of(self.target.clone()) };
-        self.codec.decode_reply(&body.to_string().into(), &asked).unwrap()
+        let context = DecodeContext { prefix, ..DecodeContext::of(self.target.clone()) };
+        self.codec.decode_reply(&body.to_string().into(), &context).unwrap()
     }
 
     /// Returns the Seals in a request, grouped by model turn.
@@ -152,19 +158,19 @@ fn is_models(item: &Item) -> bool {
 
 type SealFn<'s> = &'s dyn Fn(&ModelTurn) -> Option<String>;
 
-fn thought(mind: u64) -> String {
-    format!("I think of {mind}.")
+fn thought(thought_id: u64) -> String {
+    format!("I think of {thought_id}.")
 }
 
-fn anthropic(said: &Message, seal: SealFn<'_>) -> Value {
-    match said {
+fn anthropic(message: &Message, seal: SealFn<'_>) -> Value {
+    match message {
         Message::User(text) => json!({"role": "user", "content": text}),
         Message::Tool { id, text, .. } => json!({"role": "user", "content":
             [{"type": "tool_result", "tool_use_id": id, "content": text}]}),
         Message::Model(answer) => {
             let mut content = Vec::new();
             if let Some(seal) = seal(answer) {
-                content.push(json!({"type": "thinking", "thinking": thought(answer.mind), "signature": seal}));
+                content.push(json!({"type": "thinking", "thinking": thought(answer.thought_id), "signature": seal}));
             }
             content.push(json!({"type": "text", "text": answer.text}));
             if let Some((id, name, argument)) = &answer.call {
@@ -177,8 +183,8 @@ fn anthropic(said: &Message, seal: SealFn<'_>) -> Value {
     }
 }
 
-fn responses(said: &Message, seal: SealFn<'_>) -> Vec<Value> {
-    match said {
+fn responses(message: &Message, seal: SealFn<'_>) -> Vec<Value> {
+    match message {
         Message::User(text) => vec![json!({"role": "user", "content": text})],
         Message::Tool { id, text, .. } => {
             vec![json!({"type": "function_call_output", "call_id": id, "output": text})]
@@ -201,8 +207,8 @@ fn responses(said: &Message, seal: SealFn<'_>) -> Vec<Value> {
     }
 }
 
-fn chat(said: &Message, seal: SealFn<'_>) -> Value {
-    match said {
+fn chat(turn: &Message, seal: SealFn<'_>) -> Value {
+    match turn {
         Message::User(text) => json!({"role": "user", "content": text}),
         Message::Tool { id, text, .. } => {
             json!({"role": "tool", "tool_call_id": id, "content": text})
@@ -210,7 +216,7 @@ fn chat(said: &Message, seal: SealFn<'_>) -> Value {
         Message::Model(answer) => {
             let mut message = json!({"role": "assistant", "content": answer.text});
             if let Some(seal) = seal(answer) {
-                message["reasoning_details"] = json!([{"type": "reasoning.text", "text": thought(answer.mind),
+                message["reasoning_details"] = json!([{"type": "reasoning.text", "text": thought(answer.thought_id),
                     "signature": seal, "format": "anthropic-claude-v1", "index": 0}]);
             }
             if let Some((id, name, argument)) = &answer.call {
@@ -222,8 +228,8 @@ fn chat(said: &Message, seal: SealFn<'_>) -> Value {
     }
 }
 
-fn gemini(said: &Message, seal: SealFn<'_>) -> Value {
-    match said {
+fn gemini(message: &Message, seal: SealFn<'_>) -> Value {
+    match message {
         Message::User(text) => json!({"role": "user", "parts": [{"text": text}]}),
         Message::Tool { id, name, text } => json!({"role": "user", "parts":
             [{"functionResponse": {"id": id, "name": name, "response": {"output": text}}}]}),
@@ -242,8 +248,8 @@ fn gemini(said: &Message, seal: SealFn<'_>) -> Value {
     }
 }
 
-fn converse(said: &Message, seal: SealFn<'_>) -> Value {
-    match said {
+fn converse(message: &Message, seal: SealFn<'_>) -> Value {
+    match message {
         Message::User(text) => json!({"role": "user", "content": [{"text": text}]}),
         Message::Tool { id, text, .. } => json!({"role": "user", "content":
             [{"toolResult": {"toolUseId": id, "content": [{"text": text}]}}]}),
@@ -251,7 +257,7 @@ fn converse(said: &Message, seal: SealFn<'_>) -> Value {
             let mut content = Vec::new();
             if let Some(seal) = seal(answer) {
                 content.push(json!({"reasoningContent": {"reasoningText":
-                    {"text": thought(answer.mind), "signature": seal}}}));
+                    {"text": thought(answer.thought_id), "signature": seal}}}));
             }
             content.push(json!({"text": answer.text}));
             if let Some((id, name, argument)) = &answer.call {

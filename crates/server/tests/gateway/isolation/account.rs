@@ -71,7 +71,7 @@ impl SharedAccount {
                 forged(last, &forged_id(outgoing).unwrap())
             }
             ("POST", "responses") => {
-                if outgoing.body.windows(6).any(|word| word == b"queued") {
+                if outgoing.body.windows(6).any(|bytes| bytes == b"queued") {
                     return json!({"id": fresh("resp_"), "object": "response", "status": "queued",
                         "model": "gpt-5.2", "output": []});
                 }
@@ -79,11 +79,11 @@ impl SharedAccount {
             }
             ("POST", "input_tokens" | "count_tokens") => json!({"input_tokens": 3}),
             ("POST", "completions") => {
-                let made = json!({"id": fresh("chatcmpl-"), "object": "chat.completion", "created": 1,
+                let object = json!({"id": fresh("chatcmpl-"), "object": "chat.completion", "created": 1,
                     "model": "gpt-5.2", "choices": [{"index": 0, "finish_reason": "stop",
                     "message": {"role": "assistant", "content": "Hello."}}]});
-                self.created.lock().unwrap().push(("completions".to_owned(), made.clone()));
-                made
+                self.created.lock().unwrap().push(("completions".to_owned(), object.clone()));
+                object
             }
             ("POST", "messages") => {
                 json!({"id": fresh("msg_"), "type": "message", "role": "assistant",
@@ -100,8 +100,8 @@ impl SharedAccount {
                 self.make("v1beta/batches", "name")
             }
             ("POST", "files" | "cachedContents") if path.contains("v1beta") => {
-                let made = self.make(&format!("v1beta/{last}"), "name");
-                if last == "files" { json!({"file": made}) } else { made }
+                let object = self.make(&format!("v1beta/{last}"), "name");
+                if last == "files" { json!({"file": object}) } else { object }
             }
             (
                 "POST",
@@ -118,20 +118,20 @@ impl SharedAccount {
         let name = collection.trim_start_matches("v1beta/");
         let id = fresh(&format!("{}-", name.trim_end_matches('s')));
         let id = if member == "name" { format!("{name}/{id}") } else { id };
-        let made = json!({member: id, "output_file_id": fresh("file-")});
-        self.created.lock().unwrap().push((collection.to_owned(), made.clone()));
-        made
+        let object = json!({member: id, "output_file_id": fresh("file-")});
+        self.created.lock().unwrap().push((collection.to_owned(), object.clone()));
+        object
     }
 
     /// Lists all tenants' objects in a collection. Returns pages if the query contains a limit.
     fn list(&self, collection: &str, query: &str) -> Value {
         let created = self.created.lock().unwrap();
-        let all = created.iter().filter(|(known, _)| known == collection);
-        let all: Vec<&Value> = all.map(|(_, made)| made).collect();
+        let all = created.iter().filter(|(kind, _)| kind == collection);
+        let all: Vec<&Value> = all.map(|(_, object)| object).collect();
         let value =
             |key: &str| query.split('&').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
         let start =
-            value("after").and_then(|after| all.iter().position(|made| made["id"] == after));
+            value("after").and_then(|after| all.iter().position(|object| object["id"] == after));
         let rest = &all[start.map_or(0, |at| at + 1)..];
         let limit = value("limit").and_then(|limit| limit.parse().ok()).unwrap_or(rest.len());
         let page = &rest[..limit.min(rest.len())];
@@ -142,8 +142,8 @@ impl SharedAccount {
             _ => "data",
         };
         json!({"object": "list", array: page, "has_more": page.len() < rest.len(),
-            "first_id": page.first().map(|made| made["id"].clone()),
-            "last_id": page.last().map(|made| made["id"].clone())})
+            "first_id": page.first().map(|object| object["id"].clone()),
+            "last_id": page.last().map(|object| object["id"].clone())})
     }
 }
 
@@ -188,8 +188,8 @@ pub(crate) fn response(id: &str, item: &str) -> Value {
 
 impl Upstream for SharedAccount {
     fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_> {
-        let said = format!("{} {} {}", outgoing.endpoint, outgoing.method, outgoing.path);
-        self.arrived.lock().unwrap().push(said);
+        let summary = format!("{} {} {}", outgoing.endpoint, outgoing.method, outgoing.path);
+        self.arrived.lock().unwrap().push(summary);
         *self.headers.lock().unwrap() =
             outgoing.headers.iter().map(|(name, _)| name.clone()).collect();
         let body = self.answer(&outgoing).to_string();
@@ -276,24 +276,24 @@ impl AccountGateway {
 
     /// Opens a gateway that requires no keys.
     pub(crate) async fn open_to_all(allow_open: bool) -> Self {
-        let opening = GatewayOptions { allow_open, ..GatewayOptions::of(ReplayMode::Repair) };
-        Self::open_with(SharedAccount::operators(), opening).await
+        let options = GatewayOptions { allow_open, ..GatewayOptions::of(ReplayMode::Repair) };
+        Self::open_with(SharedAccount::operators(), options).await
     }
 
     /// Opens a gateway that also forwards paths that match these patterns.
     pub(crate) async fn open_with_passthrough(patterns: &[&str]) -> Self {
         let passthrough = Passthrough::new(patterns.iter().copied()).unwrap();
         let keyring: Arc<dyn Keyring> = Arc::new(TenantKeys);
-        let opening =
+        let options =
             GatewayOptions { keyring, passthrough, ..GatewayOptions::of(ReplayMode::Repair) };
-        Self::open_with(SharedAccount::operators(), opening).await
+        Self::open_with(SharedAccount::operators(), options).await
     }
 
-    async fn open_with(account: SharedAccount, opening: GatewayOptions) -> Self {
+    async fn open_with(account: SharedAccount, options: GatewayOptions) -> Self {
         let account = Arc::new(account);
         let directory = Arc::<SharedAccount>::clone(&account);
-        let opening = GatewayOptions { directory, ..opening };
-        let (url, journal, folder) = serve(Arc::<SharedAccount>::clone(&account), opening).await;
+        let options = GatewayOptions { directory, ..options };
+        let (url, journal, folder) = serve(Arc::<SharedAccount>::clone(&account), options).await;
         Self { url, account, journal, provider_key: "sk-shared", _folder: Arc::new(folder) }
     }
 
@@ -346,8 +346,8 @@ impl AccountGateway {
         body: &str,
     ) -> hyper::Response<hyper::body::Incoming> {
         let key = format!("tl_{tenant}");
-        let own = format!("Bearer {}", self.provider_key);
-        let mut headers = vec![("x-api-key", &*key), ("authorization", &*own)];
+        let bearer = format!("Bearer {}", self.provider_key);
+        let mut headers = vec![("x-api-key", &*key), ("authorization", &*bearer)];
         if dialect == "anthropic" {
             headers.push(("anthropic-version", "2023-06-01"));
         }

@@ -35,22 +35,28 @@ async fn only_six_methods_are_forwarded() {
                 let text = format!(
                     "{method} {path} HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\nconnection: close\r\n\r\n"
                 );
-                let said = head(&gateway, &text).await;
-                assert!(said.starts_with("http/1.1 405"), "{method} {path}: {said}");
-                assert!(said.contains("allow: get, head, post, put, patch, delete"), "{said}");
+                let head_text = head(&gateway, &text).await;
+                assert!(head_text.starts_with("http/1.1 405"), "{method} {path}: {head_text}");
+                assert!(
+                    head_text.contains("allow: get, head, post, put, patch, delete"),
+                    "{head_text}"
+                );
             }
         }
         let connect =
             "CONNECT example.com:443 HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\n\r\n";
-        let said = head(&gateway, connect).await;
-        assert!(said.starts_with("http/1.1 405"), "{said}");
+        let head_text = head(&gateway, connect).await;
+        assert!(head_text.starts_with("http/1.1 405"), "{head_text}");
         assert!(gateway.account.take().is_empty());
     }
     let gateway = AccountGateway::open(ReplayMode::Repair, SharedAccount::operators()).await;
     let put =
         "PUT /v1/files HTTP/1.1\r\nhost: HOST\r\nx-api-key: tl_alpha\r\ncontent-length: 0\r\n\r\n";
-    let said = head(&gateway, put).await;
-    assert!(said.starts_with("http/1.1 405") && said.contains("allow: post, get"), "{said}");
+    let head_text = head(&gateway, put).await;
+    assert!(
+        head_text.starts_with("http/1.1 405") && head_text.contains("allow: post, get"),
+        "{head_text}"
+    );
     assert!(gateway.account.take().is_empty());
 }
 
@@ -195,8 +201,9 @@ async fn every_listed_model_can_be_retrieved_by_name() {
             let name = model[member].as_str().unwrap();
             for written in [name.to_owned(), name.replace('/', "%2F")] {
                 let path = format!("{path}/{written}");
-                let (status, one) = gateway.request_in(dialect, "alpha", "GET", &path, "").await;
-                assert_eq!((status, &one), (200, model), "{dialect} {path}");
+                let (status, model_json) =
+                    gateway.request_in(dialect, "alpha", "GET", &path, "").await;
+                assert_eq!((status, &model_json), (200, model), "{dialect} {path}");
             }
         }
         let (status, error) =

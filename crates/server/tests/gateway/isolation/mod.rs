@@ -29,9 +29,9 @@ async fn create(gateway: &AccountGateway, tenant: &str) -> Objects {
     for (dialect, path, body, ids) in CREATIONS {
         let (status, answer) = gateway.request_in(dialect, tenant, "POST", path, body).await;
         assert_eq!(status, 200, "POST {path}: {answer}");
-        for (place, kind) in *ids {
-            let id = answer.pointer(place).and_then(Value::as_str);
-            let id = id.unwrap_or_else(|| panic!("{path} has no {place}: {answer}"));
+        for (pointer, kind) in *ids {
+            let id = answer.pointer(pointer).and_then(Value::as_str);
+            let id = id.unwrap_or_else(|| panic!("{path} has no {pointer}: {answer}"));
             objects.insert(format!("{dialect} {kind}"), id.to_owned());
         }
     }
@@ -69,9 +69,9 @@ async fn check_every_path(gateway: &AccountGateway, alpha: &Objects) -> usize {
         } else if method == "GET" {
             let (status, answer) = gateway.request_in(dialect, "beta", method, &path, body).await;
             assert_eq!(status, 200, "{dialect} {method} {path}: {answer}");
-            let shown = answer.to_string();
+            let text = answer.to_string();
             for id in alpha.values() {
-                assert!(!shown.contains(id.as_str()), "{dialect} {path} shows {id}: {shown}");
+                assert!(!text.contains(id.as_str()), "{dialect} {path} shows {id}: {text}");
             }
             let lists = ["data", "files", "cachedContents", "operations"];
             let list = lists.iter().find_map(|list| answer[list].as_array());
@@ -227,8 +227,8 @@ async fn captured_ids_of_older_stores_keep_their_tenant() {
     let gateway = AccountGateway::open(ReplayMode::Off, SharedAccount::operators()).await;
     let target = target("openai", "openai-responses", "gpt-5.2");
     let answer = account::response("resp_old0123456789abcdef", "msg_old0123456789abcdef");
-    let asked = DecodeContext { target, prefix: None };
-    let reply = codec_of("openai-responses").decode_reply(&answer.to_string().into(), &asked);
+    let context = DecodeContext { target, prefix: None };
+    let reply = codec_of("openai-responses").decode_reply(&answer.to_string().into(), &context);
     let reply = reply.unwrap();
     let (tenant, node) = (Tenant::from("alpha"), TurnId::from("old-node"));
     let log = LogId::from("conversation-old-node");

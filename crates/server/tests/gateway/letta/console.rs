@@ -7,25 +7,25 @@ use crate::letta::scene::AgentGateway;
 
 /// Returns the events of a run after this event number.
 async fn events(gateway: &AgentGateway, run: &str, after: u64) -> Vec<Value> {
-    let (events, more) = stretch(gateway, run, &format!("after={after}")).await;
+    let (events, more) = event_page(gateway, run, &format!("after={after}")).await;
     assert_eq!(more, None);
     events
 }
 
 /// Returns one page of a run's events, and the event number after which the next page starts. The
 /// number is `None` on the last page.
-async fn stretch(gateway: &AgentGateway, run: &str, asked: &str) -> (Vec<Value>, Option<u64>) {
-    let path = format!("/v1/throughline/runs/{run}/events/stream?{asked}");
-    let (status, told) = gateway.send("us", "GET", &path, &json!(null)).await;
+async fn event_page(gateway: &AgentGateway, run: &str, query: &str) -> (Vec<Value>, Option<u64>) {
+    let path = format!("/v1/throughline/runs/{run}/events/stream?{query}");
+    let (status, text) = gateway.send("us", "GET", &path, &json!(null)).await;
     assert_eq!(status, 200);
-    let told = String::from_utf8(told.to_vec()).unwrap();
-    let (told, end) = told.rsplit_once("event: ").unwrap();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let (text, end) = text.rsplit_once("event: ").unwrap();
     let more = end.strip_prefix("more\ndata: ").map(|more| {
         let more: Value = serde_json::from_str(more).unwrap();
         more["n"].as_u64().unwrap()
     });
     assert!(more.is_some() || end == "end\ndata: {}\n\n", "{end}");
-    let frames = told.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
+    let frames = text.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
     (frames.map(|frame| serde_json::from_str(frame).unwrap()).collect(), more)
 }
 
@@ -55,14 +55,18 @@ async fn runs_are_summarised_and_searchable() {
         gateway.request("GET", &format!("/v1/throughline/runs?after={next}"), &json!(null)).await;
     assert_eq!(rest["runs"][0]["id"], run["id"]);
     let id = run["id"].as_str().unwrap();
-    let one = gateway.request("GET", &format!("/v1/throughline/runs/{id}"), &json!(null)).await;
-    assert_eq!((&one["limits"][0]["used"], &one["missing_tools"]), (&json!(1), &json!([])));
+    let run_view =
+        gateway.request("GET", &format!("/v1/throughline/runs/{id}"), &json!(null)).await;
+    assert_eq!(
+        (&run_view["limits"][0]["used"], &run_view["missing_tools"]),
+        (&json!(1), &json!([]))
+    );
     let threads = gateway.request("GET", "/v1/throughline/threads", &json!(null)).await;
     let thread = threads["threads"][0]["id"].as_str().unwrap();
     assert_eq!((thread, &threads["threads"][0]["kind"]), (&*agent, &json!("agent")));
-    let shown =
+    let thread_view =
         gateway.request("GET", &format!("/v1/throughline/threads/{thread}"), &json!(null)).await;
-    assert_eq!(shown["runs"].as_array().unwrap().len(), 2);
+    assert_eq!(thread_view["runs"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -70,10 +74,10 @@ async fn event_streams_resume_without_gaps_or_secrets() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
     let key = "sk-proj-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
-    let told = gateway
+    let response = gateway
         .send_message(&agent, &format!("Keep {key} for me, please, and keep it private."))
         .await;
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let run = response["messages"][0]["run_id"].as_str().unwrap();
     let all = events(&gateway, run, 0).await;
     let text = serde_json::to_string(&all).unwrap();
     assert!(!text.contains("a1B2") && text.contains("[REDACTED]"), "{text}");
@@ -82,25 +86,25 @@ async fn event_streams_resume_without_gaps_or_secrets() {
     // Deltas that arrive together form one event; all other events are separate.
     let is_piece =
         |event: &&Value| event["event"]["phase"] != "delta" && event["event"]["type"] != "stream";
-    let whole: Vec<&Value> = all.iter().filter(is_piece).collect();
+    let pieces: Vec<&Value> = all.iter().filter(is_piece).collect();
     for after in 0..=*numbers.last().unwrap() {
         let rest = events(&gateway, run, after).await;
         let rest: Vec<&Value> = rest.iter().filter(is_piece).collect();
-        let wanted: Vec<&Value> =
-            whole.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
-        assert_eq!(rest, wanted, "after {after}");
+        let expected: Vec<&Value> =
+            pieces.iter().copied().filter(|event| event["n"].as_u64().unwrap() > after).collect();
+        assert_eq!(rest, expected, "after {after}");
     }
     // Paging returns the same events, without repeats.
-    let (mut told, mut after, mut stretches) = (Vec::new(), Some(0), 0);
+    let (mut paged, mut after, mut pages) = (Vec::new(), Some(0), 0);
     while let Some(from) = after {
-        let (some, more) = stretch(&gateway, run, &format!("after={from}&limit=3")).await;
+        let (some, more) = event_page(&gateway, run, &format!("after={from}&limit=3")).await;
         assert!(more.is_none_or(|more| more >= from + 3), "{more:?} behind {from}");
-        told.extend(some);
-        (after, stretches) = (more, stretches + 1);
+        paged.extend(some);
+        (after, pages) = (more, pages + 1);
     }
-    let told: Vec<&Value> = told.iter().filter(is_piece).collect();
-    assert_eq!(told, whole);
-    assert!(stretches > 2, "{stretches} stretches of {}", all.len());
+    let paged: Vec<&Value> = paged.iter().filter(is_piece).collect();
+    assert_eq!(paged, pieces);
+    assert!(pages > 2, "{pages} pages of {}", all.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,15 +119,15 @@ async fn inbox_lists_arguments_and_accepts_one_decision() {
         (&json!("send_mail"), &json!({"to": "a@example.com"}), &json!(false))
     );
     let path = format!("/v1/throughline/approvals/{}", waits["id"].as_str().unwrap());
-    let (status, said) = gateway.try_request("POST", &path, &json!({})).await;
-    assert_eq!((status, &said["detail"]), (422, &json!("approved: must be true or false")));
+    let (status, error) = gateway.try_request("POST", &path, &json!({})).await;
+    assert_eq!((status, &error["detail"]), (422, &json!("approved: must be true or false")));
     let (status, _) =
         gateway.try_request("POST", &path, &json!({"approved": true, "args": []})).await;
     assert_eq!(status, 422);
     assert!(gateway.ran.lock().unwrap().is_empty());
     let edited = json!({"approved": true, "args": {"to": "c@example.com"}, "decided_by": "ann"});
-    let told = gateway.request("POST", &path, &edited).await;
-    assert_eq!(told["goes_on"], true);
+    let response = gateway.request("POST", &path, &edited).await;
+    assert_eq!(response["goes_on"], true);
     let run = waits["run"].as_str().unwrap();
     let events = events(&gateway, run, 0).await;
     assert_eq!(*gateway.ran.lock().unwrap(), [r#"send_mail {"to":"c@example.com"}"#]);
@@ -157,17 +161,17 @@ async fn doctor_journal_and_thought_map_are_served() {
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "There."}]},
     ]});
-    let asked = json!({"request": request.to_string(), "to_provider": "gemini", "to_model": "gemini-3-pro-preview"});
-    let told = gateway.request("POST", "/v1/throughline/doctor", &asked).await;
+    let body = json!({"request": request.to_string(), "to_provider": "gemini", "to_model": "gemini-3-pro-preview"});
+    let report = gateway.request("POST", "/v1/throughline/doctor", &body).await;
     assert_eq!(
-        (&told["wire"], &told["audit"]["verdict"]),
+        (&report["wire"], &report["audit"]["verdict"]),
         (&json!("anthropic-messages"), &json!("refuse"))
     );
-    assert_ne!(told["repair"]["verdict"], "refuse");
-    assert_eq!(told["translation"]["wire"], "gemini");
-    for (request, words) in [("{", "known provider"), (r#"{"id":"x"}"#, "known provider")] {
-        let asked = json!({"request": request});
-        let (status, said) = gateway.try_request("POST", "/v1/throughline/doctor", &asked).await;
-        assert!(status == 422 && said["detail"].as_str().unwrap().contains(words), "{said}");
+    assert_ne!(report["repair"]["verdict"], "refuse");
+    assert_eq!(report["translation"]["wire"], "gemini");
+    for (request, message) in [("{", "known provider"), (r#"{"id":"x"}"#, "known provider")] {
+        let body = json!({"request": request});
+        let (status, error) = gateway.try_request("POST", "/v1/throughline/doctor", &body).await;
+        assert!(status == 422 && error["detail"].as_str().unwrap().contains(message), "{error}");
     }
 }

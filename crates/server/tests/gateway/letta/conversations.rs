@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use crate::letta::scene::{AgentGateway, MODEL, kinds, user_message};
 
 async fn conversation(gateway: &AgentGateway, agent: &str) -> String {
-    let made = gateway
+    let created = gateway
         .request("POST", "/v1/conversations/", &json!({"agent_id": agent, "summary": "Tea"}))
         .await;
-    assert_eq!((&made["agent_id"], &made["summary"]), (&json!(agent), &json!("Tea")));
-    made["id"].as_str().unwrap().to_owned()
+    assert_eq!((&created["agent_id"], &created["summary"]), (&json!(agent), &json!("Tea")));
+    created["id"].as_str().unwrap().to_owned()
 }
 
 async fn texts(gateway: &AgentGateway, conversation: &str) -> Vec<String> {
@@ -35,8 +35,8 @@ async fn conversation_has_its_own_thread() {
     );
     let mut body = user_message("Two");
     body["streaming"] = json!(false);
-    let told = gateway.request("POST", &format!("{path}/messages"), &body).await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let response = gateway.request("POST", &format!("{path}/messages"), &body).await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
     assert_eq!(texts(&gateway, &id).await, ["One", "You said: One", "Two", "You said: Two"]);
     assert_eq!(texts(&gateway, &agent).await.len(), 2);
     let mut body = user_message("Three");
@@ -95,17 +95,17 @@ async fn fork_shares_history_up_to_a_message() {
     let list = format!("/v1/agents/{agent}/messages?order=asc");
     let list = gateway.request("GET", &list, &json!(null)).await;
     let first_answer = list[3]["id"].as_str().unwrap();
-    let whole =
+    let full_fork =
         gateway.request("POST", &format!("/v1/conversations/{agent}/fork"), &json!({})).await;
     let path = format!("/v1/conversations/default/fork?agent_id={agent}&message_id={first_answer}");
-    let early = gateway.request("POST", &path, &json!(null)).await;
-    for (fork, wanted) in [(&whole, 4), (&early, 2)] {
+    let early_fork = gateway.request("POST", &path, &json!(null)).await;
+    for (fork, expected) in [(&full_fork, 4), (&early_fork, 2)] {
         let id = fork["id"].as_str().unwrap();
-        assert_eq!(texts(&gateway, id).await.len(), wanted);
+        assert_eq!(texts(&gateway, id).await.len(), expected);
         let mut body = user_message("Three");
         body["streaming"] = json!(false);
         gateway.request("POST", &format!("/v1/conversations/{id}/messages"), &body).await;
-        assert_eq!(texts(&gateway, id).await.len(), wanted + 2);
+        assert_eq!(texts(&gateway, id).await.len(), expected + 2);
     }
     assert_eq!(texts(&gateway, &agent).await.len(), 4, "the forked conversation is unchanged");
 }
@@ -119,15 +119,15 @@ async fn conversation_can_be_compacted_on_request() {
     for number in 0..3 {
         gateway.send_message(&agent, &format!("Hello {number}")).await;
     }
-    let told =
+    let response =
         gateway.request("POST", &format!("/v1/conversations/{agent}/compact"), &json!({})).await;
-    assert_eq!(told["summary"], "They talked.");
+    assert_eq!(response["summary"], "They talked.");
     assert_eq!(
-        (&told["num_messages_before"], &told["num_messages_after"]),
+        (&response["num_messages_before"], &response["num_messages_after"]),
         (&json!(12), &json!(1))
     );
-    let told = gateway.send_message(&agent, "Go on").await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let response = gateway.send_message(&agent, "Go on").await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
     let list = format!("/v1/agents/{agent}/messages?order=asc");
     let list = gateway.request("GET", &list, &json!(null)).await;
     assert_eq!(kinds(&list)[12], "summary_message");

@@ -19,9 +19,9 @@ async fn request_as(
     path: &str,
     body: &Value,
 ) -> Value {
-    let (status, said) = gateway.send(key, method, path, body).await;
-    assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&said));
-    serde_json::from_slice(&said).unwrap()
+    let (status, bytes) = gateway.send(key, method, path, body).await;
+    assert_eq!(status, 200, "{method} {path}: {}", String::from_utf8_lossy(&bytes));
+    serde_json::from_slice(&bytes).unwrap()
 }
 
 /// Creates an agent for a key. After the message `forever`, the agent's model calls a tool again
@@ -60,11 +60,11 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
     let gateway = AgentGateway::open().await;
     let ada = agent(&gateway, "us.tenth").await;
     let path = format!("/v1/agents/{ada}/messages");
-    let told =
+    let response =
         request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
             .await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
-    let calls = gateway.asked.load(Ordering::SeqCst);
+    assert_eq!(response["stop_reason"]["stop_reason"], "insufficient_credits", "{response}");
+    let calls = gateway.model_calls.load(Ordering::SeqCst);
     let used = request_as(&gateway, "us.tenth", "GET", "/v1/throughline/usage", &json!(null)).await;
     let spent = used["used"]["micro_usd"].as_u64().unwrap();
     figure(
@@ -73,16 +73,16 @@ async fn key_limits_end_a_run_within_one_call_of_its_budget() {
     );
     assert!((100_000..=110_000).contains(&spent), "{used}");
     assert_eq!(calls, 10);
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let run = response["messages"][0]["run_id"].as_str().unwrap();
     let reason = reason(&gateway, "us.tenth", run).await;
     assert!(
         reason.starts_with("limit reached: keyBudget: the key us.tenth has used up"),
         "{reason}"
     );
     // The next message with that key is refused before a run starts.
-    let (status, said) = gateway.send("us.tenth", "POST", &path, &user_message("Hello")).await;
-    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
-    assert_eq!(gateway.asked.load(Ordering::SeqCst), calls);
+    let (status, body) = gateway.send("us.tenth", "POST", &path, &user_message("Hello")).await;
+    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&body));
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), calls);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,11 +97,11 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
     // The budget covers ten calls. After this call, turns and reflections alternate, so the
     // eleventh call is a reflection.
     request_as(&gateway, "us.tenth", "POST", &path, &user_message("Hello")).await;
-    let told =
+    let response =
         request_as(&gateway, "us.tenth", "POST", &path, &user_message("The weather, forever."))
             .await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "insufficient_credits", "{told}");
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    assert_eq!(response["stop_reason"]["stop_reason"], "insufficient_credits", "{response}");
+    let run = response["messages"][0]["run_id"].as_str().unwrap();
     let journal = format!("/v1/throughline/runs/{run}/journal");
     let journal = request_as(&gateway, "us.tenth", "GET", &journal, &json!(null)).await;
     let events = journal.as_array().unwrap().iter().map(|one| &one["data"]);
@@ -110,11 +110,11 @@ async fn key_limits_refuse_reflections_and_summaries_after_the_budget() {
         .map(|event| event["purpose"] == "reflection")
         .collect();
     assert_eq!(answers, [false, true, false, true, false, true, false, true, false]);
-    assert_eq!(gateway.asked.load(Ordering::SeqCst), 10);
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10);
     let summary = format!("/v1/conversations/{ada}/compact");
-    let (status, said) = gateway.send("us.tenth", "POST", &summary, &json!({})).await;
-    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&said));
-    assert_eq!(gateway.asked.load(Ordering::SeqCst), 10, "no summary was requested");
+    let (status, error) = gateway.send("us.tenth", "POST", &summary, &json!({})).await;
+    assert_eq!(status, 429, "{}", String::from_utf8_lossy(&error));
+    assert_eq!(gateway.model_calls.load(Ordering::SeqCst), 10, "no summary was requested");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,15 +125,15 @@ async fn key_limits_end_a_revoked_keys_run_before_its_next_call() {
     gateway.permits.add_permits(3);
     let run = request_as(&gateway, "us.gone", "POST", &path, &user_message("slow, forever")).await;
     let run = run["id"].as_str().unwrap();
-    while gateway.asked.load(Ordering::SeqCst) < 4 {
+    while gateway.model_calls.load(Ordering::SeqCst) < 4 {
         tokio::task::yield_now().await;
     }
     gateway.keys.revoke("us.gone");
     gateway.permits.add_permits(100);
-    let told = ended(&gateway, "us", run).await;
-    let calls = gateway.asked.load(Ordering::SeqCst);
+    let response = ended(&gateway, "us", run).await;
+    let calls = gateway.model_calls.load(Ordering::SeqCst);
     figure("calls of a run after its key was revoked", calls - 4);
-    assert_eq!((&told["status"], calls), (&json!("failed"), 4), "{told}");
+    assert_eq!((&response["status"], calls), (&json!("failed"), 4), "{response}");
     let reason = reason(&gateway, "us", run).await;
     assert!(
         reason.starts_with("limit reached: keyRevoked: the key us.gone was revoked"),
@@ -150,14 +150,14 @@ async fn key_limits_hold_for_runs_that_another_process_takes_over() {
     let path = format!("/v1/agents/{ada}/messages/async");
     let run = request_as(&leaving, "us.gone", "POST", &path, &user_message("slow, forever")).await;
     let run = run["id"].as_str().unwrap();
-    while leaving.asked.load(Ordering::SeqCst) == 0 {
+    while leaving.model_calls.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     first.keys.revoke("us.gone");
     stop.send(()).unwrap();
-    let told = ended(&first, "us", run).await;
-    assert_eq!(told["status"], "failed", "{told}");
-    assert_eq!(first.asked.load(Ordering::SeqCst), 0, "the other process called no model");
+    let response = ended(&first, "us", run).await;
+    assert_eq!(response["status"], "failed", "{response}");
+    assert_eq!(first.model_calls.load(Ordering::SeqCst), 0, "the other process called no model");
     let reason = reason(&first, "us", run).await;
     assert!(reason.starts_with("limit reached: keyRevoked"), "{reason}");
 }
@@ -165,23 +165,23 @@ async fn key_limits_hold_for_runs_that_another_process_takes_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_caps_runs_and_steps_of_a_tenant() {
     let gateway = AgentGateway::capped(RunCaps { max_steps: 3, max_runs_per_tenant: 4 }).await;
-    let (status, said) = {
+    let (status, error) = {
         let ada = agent(&gateway, "us").await;
         gateway
             .send("us", "POST", &format!("/v1/agents/{ada}/messages"), &user_message("Hello"))
             .await
     };
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert_eq!(status, 422, "{said}");
-    assert!(said.contains("max_steps: 900 is more than this server allows"), "{said}");
+    let error = String::from_utf8_lossy(&error).into_owned();
+    assert_eq!(status, 422, "{error}");
+    assert!(error.contains("max_steps: 900 is more than this server allows"), "{error}");
     // An agent without a step limit gets the cap.
     let ada = agent(&gateway, "us").await;
     let body = json!({"messages": [{"role": "user", "content": "The weather, forever."}]});
-    let told =
+    let reply =
         request_as(&gateway, "us", "POST", &format!("/v1/agents/{ada}/messages"), &body).await;
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let run = reply["messages"][0]["run_id"].as_str().unwrap();
     assert!(reason(&gateway, "us", run).await.contains("maxToolCalls"));
-    assert_eq!(gateway.asked.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
+    assert_eq!(gateway.model_calls.swap(0, Ordering::SeqCst), 4, "three steps and the last answer");
     // Active runs take the tenant's slots; further runs are refused with a `retry-after`.
     let slow = json!({"messages": [{"role": "user", "content": "slow"}]});
     for _ in 0..4 {
@@ -203,9 +203,9 @@ async fn operator_caps_runs_and_steps_of_a_tenant() {
     // The share of another tenant is unaffected.
     let eve = agent(&gateway, "them").await;
     let hello = json!({"messages": [{"role": "user", "content": "Hello"}]});
-    let told =
+    let reply =
         request_as(&gateway, "them", "POST", &format!("/v1/agents/{eve}/messages"), &hello).await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!(reply["stop_reason"]["stop_reason"], "end_turn");
     figure("messages over a tenant's share that were refused", refused);
     // When these runs end, their slots are free again.
     gateway.permits.add_permits(100);

@@ -8,9 +8,9 @@ use throughline_testkit::figure;
 use crate::letta::scene::{AgentGateway, user_message};
 
 async fn page(gateway: &AgentGateway, path: &str, query: &str) -> (u16, Vec<Value>) {
-    let (status, told) = gateway.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    (status, told.as_array().cloned().unwrap_or_default())
+    let (status, body) = gateway.send("us", "GET", &format!("{path}?{query}"), &json!(null)).await;
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    (status, body.as_array().cloned().unwrap_or_default())
 }
 
 fn ids(list: &[Value]) -> Vec<String> {
@@ -24,13 +24,14 @@ async fn lists_end_on_every_route() {
         (0..5).map(|number| json!({"label": format!("b{number}"), "value": "x"})).collect();
     let agent = gateway.agent(&json!({"memory_blocks": blocks})).await;
     gateway.agent(&json!({})).await;
-    let told = gateway.send_message(&agent, "What is the weather?").await;
-    let run = told["messages"][0]["run_id"].as_str().unwrap().to_owned();
+    let response = gateway.send_message(&agent, "What is the weather?").await;
+    let run = response["messages"][0]["run_id"].as_str().unwrap().to_owned();
     gateway.send_message(&agent, "Hello").await;
     let mut conversation = String::new();
     for _ in 0..3 {
-        let made = gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
-        conversation = made["id"].as_str().unwrap().to_owned();
+        let created =
+            gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+        conversation = created["id"].as_str().unwrap().to_owned();
     }
     let path = format!("/v1/conversations/{conversation}/messages");
     let mut body = user_message("What is the weather?");
@@ -46,31 +47,31 @@ async fn lists_end_on_every_route() {
         if path.contains('{') {
             continue;
         }
-        let (status, whole) = page(&gateway, &path, "limit=1000").await;
+        let (status, listed) = page(&gateway, &path, "limit=1000").await;
         // Lists without ids are not paged.
-        if status != 200 || whole.iter().any(|one| one["id"].is_null()) || whole.is_empty() {
+        if status != 200 || listed.iter().any(|one| one["id"].is_null()) || listed.is_empty() {
             continue;
         }
-        let whole = ids(&whole);
-        assert!(whole.len() > 1, "{path} has {} objects: make more", whole.len());
+        let listed = ids(&listed);
+        assert!(listed.len() > 1, "{path} has {} objects: make more", listed.len());
         lists += 1;
-        objects += whole.len();
+        objects += listed.len();
         for order in ["asc", "desc"] {
             let (_, all) = page(&gateway, &path, &format!("limit=1000&order={order}")).await;
             let all = ids(&all);
-            let (mut forwards, mut after, mut asked) = (Vec::new(), String::new(), 0);
+            let (mut forwards, mut after, mut pages) = (Vec::new(), String::new(), 0);
             loop {
                 let query = format!("limit=2&order={order}{after}");
                 let (status, page) = page(&gateway, &path, &query).await;
-                asked += 1;
+                pages += 1;
                 assert_eq!(status, 200, "{path}?{query}");
-                assert!(page.len() <= 2 && asked <= all.len() / 2 + 2, "{path} does not end");
+                assert!(page.len() <= 2 && pages <= all.len() / 2 + 2, "{path} does not end");
                 let Some(last) = page.last() else { break };
                 after = format!("&after={}", last["id"].as_str().unwrap());
                 forwards.extend(ids(&page));
             }
             assert_eq!(forwards, all, "{path} by after, {order}");
-            requests += asked;
+            requests += pages;
             // Page backwards from the last object.
             let mut backwards = vec![all.last().unwrap().clone()];
             loop {

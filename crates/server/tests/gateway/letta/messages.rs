@@ -8,8 +8,8 @@ use crate::letta::scene::{AgentGateway, kinds, user_message};
 async fn answer_contains_all_message_types_with_one_signature_per_thought() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
-    let told = gateway.send_message(&agent, "What is the weather?").await;
-    let messages = &told["messages"];
+    let response = gateway.send_message(&agent, "What is the weather?").await;
+    let messages = &response["messages"];
     assert_eq!(
         kinds(messages),
         [
@@ -39,9 +39,9 @@ async fn answer_contains_all_message_types_with_one_signature_per_thought() {
     assert_ne!(messages[0]["step_id"], messages[6]["step_id"]);
     let date = messages[0]["date"].as_str().unwrap();
     assert!(date.ends_with("+00:00") && !date.contains('.'), "dates are to the second: {date}");
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
-    assert_eq!(told["usage"]["step_count"], 2);
-    assert_eq!(told["usage"]["total_tokens"], 220);
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
+    assert_eq!(response["usage"]["step_count"], 2);
+    assert_eq!(response["usage"]["total_tokens"], 220);
     assert_eq!(*gateway.ran.lock().unwrap(), [r#"get_weather {"city":"Paris"}"#]);
 
     // The list returns the same messages under the same ids, after the user's message.
@@ -69,9 +69,9 @@ async fn messages_are_paged_in_both_orders() {
     let all = all.as_array().unwrap().clone();
     assert_eq!(all.len(), 12);
     for order in ["asc", "desc"] {
-        let mut wanted = all.clone();
+        let mut expected = all.clone();
         if order == "desc" {
-            wanted.reverse();
+            expected.reverse();
         }
         let (mut found, mut after) = (Vec::new(), String::new());
         loop {
@@ -82,19 +82,19 @@ async fn messages_are_paged_in_both_orders() {
             after = last["id"].as_str().unwrap().to_owned();
             found.extend(page);
         }
-        assert_eq!(found, wanted);
-        let third = wanted[3]["id"].as_str().unwrap();
+        assert_eq!(found, expected);
+        let third = expected[3]["id"].as_str().unwrap();
         let before = format!("{path}?order={order}&limit=2&before={third}");
         let page = gateway.request("GET", &before, &json!(null)).await;
-        assert_eq!(page.as_array().unwrap()[..], wanted[1..3]);
+        assert_eq!(page.as_array().unwrap()[..], expected[1..3]);
     }
     let texts = format!("{path}?include_return_message_types=assistant_message");
     let texts = gateway.request("GET", &texts, &json!(null)).await;
     assert_eq!(kinds(&texts), ["assistant_message"; 3]);
     for query in ["limit=0", "limit=x", "order=up"] {
-        let (status, said) =
+        let (status, error) =
             gateway.try_request("GET", &format!("{path}?{query}"), &json!(null)).await;
-        assert_eq!(status, 422, "{said}");
+        assert_eq!(status, 422, "{error}");
     }
 }
 
@@ -108,7 +108,7 @@ fn joined(frames: &[Value]) -> Vec<(String, String, String)> {
         };
         let id = frame["id"].as_str().unwrap().to_owned();
         match joined.iter_mut().find(|(known, of, _)| *known == id && *of == kind) {
-            Some((_, _, whole)) => whole.push_str(text),
+            Some((_, _, text_so_far)) => text_so_far.push_str(text),
             None => joined.push((id, kind, text.to_owned())),
         }
     }
@@ -120,8 +120,8 @@ async fn deltas_are_streamed_on_request() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages/stream");
-    let whole = gateway.stream(&path, &user_message("What is the weather?")).await;
-    let frames: Value = whole.clone().into();
+    let stream = gateway.stream(&path, &user_message("What is the weather?")).await;
+    let frames: Value = stream.clone().into();
     assert_eq!(
         kinds(&frames)[..4],
         ["reasoning_message", "reasoning_message", "tool_call_message", "tool_return_message"]
@@ -130,16 +130,16 @@ async fn deltas_are_streamed_on_request() {
     let mut body = user_message("What is the weather, piece by piece?");
     body["stream_tokens"] = json!(true);
     let pieces = gateway.stream(&path, &body).await;
-    assert!(pieces.len() > whole.len(), "{pieces:#?}");
+    assert!(pieces.len() > stream.len(), "{pieces:#?}");
     // The joined deltas equal the listed messages, under the same ids.
     let list = format!("/v1/agents/{agent}/messages?order=asc");
     let list = gateway.request("GET", &list, &json!(null)).await;
     let list = list.as_array().unwrap();
     let of_run: Vec<Value> =
         list.iter().filter(|one| one["run_id"] == pieces[0]["run_id"]).cloned().collect();
-    let mut wanted = joined(&of_run);
-    wanted.retain(|(_, kind, _)| kind != "user_message");
-    assert_eq!(joined(&pieces), wanted);
+    let mut expected = joined(&of_run);
+    expected.retain(|(_, kind, _)| kind != "user_message");
+    assert_eq!(joined(&pieces), expected);
     // Each thought has its own signature, once.
     let signed: Vec<(&Value, &Value)> = pieces
         .iter()
@@ -162,19 +162,19 @@ async fn stream_resumes_from_any_sequence_number() {
     let mut body = user_message("What is the weather?");
     body["background"] = json!(true);
     body["stream_tokens"] = json!(true);
-    let whole = gateway.stream(&format!("/v1/agents/{agent}/messages/stream"), &body).await;
-    let run = whole[0]["run_id"].as_str().unwrap();
-    let numbers: Vec<u64> = whole.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
-    let counted: Vec<u64> = (1..=whole.len() as u64).collect();
+    let stream = gateway.stream(&format!("/v1/agents/{agent}/messages/stream"), &body).await;
+    let run = stream[0]["run_id"].as_str().unwrap();
+    let numbers: Vec<u64> = stream.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
+    let counted: Vec<u64> = (1..=stream.len() as u64).collect();
     assert_eq!(numbers, counted, "numbered from 1 without a gap");
-    for after in 0..=whole.len() {
+    for after in 0..=stream.len() {
         let rest = gateway
             .stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": after}))
             .await;
-        assert_eq!(rest, whole[after..], "after {after}");
+        assert_eq!(rest, stream[after..], "after {after}");
         let of = format!("/v1/conversations/{agent}/stream");
         let rest = gateway.stream(&of, &json!({"starting_after": after, "run_id": run})).await;
-        assert_eq!(rest, whole[after..], "after {after}");
+        assert_eq!(rest, stream[after..], "after {after}");
     }
 }
 
@@ -205,7 +205,7 @@ async fn invalid_messages_are_refused() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    for (body, words) in [
+    for (body, message) in [
         (json!({}), "Must specify either"),
         (json!({"input": "a", "messages": []}), "Cannot specify both"),
         (json!({"messages": []}), "messages: is empty"),
@@ -221,9 +221,9 @@ async fn invalid_messages_are_refused() {
             "the otid same is repeated",
         ),
     ] {
-        let (status, said) = gateway.try_request("POST", &path, &body).await;
-        assert_eq!(status, 422, "{said}");
-        assert!(said["detail"].as_str().unwrap().contains(words), "{said}");
+        let (status, error) = gateway.try_request("POST", &path, &body).await;
+        assert_eq!(status, 422, "{error}");
+        assert!(error["detail"].as_str().unwrap().contains(message), "{error}");
     }
     let list = gateway.request("GET", &path, &json!(null)).await;
     assert_eq!(list, json!([]), "no message was stored");
@@ -245,9 +245,9 @@ async fn retried_request_starts_one_run() {
 
     // Other content under the same otid is not a retry.
     let other = json!({"messages": [{"role": "user", "content": "Hello", "otid": "one"}]});
-    let (status, said) = gateway.try_request("POST", &path, &other).await;
-    assert_eq!(status, 409, "{said}");
-    let detail = said["detail"].as_str().unwrap();
+    let (status, error) = gateway.try_request("POST", &path, &other).await;
+    assert_eq!(status, 409, "{error}");
+    let detail = error["detail"].as_str().unwrap();
     assert!(detail.starts_with("otid one was used before with other content"), "{detail}");
     assert_eq!(
         gateway.request("POST", &path, &body).await,
@@ -260,12 +260,12 @@ async fn retried_request_starts_one_run() {
     let run = gateway.request("POST", &format!("{path}/async"), &slow).await;
     assert_eq!(run["status"], "running");
     assert_eq!(gateway.request("POST", &format!("{path}/async"), &slow).await["id"], run["id"]);
-    let (status, said) =
+    let (status, error) =
         gateway.try_request("POST", &path, &crate::letta::scene::user_message("other")).await;
-    assert_eq!(status, 409, "{said}");
-    assert_eq!(said["detail"]["code"], "CONVERSATION_BUSY");
-    assert_eq!(said["detail"]["run_id"], run["id"], "the run is named");
+    assert_eq!(status, 409, "{error}");
+    assert_eq!(error["detail"]["code"], "CONVERSATION_BUSY");
+    assert_eq!(error["detail"]["run_id"], run["id"], "the run is named");
     gateway.permits.add_permits(1);
-    let told = gateway.request("POST", &path, &slow).await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let response = gateway.request("POST", &path, &slow).await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
 }

@@ -20,12 +20,12 @@ async fn another_process_can_follow_and_decide_a_run() {
     let again = here.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
     assert_eq!(frames, again, "both streams have the same messages and numbers");
 
-    let told = here.send_message(&agent, "Send a mail.").await;
-    let call = &told["messages"][2]["tool_call"]["tool_call_id"];
+    let response = here.send_message(&agent, "Send a mail.").await;
+    let call = &response["messages"][2]["tool_call"]["tool_call_id"];
     let decision = json!({"messages": [{"type": "approval", "approvals": [
         {"type": "approval", "tool_call_id": call, "approve": true}]}]});
-    let told = there.request("POST", &path, &decision).await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let response = there.request("POST", &path, &decision).await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
     assert_eq!((here.ran.lock().unwrap().len(), there.ran.lock().unwrap().len()), (0, 1));
 }
 
@@ -72,8 +72,8 @@ async fn usage_of_a_stopped_process_is_charged_to_the_key() {
     let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     let used = async || {
-        let (_, said) = there.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
-        serde_json::from_slice::<serde_json::Value>(&said).unwrap()["used"].clone()
+        let (_, bytes) = there.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()["used"].clone()
     };
     let mut both = used().await;
     while both["calls"] != 2 {

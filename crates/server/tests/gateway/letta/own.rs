@@ -4,18 +4,18 @@ use serde_json::{Value, json};
 
 use crate::letta::scene::{AgentGateway, MODEL};
 
-fn run_of(told: &Value) -> String {
-    told["messages"][0]["run_id"].as_str().unwrap().to_owned()
+fn run_of(response: &Value) -> String {
+    response["messages"][0]["run_id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_exposes_state_plan_journal_and_fates() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({"throughline": {"planning": true}})).await;
-    let told = gateway.send_message(&agent, "Make a plan.").await;
-    let run = run_of(&told);
-    let own = async |what: &str| {
-        gateway.request("GET", &format!("/v1/throughline/runs/{run}/{what}"), &json!(null)).await
+    let response = gateway.send_message(&agent, "Make a plan.").await;
+    let run = run_of(&response);
+    let own = async |view: &str| {
+        gateway.request("GET", &format!("/v1/throughline/runs/{run}/{view}"), &json!(null)).await
     };
     let state = own("state").await;
     assert_eq!(state["planVersion"], 1);
@@ -39,21 +39,21 @@ async fn run_exposes_state_plan_journal_and_fates() {
     assert!(narrative["narrative"].as_str().unwrap().contains("Make a plan."), "{narrative}");
     assert_eq!(own("fates").await, json!([]), "the scripted model has no fates");
     let resume = format!("/v1/throughline/runs/{run}/resume");
-    let (status, said) = gateway.try_request("POST", &resume, &json!({})).await;
-    assert_eq!(status, 409, "{said}");
+    let (status, error) = gateway.try_request("POST", &resume, &json!({})).await;
+    assert_eq!(status, 409, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_restores_in_another_store() {
     let (here, there) = (AgentGateway::open().await, AgentGateway::open().await);
     let agent = here.agent(&json!({})).await;
-    let told = here.send_message(&agent, "Send a mail.").await;
-    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
+    let response = here.send_message(&agent, "Send a mail.").await;
+    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&response));
     let snapshot = here.request("GET", &path, &json!(null)).await;
     let run = there.request("POST", "/v1/throughline/snapshots", &snapshot).await;
     assert_eq!(run["stop_reason"], "requires_approval");
     let run = run["id"].as_str().unwrap();
-    assert_ne!(run, run_of(&told), "it gets a new id");
+    assert_ne!(run, run_of(&response), "it gets a new id");
     let state = format!("/v1/throughline/runs/{run}/state");
     let state = there.request("GET", &state, &json!(null)).await;
     assert_eq!(state["pendingApprovals"][0]["status"], "pending");
@@ -65,8 +65,8 @@ async fn snapshot_restores_in_another_store() {
 async fn forged_snapshot_gains_no_tool_and_no_id() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
-    let told = gateway.send_message(&agent, "Send a mail.").await;
-    let run = run_of(&told);
+    let response = gateway.send_message(&agent, "Send a mail.").await;
+    let run = run_of(&response);
     let path = format!("/v1/throughline/runs/{run}/snapshot");
     let honest = gateway.request("GET", &path, &json!(null)).await;
     let mut forged = honest.clone();
@@ -82,13 +82,13 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
             let mut forged = forged.clone();
             forged["progress"]["run"] = json!(name);
             forged["thread"] = json!(name);
-            let (status, said) =
+            let (status, body) =
                 gateway.send(key, "POST", "/v1/throughline/snapshots", &forged).await;
-            let said: Value = serde_json::from_slice(&said).unwrap();
-            assert_eq!(status, 200, "{said}");
-            let id = said["id"].as_str().unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(status, 200, "{body}");
+            let id = body["id"].as_str().unwrap();
             assert!(id != name && id.starts_with("run_"), "{id}");
-            assert_eq!(said["stop_reason"], "requires_approval", "{said}");
+            assert_eq!(body["stop_reason"], "requires_approval", "{body}");
         }
     }
     assert_eq!(*gateway.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
@@ -96,15 +96,15 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     let plain = gateway.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
     other["casting"]["note"]["letta"]["agent"] = json!(plain);
-    let (status, said) = gateway.send("us", "POST", "/v1/throughline/snapshots", &other).await;
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert_eq!(status, 422, "{said}");
-    assert!(said.contains("the tool send_mail is not available here"), "{said}");
+    let (status, body) = gateway.send("us", "POST", "/v1/throughline/snapshots", &other).await;
+    let body = String::from_utf8_lossy(&body).into_owned();
+    assert_eq!(status, 422, "{body}");
+    assert!(body.contains("the tool send_mail is not available here"), "{body}");
     // The agent's own approval rule applies, although the document has none.
     let rule = json!({"tools": ["get_weather"], "tool_rules": [{"type": "requires_approval", "tool_name": "get_weather"}]});
     let strict = gateway.agent(&rule).await;
-    let told = gateway.send_message(&strict, "What is the weather?").await;
-    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&told));
+    let response = gateway.send_message(&strict, "What is the weather?").await;
+    let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&response));
     let mut forged = gateway.request("GET", &path, &json!(null)).await;
     forged["progress"]["calls"][0]["stage"] = json!({"is": "queued"});
     forged["progress"]["phase"] = json!({"is": "working"});
@@ -146,27 +146,27 @@ async fn question_can_be_listed_and_answered() {
     let gateway = AgentGateway::open().await;
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": false}}});
     let agent = gateway.agent(&json!({"throughline": own})).await;
-    let told = gateway.send_message(&agent, "Ask me a question.").await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval");
+    let response = gateway.send_message(&agent, "Ask me a question.").await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "requires_approval");
     let list = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
     assert_eq!(list[0]["questions"][0]["question"], "Which?");
-    assert_eq!(list[0]["runId"], run_of(&told));
+    assert_eq!(list[0]["runId"], run_of(&response));
     let path = format!("/v1/throughline/questions/{}", list[0]["id"].as_str().unwrap());
     for wrong in [
         json!({"answers": {"Which?": {"values": ["Three"]}}}),
         json!({"answers": {"Which?": {"values": [], "freeText": "Neither"}}}),
         json!({"answers": {}}),
     ] {
-        let (status, said) = gateway.try_request("POST", &path, &wrong).await;
-        assert_eq!(status, 422, "{said}");
+        let (status, error) = gateway.try_request("POST", &path, &wrong).await;
+        assert_eq!(status, 422, "{error}");
     }
     let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
     let answered = gateway.request("POST", &path, &right).await;
     assert_eq!((&answered["status"], &answered["answeredBy"]), (&json!("executed"), &json!("me")));
-    let (status, said) = gateway.try_request("POST", &path, &right).await;
-    assert!(matches!(status, 404 | 409), "answered twice: {status} {said}");
+    let (status, error) = gateway.try_request("POST", &path, &right).await;
+    assert!(matches!(status, 404 | 409), "answered twice: {status} {error}");
     let frames = gateway
-        .stream(&format!("/v1/runs/{}/stream", run_of(&told)), &json!({"starting_after": 5}))
+        .stream(&format!("/v1/runs/{}/stream", run_of(&response)), &json!({"starting_after": 5}))
         .await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     assert_eq!(gateway.request("GET", "/v1/throughline/questions", &json!(null)).await, json!([]));
@@ -200,7 +200,7 @@ async fn fork_and_rewind_keep_all_records() {
     assert_eq!(after.rewinds.len(), 1, "the rewind is a separate record");
     assert!(after.last > head.last, "and the rewound records still exist");
     for wrong in [json!({}), json!({"to": 100_000})] {
-        let (status, said) = gateway.try_request("POST", &format!("{own}/rewind"), &wrong).await;
-        assert_eq!(status, 422, "{said}");
+        let (status, error) = gateway.try_request("POST", &format!("{own}/rewind"), &wrong).await;
+        assert_eq!(status, 422, "{error}");
     }
 }

@@ -19,9 +19,9 @@ static ANSWERS: LazyLock<HashMap<(&str, &str), jsonschema::Validator>> = LazyLoc
 });
 
 fn validator(schema: &Value) -> jsonschema::Validator {
-    let mut whole = schema.clone();
-    whole["components"] = DOCUMENT["components"].clone();
-    jsonschema::validator_for(&whole).unwrap()
+    let mut document = schema.clone();
+    document["components"] = DOCUMENT["components"].clone();
+    jsonschema::validator_for(&document).unwrap()
 }
 
 /// Returns the documented path template that matches a path; `None` if no route matches.
@@ -30,7 +30,7 @@ fn route_of(method: &str, path: &str) -> Option<&'static str> {
     let fits = |pattern: &str| {
         let (pattern, path) = (pattern.trim_end_matches('/').split('/'), path.split('/'));
         pattern.clone().count() == path.clone().count()
-            && pattern.zip(path).all(|(wanted, step)| wanted.starts_with('{') || wanted == step)
+            && pattern.zip(path).all(|(segment, step)| segment.starts_with('{') || segment == step)
     };
     let found = routes().iter().filter(|route| route.method == method && fits(route.path));
     found.map(|route| route.path).min_by_key(|path| path.matches('{').count())

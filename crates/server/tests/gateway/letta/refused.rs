@@ -29,17 +29,18 @@ impl WaitingRun {
         waiting
     }
 
-    async fn open(words: &str, more: &Value) -> Self {
+    async fn open(text: &str, more: &Value) -> Self {
         let gateway = AgentGateway::open().await;
         let mut people = json!({"askUser": {"allowFreeText": false}});
         for (key, value) in more.as_object().unwrap() {
             people[key] = value.clone();
         }
         let agent = gateway.agent(&json!({"throughline": {"humanInTheLoop": people}})).await;
-        let told = gateway.send_message(&agent, words).await;
-        assert_eq!(told["stop_reason"]["stop_reason"], "requires_approval", "{told}");
-        let asked = &told["messages"][2];
-        let (run, call) = (asked["run_id"].as_str().unwrap(), &asked["tool_call"]["tool_call_id"]);
+        let response = gateway.send_message(&agent, text).await;
+        assert_eq!(response["stop_reason"]["stop_reason"], "requires_approval", "{response}");
+        let request = &response["messages"][2];
+        let (run, call) =
+            (request["run_id"].as_str().unwrap(), &request["tool_call"]["tool_call_id"]);
         let (run, call) = (run.to_owned(), call.clone());
         Self { gateway, agent, run, call, question: None }
     }
@@ -78,11 +79,11 @@ impl WaitingRun {
 
     /// Sends an invalid decision, checks the status, and returns the error message.
     async fn refused(&self, status: u16, body: &Value) -> String {
-        let (found, said) = self.gateway.try_request("POST", &self.path(), body).await;
-        assert_eq!(found, status, "{body}: {said}");
-        let detail = &said["detail"];
-        let words = detail.as_str().map(str::to_owned);
-        words.unwrap_or_else(|| detail["message"].as_str().unwrap_or_default().to_owned())
+        let (found_status, error) = self.gateway.try_request("POST", &self.path(), body).await;
+        assert_eq!(found_status, status, "{body}: {error}");
+        let detail = &error["detail"];
+        let text = detail.as_str().map(str::to_owned);
+        text.unwrap_or_else(|| detail["message"].as_str().unwrap_or_default().to_owned())
     }
 
     async fn status(&self) -> Value {
@@ -128,8 +129,8 @@ async fn malformed_decisions_are_refused_and_nothing_is_lost() {
             "is not waiting for a result from the client",
         ),
     ] {
-        let said = approval.refused(status, &body).await;
-        assert!(said.contains(problem), "{body}: {said}");
+        let error = approval.refused(status, &body).await;
+        assert!(error.contains(problem), "{body}: {error}");
     }
     approval.still_waits().await;
     let answer = WaitingRun::for_answer(&json!({})).await;
@@ -155,8 +156,8 @@ async fn decisions_are_made_only_once() {
     for waiting in both(&json!({})).await {
         waiting.gateway.request("POST", &waiting.path(), &waiting.right()).await;
         waiting.ended().await;
-        let said = waiting.refused(409, &waiting.right()).await;
-        assert!(said.contains("waits"), "{said}");
+        let error = waiting.refused(409, &waiting.right()).await;
+        assert!(error.contains("waits"), "{error}");
         assert_eq!((waiting.ran(), waiting.status().await), (waiting.runs(), json!("completed")));
     }
 }
@@ -209,9 +210,9 @@ async fn decisions_after_the_end_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn other_tenants_cannot_decide() {
     for waiting in both(&json!({})).await {
-        let (status, said) =
+        let (status, bytes) =
             waiting.gateway.send("them", "POST", &waiting.path(), &waiting.right()).await;
-        assert_eq!(status, 404, "{said:?}");
+        assert_eq!(status, 404, "{bytes:?}");
         waiting.still_waits().await;
     }
 }

@@ -9,12 +9,12 @@ use crate::letta::scene::{AgentGateway, MODEL, OTHER, kinds, user_message};
 async fn run_exposes_messages_steps_and_usage() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
-    let told = gateway.send_message(&agent, "What is the weather?").await;
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
-    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
-    assert_eq!(shown["agent_id"], agent.as_str());
+    let response = gateway.send_message(&agent, "What is the weather?").await;
+    let run = response["messages"][0]["run_id"].as_str().unwrap();
+    let run_view = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    assert_eq!(run_view["agent_id"], agent.as_str());
     assert_eq!(
-        (&shown["status"], &shown["stop_reason"]),
+        (&run_view["status"], &run_view["stop_reason"]),
         (&json!("completed"), &json!("end_turn"))
     );
     let messages = gateway.request("GET", &format!("/v1/runs/{run}/messages"), &json!(null)).await;
@@ -69,13 +69,13 @@ async fn run_can_be_cancelled_and_agent_reset() {
     let run = gateway.request("POST", &format!("{path}/async"), &user_message("slow")).await;
     let run = run["id"].as_str().unwrap();
     let reset = format!("/v1/agents/{agent}/reset-messages");
-    let (status, told) = gateway.try_request("PATCH", &reset, &json!({})).await;
-    assert_eq!((status, &told["detail"]["run_id"]), (409, &json!(run)));
+    let (status, response) = gateway.try_request("PATCH", &reset, &json!({})).await;
+    assert_eq!((status, &response["detail"]["run_id"]), (409, &json!(run)));
     let ended = gateway.request("POST", &format!("{path}/cancel"), &json!({})).await;
     assert_eq!(ended[run], "cancelled");
-    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    let run_view = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
     assert_eq!(
-        (&shown["status"], &shown["stop_reason"]),
+        (&run_view["status"], &run_view["stop_reason"]),
         (&json!("cancelled"), &json!("cancelled"))
     );
     let ended =
@@ -84,8 +84,8 @@ async fn run_can_be_cancelled_and_agent_reset() {
 
     gateway.request("PATCH", &reset, &json!({"add_default_initial_messages": false})).await;
     assert_eq!(gateway.request("GET", &path, &json!(null)).await, json!([]));
-    let told = gateway.send_message(&agent, "Hello again").await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn");
+    let response = gateway.send_message(&agent, "Hello again").await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
     let list = gateway.request("GET", &path, &json!(null)).await;
     assert_eq!(list.as_array().unwrap().len(), 4, "{list}");
 }
@@ -95,18 +95,18 @@ async fn deleting_hides_the_runs() {
     let gateway = AgentGateway::open().await;
     let agent = gateway.agent(&json!({})).await;
     let own = gateway.send_message(&agent, "Hello").await;
-    let made = format!("/v1/conversations/?agent_id={agent}");
-    let conversation = gateway.request("POST", &made, &json!({})).await;
+    let create_path = format!("/v1/conversations/?agent_id={agent}");
+    let conversation = gateway.request("POST", &create_path, &json!({})).await;
     let conversation = format!("/v1/conversations/{}", conversation["id"].as_str().unwrap());
     let body = json!({"input": "Hello", "streaming": false});
     let beside = gateway.request("POST", &format!("{conversation}/messages"), &body).await;
-    let [own, beside] =
-        [own, beside].map(|told| told["messages"][0]["run_id"].as_str().unwrap().to_owned());
-    let gone = async |run: &str| {
+    let [own, beside] = [own, beside]
+        .map(|response| response["messages"][0]["run_id"].as_str().unwrap().to_owned());
+    let missing_and_present = async |run: &str| {
         let mut statuses = Vec::new();
         // The console shows everything that is stored, including deleted agents' runs.
         let console = ["", "/events/stream", "/trace"]
-            .map(|what| format!("/v1/throughline/runs/{{run}}{what}"));
+            .map(|suffix| format!("/v1/throughline/runs/{{run}}{suffix}"));
         let of_runs = routes().iter().filter(|route| route.path.contains("{run}"));
         for route in of_runs.filter(|route| console.iter().all(|path| *path != route.path)) {
             let path = route.path.replace("{run}", run);
@@ -115,41 +115,41 @@ async fn deleting_hides_the_runs() {
         }
         statuses.into_iter().partition::<Vec<_>, _>(|(_, status)| *status == 404)
     };
-    assert_eq!(gone(&own).await.0, [], "the runs exist");
+    assert_eq!(missing_and_present(&own).await.0, [], "the runs exist");
     gateway.request("DELETE", &conversation, &json!(null)).await;
-    assert_eq!(gone(&beside).await.1, [], "of a conversation");
-    assert_eq!(gone(&own).await.0, [], "the agent's own are still there");
+    assert_eq!(missing_and_present(&beside).await.1, [], "of a conversation");
+    assert_eq!(missing_and_present(&own).await.0, [], "the agent's own are still there");
     gateway.request("DELETE", &format!("/v1/agents/{agent}"), &json!(null)).await;
-    assert_eq!(gone(&own).await.1, [], "of an agent");
+    assert_eq!(missing_and_present(&own).await.1, [], "of an agent");
     assert_eq!(gateway.request("GET", "/v1/runs/", &json!(null)).await, json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_charged_per_model_after_a_switch() {
     let gateway = AgentGateway::open().await;
-    let gate =
+    let policy =
         json!({"rules": [{"when": ["unknown"], "then": "retry-other"}], "otherModels": [OTHER]});
-    let agent = gateway.agent(&json!({"throughline": {"gate": gate}})).await;
-    let told = gateway.send_message(&agent, "What is the weather? Then switch.").await;
-    assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    let agent = gateway.agent(&json!({"throughline": {"gate": policy}})).await;
+    let response = gateway.send_message(&agent, "What is the weather? Then switch.").await;
+    assert_eq!(response["stop_reason"]["stop_reason"], "end_turn", "{response}");
     // The first model calls a tool and then fails; the other model answers.
     let used = async |key: &str| {
-        let (status, said) = gateway.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
+        let (status, bytes) = gateway.send(key, "GET", "/v1/throughline/usage", &json!(null)).await;
         assert_eq!(status, 200);
-        let used: serde_json::Value = serde_json::from_slice(&said).unwrap();
-        let lines = used["models"].as_array().unwrap().iter();
-        let line = |line: &serde_json::Value| {
-            let number = |name: &str| line[name].as_u64().unwrap();
-            (line["model"].as_str().unwrap().to_owned(), number("calls"), number("tokens"))
+        let used: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let rows = used["models"].as_array().unwrap().iter();
+        let usage_row = |usage_row: &serde_json::Value| {
+            let number = |name: &str| usage_row[name].as_u64().unwrap();
+            (usage_row["model"].as_str().unwrap().to_owned(), number("calls"), number("tokens"))
         };
-        lines.map(line).collect::<Vec<_>>()
+        rows.map(usage_row).collect::<Vec<_>>()
     };
-    let mut lines = used("us").await;
-    while lines.len() < 2 {
-        lines = used("us").await;
+    let mut rows = used("us").await;
+    while rows.len() < 2 {
+        rows = used("us").await;
     }
-    lines.sort();
-    assert_eq!(lines, [(OTHER.to_owned(), 1, 110), (MODEL.to_owned(), 1, 110)]);
+    rows.sort();
+    assert_eq!(rows, [(OTHER.to_owned(), 1, 110), (MODEL.to_owned(), 1, 110)]);
     assert_eq!(used("them").await, []);
     // A summary is charged to its caller as well.
     let summary = format!("/v1/agents/{agent}/summarize");

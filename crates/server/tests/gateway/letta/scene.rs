@@ -44,7 +44,7 @@ enum ScriptedAction {
 struct ScriptedModel {
     target: Target,
     /// The number of model calls in this process.
-    asked: Arc<AtomicU64>,
+    model_calls: Arc<AtomicU64>,
     /// One permit for each reply to a user message that contains `slow`.
     permits: Arc<Semaphore>,
 }
@@ -55,16 +55,16 @@ impl Model for ScriptedModel {
     }
 
     fn send(&self, call: Call) -> ModelFuture<'_> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let words = last_words(&call);
-        let says = match script(&call, &words) {
+        self.model_calls.fetch_add(1, Ordering::SeqCst);
+        let user_text = last_user_text(&call);
+        let action = match script(&call, &user_text) {
             ScriptedAction::Fails if self.target.model() == OTHER => {
                 ScriptedAction::Text("I will.".to_owned())
             }
-            says => says,
+            action => action,
         };
         let turn = call.items.iter().filter(|item| item.role == Role::Assistant).count();
-        let reply = match says {
+        let reply = match action {
             ScriptedAction::Fails => {
                 return Box::pin(async {
                     Err(ModelError::new(ModelErrorKind::Other, "it does not want to"))
@@ -78,12 +78,12 @@ impl Model for ScriptedModel {
             }
             ScriptedAction::Calls(calls) => {
                 let calls = calls.iter().enumerate();
-                let calls = calls.map(|(place, (name, args))| tool_call(name, args, turn, place));
+                let calls = calls.map(|(index, (name, args))| tool_call(name, args, turn, index));
                 self.reply(calls.collect(), StopReason::Tools, turn)
             }
         };
         let events: Vec<_> = pieces(events_from_reply(&reply)).into_iter().map(Ok).collect();
-        let is_slow = words.contains("slow");
+        let is_slow = user_text.contains("slow");
         Box::pin(async move {
             if is_slow {
                 self.permits.acquire().await.unwrap().forget();
@@ -96,15 +96,15 @@ impl Model for ScriptedModel {
 
 impl ScriptedModel {
     fn reply(&self, bodies: Vec<Body>, stop: StopReason, turn: usize) -> Reply {
-        let thoughts = ["Let me see.", "That is it."].iter().enumerate().map(|(place, words)| {
-            let thought = Thought::issued(*words, ThoughtKind::Text, ReasoningFormat::unknown());
-            let mut item = item(place, Body::Thought(thought));
-            let signature = Bytes::from(format!("signature-{turn}-{place}"));
+        let thoughts = ["Let me see.", "That is it."].iter().enumerate().map(|(index, text)| {
+            let thought = Thought::issued(*text, ThoughtKind::Text, ReasoningFormat::unknown());
+            let mut item = item(index, Body::Thought(thought));
+            let signature = Bytes::from(format!("signature-{turn}-{index}"));
             let owner = Arc::clone(&self.target.origin);
             item.seals.push(Seal::new(signature, "anthropic.signature", owner, "/signature"));
             item
         });
-        let bodies = bodies.into_iter().enumerate().map(|(place, body)| item(place + 2, body));
+        let bodies = bodies.into_iter().enumerate().map(|(index, body)| item(index + 2, body));
         Reply {
             id: None,
             items: thoughts.chain(bodies).collect(),
@@ -116,12 +116,12 @@ impl ScriptedModel {
     }
 }
 
-fn item(place: usize, body: Body) -> Item {
-    Item::new(format!("i{place}"), ItemPosition::new(0, place), Role::Assistant, body)
+fn item(index: usize, body: Body) -> Item {
+    Item::new(format!("i{index}"), ItemPosition::new(0, index), Role::Assistant, body)
 }
 
-fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
-    let id = format!("call_{turn}_{place}");
+fn tool_call(name: &str, args: &str, turn: usize, index: usize) -> Body {
+    let id = format!("call_{turn}_{index}");
     Body::Call(ToolCall {
         id: CallId::from(id.clone()),
         wire_id: Some(id.into()),
@@ -133,13 +133,14 @@ fn tool_call(name: &str, args: &str, turn: usize, place: usize) -> Body {
 
 /// Returns the same events with each text split into words.
 fn pieces(events: Vec<Event>) -> Vec<Event> {
-    let words = |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
+    let split_words =
+        |text: &str| text.split_inclusive(' ').map(Arc::<str>::from).collect::<Vec<_>>();
     let split = |event: Event| match event {
-        Event::Delta { index, delta: Delta::Text(text) } => words(&text)
+        Event::Delta { index, delta: Delta::Text(text) } => split_words(&text)
             .into_iter()
             .map(|word| Event::Delta { index, delta: Delta::Text(word) })
             .collect(),
-        Event::Delta { index, delta: Delta::Thought(text) } => words(&text)
+        Event::Delta { index, delta: Delta::Thought(text) } => split_words(&text)
             .into_iter()
             .map(|word| Event::Delta { index, delta: Delta::Thought(word) })
             .collect(),
@@ -148,7 +149,7 @@ fn pieces(events: Vec<Event>) -> Vec<Event> {
     events.into_iter().flat_map(split).collect()
 }
 
-fn last_words(call: &Call) -> String {
+fn last_user_text(call: &Call) -> String {
     let users = call.items.iter().filter(|item| item.role == Role::User);
     let texts = users.filter_map(|item| match &item.body {
         Body::Text(text) => Some(text.to_string()),
@@ -159,7 +160,7 @@ fn last_words(call: &Call) -> String {
 
 /// Returns the action that the last user message requests. After tool results, the model ends the
 /// turn.
-fn script(call: &Call, words: &str) -> ScriptedAction {
+fn script(call: &Call, user_text: &str) -> ScriptedAction {
     let has_result = call.items.last().is_some_and(|item| matches!(item.body, Body::Result(_)));
     let is_summary = call
         .system
@@ -170,37 +171,39 @@ fn script(call: &Call, words: &str) -> ScriptedAction {
             r#"{"summary": "They talked.", "stable_facts": []}"#.to_owned(),
         );
     }
-    if words.contains("forever") {
+    if user_text.contains("forever") {
         return ScriptedAction::Call("get_weather", r#"{"city":"Paris"}"#);
     }
-    if has_result && words.contains("switch") {
+    if has_result && user_text.contains("switch") {
         return ScriptedAction::Fails;
     }
     if has_result {
         return ScriptedAction::Text("That is what the tools say.".to_owned());
     }
-    match words {
-        _ if words.contains("weather") => {
+    match user_text {
+        _ if user_text.contains("weather") => {
             ScriptedAction::Call("get_weather", r#"{"city":"Paris"}"#)
         }
-        _ if words.contains("mails") => ScriptedAction::Calls(vec![
+        _ if user_text.contains("mails") => ScriptedAction::Calls(vec![
             ("send_mail", r#"{"to":"a@example.com"}"#),
             ("send_mail", r#"{"to":"b@example.com"}"#),
         ]),
-        _ if words.contains("mail") => {
+        _ if user_text.contains("mail") => {
             ScriptedAction::Call("send_mail", r#"{"to":"a@example.com"}"#)
         }
-        _ if words.contains("clock") => ScriptedAction::Call("local_time", r#"{"zone":"Paris"}"#),
-        _ if words.contains("question") => ScriptedAction::Call(
+        _ if user_text.contains("clock") => {
+            ScriptedAction::Call("local_time", r#"{"zone":"Paris"}"#)
+        }
+        _ if user_text.contains("question") => ScriptedAction::Call(
             "ask_user_question",
             r#"{"questions":[{"question":"Which?","options":[{"label":"One"},{"label":"Two"}]}]}"#,
         ),
-        _ if words.contains("plan") => ScriptedAction::Call(
+        _ if user_text.contains("plan") => ScriptedAction::Call(
             "manage_todo_list",
             r#"{"operation":"write","todoList":[{"id":1,"title":"Go","description":"Go there","status":"not-started"}]}"#,
         ),
-        _ if words.contains("fail") => ScriptedAction::Fails,
-        _ => ScriptedAction::Text(format!("You said: {words}")),
+        _ if user_text.contains("fail") => ScriptedAction::Fails,
+        _ => ScriptedAction::Text(format!("You said: {user_text}")),
     }
 }
 
@@ -324,7 +327,7 @@ pub(crate) struct AgentGateway {
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) keys: RevocableKeys,
     /// The number of model calls in this process.
-    pub(crate) asked: Arc<AtomicU64>,
+    pub(crate) model_calls: Arc<AtomicU64>,
     folder: Arc<Folder>,
 }
 
@@ -335,12 +338,16 @@ fn agents(
     store: Arc<dyn Store>,
     ran: &Arc<Mutex<Vec<String>>>,
     permits: &Arc<Semaphore>,
-    asked: &Arc<AtomicU64>,
+    model_calls: &Arc<AtomicU64>,
     lease: Duration,
 ) -> AgentApi {
     let models = TwoModels([MODEL, OTHER].map(|name| {
         let target = Catalog::builtin().target_for("anthropic", name, "test").unwrap();
-        Arc::new(ScriptedModel { target, asked: Arc::clone(asked), permits: Arc::clone(permits) })
+        Arc::new(ScriptedModel {
+            target,
+            model_calls: Arc::clone(model_calls),
+            permits: Arc::clone(permits),
+        })
     }));
     let ports =
         Ports { clock: Arc::new(SystemClock), ids: Arc::new(SequentialIds), secret: [7; 32] };
@@ -393,22 +400,23 @@ impl AgentGateway {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (ran, permits) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
-        let asked = Arc::new(AtomicU64::new(0));
-        let (noted, held, archive) = (Arc::clone(&ran), Arc::clone(&permits), journal.clone());
-        let counted = Arc::clone(&asked);
-        let opening = GatewayOptions {
+        let model_calls = Arc::new(AtomicU64::new(0));
+        let (tool_log, model_permits, archive) =
+            (Arc::clone(&ran), Arc::clone(&permits), journal.clone());
+        let calls = Arc::clone(&model_calls);
+        let options = GatewayOptions {
             keyring: Arc::new(keys.clone()),
             prices: Arc::new(CentPrices),
             agents: Some(Box::new(move |store| {
-                let agents = agents(store, &noted, &held, &counted, lease);
+                let agents = agents(store, &tool_log, &model_permits, &calls, lease);
                 agents.with_caps(caps).with_archive(Arc::new(archive))
             })),
             ..GatewayOptions::of(ReplayMode::Repair)
         };
         // The tests do not call providers.
         let unknown = Arc::new(upstream("http://127.0.0.1:1"));
-        let url = serve_on(journal.clone(), unknown, opening, stop).await;
-        Self { url, journal, ran, permits, keys, asked, folder }
+        let url = serve_on(journal.clone(), unknown, options, stop).await;
+        Self { url, journal, ran, permits, keys, model_calls, folder }
     }
 
     pub(crate) async fn send(
@@ -428,23 +436,23 @@ impl AgentGateway {
 
     /// Sends a request as tenant `us`, checks that the request succeeds, and returns the response.
     pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> Value {
-        let (status, said) = self.try_request(method, path, body).await;
-        assert_eq!(status, 200, "{method} {path}: {said}");
-        said
+        let (status, response) = self.try_request(method, path, body).await;
+        assert_eq!(status, 200, "{method} {path}: {response}");
+        response
     }
 
     pub(crate) async fn try_request(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let (status, said) = self.send("us", method, path, body).await;
-        let text = String::from_utf8_lossy(&said).into_owned();
-        let answer = serde_json::from_slice(&said).unwrap_or(Value::String(text));
+        let (status, bytes) = self.send("us", method, path, body).await;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let answer = serde_json::from_slice(&bytes).unwrap_or(Value::String(text));
         promised::check(method, path, status, &answer);
         (status, answer)
     }
 
     /// Reads the frames of a stream up to `[DONE]` and leaves out the pings.
     pub(crate) async fn stream(&self, path: &str, body: &Value) -> Vec<Value> {
-        let (status, said) = self.send("us", "POST", path, body).await;
-        let text = String::from_utf8(said.to_vec()).unwrap();
+        let (status, bytes) = self.send("us", "POST", path, body).await;
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
         assert_eq!(status, 200, "{path}: {text}");
         let mut frames: Vec<&str> = text.split("\n\n").filter(|frame| !frame.is_empty()).collect();
         assert_eq!(frames.pop(), Some("data: [DONE]"), "{text}");
@@ -467,14 +475,14 @@ impl AgentGateway {
     }
 
     /// Sends a message to an agent and returns the response.
-    pub(crate) async fn send_message(&self, agent: &str, words: &str) -> Value {
-        self.request("POST", &format!("/v1/agents/{agent}/messages"), &user_message(words)).await
+    pub(crate) async fn send_message(&self, agent: &str, text: &str) -> Value {
+        self.request("POST", &format!("/v1/agents/{agent}/messages"), &user_message(text)).await
     }
 }
 
 /// Returns a request body with this user message.
-pub(crate) fn user_message(words: &str) -> Value {
-    json!({"messages": [{"role": "user", "content": words}]})
+pub(crate) fn user_message(text: &str) -> Value {
+    json!({"messages": [{"role": "user", "content": text}]})
 }
 
 /// Returns the message types, in order.

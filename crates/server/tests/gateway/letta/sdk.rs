@@ -13,12 +13,12 @@ async fn run(language: &str, script: &str) {
     else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
-    let parts = said.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(parts, 8, "{said}");
-    for list in said.lines().filter(|line| line.starts_with("list ")) {
+    assert!(output.status.success(), "{language}/{script}:\n{stdout}\n{error}");
+    let parts = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(parts, 8, "{stdout}");
+    for list in stdout.lines().filter(|line| line.starts_with("list ")) {
         figure(&format!("{language} {script}"), list);
     }
 }

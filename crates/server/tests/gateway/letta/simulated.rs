@@ -73,11 +73,11 @@ async fn run(language: &str, script: &str) {
     let Some(output) = official::run(language, script, gateway.url(), "none", &MODELS).await else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{language}/{script}:\n{said}\n{error}");
-    let conversations = said.lines().filter(|line| line.starts_with("ok ")).count();
-    assert_eq!(conversations, 2 * MODELS.len(), "{said}");
+    assert!(output.status.success(), "{language}/{script}:\n{stdout}\n{error}");
+    let conversations = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert_eq!(conversations, 2 * MODELS.len(), "{stdout}");
     gateway.assert_nothing_refused();
     let ledger = gateway.ledger();
     assert_all_returned(&ledger);
@@ -94,16 +94,16 @@ async fn run(language: &str, script: &str) {
 /// Checks that every reply has reasoning, and that every request of a Thread sends back exactly the
 /// Seals that the Thread has received. Each Thread has two questions.
 fn assert_all_returned(ledger: &Ledger) {
-    let (mut owed, mut finals) = (BTreeSet::new(), 0);
+    let (mut expected, mut finals) = (BTreeSet::new(), 0);
     for entry in &ledger.entries {
         assert!(!entry.issued.is_empty(), "an answer without reasoning: {entry:#?}");
         let returned = entry.returned.iter().filter(|back| back.verdict == Verdict::Accepted);
         let back: BTreeSet<String> = returned.map(|back| back.seal.clone()).collect();
-        assert_eq!(back, owed, "{entry:#?}");
-        owed.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
+        assert_eq!(back, expected, "{entry:#?}");
+        expected.extend(entry.issued.iter().map(|issued| issued.seal.clone()));
         finals += usize::from(entry.stop.as_deref() != Some("tools"));
         if finals == 2 {
-            (owed, finals) = (BTreeSet::new(), 0);
+            (expected, finals) = (BTreeSet::new(), 0);
         }
     }
     assert_eq!(finals, 0, "the last thread has no end");
@@ -122,20 +122,20 @@ async fn sdk_node_letta_with_the_simulators() {
 #[tokio::test(flavor = "multi_thread")]
 async fn route_falls_back_to_the_next_model() {
     let gateway = open().await;
-    let ask = async |path: &str, body: serde_json::Value| -> serde_json::Value {
+    let send = async |path: &str, body: serde_json::Value| -> serde_json::Value {
         let headers = [("content-type", "application/json")];
         let response = gateway.begin("POST", path, body.to_string().into_bytes(), &headers).await;
         let status = response.status().as_u16();
-        let said = response.into_body().collect().await.unwrap().to_bytes();
-        assert_eq!(status, 200, "{said:?}");
-        serde_json::from_slice(&said).unwrap()
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(status, 200, "{bytes:?}");
+        serde_json::from_slice(&bytes).unwrap()
     };
     let agent = json!({"model": ROUTE, "tools": ["get_weather"]});
-    let agent = ask("/v1/agents/", agent).await["id"].as_str().unwrap().to_owned();
+    let agent = send("/v1/agents/", agent).await["id"].as_str().unwrap().to_owned();
     let path = format!("/v1/agents/{agent}/messages");
-    for words in ["What is the weather in Paris?", "And in Rome?"] {
-        let told = ask(&path, json!({"input": words})).await;
-        assert_eq!(told["stop_reason"]["stop_reason"], "end_turn", "{told}");
+    for text in ["What is the weather in Paris?", "And in Rome?"] {
+        let reply = send(&path, json!({"input": text})).await;
+        assert_eq!(reply["stop_reason"]["stop_reason"], "end_turn", "{reply}");
     }
     gateway.assert_nothing_refused();
     let ledger = gateway.ledger();
@@ -161,14 +161,16 @@ async fn gemini_answers_end_without_an_empty_assistant_message() {
     let agent = send("/v1/agents/", json!({"model": MODELS[2]})).await;
     let agent: serde_json::Value = serde_json::from_str(&agent).unwrap();
     let path = format!("/v1/agents/{}/messages", agent["id"].as_str().unwrap());
-    let whole = send(&path, json!({"input": "Hi"})).await;
-    let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let response = send(&path, json!({"input": "Hi"})).await;
+    let response: serde_json::Value = serde_json::from_str(&response).unwrap();
     let streamed = send(&format!("{path}/stream"), json!({"input": "And again"})).await;
     let streamed = streamed.lines().filter_map(|line| line.strip_prefix("data: "));
     let streamed: Vec<serde_json::Value> =
         streamed.filter_map(|line| serde_json::from_str(line).ok()).collect();
     let (_, listed) = gateway.get(&path).await;
-    for messages in [whole["messages"].as_array().unwrap(), &streamed, listed.as_array().unwrap()] {
+    for messages in
+        [response["messages"].as_array().unwrap(), &streamed, listed.as_array().unwrap()]
+    {
         let answers = messages.iter().filter(|said| said["message_type"] == "assistant_message");
         let answers: Vec<_> = answers.map(|said| said["content"].clone()).collect();
         assert!(!answers.is_empty() && answers.iter().all(|text| *text != ""), "{messages:#?}");

@@ -58,12 +58,12 @@ async fn no_route_exposes_another_tenants_objects() {
     let own = json!({"humanInTheLoop": {"askUser": {"allowFreeText": true}}});
     let block = json!([{"label": "human", "value": "x"}]);
     let agent = gateway.agent(&json!({"throughline": own, "memory_blocks": block})).await;
-    let told = gateway.send_message(&agent, "Ask me a question.").await;
-    let run = told["messages"][0]["run_id"].as_str().unwrap();
+    let response = gateway.send_message(&agent, "Ask me a question.").await;
+    let run = response["messages"][0]["run_id"].as_str().unwrap();
     let question = gateway.request("GET", "/v1/throughline/questions", &json!(null)).await;
     let question = question[0]["id"].as_str().unwrap().to_owned();
-    let made = gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
-    let conversation = made["id"].as_str().unwrap();
+    let created = gateway.request("POST", "/v1/conversations/", &json!({"agent_id": agent})).await;
+    let conversation = created["id"].as_str().unwrap();
     let mailing = gateway.agent(&json!({})).await;
     gateway.send_message(&mailing, "Send a mail.").await;
     let inbox = gateway.request("GET", "/v1/throughline/inbox", &json!(null)).await;
@@ -101,11 +101,11 @@ async fn no_route_exposes_another_tenants_objects() {
             } else if route.path.contains('{') {
                 assert_eq!(status, 404, "{} {path}: {answer}", route.method);
             } else {
-                let known = ROUTES_WITHOUT_IDS
+                let case = ROUTES_WITHOUT_IDS
                     .iter()
                     .find(|(method, path, _)| (*method, *path) == (route.method, route.path));
-                let (_, _, words) = known.unwrap_or_else(|| panic!("{path} is not tried here"));
-                assert!(answer.contains(words), "{} {path}: {answer}", route.method);
+                let (_, _, expected) = case.unwrap_or_else(|| panic!("{path} is not tried here"));
+                assert!(answer.contains(expected), "{} {path}: {answer}", route.method);
             }
             for id in [&*agent, run, conversation, &question, &approval, call] {
                 let is_echo = status == 404;
@@ -126,7 +126,7 @@ async fn no_route_exposes_another_tenants_objects() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let method = method.to_ascii_uppercase();
-            let is_tried = tried.iter().any(|known| *known == (method.as_str(), path.as_str()));
+            let is_tried = tried.iter().any(|case| *case == (method.as_str(), path.as_str()));
             if !is_tried && dialects.contains(&(method.as_str(), path.clone())) {
                 of_dialects += 1;
                 continue;
@@ -142,8 +142,8 @@ async fn no_route_exposes_another_tenants_objects() {
         documented,
     );
     // The owner's objects are unaffected.
-    let shown = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
-    assert_eq!(shown["stop_reason"], "requires_approval");
+    let run_view = gateway.request("GET", &format!("/v1/runs/{run}"), &json!(null)).await;
+    assert_eq!(run_view["stop_reason"], "requires_approval");
     let list = gateway.request("GET", &format!("/v1/agents/{agent}/messages"), &json!(null)).await;
     assert_eq!(list.as_array().unwrap().len(), 4);
 }
