@@ -120,10 +120,10 @@ impl AgentApi {
     }
 
     /// Creates an id in Letta's form, for example `agent-…`.
-    pub(crate) fn fresh(&self, what: &str) -> Name {
-        let id = self.runner.ids.generate(what);
-        let bare = id.strip_prefix(what).unwrap_or(&id);
-        Name::from(format!("{what}-{}", bare.trim_start_matches(['_', '-'])))
+    pub(crate) fn fresh(&self, prefix: &str) -> Name {
+        let id = self.runner.ids.generate(prefix);
+        let bare = id.strip_prefix(prefix).unwrap_or(&id);
+        Name::from(format!("{prefix}-{}", bare.trim_start_matches(['_', '-'])))
     }
 }
 
@@ -149,8 +149,8 @@ impl ApiRequest<'_> {
     }
 
     /// Returns the id at this position in the path; empty if the path has fewer ids.
-    pub(crate) fn id(&self, place: usize) -> Name {
-        self.ids.get(place).cloned().unwrap_or_default()
+    pub(crate) fn id(&self, index: usize) -> Name {
+        self.ids.get(index).cloned().unwrap_or_default()
     }
 
     /// Loads the head of one of the tenant's logs; `None` if the log does not exist.

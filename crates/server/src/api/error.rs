@@ -37,8 +37,8 @@ impl ApiError {
     }
 
     /// Creates a 404 error, which is also returned for other tenants' objects.
-    pub(crate) fn not_found(what: &str, id: &str) -> Self {
-        Self::new(404, format!("there is no {what} {id}"))
+    pub(crate) fn not_found(kind: &str, id: &str) -> Self {
+        Self::new(404, format!("there is no {kind} {id}"))
     }
 
     /// Creates a 409 error that names the active run.

@@ -58,8 +58,8 @@ impl Summary {
             self.fold.push(record.at, &event);
             match &event {
                 RunEvent::Message(event) if self.title.is_none() && &*event.role == "user" => {
-                    let words = policy.redact_text(&event.content);
-                    self.title = Some(first_words(&words, MAX_TITLE).into());
+                    let text = policy.redact_text(&event.content);
+                    self.title = Some(first_words(&text, MAX_TITLE).into());
                 }
                 RunEvent::Usage(event) => {
                     let tokens = event.total.as_ref().map(ReflectionUsage::json);
@@ -123,17 +123,17 @@ impl SummaryCache {
 
 /// Returns the first words of a text on one line, truncated to `most` characters.
 pub(crate) fn first_words(text: &str, most: usize) -> String {
-    let mut words = String::new();
+    let mut excerpt = String::new();
     for word in text.split_whitespace() {
-        if words.chars().count() + word.chars().count() > most {
-            words.extend(word.chars().take(most.saturating_sub(words.chars().count())));
-            words.push('…');
+        if excerpt.chars().count() + word.chars().count() > most {
+            excerpt.extend(word.chars().take(most.saturating_sub(excerpt.chars().count())));
+            excerpt.push('…');
             break;
         }
-        if !words.is_empty() {
-            words.push(' ');
+        if !excerpt.is_empty() {
+            excerpt.push(' ');
         }
-        words.push_str(word);
+        excerpt.push_str(word);
     }
-    words
+    excerpt
 }

@@ -133,7 +133,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
             break;
         }
     }
-    found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+    found.sort_by_key(|(position, _)| std::cmp::Reverse(*position));
     let rows: Vec<Json> = found.into_iter().map(|(_, row)| row).collect();
     Ok(json_response(&object! { "calls": rows, "next"? threads.next.map(|next| next.0) }))
 }

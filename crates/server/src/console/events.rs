@@ -54,7 +54,7 @@ async fn stream_events(
     sender: &ChunkSender,
 ) -> StoreResult<()> {
     let from = feed.after.saturating_sub(CONTEXT);
-    let mut place = store.seq_before_event(tenant, run, from).await?;
+    let mut position = store.seq_before_event(tenant, run, from).await?;
     let mut page = FIRST;
     loop {
         // The head is read before the records, so that no event in between is missed.
@@ -63,10 +63,10 @@ async fn stream_events(
             drop(sender.send(Ok(Bytes::from_static(b"event: end\ndata: {}\n\n"))).await);
             return Ok(());
         }
-        let records = store.read(tenant, run, place, page).await?;
+        let records = store.read(tenant, run, position, page).await?;
         let Some(last) = records.last() else {
             let more = tokio::select! {
-                more = timeout(ping, store.wait(tenant, run, place)) => more,
+                more = timeout(ping, store.wait(tenant, run, position)) => more,
                 () = sender.closed() => return Ok(()),
             };
             let quiet = Bytes::from_static(b": still here\n\n");
@@ -76,7 +76,7 @@ async fn stream_events(
             more.unwrap_or(Ok(()))?;
             continue;
         };
-        (place, page) = (last.seq, (4 * page).min(MOST));
+        (position, page) = (last.seq, (4 * page).min(MOST));
         for record in &records {
             feed.push_record(record);
             if feed.out.len() >= CHUNK && !feed.send(sender).await {

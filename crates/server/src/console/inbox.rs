@@ -72,9 +72,9 @@ fn write_request(
 ) {
     let approval = state.smart.pending_approvals.iter().flatten().find(|known| known.id == one.id);
     if let Some(PendingToolApproval { tool_name, args, .. }) = approval {
-        let shown = redact_json(policy, args);
+        let redacted = redact_json(policy, args);
         // Redacted arguments cannot be edited, because the redacted parts would be lost.
-        o.string("tool", tool_name).raw("args", &shown).bool("redacted", shown != *args);
+        o.string("tool", tool_name).raw("args", &redacted).bool("redacted", redacted != *args);
         if state.is_lost(&one.id) {
             o.string("outcome", "unknown");
         }

@@ -45,10 +45,10 @@ async fn matching_row(
     let summary = summary(request, head, era).await?;
     let model = request.query.get("model");
     let thread = head.of.as_ref().map_or("", |of| &*of.0);
-    let words = [summary.title.as_deref().unwrap_or_default(), &*head.log.0, thread];
-    let words = words.into_iter().chain(summary.models().iter().map(|model| &**model));
+    let texts = [summary.title.as_deref().unwrap_or_default(), &*head.log.0, thread];
+    let texts = texts.into_iter().chain(summary.models().iter().map(|model| &**model));
     let matches = model.is_none_or(|model| summary.models().contains(model))
-        && matches_search(request, words);
+        && matches_search(request, texts);
     Ok(matches.then(|| row_json(head, &summary)))
 }
 

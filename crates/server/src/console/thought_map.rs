@@ -81,7 +81,7 @@ struct MapCall {
     model: Name,
     provider: Name,
     at: String,
-    /// The places of the Items that the call returned.
+    /// The positions of the Items that the call returned.
     returned: Vec<usize>,
     /// First place, count and Fate of each range of Items.
     spans: Vec<(usize, u64, Name)>,
@@ -114,9 +114,9 @@ async fn load_items(
     while let Some(records) = pages.next().await? {
         let items = records.iter().filter(|record| &*record.kind == record_kind::ITEM);
         forgotten += items.filter(|record| record.content.bytes().is_none()).count() as u64;
-        for seen in stored_items(&records)? {
-            let bytes: usize = seen.item.seals.iter().map(throughline_core::Seal::len).sum();
-            let (kind, text) = match &seen.item.body {
+        for stored in stored_items(&records)? {
+            let bytes: usize = stored.item.seals.iter().map(throughline_core::Seal::len).sum();
+            let (kind, text) = match &stored.item.body {
                 Body::Thought(thought) if thought.kind == ThoughtKind::Summary => {
                     ("summary", policy.redact_thought(&thought.content).into_owned())
                 }
@@ -131,17 +131,17 @@ async fn load_items(
             if bytes == 0 && (only_sealed || !is_thought) {
                 continue;
             }
-            let owner = seen.item.seals.first().map(|seal| &seal.owner);
-            let origin = seen.item.origin.as_ref().or(owner);
+            let owner = stored.item.seals.first().map(|seal| &seal.owner);
+            let origin = stored.item.origin.as_ref().or(owner);
             held.push(MapItem {
-                id: seen.item.id.0.clone(),
-                seq: seen.seq,
+                id: stored.item.id.0.clone(),
+                seq: stored.seq,
                 model: origin.map(|origin| origin.asked.clone()).unwrap_or_default(),
                 provider: origin.map(|origin| origin.provider.clone()).unwrap_or_default(),
                 kind,
                 bytes: bytes as u64,
                 text: first_words(&text, 160),
-                seals: seen.item.seals.iter().map(|s| s.reveal_to_tenant().clone()).collect(),
+                seals: stored.item.seals.iter().map(|s| s.reveal_to_tenant().clone()).collect(),
             });
         }
     }
@@ -154,8 +154,8 @@ async fn agent_calls(
     thread: &LogId,
     held: &[MapItem],
 ) -> ApiResult<(Vec<MapCall>, Vec<Json>)> {
-    let places: HashMap<&str, usize> =
-        held.iter().enumerate().map(|(place, held)| (&*held.id, place)).collect();
+    let positions: HashMap<&str, usize> =
+        held.iter().enumerate().map(|(position, held)| (&*held.id, position)).collect();
     let (store, tenant) = (request.api.store(), &request.caller.tenant);
     let mut heads = runs::run_heads(request, thread, None, RUNS).await?;
     heads.retain(|head| !throughline_agent::is_inbox(&head.log));
@@ -163,7 +163,8 @@ async fn agent_calls(
     let (mut called, mut counted) = (Vec::new(), Vec::new());
     for head in &heads {
         let (fold, called_by_run) = (RunFold::default(), Vec::new());
-        let mut run = RunCalls { run: &head.log.0, places: &places, fold, called: called_by_run };
+        let mut run =
+            RunCalls { run: &head.log.0, positions: &positions, fold, called: called_by_run };
         let mut pages = RecordPages::new(store, tenant, &head.log, 0);
         while let Some(records) = pages.next().await? {
             for record in &records {
@@ -184,7 +185,7 @@ async fn agent_calls(
 struct RunCalls<'m> {
     run: &'m Name,
     /// The index of each Thought and sealed Item in the map.
-    places: &'m HashMap<&'m str, usize>,
+    positions: &'m HashMap<&'m str, usize>,
     fold: RunFold,
     called: Vec<MapCall>,
 }
@@ -215,9 +216,9 @@ impl RunCalls<'_> {
         match event {
             RunEvent::Turn(event) => {
                 let items = event.items.iter().flatten();
-                call.returned.extend(items.filter_map(|item| self.places.get(&**item)));
+                call.returned.extend(items.filter_map(|item| self.positions.get(&**item)));
             }
-            RunEvent::Replay(event) => call.spans = spans_of_run(event, self.places),
+            RunEvent::Replay(event) => call.spans = spans_of_run(event, self.positions),
             _ => {}
         }
     }
@@ -239,12 +240,12 @@ impl RunCalls<'_> {
 }
 
 /// Returns the Fates of Thoughts and sealed Items in a run's model call, as ranges of map indexes.
-fn spans_of_run(event: &ReplayEvent, places: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
+fn spans_of_run(event: &ReplayEvent, positions: &HashMap<&str, usize>) -> Vec<(usize, u64, Name)> {
     let tree = event.fates.as_ref().map(Json::tree);
     let fates = tree.as_ref().into_iter().flat_map(|tree| tree.root().elements());
     let span = |span: Node<'_>| {
         let mut parts = span.elements();
-        let first = *places.get(&*parts.next()?.text()?)?;
+        let first = *positions.get(&*parts.next()?.text()?)?;
         let did = parts.next()?.name()?;
         Some((first, parts.next()?.u64()?, did))
     };
@@ -265,8 +266,8 @@ async fn gateway_calls(
         let until = kept.iter().skip(number + 1).map(|next| next.seq).find(|seq| *seq > call.seq);
         let between =
             |held: &MapItem| held.seq > call.seq && until.is_none_or(|until| held.seq < until);
-        let places = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
-        let returned: Vec<usize> = places.map(|(place, _)| place).collect();
+        let positions = held.iter().enumerate().filter(|(_, held)| is_own && between(held));
+        let returned: Vec<usize> = positions.map(|(position, _)| position).collect();
         let before = returned.first().copied().unwrap_or(held.len());
         let found = request.gateway.replay.calls().find(&request.caller.tenant, &call.id).await?;
         let texts = found.and_then(|found| found.texts.ok());
@@ -323,7 +324,7 @@ fn gateway_spans(
     let (kept, foreign) =
         (Disposition::Kept.to_string(), Disposition::Elided(ElisionReason::Foreign).to_string());
     let mut spans: Vec<(usize, u64, Name)> = Vec::new();
-    for (place, held) in before.iter().enumerate() {
+    for (position, held) in before.iter().enumerate() {
         let did = if let Some(did) = named.get(&held.id) {
             did.clone()
         } else if has(&sent, held) {
@@ -338,11 +339,11 @@ fn gateway_spans(
         };
         match spans.last_mut() {
             Some((first, count, known))
-                if *known == did && *first + usize::try_from(*count).unwrap_or(0) == place =>
+                if *known == did && *first + usize::try_from(*count).unwrap_or(0) == position =>
             {
                 *count += 1;
             }
-            _ => spans.push((place, 1, did)),
+            _ => spans.push((position, 1, did)),
         }
     }
     Some(spans)
@@ -397,7 +398,7 @@ mod tests {
         // The client dropped only `c`, so the counts differ; `a` is still recognised.
         let one = r#"{"input":[{"s":"seal of a"}]}"#;
         let account = r#"{"fates":[["1",0],["2",0,0]],"dids":["kept"]}"#;
-        let told = gateway_spans(&texts(one, one, account), &before, "own");
-        assert_eq!(told, Some(vec![(0, 1, kept), (1, 1, foreign)]));
+        let spans = gateway_spans(&texts(one, one, account), &before, "own");
+        assert_eq!(spans, Some(vec![(0, 1, kept), (1, 1, foreign)]));
     }
 }

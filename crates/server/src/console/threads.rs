@@ -39,8 +39,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     while let Some(head) = logs.next().await? {
         let Some(kind) = thread_use(&head.log.0) else { continue };
         let title = title(request, &head).await?;
-        let words = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
-        if matches_search(request, [&*words]) {
+        let text = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
+        if matches_search(request, [&*text]) {
             found.push(row(&head, kind, title.as_deref()));
         }
         if found.len() >= limit {
@@ -61,19 +61,19 @@ fn row(head: &LogHead, kind: &str, title: Option<&str>) -> Json {
 
 /// Builds a Thread's title from its first words.
 async fn title(request: &ApiRequest<'_>, head: &LogHead) -> ApiResult<Option<String>> {
-    let shorten = |words: &str| first_words(&request.policy().redact_text(words), 140);
-    if let Some(words) = calls::first_question(request, &head.log).await? {
-        return Ok(Some(shorten(&words)));
+    let shorten = |text: &str| first_words(&request.policy().redact_text(text), 140);
+    if let Some(question) = calls::first_question(request, &head.log).await? {
+        return Ok(Some(shorten(&question)));
     }
     let store = request.api.store();
     let records = store.read(&request.caller.tenant, &head.log, 0, FIRST).await?;
     // Records that are not Items have no text to show.
     let items = stored_items(&records).unwrap_or_default();
-    let words = items.into_iter().find_map(|stored| match stored.item.body {
+    let first_text = items.into_iter().find_map(|stored| match stored.item.body {
         Body::Text(text) if !text.trim().is_empty() => Some(text),
         _ => None,
     });
-    Ok(words.map(|words| shorten(&words)))
+    Ok(first_text.map(|text| shorten(&text)))
 }
 
 /// Shows one Thread with its newest runs and calls.

@@ -108,9 +108,9 @@ impl Exchange<'_> {
         let body = if status >= 400 {
             self.error_body(reached, answer, is_same, &mut keeper).await
         } else {
-            let answered =
+            let response =
                 self.complete_response(answer, &context, rewriter, model, request, &mut keeper);
-            answered.await.map(|(body, is_inflated)| {
+            response.await.map(|(body, is_inflated)| {
                 headers.retain(|(name, _)| !is_inflated || !is_content_encoding(name));
                 body
             })
@@ -147,7 +147,7 @@ impl Exchange<'_> {
     ) -> GatewayResult<Bytes> {
         let status = answer.status;
         let encoding = answer.header("content-encoding").map(Name::from);
-        let body = whole(answer).await?;
+        let body = collect_body(answer).await?;
         let readable = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
         let unnamed = || format!("{} answered {status}", reached.endpoint);
         let message = dialect::error_message(&readable).unwrap_or_else(unnamed);
@@ -169,7 +169,7 @@ impl Exchange<'_> {
         keeper: &mut CaptureHandle,
     ) -> GatewayResult<(Bytes, bool)> {
         let encoding = answer.header("content-encoding").map(Name::from);
-        let body = whole(answer).await?;
+        let body = collect_body(answer).await?;
         let from = codec_for(&context.target.origin.wire)?;
         let readable = compression::inflate(encoding.as_deref(), &body);
         let readable = readable.map_err(|error| error.to_string());
@@ -180,9 +180,9 @@ impl Exchange<'_> {
         match (reply, rewriter) {
             (Ok((reply, readable)), None) => match model {
                 Some(model) => {
-                    let shown = model.rewrite(&readable);
-                    keeper.capture(reply, Some(shown.clone())).await;
-                    Ok((shown, true))
+                    let rewritten = model.rewrite(&readable);
+                    keeper.capture(reply, Some(rewritten.clone())).await;
+                    Ok((rewritten, true))
                 }
                 None => {
                     keeper.capture(reply, Some(readable)).await;
@@ -190,11 +190,12 @@ impl Exchange<'_> {
                 }
             },
             (Ok((reply, _)), Some(mut rewriter)) => {
-                let shown = codec_for(&self.wire)?.encode_reply(&rewriter.reply(reply.clone()));
-                let shown = shown.map_err(|error| GatewayError::new(502, error.to_string()))?;
-                let shown = self.with_request_echo(shown, request);
-                keeper.capture(reply, Some(shown.clone())).await;
-                Ok((shown, false))
+                let rewritten = codec_for(&self.wire)?.encode_reply(&rewriter.reply(reply.clone()));
+                let rewritten =
+                    rewritten.map_err(|error| GatewayError::new(502, error.to_string()))?;
+                let rewritten = self.with_request_echo(rewritten, request);
+                keeper.capture(reply, Some(rewritten.clone())).await;
+                Ok((rewritten, false))
             }
             // An undecodable response is still forwarded, since the caller may be able to read it.
             (Err(error), None) => {
@@ -212,7 +213,7 @@ impl Exchange<'_> {
 }
 
 /// Reads the complete body of a response, or fails if it exceeds [`LARGEST_ANSWER`] bytes.
-pub(crate) async fn whole(answer: UpstreamResponse) -> GatewayResult<Bytes> {
+pub(crate) async fn collect_body(answer: UpstreamResponse) -> GatewayResult<Bytes> {
     let mut chunks = answer.body;
     let mut body = BytesMut::new();
     while let Some(chunk) = chunks.next().await {

@@ -18,8 +18,8 @@ impl Exchange<'_> {
             if let Some(found) = replay.calls().find(&tenant, &node).await? {
                 let record = throughline_replay::call_json(&node, &found);
                 let policy = self.gateway.redaction.as_deref();
-                let shown = policy.map(|policy| redact_json(policy, &record));
-                return Ok(GatewayResponse::json(200, &shown.unwrap_or(record)));
+                let redacted = policy.map(|policy| redact_json(policy, &record));
+                return Ok(GatewayResponse::json(200, &redacted.unwrap_or(record)));
             }
         }
         Err(GatewayError::new(404, format!("there is no call {node}")))

@@ -49,9 +49,9 @@ impl CaptureHandle {
 
     /// Captures the reply, if captures are enabled. The end of the response waits for the capture
     /// for at most `longest`, or not at all if captures are relaxed. If the capture fails, the
-    /// caller still gets the response and the loss is reported. `shown` is the response as the
+    /// caller still gets the response and the loss is reported. `shown_body` is the response as the
     /// caller sees it.
-    pub(crate) async fn capture(&mut self, reply: Reply, shown: Option<Bytes>) {
+    pub(crate) async fn capture(&mut self, reply: Reply, shown_body: Option<Bytes>) {
         self.scope.record().set_reply(&reply);
         // A captured turn contains its ids; the ids of every other response are recorded here.
         let conversation = self.conversation.take();
@@ -64,15 +64,15 @@ impl CaptureHandle {
         let cost = self.scope.cost(&reply.usage);
         self.scope.record().cost = cost;
         let record = self.scope.record().clone();
-        let response = shown.filter(|_| record.keeps_response).and_then(|shown| {
+        let response = shown_body.filter(|_| record.keeps_response).and_then(|shown_body| {
             let is_own = reply.origin.wire == Wire::OPENAI_RESPONSES;
-            let shown = if is_own {
-                Json::parse(shown).ok()
+            let shown_body = if is_own {
+                Json::parse(shown_body).ok()
             } else {
-                throughline_replay::echoed(&shown, &record.texts.received)
+                throughline_replay::echoed(&shown_body, &record.texts.received)
             };
             Some(throughline_replay::response_record(
-                &shown?,
+                &shown_body?,
                 conversation.end_user.as_deref(),
                 &reply.origin,
             ))
@@ -87,17 +87,17 @@ impl CaptureHandle {
             (Arc::clone(&self.replay), owner.tenant.clone(), account, ids)
         });
         let (node, prefix) = (self.node.clone(), self.prefix);
-        let answered = Box::new(OwnedTurn { node, record, conversation, reply, prefix, response });
+        let turn = Box::new(OwnedTurn { node, record, conversation, reply, prefix, response });
         let scope = Arc::clone(&self.scope);
-        let tell = move |captured: StoreResult<Option<TurnId>>| {
+        let on_stored = move |captured: StoreResult<Option<TurnId>>| {
             if let (Err(_), Some((replay, tenant, account, ids))) = (&captured, &owned) {
                 replay.cache_unrecorded(tenant, account, ids);
             }
             scope.record_capture(&captured);
             scope.end();
         };
-        let keeping = Box::pin(self.replay.keep(answered, tell));
-        if timeout(self.longest, keeping).await.is_err() {
+        let storing = Box::pin(self.replay.keep(turn, on_stored));
+        if timeout(self.longest, storing).await.is_err() {
             self.scope.record_capture::<TurnId>(&Err(store_timeout()));
         }
     }

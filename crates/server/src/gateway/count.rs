@@ -9,7 +9,7 @@ use throughline_core::{Request, UpstreamResponse, Wire};
 use throughline_json::{self as json, Node, Tree};
 
 use crate::error::{GatewayError, GatewayResult};
-use crate::gateway::answer::{forwarded_headers, whole};
+use crate::gateway::answer::{collect_body, forwarded_headers};
 use crate::gateway::dialect;
 use crate::gateway::exchange::{Exchange, codec_for};
 use crate::gateway::headers::without_query;
@@ -94,7 +94,7 @@ impl Exchange<'_> {
             404 | 405 | 501 => Ok(count_response(&self.wire, estimate.max(1), "estimated")),
             _ if is_same => passed(answer).await,
             status => {
-                let body = whole(answer).await?;
+                let body = collect_body(answer).await?;
                 let unnamed = || format!("{} answered {status}", reached.endpoint);
                 if status >= 400 {
                     let message = dialect::error_message(&body).unwrap_or_else(unnamed);
@@ -163,7 +163,7 @@ fn read_token_count(body: &Bytes) -> Option<u64> {
 }
 
 /// Encodes the token count in the caller's dialect.
-fn count_response(wire: &Wire, tokens: u64, how: &str) -> GatewayResponse {
+fn count_response(wire: &Wire, tokens: u64, method: &str) -> GatewayResponse {
     let body = match wire.as_str() {
         "gemini" => object! { "totalTokens": tokens },
         "openai-responses" => {
@@ -171,13 +171,13 @@ fn count_response(wire: &Wire, tokens: u64, how: &str) -> GatewayResponse {
         }
         _ => object! { "input_tokens": tokens },
     };
-    GatewayResponse::json(200, &body).with_header("x-throughline-count", how)
+    GatewayResponse::json(200, &body).with_header("x-throughline-count", method)
 }
 
 /// Returns the provider's response without changes.
 async fn passed(answer: UpstreamResponse) -> GatewayResult {
     let status = answer.status;
     let headers = forwarded_headers(&answer);
-    let body = ResponseBody::Whole(whole(answer).await?);
+    let body = ResponseBody::Whole(collect_body(answer).await?);
     Ok(GatewayResponse { status, headers, body }.with_header("x-throughline-count", "counted"))
 }

@@ -140,13 +140,13 @@ fn classify_model(method: &str, path: &str, is_anthropic: bool) -> Option<(Wire,
 /// Matches an operation on a response.
 fn classify_response(method: &str, path: &str) -> Option<(Wire, GatewayRoute)> {
     let rest = path.strip_prefix("/v1/responses/").filter(|rest| !rest.is_empty())?;
-    let (id, wanted) = match (method, rest.split_once('/')) {
+    let (id, operation) = match (method, rest.split_once('/')) {
         ("GET", None) => (rest, ResponseOp::Itself),
         ("DELETE", None) => (rest, ResponseOp::Deletion),
         ("GET", Some((id, "input_items"))) => (id, ResponseOp::Input),
         (_, _) => return None,
     };
-    Some((Wire::OPENAI_RESPONSES, GatewayRoute::Response(decode_segment(id), wanted)))
+    Some((Wire::OPENAI_RESPONSES, GatewayRoute::Response(decode_segment(id), operation)))
 }
 
 /// Returns the operation in a Gemini path, such as `generateContent`.
@@ -175,17 +175,17 @@ pub(crate) fn renamed(wire: &Wire, request: Request, from: &str, to: &str) -> Re
             Some((path, query)) => (path, format!("?{query}")),
             None => (&*request.path, String::new()),
         };
-        let place = path
+        let parts = path
             .split_once("/models/")
             .and_then(|(lead, rest)| rest.rsplit_once(':').map(|(_, verb)| (lead, verb)));
-        let Some((lead, verb)) = place else { return request };
+        let Some((lead, verb)) = parts else { return request };
         let path = format!("{lead}/models/{to}:{verb}{query}");
         return Request { path: path.into(), ..request };
     }
     let Ok(tree) = Tree::parse(request.body.clone()) else { return request };
-    let Some(place) = tree.root().get("model").map(Node::range) else { return request };
+    let Some(range) = tree.root().get("model").map(Node::range) else { return request };
     let (Some(before), Some(after)) =
-        (request.body.get(..place.start), request.body.get(place.end..))
+        (request.body.get(..range.start), request.body.get(range.end..))
     else {
         return request;
     };

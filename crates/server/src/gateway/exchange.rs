@@ -62,7 +62,7 @@ impl<'g> Exchange<'g> {
         let node =
             Claims::new_turn_id().map_err(|error| GatewayError::new(500, error.to_string()))?;
         self.scope.record().begin_call(node.clone(), &request);
-        let answered = match self.try_targets(&request).await {
+        let response = match self.try_targets(&request).await {
             Ok((ready, reached, answer)) => {
                 Box::pin(self.answer(&node, ready, &reached, answer, &request)).await
             }
@@ -71,13 +71,13 @@ impl<'g> Exchange<'g> {
                 self.scope.record().set_failure(problem.status, &*problem.message);
                 if self.gateway.mode != ReplayMode::Off {
                     let record = self.scope.record().clone();
-                    let keeping = self.gateway.replay.calls().keep(&record);
-                    drop(timeout(self.gateway.operations.limits.capture, keeping).await);
+                    let storing = self.gateway.replay.calls().keep(&record);
+                    drop(timeout(self.gateway.operations.limits.capture, storing).await);
                 }
                 Err(problem)
             }
         };
-        Ok(answered.unwrap_or_else(|problem| {
+        Ok(response.unwrap_or_else(|problem| {
             problem.to_response(&self.wire).with_header("x-throughline-call", node.0)
         }))
     }
@@ -101,7 +101,7 @@ impl<'g> Exchange<'g> {
         let add_failed_attempt = |reached: &RouteTarget, reason: &str| {
             self.scope.record().add_failed_attempt(&reached.endpoint, reason);
         };
-        for (place, reached) in all.into_iter().enumerate() {
+        for (index, reached) in all.into_iter().enumerate() {
             left -= 1;
             if reached.is_callers && Some(&reached.endpoint) != keyed.as_ref() {
                 add_failed_attempt(&reached, "no key for this endpoint");
@@ -111,11 +111,11 @@ impl<'g> Exchange<'g> {
                 let request = Request { body: body.clone(), ..request.clone() };
                 dialect::renamed(&self.wire, request, model, &reached.model)
             };
-            let whole = previous.request_for(&reached.provider.wire)?;
-            let whole = whole.map(|(stored, whole)| (stored, rename(whole)));
+            let expanded = previous.request_for(&reached.provider.wire)?;
+            let expanded = expanded.map(|(stored, expanded)| (stored, rename(expanded)));
             let renamed = rename(&request.body);
-            let length = whole.as_ref().map_or(&renamed, |(_, whole)| whole).body.len();
-            let ready = Box::pin(self.prepare(renamed, whole, &reached));
+            let length = expanded.as_ref().map_or(&renamed, |(_, expanded)| expanded).body.len();
+            let ready = Box::pin(self.prepare(renamed, expanded, &reached));
             let ready = self.gateway.operations.heavy.run(&self.caller, length, ready).await??;
             let sent = &ready.encoded.request.body;
             self.check_ownership(&ready.target.origin, sent).await?;
@@ -124,7 +124,7 @@ impl<'g> Exchange<'g> {
                 record.provider = Some(reached.account.clone());
                 record.model = Some(reached.model.clone());
                 record.fates = Some(FateCounts::of(&ready.encoded.fates));
-                record.fallbacks = place as u64;
+                record.fallbacks = index as u64;
             }
             self.scope.release_preparation_memory();
             let (answer, base) =

@@ -14,7 +14,7 @@ use throughline_core::{Origin, Request, StoreError, Tenant, UpstreamResponse, Wi
 use throughline_json::{Name, Node, Tree};
 
 use crate::error::{GatewayError, GatewayResult};
-use crate::gateway::answer::{forwarded_headers, refuse_redirect, whole};
+use crate::gateway::answer::{collect_body, forwarded_headers, refuse_redirect};
 use crate::gateway::compression;
 use crate::gateway::dialect;
 use crate::gateway::exchange::Exchange;
@@ -319,7 +319,7 @@ impl Exchange<'_> {
                 *url = own;
             }
         }
-        let body = whole(answer).await?;
+        let body = collect_body(answer).await?;
         let readable = compression::inflate(encoding.as_deref(), &body).unwrap_or_default();
         if let Ok(tree) = Tree::parse(readable) {
             ids.extend(ids_at(family, tree.root(), places));
@@ -354,7 +354,7 @@ impl Exchange<'_> {
             }
             let (status, mut headers) = (answer.status, forwarded_headers(&answer));
             let encoding = answer.header("content-encoding").map(Name::from);
-            let body = whole(answer).await?;
+            let body = collect_body(answer).await?;
             let unread =
                 || GatewayError::new(502, "cannot decode the list that the provider returned");
             let body = compression::inflate(encoding.as_deref(), &body).map_err(|_| unread())?;
@@ -382,8 +382,8 @@ impl Exchange<'_> {
                 self.gateway.replay.record_objects(&reach.tenant, &reach.account, &inner).await;
             recorded.map_err(|error| ownership_not_recorded(&error))?;
             headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-encoding"));
-            let shown = filter_list(family, &list, &tree, &owned);
-            let body = ResponseBody::Whole(shown.bytes().clone());
+            let filtered = filter_list(family, &list, &tree, &owned);
+            let body = ResponseBody::Whole(filtered.bytes().clone());
             return Ok(GatewayResponse { status, headers, body });
         }
         let message = "too many objects of other tenants precede yours in this list: request \
@@ -413,16 +413,16 @@ fn missing(wire: &Wire, named: &ObjectRef) -> GatewayError {
     if named.member == Some(PREVIOUS_RESPONSE_ID) {
         return previous_not_found(id);
     }
-    let word = kind.as_str();
+    let noun = kind.as_str();
     let message = match Family::of(wire) {
-        Some(Family::Anthropic) => format!("{word} not found: {id}"),
-        Some(Family::Gemini) => format!("Requested entity was not found: {word} {id}"),
+        Some(Family::Anthropic) => format!("{noun} not found: {id}"),
+        Some(Family::Gemini) => format!("Requested entity was not found: {noun} {id}"),
         Some(Family::OpenAi) | None => match kind {
             ObjectKind::Response => format!("Response with id '{id}' not found."),
             ObjectKind::Conversation => format!("Conversation with id '{id}' not found."),
             ObjectKind::Item => format!("Item with id '{id}' not found."),
             ObjectKind::File => format!("No such File object: {id}"),
-            _ => format!("No such {word} object: {id}"),
+            _ => format!("No such {noun} object: {id}"),
         },
     };
     let code = named.member.map(|member| (member, "not_found"));

@@ -152,8 +152,8 @@ mod tests {
     fn rewrite_changes_only_the_model_name() {
         let name = ModelName::new(Wire::OPENAI_CHAT, "fast".into());
         let body = Bytes::from(r#"{ "id":"1", "model" : "gpt-5", "said":{"model":"gpt-5"} }"#);
-        let shown = r#"{ "id":"1", "model" : "fast", "said":{"model":"gpt-5"} }"#;
-        assert_eq!(name.rewrite(&body), shown);
+        let expected = r#"{ "id":"1", "model" : "fast", "said":{"model":"gpt-5"} }"#;
+        assert_eq!(name.rewrite(&body), expected);
         let other = Bytes::from(r#"{"id":"model"}"#);
         assert_eq!(name.rewrite(&other), other);
     }
@@ -163,13 +163,13 @@ mod tests {
         let sse = "event: message_start\r\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"x\"}}\r\n\r\n: ping\n\ndata: {\"delta\":{\"text\":\"model\"}}\n\n";
         let expected = sse.replace("\"x\"", "\"fast\"");
         let array = "[{\"modelVersion\": \"x\"}\n,\r\n{\"modelVersion\":\"x\",\"n\":1}]";
-        let whole = streamed(Wire::GEMINI, Framing::JsonArray, array, 0);
-        assert_eq!(whole.matches("fast").count(), 2, "{whole}");
+        let unsplit = streamed(Wire::GEMINI, Framing::JsonArray, array, 0);
+        assert_eq!(unsplit.matches("fast").count(), 2, "{unsplit}");
         for cut in 0..sse.len() {
             assert_eq!(streamed(Wire::ANTHROPIC_MESSAGES, Framing::Sse, sse, cut), expected);
         }
         for cut in 0..array.len() {
-            assert_eq!(streamed(Wire::GEMINI, Framing::JsonArray, array, cut), whole);
+            assert_eq!(streamed(Wire::GEMINI, Framing::JsonArray, array, cut), unsplit);
         }
     }
 }

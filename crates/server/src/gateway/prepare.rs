@@ -103,22 +103,23 @@ impl Exchange<'_> {
         resumed: Option<(&StoredResponse, Request)>,
         reached: &RouteTarget,
     ) -> GatewayResult<PreparedRequest> {
-        let whole = resumed.as_ref().map_or(&request, |(_, whole)| whole);
-        let references = Box::pin(self.resolve_references(whole, reached)).await?;
-        if let Some(ResolvedReferences { whole, .. }) = &references {
+        let full_request = resumed.as_ref().map_or(&request, |(_, full_request)| full_request);
+        let references = Box::pin(self.resolve_references(full_request, reached)).await?;
+        if let Some(ResolvedReferences { with_ids, .. }) = &references {
             // Later requests continue from these items, even if their response is deleted.
             let model = self.requested_model(&request)?;
-            let whole = Request { body: whole.clone(), ..request.clone() };
-            let whole = dialect::renamed(&self.wire, whole, &reached.model, model);
-            self.scope.record().texts.expanded = whole.body;
+            let expanded = Request { body: with_ids.clone(), ..request.clone() };
+            let expanded = dialect::renamed(&self.wire, expanded, &reached.model, model);
+            self.scope.record().texts.expanded = expanded.body;
         }
-        let whole = references.as_ref().map_or(whole, |references| &references.expanded);
-        let DecodedRequest { call, target, tenant } = self.decode(whole, reached)?;
+        let full_request =
+            references.as_ref().map_or(full_request, |references| &references.expanded);
+        let DecodedRequest { call, target, tenant } = self.decode(full_request, reached)?;
         self.scope.record().tenant = tenant.clone();
         let to = codec_for(&target.origin.wire)?;
         let stream = call.stream;
         let operations = &self.gateway.operations;
-        let needs_store = resumed.is_some() || Claims::contains_handles(&whole.body);
+        let needs_store = resumed.is_some() || Claims::contains_handles(&full_request.body);
         let may_pass = !needs_store && operations.passes_without_store();
         let is_off = self.gateway.mode == ReplayMode::Off;
         let found = if may_pass && !is_off && operations.is_read_failing() {
@@ -129,9 +130,10 @@ impl Exchange<'_> {
         };
         let is_unrestored = found.as_ref().is_err_and(|problem| problem.is_of_store && may_pass);
         let mut found =
-            if is_unrestored { self.encode_unrestored(to, whole, reached)? } else { found? };
+            if is_unrestored { self.encode_unrestored(to, full_request, reached)? } else { found? };
         if prefix::has_prefix_change(&found.encoded) {
-            let again = Box::pin(self.restore_prefix(to, found, whole, reached, &tenant)).await?;
+            let again =
+                Box::pin(self.restore_prefix(to, found, full_request, reached, &tenant)).await?;
             found = again.0;
             self.scope.record().prefix_changed = again.1;
         }

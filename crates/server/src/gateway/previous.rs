@@ -33,7 +33,7 @@ impl PreviousResponse {
     ) -> GatewayResult<Option<(&StoredResponse, &Bytes)>> {
         match self {
             PreviousResponse::Nothing => Ok(None),
-            PreviousResponse::From(stored, whole) => Ok(Some((stored, whole))),
+            PreviousResponse::From(stored, expanded) => Ok(Some((stored, expanded))),
             PreviousResponse::Unknown(_) if *wire == Wire::OPENAI_RESPONSES => Ok(None),
             PreviousResponse::Unknown(id) => Err(previous_not_found(id)),
         }
@@ -42,12 +42,12 @@ impl PreviousResponse {
 
 impl Exchange<'_> {
     /// Adds the request fields that OpenAI echoes to a response from another provider.
-    pub(crate) fn with_request_echo(&self, shown: Bytes, request: &Request) -> Bytes {
+    pub(crate) fn with_request_echo(&self, response: Bytes, request: &Request) -> Bytes {
         if self.wire != Wire::OPENAI_RESPONSES {
-            return shown;
+            return response;
         }
-        let echoed = throughline_replay::echoed(&shown, &request.body);
-        echoed.map_or(shown, |echoed| echoed.bytes().clone())
+        let echoed = throughline_replay::echoed(&response, &request.body);
+        echoed.map_or(response, |echoed| echoed.bytes().clone())
     }
 
     /// Returns the response that a request continues, and notes in the record whether the new
@@ -56,14 +56,14 @@ impl Exchange<'_> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return Ok(PreviousResponse::Nothing);
         }
-        let wish = self.body.as_ref().map(StoreOptions::from_body).unwrap_or_default();
+        let options = self.body.as_ref().map(StoreOptions::from_body).unwrap_or_default();
         if self.gateway.mode == ReplayMode::Off {
             // The gateway's ids are never sent to a provider, whatever the mode.
-            let ours = wish.previous.filter(|id| Claims::has_response_format(id));
+            let ours = options.previous.filter(|id| Claims::has_response_format(id));
             return ours.map_or(Ok(PreviousResponse::Nothing), |id| Err(previous_not_found(&id)));
         }
-        self.scope.record().keeps_response = wish.keeps;
-        let Some(id) = wish.previous else { return Ok(PreviousResponse::Nothing) };
+        self.scope.record().keeps_response = options.keeps;
+        let Some(id) = options.previous else { return Ok(PreviousResponse::Nothing) };
         let replay = &self.gateway.replay;
         let tenants = self.readable_tenants();
         let stored = match throughline_replay::find_response(replay, &tenants, &id).await? {
@@ -75,10 +75,10 @@ impl Exchange<'_> {
                 return Err(previous_not_found(&id));
             }
         };
-        let whole = stored.unfolded(replay, &request.body).await;
-        let whole = whole.ok_or_else(|| previous_not_found(&id))?;
-        self.scope.record().texts.expanded = whole.clone();
-        Ok(PreviousResponse::From(stored, whole))
+        let expanded = stored.unfolded(replay, &request.body).await;
+        let expanded = expanded.ok_or_else(|| previous_not_found(&id))?;
+        self.scope.record().texts.expanded = expanded.clone();
+        Ok(PreviousResponse::From(stored, expanded))
     }
 
     /// Serves an operation on a response by its id. A response that is not stored here may be
@@ -86,7 +86,7 @@ impl Exchange<'_> {
     pub(crate) async fn serve_response_op(
         &self,
         id: &str,
-        wanted: ResponseOp,
+        operation: ResponseOp,
         method: &str,
         request: Request,
     ) -> GatewayResult {
@@ -104,7 +104,7 @@ impl Exchange<'_> {
             }
             Lookup::Here(_) | Lookup::Gone | Lookup::Unknown => return Err(response_not_found(id)),
         };
-        let body = match wanted {
+        let body = match operation {
             ResponseOp::Itself => stored.response(),
             ResponseOp::Input => {
                 let query = request.path.split_once('?').map_or("", |(_, query)| query);

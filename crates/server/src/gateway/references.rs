@@ -29,8 +29,8 @@ use throughline_replay::{Claims, Lookup};
 /// A request with its references resolved.
 pub(crate) struct ResolvedReferences {
     /// The request in which stored items, with their ids, replace all references.
-    pub(crate) whole: Bytes,
-    /// Like `whole`, but without ids that the gateway minted. The gateway decodes this version.
+    pub(crate) with_ids: Bytes,
+    /// Like `with_ids`, but without ids that the gateway minted. The gateway decodes this version.
     pub(crate) expanded: Request,
     /// The request for the target. References to items that the target stores are unchanged.
     pub(crate) for_target: Request,
@@ -91,7 +91,7 @@ impl Exchange<'_> {
     /// Returns whether an unparsed body may contain references or minted ids. The body was built
     /// from the received request and from stored conversations, which contain no references.
     fn may_have_references(&self, body: &Bytes) -> bool {
-        let has = |word: &str| memchr::memmem::find(body, word.as_bytes()).is_some();
+        let has = |key: &str| memchr::memmem::find(body, key.as_bytes()).is_some();
         has("item_reference")
             || has("resp_tl1")
             || self.body.as_ref().is_some_and(|body| elements(body).next().is_some())
@@ -206,25 +206,26 @@ impl ResolvedReferences {
         elements: &[InputElement<'_>],
         resolved: &HashMap<Name, ReferenceTarget>,
     ) -> Self {
-        let (mut whole, mut expanded, mut for_target) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut with_ids, mut expanded, mut for_target) = (Vec::new(), Vec::new(), Vec::new());
         let mut has_kept_items = false;
         for element in elements {
             match element {
                 InputElement::MintedId(node) => {
-                    let bare = without_id(*node);
-                    expanded.push((node.range(), bare.clone()));
-                    for_target.push((node.range(), bare));
+                    let item_without_id = without_id(*node);
+                    expanded.push((node.range(), item_without_id.clone()));
+                    for_target.push((node.range(), item_without_id));
                 }
                 InputElement::Reference(node, id) => match resolved.get(id) {
                     Some(ReferenceTarget::Item { json, is_at_target }) => {
                         let is_minted = Claims::response_in_item(id).is_some();
                         let tree = json.tree();
-                        let bare = if is_minted { without_id(tree.root()) } else { json.clone() };
-                        whole.push((node.range(), json.clone()));
-                        expanded.push((node.range(), bare.clone()));
+                        let item_without_id =
+                            if is_minted { without_id(tree.root()) } else { json.clone() };
+                        with_ids.push((node.range(), json.clone()));
+                        expanded.push((node.range(), item_without_id.clone()));
                         has_kept_items |= is_at_target;
                         if !is_at_target {
-                            for_target.push((node.range(), bare));
+                            for_target.push((node.range(), item_without_id));
                         }
                     }
                     Some(ReferenceTarget::AtTarget) | None => has_kept_items = true,
@@ -236,7 +237,7 @@ impl ResolvedReferences {
             ..request.clone()
         };
         Self {
-            whole: edited(&request.body, &whole),
+            with_ids: edited(&request.body, &with_ids),
             expanded: request_of(&expanded),
             for_target: request_of(&for_target),
             has_kept_items,

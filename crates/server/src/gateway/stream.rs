@@ -108,8 +108,8 @@ async fn run(status: u16, chunks: BodyStream, mut passage: Box<StreamRelay>) {
 
 /// Joins chunks that arrive at the same time, so that they are decoded and written once.
 async fn coalesce(first: Bytes, chunks: &mut Peekable<BodyStream>) -> Bytes {
-    let (begun, mut all, mut has_waited) = (Instant::now(), BytesMut::new(), false);
-    while first.len().max(all.len()) < TOGETHER && begun.elapsed() < AT_ONCE {
+    let (started, mut all, mut has_waited) = (Instant::now(), BytesMut::new(), false);
+    while first.len().max(all.len()) < TOGETHER && started.elapsed() < AT_ONCE {
         match Pin::new(&mut *chunks).next_if(Result::is_ok).now_or_never() {
             Some(Some(Ok(more))) => {
                 if all.is_empty() {
@@ -177,15 +177,15 @@ impl StreamRelay {
     ) -> (u16, BodyStream, Box<Self>) {
         let RelayParts { answer, from, to, context, framing, rewriter, model, keeper, slow_reader } =
             relay;
-        let theirs = answer.header("content-type").and_then(Framing::from_content_type);
-        let theirs = theirs.unwrap_or_else(|| from.framing());
+        let provider_framing = answer.header("content-type").and_then(Framing::from_content_type);
+        let provider_framing = provider_framing.unwrap_or_else(|| from.framing());
         let inflater = Inflater::new(answer.header("content-encoding"));
         // Every JSON line is an object, so an object does not mean that the reply is complete.
-        let may_be_whole = rewriter.is_some() && theirs != Framing::JsonLines;
+        let may_be_whole = rewriter.is_some() && provider_framing != Framing::JsonLines;
         let passage = Box::new(Self {
             shape: if may_be_whole { BodyShape::Unknown } else { BodyShape::Frames },
-            has_frames: theirs == Framing::Sse && matches!(inflater, Inflater::Plain),
-            decoder: StreamDecoder::with_framing(from, &context, theirs),
+            has_frames: provider_framing == Framing::Sse && matches!(inflater, Inflater::Plain),
+            decoder: StreamDecoder::with_framing(from, &context, provider_framing),
             inflater,
             from,
             context,
@@ -194,7 +194,7 @@ impl StreamRelay {
                 rewriter,
                 encoder: StreamEncoder::with_framing(to, framing),
             }),
-            renamer: model.clone().map(|model| ModelNameStream::new(model, theirs)),
+            renamer: model.clone().map(|model| ModelNameStream::new(model, provider_framing)),
             model,
             keeper,
             out: ClientSink { pieces, room: Arc::new(Semaphore::new(AHEAD as usize)), slow_reader },
@@ -347,12 +347,12 @@ impl StreamRelay {
     }
 
     /// Encodes the reply in the form in which the caller can retrieve it later.
-    fn shown(&mut self, reply: &Reply) -> Option<Bytes> {
-        let shown = match &mut self.writer {
+    fn stored_response(&mut self, reply: &Reply) -> Option<Bytes> {
+        let response = match &mut self.writer {
             Some(writer) => self.to.encode_reply(&writer.rewriter.reply(reply.clone())).ok()?,
             None => self.to.encode_reply(reply).ok()?,
         };
-        Some(self.model.as_ref().map_or(shown.clone(), |model| model.rewrite(&shown)))
+        Some(self.model.as_ref().map_or(response.clone(), |model| model.rewrite(&response)))
     }
 
     /// Captures the reply when it ends, and encodes events for a caller of another dialect.
@@ -371,8 +371,9 @@ impl StreamRelay {
                 && !self.is_kept
             {
                 self.is_kept = true;
-                let shown = if self.keeper.stores_response() { self.shown(reply) } else { None };
-                Box::pin(self.keeper.capture(Reply::clone(reply), shown)).await;
+                let response =
+                    if self.keeper.stores_response() { self.stored_response(reply) } else { None };
+                Box::pin(self.keeper.capture(Reply::clone(reply), response)).await;
             }
             if let Some(writer) = &mut self.writer {
                 let is_cut = matches!(&event, Event::Ended(reply) if reply.stop == StopReason::Cut);

@@ -172,17 +172,17 @@ fn tools_requiring_approval(members: &Members) -> Vec<Name> {
 fn apply_throughline_members(config: AgentConfig, own: Option<&Json>) -> ApiResult<AgentConfig> {
     let Some(own) = own else { return Ok(config) };
     let wrong = |error: serde_json::Error| ApiError::new(422, format!("throughline: {error}"));
-    let mut whole = serde_json::to_value(&config).map_err(wrong)?;
+    let mut document = serde_json::to_value(&config).map_err(wrong)?;
     let own: serde_json::Value = serde_json::from_slice(own.bytes()).map_err(wrong)?;
-    if let (Some(whole), Some(own)) = (whole.as_object_mut(), own.as_object()) {
+    if let (Some(document), Some(own)) = (document.as_object_mut(), own.as_object()) {
         for (key, value) in own {
             // The identity of the agent cannot be overridden.
             if !matches!(key.as_str(), "name" | "identifier") {
-                whole.insert(key.clone(), value.clone());
+                document.insert(key.clone(), value.clone());
             }
         }
     }
-    serde_json::from_value(whole).map_err(wrong)
+    serde_json::from_value(document).map_err(wrong)
 }
 
 /// Creates a runner that has only the agent's own tools.

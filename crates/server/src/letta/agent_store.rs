@@ -40,15 +40,15 @@ impl Members {
     /// Sets these fields. If a name is repeated, the last value wins.
     pub(crate) fn merge<'t>(&mut self, members: impl Iterator<Item = (Node<'t>, Node<'t>)>) {
         let known = self.0.iter().enumerate();
-        let mut places: HashMap<Name, usize> =
-            known.map(|(place, (name, _))| (Name::clone(name), place)).collect();
+        let mut positions: HashMap<Name, usize> =
+            known.map(|(position, (name, _))| (Name::clone(name), position)).collect();
         for (name, value) in members {
             let Some(name) = name.name() else { continue };
             work::step();
-            match places.get(&name).and_then(|place| self.0.get_mut(*place)) {
+            match positions.get(&name).and_then(|position| self.0.get_mut(*position)) {
                 Some((_, known)) => *known = value.json(),
                 None => {
-                    places.insert(Name::clone(&name), self.0.len());
+                    positions.insert(Name::clone(&name), self.0.len());
                     self.0.push((name, value.json()));
                 }
             }

@@ -83,16 +83,16 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
 
 fn matches_query(request: &ApiRequest<'_>, agent: &AgentRecord) -> bool {
     let name = agent_config::name(agent);
-    let is_named = request.query.get("name").is_none_or(|wanted| *wanted == name);
+    let is_named = request.query.get("name").is_none_or(|text| *text == name);
     let text = request.query.get("query_text");
     let has_text = text.is_none_or(|text| name.to_lowercase().contains(&text.to_lowercase()));
     let tags = agent.members.texts("tags");
-    let wanted = request.query.all("tags");
+    let requested = request.query.all("tags");
     let has = |tag: &Name| tags.contains(tag);
     let is_tagged = if request.query.bool("match_all_tags") == Some(true) {
-        wanted.iter().all(has)
+        requested.iter().all(has)
     } else {
-        wanted.is_empty() || wanted.iter().any(has)
+        requested.is_empty() || requested.iter().any(has)
     };
     is_named && has_text && is_tagged
 }
@@ -155,10 +155,10 @@ pub(crate) async fn tools(request: &ApiRequest<'_>) -> ApiResult {
 pub(crate) async fn tool_approval(request: &ApiRequest<'_>) -> ApiResult {
     let agent = request.agent(&request.id(0)).await?;
     let tool = request.id(1);
-    let wanted = request.body.root().get("requires_approval").and_then(Node::bool);
-    let wanted = wanted.or_else(|| request.query.bool("requires_approval"));
-    let wanted =
-        wanted.ok_or_else(|| ApiError::new(422, "requires_approval: must be true or false"))?;
+    let requires_approval = request.body.root().get("requires_approval").and_then(Node::bool);
+    let requires_approval = requires_approval.or_else(|| request.query.bool("requires_approval"));
+    let requires_approval = requires_approval
+        .ok_or_else(|| ApiError::new(422, "requires_approval: must be true or false"))?;
     let specs = agent_config::tool_specs(&request.api.runner, &agent.members);
     if !specs.iter().any(|spec| spec.name == tool) {
         return Err(ApiError::not_found("tool", &tool));
@@ -169,7 +169,7 @@ pub(crate) async fn tool_approval(request: &ApiRequest<'_>) -> ApiResult {
     };
     let rules = agent.members.list("tool_rules");
     let rules = rules.root().elements().filter(|rule| !is_it(rule)).map(Node::json);
-    let own = wanted.then(|| object! { "type": "requires_approval", "tool_name": tool });
+    let own = requires_approval.then(|| object! { "type": "requires_approval", "tool_name": tool });
     let rules: Vec<Json> = rules.chain(own).collect();
     let mut members = agent.members.clone();
     members.set("tool_rules", json::array_of(&rules));

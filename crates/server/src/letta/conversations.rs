@@ -40,13 +40,16 @@ async fn conversation_response(request: &ApiRequest<'_>, id: &str) -> ApiResult 
     Ok(GatewayResponse::json(200, &conversation_json(&request.conversation(id).await?)))
 }
 
-fn conversation_json(place: &ResolvedConversation) -> Json {
-    match &place.conversation {
-        Some(record) => resource_json::conversation(record, &place.agent.id),
+fn conversation_json(resolved: &ResolvedConversation) -> Json {
+    match &resolved.conversation {
+        Some(record) => resource_json::conversation(record, &resolved.agent.id),
         None => {
-            let draft =
-                AgentRecord::draft(place.agent.id.clone(), Members::default(), place.agent.created);
-            resource_json::conversation(&draft, &place.agent.id)
+            let draft = AgentRecord::draft(
+                resolved.agent.id.clone(),
+                Members::default(),
+                resolved.agent.created,
+            );
+            resource_json::conversation(&draft, &resolved.agent.id)
         }
     }
 }
@@ -89,27 +92,27 @@ fn matches_query(request: &ApiRequest<'_>, record: &AgentRecord) -> bool {
 }
 
 pub(crate) async fn retrieve(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
-    Ok(GatewayResponse::json(200, &conversation_json(&place)))
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
+    Ok(GatewayResponse::json(200, &conversation_json(&resolved)))
 }
 
 pub(crate) async fn update(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.conversation(&request.id(0)).await?;
-    let Some(record) = &place.conversation else {
+    let resolved = request.conversation(&request.id(0)).await?;
+    let Some(record) = &resolved.conversation else {
         return Err(ApiError::not_found("conversation", &request.id(0)));
     };
     let mut members = record.members.clone();
     let is_changed = |name: Node<'_>| !name.is("agent_id") && !name.is("id");
     members.merge(request.body.root().members().filter(|(name, _)| is_changed(*name)));
-    check(request, &place.agent, &members).await?;
+    check(request, &resolved.agent, &members).await?;
     request.agent_store().change(record, &members).await?;
     conversation_response(request, &record.id).await
 }
 
 pub(crate) async fn delete(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.conversation(&request.id(0)).await?;
-    if let Some(record) = &place.conversation {
-        cancel_active_run(request, &place.thread).await?;
+    let resolved = request.conversation(&request.id(0)).await?;
+    if let Some(record) = &resolved.conversation {
+        cancel_active_run(request, &resolved.thread).await?;
         request.agent_store().delete(record).await?;
     }
     Ok(json_response(&()))
@@ -118,17 +121,17 @@ pub(crate) async fn delete(request: &ApiRequest<'_>) -> ApiResult {
 /// Follows a run of the conversation: the run with the id `run_id`, the run started with `otid`, or
 /// the active run.
 pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
     let root = request.body.root();
     if let Some(run) = root.name_of("run_id") {
         let known = load_run(request, &LogId(run.clone())).await?;
-        if known.thread != place.thread {
+        if known.thread != resolved.thread {
             return Err(ApiError::not_found("run", &run));
         }
         return runs::follow(request, known.run).await;
     }
     if let Some(otid) = root.name_of("otid") {
-        for head in runs::run_heads(request, &place.thread, None, 64).await? {
+        for head in runs::run_heads(request, &resolved.thread, None, 64).await? {
             let known = load_run(request, &head.log).await?;
             if known.note.otids.contains(&Some(otid.clone())) {
                 return runs::follow(request, head.log).await;
@@ -136,32 +139,38 @@ pub(crate) async fn stream(request: &ApiRequest<'_>) -> ApiResult {
         }
         return Err(ApiError::new(404, format!("no run was started with the otid {otid}")));
     }
-    let newest = request.newest_run(&place.thread).await?.filter(runs::is_open);
+    let newest = request.newest_run(&resolved.thread).await?.filter(runs::is_open);
     let newest = newest.ok_or_else(|| {
-        ApiError::new(404, format!("no run is active in {}; specify a run in run_id", place.thread))
+        ApiError::new(
+            404,
+            format!("no run is active in {}; specify a run in run_id", resolved.thread),
+        )
     })?;
     runs::follow(request, newest.log).await
 }
 
 /// Creates a conversation that shares another conversation's history, in full or up to a message.
 pub(crate) async fn fork(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
     let tenant = &request.caller.tenant;
     let named = request.query.get("message_id").cloned();
     let named = named.or_else(|| request.body.root().name_of("message_id"));
     let at = match named {
         Some(message) => {
-            let mut listing = MessageList::new(&request.api.runner, tenant, &place.thread);
+            let mut listing = MessageList::new(&request.api.runner, tenant, &resolved.thread);
             let found = listing.find(&message).await?;
             found.ok_or_else(|| ApiError::not_found("message", &message))?.seq
         }
-        None => request.log(&place.thread).await?.map_or(0, |head| head.last),
+        None => request.log(&resolved.thread).await?.map_or(0, |head| head.last),
     };
-    let mut members = place.conversation.map(|record| record.members).unwrap_or_default();
+    let mut members = resolved.conversation.map(|record| record.members).unwrap_or_default();
     members.set("hidden", Json::from(request.query.bool("hidden") == Some(true)));
     let id = request.api.fresh("conv");
-    let fork = ForkPoint { log: place.thread, at };
-    request.agent_store().create_conversation(&place.agent.id, &id, &members, Some(fork)).await?;
+    let fork = ForkPoint { log: resolved.thread, at };
+    request
+        .agent_store()
+        .create_conversation(&resolved.agent.id, &id, &members, Some(fork))
+        .await?;
     conversation_response(request, &id).await
 }
 
@@ -176,17 +185,17 @@ pub(crate) struct Compaction {
 
 /// Summarises the older messages of a conversation immediately.
 pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
-    let (runner, config) = configure_run(request, &place, &Overrides::default()).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
+    let (runner, config) = configure_run(request, &resolved, &Overrides::default()).await?;
     let tenant = request.caller.tenant.clone();
     let starting = request.api.drives.reserve_run(&tenant)?;
-    let before = count_context_messages(request, &place.thread).await?;
+    let before = count_context_messages(request, &resolved.thread).await?;
     let mut casting = RunSpec::single_agent(config, Vec::new());
     casting.note =
-        Some(RunNote::without_message(&place.agent.id, request.caller.admission.key_id()));
+        Some(RunNote::without_message(&resolved.agent.id, request.caller.admission.key_id()));
     let start = RunRequest {
         tenant: tenant.clone(),
-        thread: Some(place.thread.clone()),
+        thread: Some(resolved.thread.clone()),
         casting,
         said: Vec::new(),
         once: Vec::new(),
@@ -197,10 +206,10 @@ pub(crate) async fn compact(request: &ApiRequest<'_>) -> ApiResult {
     let known = load_run(request, &begun.run).await?;
     let from = StreamPosition::default();
     let options = RunStreamOptions { known, from, pings: false, types: Vec::new() };
-    request.api.whole(options).await?;
+    request.api.collect_answer(options).await?;
     let state = request.state(&begun.run).await?;
     let summary = state.smart.summaries.iter().flatten().last().cloned().unwrap_or_default();
-    let after = count_context_messages(request, &place.thread).await?;
+    let after = count_context_messages(request, &resolved.thread).await?;
     Ok(json_response(&Compaction {
         summary,
         num_messages_before: before,

@@ -137,8 +137,8 @@ async fn events(request: &ApiRequest<'_>) -> ApiResult<Vec<JournalEntry>> {
     let limit = request.query_number("limit").and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(MOST).min(MOST);
     let (store, tenant, run) = (request.api.store(), &known.tenant, &known.run);
-    let place = store.seq_before_event(tenant, run, after).await?;
-    let mut pages = RecordPages::new(store, tenant, run, place);
+    let position = store.seq_before_event(tenant, run, after).await?;
+    let mut pages = RecordPages::new(store, tenant, run, position);
     let mut found = Vec::new();
     while found.len() < limit
         && let Some(records) = pages.next().await?
@@ -335,17 +335,20 @@ struct ForkOrigin {
 /// Creates a conversation that shares a Thread's history up to a record.
 pub(crate) async fn fork(request: &ApiRequest<'_>) -> ApiResult {
     let LogHead { log: thread, last, .. } = request.thread_head(&request.id(0)).await?;
-    let place = request.resolve_conversation(&thread.0).await?;
+    let resolved = request.resolve_conversation(&thread.0).await?;
     let at = record_number(request, "at").unwrap_or(last);
     if at > last {
         let message =
             format!("{thread} ends at record {last}; fork at that record or an earlier one");
         return Err(ApiError::new(422, message));
     }
-    let members = place.conversation.map(|record| record.members).unwrap_or_default();
+    let members = resolved.conversation.map(|record| record.members).unwrap_or_default();
     let id = request.api.fresh("conv");
     let point = ForkPoint { log: thread.clone(), at };
-    request.agent_store().create_conversation(&place.agent.id, &id, &members, Some(point)).await?;
+    request
+        .agent_store()
+        .create_conversation(&resolved.agent.id, &id, &members, Some(point))
+        .await?;
     Ok(json_response(&ForkedThread { id, forked_from: ForkOrigin { thread: thread.0, at } }))
 }
 

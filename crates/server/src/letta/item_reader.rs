@@ -39,7 +39,7 @@ impl<'s> ItemReader<'s> {
     ) -> StoreResult<Option<StoredItem>> {
         let mut looked = 0;
         loop {
-            let found = self.waiting.iter().skip(looked).position(|seen| is_it(&seen.item));
+            let found = self.waiting.iter().skip(looked).position(|stored| is_it(&stored.item));
             if let Some(found) = found {
                 return Ok(self.waiting.remove(looked + found));
             }

@@ -235,8 +235,8 @@ impl JsonSchema for LettaMessage {
 }
 
 /// Converts an Item to a message. Returns `None` for tool calls, which [`call_messages`] groups.
-pub(crate) fn from_item(seen: &StoredItem) -> Option<LettaMessage> {
-    let StoredItem { item, at, .. } = seen;
+pub(crate) fn from_item(stored: &StoredItem) -> Option<LettaMessage> {
+    let StoredItem { item, at, .. } = stored;
     let content = match &item.body {
         Body::Thought(_) => thought(item)?,
         Body::Text(text) => match item.role {
@@ -287,8 +287,8 @@ fn thought(item: &Item) -> Option<MessageContent> {
 
 /// Returns a message with the signature and empty text, for a Thought whose text was already
 /// streamed.
-pub(crate) fn signature_message(seen: &StoredItem) -> Option<LettaMessage> {
-    let mut letter = from_item(seen)?;
+pub(crate) fn signature_message(stored: &StoredItem) -> Option<LettaMessage> {
+    let mut letter = from_item(stored)?;
     if let MessageContent::ReasoningMessage { reasoning, signature, .. } = &mut *letter.content {
         *reasoning = Name::default();
         signature.as_ref()?;

@@ -32,7 +32,7 @@ pub(crate) struct Paging {
 impl Paging {
     /// Parses the query. The default order is newest first.
     pub(crate) fn parse(query: &Query, limit: usize) -> ApiResult<Self> {
-        let wanted = query.get("limit").map(|text| {
+        let requested = query.get("limit").map(|text| {
             let number = text.parse::<usize>().ok().filter(|number| *number > 0);
             number.ok_or_else(|| ApiError::new(422, "limit: must be a whole number greater than 0"))
         });
@@ -45,7 +45,7 @@ impl Paging {
         Ok(Self {
             after: query.get("after").cloned(),
             before: query.get("before").cloned(),
-            limit: wanted.transpose()?.unwrap_or(limit).min(MOST),
+            limit: requested.transpose()?.unwrap_or(limit).min(MOST),
             is_ascending,
             types: query.all("include_return_message_types"),
         })
@@ -65,7 +65,7 @@ impl Paging {
             return false;
         }
         let older = match &self.after {
-            Some(id) => items.iter().position(|seen| is_of(seen, id)).unwrap_or(0),
+            Some(id) => items.iter().position(|stored| is_of(stored, id)).unwrap_or(0),
             None => items.len(),
         };
         older > self.limit.saturating_mul(2)
@@ -91,12 +91,12 @@ impl Paging {
             ApiError::new(404, message)
         };
         let end = self.before.as_ref().map(|id| {
-            let place = all.iter().position(|one| is_it(one, id));
-            place.ok_or_else(|| unknown("before", id))
+            let index = all.iter().position(|one| is_it(one, id));
+            index.ok_or_else(|| unknown("before", id))
         });
         let start = self.after.as_ref().map(|id| {
-            let place = all.iter().rposition(|one| is_it(one, id));
-            place.map(|place| place + 1).ok_or_else(|| unknown("after", id))
+            let index = all.iter().rposition(|one| is_it(one, id));
+            index.map(|index| index + 1).ok_or_else(|| unknown("after", id))
         });
         let (end, start) = (end.transpose()?.unwrap_or(all.len()), start.transpose()?.unwrap_or(0));
         all.truncate(end);
@@ -187,8 +187,8 @@ impl<'s> MessageList<'s> {
         };
         for span in head.valid_ranges(head.last).into_iter().rev() {
             let found = self.read_range(*span.start(), *span.end()).await?;
-            if let Some(seen) = found.into_iter().rev().find(|seen| is_of(seen, message)) {
-                return Ok(Some(seen));
+            if let Some(stored) = found.into_iter().rev().find(|stored| is_of(stored, message)) {
+                return Ok(Some(stored));
             }
         }
         Ok(None)
@@ -197,28 +197,28 @@ impl<'s> MessageList<'s> {
     async fn convert_items(&mut self, items: &[StoredItem]) -> ApiResult<Vec<LettaMessage>> {
         let mut letters = Vec::new();
         let mut calls: Vec<&StoredItem> = Vec::new();
-        for seen in items {
-            let run = message::run_of(&seen.item.id.0).unwrap_or_default();
+        for stored in items {
+            let run = message::run_of(&stored.item.id.0).unwrap_or_default();
             self.load_run(&run).await?;
-            let step = message::step_of(&seen.item);
+            let step = message::step_of(&stored.item);
             let is_same = calls.last().is_none_or(|last| message::step_of(&last.item) == step);
-            if !is_same || seen.item.call().is_none() {
+            if !is_same || stored.item.call().is_none() {
                 letters.extend(self.tool_call_messages(&std::mem::take(&mut calls)));
             }
-            if seen.item.call().is_some() {
-                calls.push(seen);
+            if stored.item.call().is_some() {
+                calls.push(stored);
                 continue;
             }
             let lore = self.runs.get(&run);
-            if let Body::Result(result) = &seen.item.body {
+            if let Body::Result(result) = &stored.item.body {
                 let decided = lore.and_then(|lore| lore.decided.get(&result.call.0));
                 letters
                     .extend(decided.and_then(|(event, at)| message::approval_response(event, *at)));
             }
-            let letter = message::from_item(seen);
-            let is_users = seen.item.role == Role::User;
+            let letter = message::from_item(stored);
+            let is_users = stored.item.role == Role::User;
             letters.extend(letter.map(|letter| match lore.filter(|_| is_users) {
-                Some(lore) => named(letter, &seen.item, &lore.note),
+                Some(lore) => named(letter, &stored.item, &lore.note),
                 None => letter,
             }));
         }
@@ -281,6 +281,6 @@ async fn read_decisions(store: &dyn Store, tenant: &Tenant, run: &LogId) -> Stor
 }
 
 /// Returns whether a message id refers to this Item.
-fn is_of(seen: &StoredItem, message: &str) -> bool {
-    message.strip_prefix(MESSAGE) == Some(&*seen.item.id.0)
+fn is_of(stored: &StoredItem, message: &str) -> bool {
+    message.strip_prefix(MESSAGE) == Some(&*stored.item.id.0)
 }

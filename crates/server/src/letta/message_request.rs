@@ -78,8 +78,8 @@ impl MessageRequest {
             (None, None) => return Err(invalid("Must specify either 'input' or 'messages'")),
             (Some(input), None) => request.parse_content(input, None, "input")?,
             (None, Some(messages)) => {
-                for (place, message) in messages.elements().enumerate() {
-                    request.parse_message(message, &format!("messages.{place}"))?;
+                for (index, message) in messages.elements().enumerate() {
+                    request.parse_message(message, &format!("messages.{index}"))?;
                 }
             }
         }
@@ -125,11 +125,11 @@ impl MessageRequest {
             self.otids.push(otid);
             return Ok(());
         }
-        for (place, part) in content.elements().enumerate() {
+        for (index, part) in content.elements().enumerate() {
             let problem = "must be text, or an image with data or a url";
-            let body = body(part).ok_or_else(|| invalid(format!("{at}.{place}: {problem}")))?;
+            let body = body(part).ok_or_else(|| invalid(format!("{at}.{index}: {problem}")))?;
             self.parts.push(body);
-            self.otids.push(otid.clone().filter(|_| place == 0));
+            self.otids.push(otid.clone().filter(|_| index == 0));
         }
         Ok(())
     }
@@ -205,12 +205,12 @@ impl MessageRequest {
                 Decision::Approval { call, approve, reason } => {
                     let text = |name: &Option<Name>| name.clone().unwrap_or_default();
                     let (call, reason) = (text(call), text(reason));
-                    let word: &[u8] = if *approve { b"approve" } else { b"deny" };
-                    put(&[word, call.as_bytes(), reason.as_bytes()]);
+                    let outcome: &[u8] = if *approve { b"approve" } else { b"deny" };
+                    put(&[outcome, call.as_bytes(), reason.as_bytes()]);
                 }
                 Decision::Return { call, parts, is_error } => {
-                    let word: &[u8] = if *is_error { b"error" } else { b"return" };
-                    put(&[word, call.as_bytes()]);
+                    let outcome: &[u8] = if *is_error { b"error" } else { b"return" };
+                    put(&[outcome, call.as_bytes()]);
                     for part in parts {
                         match part {
                             Part::Text(text) => put(&[b"text", text.as_bytes()]),
@@ -260,9 +260,9 @@ fn put_media(put: &mut impl FnMut(&[&[u8]]), media: &Media) {
 fn client_tools(root: Node<'_>) -> ApiResult<Vec<ToolSpec>> {
     let list = root.present("client_tools").into_iter().flat_map(Node::elements);
     list.enumerate()
-        .map(|(place, tool)| {
+        .map(|(index, tool)| {
             let name = required(tool.name_of("name"), || {
-                format!("client_tools.{place}.name: is missing")
+                format!("client_tools.{index}.name: is missing")
             })?;
             let mut spec = ToolSpec::new(name).client();
             spec.description = tool.name_of("description");

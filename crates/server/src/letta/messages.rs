@@ -103,15 +103,15 @@ impl ApiRequest<'_> {
 /// Starts a run for a message, or sends decisions to a waiting run.
 pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -> ApiResult {
     let input = MessageRequest::parse(request.body.root())?;
-    let place = request.resolve_conversation(&request.id(0)).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
     let tenant = &request.caller.tenant;
     // The guard reserves a slot in the tenant's share for a new run; a resumed run queues for its
     // slot.
     let (run, event, starting) = if input.decisions.is_empty() {
         let starting = request.api.drives.reserve_run(tenant)?;
-        (start_run(request, &place, &input).await?, 0, Some(starting))
+        (start_run(request, &resolved, &input).await?, 0, Some(starting))
     } else {
-        let (run, event) = send_decisions(request, &place, &input).await?;
+        let (run, event) = send_decisions(request, &resolved, &input).await?;
         (run, event, None)
     };
     // A run with other pending decisions stays waiting.
@@ -134,27 +134,27 @@ pub(crate) async fn send_messages(request: &ApiRequest<'_>, how: ResponseMode) -
     if streams {
         return Ok(request.api.stream(options));
     }
-    Ok(json_response(&request.api.whole(options).await?))
+    Ok(json_response(&request.api.collect_answer(options).await?))
 }
 
 /// Sends the decisions to the waiting run. Returns the run and the number of its events before the
 /// decisions. Decisions already recorded under the same otids are not sent again.
 async fn send_decisions(
     request: &ApiRequest<'_>,
-    place: &ResolvedConversation,
+    resolved: &ResolvedConversation,
     input: &MessageRequest,
 ) -> ApiResult<(LogId, u64)> {
     let (runner, tenant) = (&request.api.runner, &request.caller.tenant);
-    let names = input.idempotency_keys(&place.thread.0);
+    let names = input.idempotency_keys(&resolved.thread.0);
     if let Some((run, note)) = runner.find_annotation(tenant, &names).await? {
         let tree = note.tree();
         check_same_content(tree.root().name_of("digest").as_ref(), input, &run)?;
         let event = tree.root().get("event").and_then(Node::u64);
         return Ok((run, event.unwrap_or(0)));
     }
-    let newest = request.newest_run(&place.thread).await?;
+    let newest = request.newest_run(&resolved.thread).await?;
     let head = newest.ok_or_else(|| {
-        ApiError::new(409, format!("no run in {} is waiting for a decision", place.thread))
+        ApiError::new(409, format!("no run in {} is waiting for a decision", resolved.thread))
     })?;
     let event = decisions::send(request, &head, &input.decisions).await?;
     if !names.is_empty() {
@@ -167,21 +167,21 @@ async fn send_decisions(
 /// Builds the runner and the configuration for a run of an agent.
 pub(crate) async fn configure_run(
     request: &ApiRequest<'_>,
-    place: &ResolvedConversation,
+    resolved: &ResolvedConversation,
     overrides: &Overrides,
 ) -> ApiResult<(Runner, AgentConfig)> {
-    let conversation = place.conversation.as_ref();
-    let mut config = agent_config::to_agent_config(&place.agent, conversation, overrides)?;
+    let conversation = resolved.conversation.as_ref();
+    let mut config = agent_config::to_agent_config(&resolved.agent, conversation, overrides)?;
     request.api.caps.apply_to(&mut config);
     check_models_allowed(request, &config).await?;
-    let runner = agent_config::runner_with_tools(&request.api.runner, &place.agent.members)?;
+    let runner = agent_config::runner_with_tools(&request.api.runner, &resolved.agent.members)?;
     Ok((runner, config))
 }
 
 /// Starts a run, or returns the run that an earlier copy of the same request started.
 async fn start_run(
     request: &ApiRequest<'_>,
-    place: &ResolvedConversation,
+    resolved: &ResolvedConversation,
     input: &MessageRequest,
 ) -> ApiResult<LogId> {
     let most = request.api.caps.max_steps;
@@ -190,16 +190,16 @@ async fn start_run(
             format!("max_steps: {steps} is more than this server allows; use at most {most}");
         return Err(ApiError::new(422, message));
     }
-    let (runner, config) = configure_run(request, place, &input.overrides).await?;
+    let (runner, config) = configure_run(request, resolved, &input.overrides).await?;
     let key = request.caller.admission.key_id();
     let mut casting = RunSpec::single_agent(config, input.client_tools.clone());
-    casting.note = Some(input.note(&place.agent.id, key));
+    casting.note = Some(input.note(&resolved.agent.id, key));
     let start = RunRequest {
         tenant: request.caller.tenant.clone(),
-        thread: Some(place.thread.clone()),
+        thread: Some(resolved.thread.clone()),
         casting,
         said: input.parts.clone(),
-        once: input.idempotency_keys(&place.thread.0),
+        once: input.idempotency_keys(&resolved.thread.0),
     };
     match runner.start(start).await {
         Ok(begun) => {
@@ -210,13 +210,13 @@ async fn start_run(
             Ok(begun.run)
         }
         Err(RunError::Busy { run, status }) => {
-            Err(busy_error(request, place, &LogId(run), &status).await?)
+            Err(busy_error(request, resolved, &LogId(run), &status).await?)
         }
         // A concurrent request started a run on the same Thread.
         Err(RunError::Store(StoreError::Conflict { .. })) => {
-            let newest = request.newest_run(&place.thread).await?;
+            let newest = request.newest_run(&resolved.thread).await?;
             let run = newest.map_or_else(|| LogId::from(""), |head| head.log);
-            Err(busy_error(request, place, &run, "running").await?)
+            Err(busy_error(request, resolved, &run, "running").await?)
         }
         Err(error) => Err(error.into()),
     }
@@ -239,7 +239,7 @@ fn check_same_content(before: Option<&Name>, input: &MessageRequest, run: &LogId
 /// Returns the error for a conversation whose active run blocks the request.
 async fn busy_error(
     request: &ApiRequest<'_>,
-    place: &ResolvedConversation,
+    resolved: &ResolvedConversation,
     run: &LogId,
     status: &str,
 ) -> ApiResult<ApiError> {
@@ -253,7 +253,7 @@ async fn busy_error(
     }
     let message =
         format!("run {run} is active in this conversation; wait until it ends, or cancel it");
-    Ok(ApiError::busy(&place.thread.0, &run.0, &message))
+    Ok(ApiError::busy(&resolved.thread.0, &run.0, &message))
 }
 
 /// Checks that the caller's key may use every model that the agent can call.
@@ -303,9 +303,10 @@ pub(crate) async fn load_run(request: &ApiRequest<'_>, run: &LogId) -> ApiResult
 
 /// Lists the messages of an agent or a conversation, page by page.
 pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
     let paging = Paging::parse(&request.query, 100)?;
-    let mut listing = MessageList::new(&request.api.runner, &request.caller.tenant, &place.thread);
+    let mut listing =
+        MessageList::new(&request.api.runner, &request.caller.tenant, &resolved.thread);
     let page = listing.page(&paging).await?;
     Ok(GatewayResponse::json(200, &json::array_of(&page)))
 }
@@ -318,13 +319,13 @@ pub(crate) struct CancelledRuns(#[schemars(with = "BTreeMap<String, String>")] M
 /// Cancels runs of an agent or a conversation: the listed runs, or the newest active run of each
 /// Thread.
 pub(crate) async fn cancel(request: &ApiRequest<'_>) -> ApiResult {
-    let place = request.resolve_conversation(&request.id(0)).await?;
+    let resolved = request.resolve_conversation(&request.id(0)).await?;
     let named = request.body.root().present("run_ids");
     let named: Vec<Name> =
         named.into_iter().flat_map(Node::elements).filter_map(Node::name).collect();
-    let threads = match place.conversation {
-        Some(_) => vec![place.thread],
-        None => place.agent.threads().collect(),
+    let threads = match resolved.conversation {
+        Some(_) => vec![resolved.thread],
+        None => resolved.agent.threads().collect(),
     };
     let mut ended = CancelledRuns::default();
     if named.is_empty() {

@@ -228,24 +228,24 @@ impl<'s> Projector<'s> {
         for id in event.items.iter().flatten() {
             items.extend(self.reader.next(|item| item.id.0 == *id).await?);
         }
-        let message = items.last().map_or(self.next, |seen| seen.item.place.message);
+        let message = items.last().map_or(self.next, |stored| stored.item.place.message);
         if let Some(step) = self.steps.last_mut() {
             step.id = message::step_id(&self.known.run.0, message);
         }
         // The results of the tool calls form the next message.
-        let has_calls = items.iter().any(|seen| seen.item.call().is_some());
+        let has_calls = items.iter().any(|stored| stored.item.call().is_some());
         self.next = message.saturating_add(1 + u32::from(has_calls));
         let step = self.steps.last().map(|step| step.id.clone());
         let mut letters = Vec::new();
-        for seen in &items {
-            let is_told = self.streamed.contains(&seen.item.id.0);
-            let letter = match &seen.item.body {
-                Body::Thought(_) if is_told => message::signature_message(seen),
-                Body::Text(_) if is_told => None,
-                _ => message::from_item(seen),
+        for stored in &items {
+            let is_streamed = self.streamed.contains(&stored.item.id.0);
+            let letter = match &stored.item.body {
+                Body::Thought(_) if is_streamed => message::signature_message(stored),
+                Body::Text(_) if is_streamed => None,
+                _ => message::from_item(stored),
             };
             letters.extend(letter.map(|mut letter| {
-                if is_told {
+                if is_streamed {
                     self.number_retry(&mut letter);
                 }
                 letter
@@ -262,12 +262,12 @@ impl<'s> Projector<'s> {
     /// Returns the message for a user's input. Streams omit this message, because their caller sent
     /// the input.
     async fn user_message(&mut self, id: &Name) -> StoreResult<Vec<LettaMessage>> {
-        let Some(seen) = self.reader.next(|item| item.id.0 == *id).await? else {
+        let Some(stored) = self.reader.next(|item| item.id.0 == *id).await? else {
             return Ok(Vec::new());
         };
-        self.next = seen.item.place.message.saturating_add(1);
-        let letter = message::from_item(&seen).filter(|_| self.users);
-        Ok(Vec::from_iter(letter.map(|letter| named(letter, &seen.item, &self.known.note))))
+        self.next = stored.item.place.message.saturating_add(1);
+        let letter = message::from_item(&stored).filter(|_| self.users);
+        Ok(Vec::from_iter(letter.map(|letter| named(letter, &stored.item, &self.known.note))))
     }
 
     /// Returns the messages for texts outside any turn, which replace a missing model reply.
@@ -316,8 +316,8 @@ impl<'s> Projector<'s> {
 
 /// Adds the client's `otid` to a user message.
 pub(crate) fn named(mut letter: LettaMessage, item: &Item, note: &RunNote) -> LettaMessage {
-    let place = usize::try_from(item.place.part).unwrap_or(usize::MAX);
-    letter.place.otid = note.otids.get(place).cloned().flatten();
+    let part = usize::try_from(item.place.part).unwrap_or(usize::MAX);
+    letter.place.otid = note.otids.get(part).cloned().flatten();
     letter
 }
 

@@ -167,7 +167,7 @@ impl AgentApi {
     }
 
     /// Collects the messages, stop reason and usage of the run until it stops.
-    pub(crate) async fn whole(&self, options: RunStreamOptions) -> ApiResult<WholeAnswer> {
+    pub(crate) async fn collect_answer(&self, options: RunStreamOptions) -> ApiResult<WholeAnswer> {
         let options = options.with_policy(self.policy.as_deref());
         let (tenant, run) = (options.known.tenant.clone(), options.known.run.clone());
         let mut follower = RunFollower::new(self.store(), options.known.clone(), options.from);

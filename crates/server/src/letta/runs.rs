@@ -137,7 +137,7 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
         let Some(agent) = request.agent_store().agent(id).await? else { continue };
         threads.extend(agent.threads());
     }
-    threads.retain(|thread| conversation.is_none_or(|wanted| thread.0 == *wanted));
+    threads.retain(|thread| conversation.is_none_or(|id| thread.0 == *id));
     let mut all = Vec::new();
     for thread in &threads {
         all.extend(run_heads(request, thread, None, usize::MAX).await?);
@@ -145,20 +145,20 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     all.sort_by(|one, other| (one.created, &one.log).cmp(&(other.created, &other.log)));
     let statuses = query.all("statuses");
     let is_active = query.bool("active") == Some(true);
-    let (wanted, background) = (query.get("stop_reason"), query.bool("background"));
-    let mut shown = Vec::with_capacity(all.len());
+    let (stop_reason, background) = (query.get("stop_reason"), query.bool("background"));
+    let mut listed = Vec::with_capacity(all.len());
     for head in all {
         let state = run_state(request, &head).await?;
-        shown.push((head, state));
+        listed.push((head, state));
     }
     let fits = |(head, state): &(LogHead, RunState)| {
         let is_on = !is_active || head.status.as_deref() == Some("running");
         let is_status = statuses.is_empty() || statuses.iter().any(|one| **one == *state.status);
-        let is_reason = wanted.is_none_or(|wanted| state.stop_reason == Some(&**wanted));
-        let is_background = background.is_none_or(|wanted| state.background == wanted);
+        let is_reason = stop_reason.is_none_or(|reason| state.stop_reason == Some(&**reason));
+        let is_background = background.is_none_or(|background| state.background == background);
         is_on && is_status && is_reason && is_background
     };
-    let page = paging.cut_page(shown, |(head, _), id| *head.log.0 == *id, fits)?;
+    let page = paging.cut_page(listed, |(head, _), id| *head.log.0 == *id, fits)?;
     Ok(json_response(&page.into_iter().map(|(_, state)| state).collect::<Vec<_>>()))
 }
 

@@ -100,8 +100,8 @@ impl Meter {
         };
         match allowance {
             Allowance { micro_usd: Some(most), .. } if used.micro_usd() >= *most => {
-                let (whole, rest) = (most / 1_000_000, most % 1_000_000 / 10_000);
-                spent(format!("${whole}.{rest:02}"), "--budget-usd")
+                let (dollars, cents) = (most / 1_000_000, most % 1_000_000 / 10_000);
+                spent(format!("${dollars}.{cents:02}"), "--budget-usd")
             }
             Allowance { tokens: Some(most), .. } if used.tokens.total() >= *most => {
                 spent(format!("{most} tokens"), "--budget-tokens")

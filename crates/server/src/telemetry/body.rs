@@ -41,10 +41,10 @@ pub(crate) async fn read_body(
     let announced =
         usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX).min(MAX_PREALLOCATION);
     let mut pieces = body.into_data_stream();
-    let mut whole = BytesMut::new();
+    let mut joined = BytesMut::new();
     let mut only: Option<Bytes> = None;
     loop {
-        let length = whole.len() + only.as_ref().map_or(0, Bytes::len);
+        let length = joined.len() + only.as_ref().map_or(0, Bytes::len);
         let needs = u64::try_from(length / MIN_BYTES_PER_SECOND).unwrap_or(u64::MAX);
         let deadline = started + patience + Duration::from_secs(needs);
         let piece = match timeout_at(deadline, pieces.next()).await {
@@ -67,21 +67,21 @@ pub(crate) async fn read_body(
         }
         room.reserve_text(length + piece.len()).await?;
         // A body that arrives in one piece is not copied.
-        if whole.is_empty() && only.is_none() {
+        if joined.is_empty() && only.is_none() {
             only = Some(piece);
         } else {
             if let Some(first) = only.take() {
-                whole.reserve(announced.max(first.len() + piece.len()));
-                whole.extend_from_slice(&first);
+                joined.reserve(announced.max(first.len() + piece.len()));
+                joined.extend_from_slice(&first);
             }
-            whole.extend_from_slice(&piece);
+            joined.extend_from_slice(&piece);
             // Let other tasks run even if this body arrives as fast as it is read.
-            if length / TURN != whole.len() / TURN {
+            if length / TURN != joined.len() / TURN {
                 tokio::task::yield_now().await;
             }
         }
     }
-    Ok(only.unwrap_or_else(|| whole.freeze()))
+    Ok(only.unwrap_or_else(|| joined.freeze()))
 }
 
 /// Discards the rest of a body, so that the client starts to read the response. Pauses between

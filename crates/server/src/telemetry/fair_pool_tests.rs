@@ -80,11 +80,11 @@ async fn waiting_tenants_take_turns() {
     let held = pool.acquire(&busy, true, 1, NOW).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waiting = Vec::new();
-    for (number, who) in [&busy, &busy, &busy, &other].into_iter().enumerate() {
-        let (shares, who, order) = (Arc::clone(&pool), who.clone(), Arc::clone(&order));
+    for (number, waiter) in [&busy, &busy, &busy, &other].into_iter().enumerate() {
+        let (shares, waiter, order) = (Arc::clone(&pool), waiter.clone(), Arc::clone(&order));
         waiting.push(tokio::spawn(async move {
-            let share = shares.acquire(&who, true, 1, SOON).await.unwrap();
-            order.lock().unwrap().push(who.0.clone());
+            let share = shares.acquire(&waiter, true, 1, SOON).await.unwrap();
+            order.lock().unwrap().push(waiter.0.clone());
             tokio::task::yield_now().await;
             drop(share);
         }));
@@ -99,6 +99,6 @@ async fn waiting_tenants_take_turns() {
         one.await.unwrap();
     }
     let order = order.lock().unwrap();
-    let place = order.iter().position(|who| &**who == "other").unwrap();
-    assert!(place <= 1, "the other tenant does not wait for all of the first: {order:?}");
+    let position = order.iter().position(|waiter| &**waiter == "other").unwrap();
+    assert!(position <= 1, "the other tenant does not wait for all of the first: {order:?}");
 }

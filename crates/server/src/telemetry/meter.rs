@@ -78,8 +78,8 @@ impl Meter {
     }
 
     /// Adds usage in memory. The next [`settle`](Self::settle) appends it to the log.
-    pub(crate) fn charge(&self, line: UsageKey, used: &UsageAmount) {
-        lock(&self.book).fresh.entry(line).or_default().add(used);
+    pub(crate) fn charge(&self, key: UsageKey, used: &UsageAmount) {
+        lock(&self.book).fresh.entry(key).or_default().add(used);
     }
 
     /// Returns the total usage of a key, as far as this node knows it.
@@ -165,7 +165,7 @@ impl Meter {
     async fn read(&self, has_landed: bool) -> StoreResult<()> {
         let (tenant, log) = usage_log();
         let mut fresh = UsageRows::new();
-        let (seen, mut summed) = {
+        let (read_up_to, mut summed) = {
             let book = lock(&self.book);
             (book.seen, book.summed)
         };
@@ -173,8 +173,8 @@ impl Meter {
             lock(&self.book).seen = Some(0);
             return Ok(());
         };
-        let mut after = seen.unwrap_or_default();
-        if seen.is_none()
+        let mut after = read_up_to.unwrap_or_default();
+        if read_up_to.is_none()
             && let Some(sums) = self.store.checkpoint(&tenant, &log, head.last).await?
         {
             add(&mut fresh, sums.content.bytes());
@@ -205,16 +205,16 @@ impl Meter {
     /// written since.
     async fn write_checkpoint(&self) -> StoreResult<()> {
         let (tenant, log) = usage_log();
-        let (sums, seen) = {
+        let (sums, read_up_to) = {
             let book = lock(&self.book);
-            let seen = book.seen.unwrap_or_default();
-            if seen.saturating_sub(book.summed) < CHECKPOINT_INTERVAL {
+            let read_up_to = book.seen.unwrap_or_default();
+            if read_up_to.saturating_sub(book.summed) < CHECKPOINT_INTERVAL {
                 return Ok(());
             }
-            (usage::record(&book.read, self.prices.version()), seen)
+            (usage::record(&book.read, self.prices.version()), read_up_to)
         };
         let record = NewRecord::new(kind::CHECKPOINT, sums.bytes().clone());
-        let append = Append::new(log).expect_last(seen).record(record);
+        let append = Append::new(log).expect_last(read_up_to).record(record);
         match self.store.commit(Batch::new(tenant).append(append)).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),

@@ -110,11 +110,11 @@ impl Metrics {
             CaptureOutcome::Lost(_) => counted.lost_captures += 1,
         }
         counted.fallbacks += record.fallbacks;
-        let place = (dialect, provider);
+        let labels = (dialect, provider);
         if let Some(first_byte) = record.time_to_first_byte() {
-            counted.first_byte.entry(place.clone()).or_default().add(first_byte);
+            counted.first_byte.entry(labels.clone()).or_default().add(first_byte);
         }
-        counted.took.entry(place).or_default().add(took);
+        counted.took.entry(labels).or_default().add(took);
     }
 
     /// Renders all metrics. `retries` is the number of retries that the upstream client counted.
@@ -202,26 +202,26 @@ impl PrometheusPage {
         }
         self.head("cost_usd_total", "counter", "Cost in US dollars at the prices of the table.");
         for ((provider, model), used) in all {
-            let (whole, rest) = (used.micro_usd() / 1_000_000, used.micro_usd() % 1_000_000);
+            let (dollars, micros) = (used.micro_usd() / 1_000_000, used.micro_usd() % 1_000_000);
             let labels = [("provider", &**provider), ("model", &**model)];
-            self.line("cost_usd_total", &labels, format!("{whole}.{rest:06}"));
+            self.line("cost_usd_total", &labels, format!("{dollars}.{micros:06}"));
         }
     }
 
     fn histogram(&mut self, name: &str, help: &str, all: &Histograms) {
         self.head(name, "histogram", help);
         for ((dialect, provider), times) in all {
-            let place = [("dialect", &**dialect), ("provider", &**provider)];
+            let series = [("dialect", &**dialect), ("provider", &**provider)];
             let with = |end: &str, page: &mut Self, number: u64| {
-                let [dialect, provider] = place;
+                let [dialect, provider] = series;
                 page.line(&format!("{name}_bucket"), &[dialect, provider, ("le", end)], number);
             };
             for (class, number) in BUCKETS.iter().zip(times.classes) {
                 with(&seconds(*class), self, number);
             }
             with("+Inf", self, times.count);
-            self.line(&format!("{name}_sum"), &place, times.sum.as_secs_f64());
-            self.line(&format!("{name}_count"), &place, times.count);
+            self.line(&format!("{name}_sum"), &series, times.sum.as_secs_f64());
+            self.line(&format!("{name}_count"), &series, times.count);
         }
     }
 }

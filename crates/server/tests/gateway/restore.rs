@@ -30,13 +30,16 @@ fn text_reply(text: &str, thought_id: u64) -> ModelTurn {
 fn calls(text: &str, thought_id: u64) -> ModelTurn {
     ModelTurn {
         call: Some(("call_0".into(), "look".into(), "here".into())),
-        ..says(text, thought_id)
+        ..text_reply(text, thought_id)
     }
 }
 
 /// Returns a model reply with a tool call that has this id.
 fn call_answer_with_id(id: &str, text: &str, thought_id: u64) -> ModelTurn {
-    ModelTurn { call: Some((id.into(), "look".into(), "here".into())), ..says(text, thought_id) }
+    ModelTurn {
+        call: Some((id.into(), "look".into(), "here".into())),
+        ..text_reply(text, thought_id)
+    }
 }
 
 fn result(answer: &ModelTurn, text: &str) -> Message {

@@ -103,18 +103,18 @@ pub fn object_members() -> impl Iterator<Item = (&'static str, &'static str, &'s
 pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
     let mut found = Vec::new();
     let mut left = vec![(body.root(), BodyPosition::Elsewhere)];
-    while let Some((node, place)) = left.pop() {
+    while let Some((node, position)) = left.pop() {
         if node.is_array() {
-            left.extend(node.elements().map(|element| (element, place)));
+            left.extend(node.elements().map(|element| (element, position)));
             continue;
         }
         if family == Family::OpenAi && node.is_object() {
-            found.extend(stored_item(node, place));
+            found.extend(stored_item(node, position));
         }
         for (key, value) in node.members() {
             let Some(key) = key.text() else { continue };
             let key = normalize_name(family, key);
-            if is_data(family, &key, node, place) {
+            if is_data(family, &key, node, position) {
                 continue;
             }
             let named = members_of(family).iter().filter(|(name, _, _)| *name == &*key);
@@ -124,7 +124,7 @@ pub(crate) fn object_ids(family: Family, body: &Tree) -> Vec<ObjectRef> {
                 let ids = ids.map(|id| if family == Family::Gemini { bare_name(&id) } else { id });
                 found.extend(ids.map(|id| ObjectRef::new(*kind, id, Some(name))));
             }
-            left.push((value, BodyPosition::of(family, &key, place)));
+            left.push((value, BodyPosition::of(family, &key, position)));
         }
     }
     found
@@ -181,17 +181,18 @@ impl BodyPosition {
 }
 
 /// Returns the stored item that an input item refers to.
-fn stored_item(node: Node<'_>, place: BodyPosition) -> Option<ObjectRef> {
+fn stored_item(node: Node<'_>, position: BodyPosition) -> Option<ObjectRef> {
     let has = |key: &str| node.members().any(|(name, value)| name.is(key) && !value.is_null());
     let is_full = |key: &str| !key.is_empty() && node.get(key).and_then(text_of).is_some();
     let stands_for = STORED_ITEMS.iter().any(|(kind, own)| is_type(node, &[kind]) && !is_full(own));
     // The type of a reference is optional.
-    let is_bare = place == BodyPosition::Items && !has("type") && !has("role") && !has("content");
+    let is_bare =
+        position == BodyPosition::Items && !has("type") && !has("role") && !has("content");
     let id = (stands_for || is_bare).then(|| node.get("id").and_then(text_of)).flatten()?;
     Some(ObjectRef::new(Item, id, Some("input")))
 }
 
-fn is_data(family: Family, key: &str, owner: Node<'_>, place: BodyPosition) -> bool {
+fn is_data(family: Family, key: &str, owner: Node<'_>, position: BodyPosition) -> bool {
     match family {
         Family::OpenAi => {
             OPENAI_DATA.contains(&key)
@@ -203,7 +204,7 @@ fn is_data(family: Family, key: &str, owner: Node<'_>, place: BodyPosition) -> b
         }
         Family::Gemini => {
             GEMINI_DATA.contains(&key)
-                || (key == "response" && place == BodyPosition::FunctionResponse)
+                || (key == "response" && position == BodyPosition::FunctionResponse)
         }
     }
 }

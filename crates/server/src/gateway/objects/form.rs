@@ -88,9 +88,9 @@ fn names_object(family: Family, line: &[u8]) -> bool {
     }
     let text = String::from_utf8_lossy(line);
     text.contains("\\u")
-        || text.split('"').any(|word| {
-            let word = normalize_name(family, word.into());
-            members_of(family).iter().any(|(name, _, _)| *name == &*word)
+        || text.split('"').any(|member| {
+            let member = normalize_name(family, member.into());
+            members_of(family).iter().any(|(name, _, _)| *name == &*member)
         })
 }
 

@@ -227,11 +227,11 @@ fn ids_in_path(template: &str, path: &str) -> Option<Vec<ObjectRef>> {
     }
     let mut ids = Vec::new();
     let mut segments = path.split('/');
-    for wanted in template.split('/') {
+    for pattern in template.split('/') {
         let segment = segments.next()?;
-        let Some((name, after)) = wanted.strip_prefix('{').and_then(|rest| rest.split_once('}'))
+        let Some((name, after)) = pattern.strip_prefix('{').and_then(|rest| rest.split_once('}'))
         else {
-            if wanted != segment {
+            if pattern != segment {
                 return None;
             }
             continue;
