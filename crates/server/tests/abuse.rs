@@ -97,8 +97,8 @@ async fn slow_body_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_body_is_refused() {
     let (folder, provider) = (Folder::new("endless"), RawProvider::with_reply("").await);
-    let plan = RawGatewayOptions { body_limit: 1 << 20, ..RawGatewayOptions::default() };
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan);
+    let options = RawGatewayOptions { body_limit: 1 << 20, ..RawGatewayOptions::default() };
+    let gateway = RawGateway::open(&provider, &store(&folder).await, options);
     let head = format!(
         "POST /v1/messages HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
         gateway.address
@@ -462,8 +462,8 @@ async fn exports_stream_with_bounded_memory_and_end_with_their_reader() {
     let policy = RedactionPolicy { keys: vec!["none".into()], ..RedactionPolicy::nothing() };
     let agents = AgentApi::new(runner).with_archive(Arc::new(archive)).with_redaction(policy);
     let agents = Arc::new(agents);
-    let plan = RawGatewayOptions { agents: Some(agents), ..RawGatewayOptions::default() };
-    let gateway = RawGateway::open(&provider, &journal, plan);
+    let options = RawGatewayOptions { agents: Some(agents), ..RawGatewayOptions::default() };
+    let gateway = RawGateway::open(&provider, &journal, options);
     let request = gateway.request("/v1/throughline/journal/export", "", "");
     // Reset the peak memory.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
@@ -557,7 +557,7 @@ fn any_key() -> Admission {
 }
 
 /// Returns an HTTP request that contains this body and the tenant's key.
-fn asked_by(tenant: &str, gateway: &RawGateway, body: &str) -> String {
+fn request_from(tenant: &str, gateway: &RawGateway, body: &str) -> String {
     gateway.request("/v1/messages", "", body).replace("tl_any", &format!("tl_of_{tenant}"))
 }
 
@@ -573,22 +573,22 @@ async fn silent() -> RawProvider {
 async fn one_tenant_cannot_take_all_stream_slots() {
     let (folder, provider) = (Folder::new("shares"), silent().await);
     let limits = Limits { streams: 8, queue: SOON, ..Limits::default() };
-    let plan =
+    let options =
         RawGatewayOptions { limits, admission: Some(any_key()), ..RawGatewayOptions::default() };
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan);
+    let gateway = RawGateway::open(&provider, &store(&folder).await, options);
     let question = question("claude-sonnet-4-5", false);
     let mut waiting = Vec::new();
     for number in 1..=7 {
-        waiting.push(gateway.connect(&asked_by("busy", &gateway, &question)).await);
+        waiting.push(gateway.connect(&request_from("busy", &gateway, &question)).await);
         until(|| provider.open.load(Ordering::SeqCst) == number).await;
     }
-    let mut refused = gateway.connect(&asked_by("busy", &gateway, &question)).await;
+    let mut refused = gateway.connect(&request_from("busy", &gateway, &question)).await;
     let response = house::read_response(&mut refused).await;
     assert_eq!(
         response.status, 503,
         "the last slot is not for a tenant that has all others: {response:?}"
     );
-    waiting.push(gateway.connect(&asked_by("other", &gateway, &question)).await);
+    waiting.push(gateway.connect(&request_from("other", &gateway, &question)).await);
     until(|| provider.open.load(Ordering::SeqCst) == 8).await;
     drop(waiting);
     provider.is_alone().await;

@@ -39,8 +39,8 @@ pub(crate) async fn list(request: &ApiRequest<'_>) -> ApiResult {
     while let Some(head) = logs.next().await? {
         let Some(kind) = thread_use(&head.log.0) else { continue };
         let title = title(request, &head).await?;
-        let text = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
-        if matches_search(request, [&*text]) {
+        let haystack = format!("{} {}", head.log.0, title.as_deref().unwrap_or_default());
+        if matches_search(request, [&*haystack]) {
             found.push(row(&head, kind, title.as_deref()));
         }
         if found.len() >= limit {

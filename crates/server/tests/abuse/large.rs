@@ -25,8 +25,8 @@ const MAX_FACTOR_REJECTED: f64 = 4.0;
 async fn gateway_for_large_requests() {
     let Some(provider) = child_task() else { return };
     let folder = Folder::new("large");
-    let plan = RawGatewayOptions { own_wires: true, ..RawGatewayOptions::default() };
-    let gateway = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, plan);
+    let options = RawGatewayOptions { own_wires: true, ..RawGatewayOptions::default() };
+    let gateway = RawGateway::open(&RawProvider::at(&provider), &store(&folder).await, options);
     // Serves the number of work steps so far to each connection.
     let steps = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = steps.local_addr().unwrap();

@@ -51,9 +51,9 @@ fn model_names(answer: &str, stream: bool) -> Vec<String> {
     } else {
         vec![serde_json::from_str(answer).unwrap()]
     };
-    let places = ["/model", "/message/model", "/response/model", "/modelVersion"];
+    let pointers = ["/model", "/message/model", "/response/model", "/modelVersion"];
     let names = documents.iter().flat_map(|document| {
-        places.iter().filter_map(|place| document.pointer(place).and_then(Value::as_str))
+        pointers.iter().filter_map(|pointer| document.pointer(pointer).and_then(Value::as_str))
     });
     names.map(str::to_owned).collect()
 }
@@ -77,8 +77,8 @@ async fn responses_name_the_model_as_requested() {
                         "{label}"
                     );
                     // The stored record names the model that answered.
-                    let answered = call.record["answer"]["model"].as_str().unwrap();
-                    assert!(!answered.contains("sim/") && answered != FALLBACK, "{label}");
+                    let model_name = call.record["answer"]["model"].as_str().unwrap();
+                    assert!(!model_name.contains("sim/") && model_name != FALLBACK, "{label}");
                     checked += names.len();
                 }
             }
@@ -435,7 +435,7 @@ async fn resumed_gemini_sessions_are_deduplicated_and_signed() {
     let call = send_request(&gateway, &path, &body).await;
     assert_eq!(call.status, 200, "{}\n{:#}", call.text, call.record);
     let sent = call.sent();
-    let count = |word: &str| sent.matches(word).count();
+    let count = |text: &str| sent.matches(text).count();
     assert_eq!(count("functionResponse"), count("functionCall"), "{sent}");
     let steps =
         resumed.iter().filter(|content| content["parts"][0]["functionResponse"].is_object());

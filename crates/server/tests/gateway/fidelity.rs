@@ -142,7 +142,7 @@ fn opaque(values: &[Value]) -> Vec<String> {
 /// positions and after each byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn replies_are_forwarded_byte_for_byte_and_captured() {
-    let stage = FixedReplyGateway::open().await;
+    let fixture = FixedReplyGateway::open().await;
     let mut compared = 0;
     for dialect in ClientDialect::ALL {
         for stream in [false, true] {
@@ -150,7 +150,7 @@ async fn replies_are_forwarded_byte_for_byte_and_captured() {
                 for cut in [Chunking::OneByte, Chunking::Random(compared), Chunking::At(Vec::new())]
                 {
                     let style = ReplyStyle::new(cut, coding);
-                    stage.compare(dialect, stream, style, &format!("user-{compared}")).await;
+                    fixture.compare(dialect, stream, style, &format!("user-{compared}")).await;
                     compared += 1;
                 }
             }
@@ -162,18 +162,18 @@ async fn replies_are_forwarded_byte_for_byte_and_captured() {
 /// Repeats the byte comparison with random chunkings from proptest.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunking_does_not_change_a_stream() {
-    let stage = FixedReplyGateway::open().await;
+    let fixture = FixedReplyGateway::open().await;
     let config = proptest_config(12);
     let cases = config.cases;
     let mut runner = TestRunner::new(config);
     for case in 0..cases {
         for dialect in ClientDialect::ALL {
             for coding in Compression::ALL {
-                let length = coding.of(&stage.scripted.reply(dialect, true).body).len();
+                let length = coding.of(&fixture.scripted.reply(dialect, true).body).len();
                 let places = chunks(length).new_tree(&mut runner).unwrap().current();
                 let style = ReplyStyle::new(Chunking::At(places), coding);
                 let user = format!("{case}-{dialect:?}-{coding:?}");
-                stage.compare(dialect, true, style, &user).await;
+                fixture.compare(dialect, true, style, &user).await;
             }
         }
     }
@@ -183,10 +183,10 @@ async fn chunking_does_not_change_a_stream() {
 /// receives a stream in its own dialect, without fields of the provider's dialect.
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
-    let stage = FixedReplyGateway::open().await;
+    let fixture = FixedReplyGateway::open().await;
     let mut pairs = 0;
     for provider in ClientDialect::ALL {
-        let reply = stage.scripted.reply(provider, false);
+        let reply = fixture.scripted.reply(provider, false);
         let body: Value = serde_json::from_slice(&reply.body).unwrap();
         let seals: Vec<String> = opaque(std::slice::from_ref(&body));
         let calls = provider.calls(&provider.answer(&body));
@@ -198,10 +198,11 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
             ] {
                 let label = format!("{caller:?} asks {provider:?}, {cut:?}, {coding:?}");
                 let style = ReplyStyle { cut, coding, ignores_stream: true };
-                stage.scripted.set_style(style);
+                fixture.scripted.set_style(style);
                 let history = [caller.user(QUESTION)];
                 let user = format!("pair-{pairs}");
-                let got = stage.send_to_model(caller, model(provider), &history, true, &user).await;
+                let got =
+                    fixture.send_to_model(caller, model(provider), &history, true, &user).await;
                 let mut reader = Framer::new(Framing::from_content_type(&got.kind).unwrap());
                 let mut frames = Vec::new();
                 reader.push(&got.body, &mut frames).unwrap();
@@ -229,17 +230,17 @@ async fn whole_json_answer_to_a_stream_is_translated_for_every_pair_of_wires() {
 /// Two end users with equal conversations each receive only their own state.
 #[tokio::test(flavor = "multi_thread")]
 async fn user_header_separates_equal_conversations() {
-    let stage = FixedReplyGateway::open().await;
+    let fixture = FixedReplyGateway::open().await;
     let dialect = ClientDialect::Messages;
     let history = vec![dialect.user(QUESTION)];
-    let got = stage.send(dialect, &history, false, "alice").await;
+    let got = fixture.send(dialect, &history, false, "alice").await;
     let reply = dialect.answer(&serde_json::from_slice(&got.body).unwrap());
     let (calls, reasoning) = (dialect.calls(&reply), opaque(&reply));
     let next_history: Vec<Value> =
         [history, dialect.stripped(reply), dialect.results(&calls)].into_iter().flatten().collect();
     for (user, expected) in [("bob", Vec::new()), ("alice", reasoning)] {
-        stage.send(dialect, &next_history, false, user).await;
-        let (headers, request) = stage.scripted.last();
+        fixture.send(dialect, &next_history, false, user).await;
+        let (headers, request) = fixture.scripted.last();
         let request: Value = serde_json::from_slice(&request).unwrap();
         assert_eq!(opaque(std::slice::from_ref(&request)), expected, "{user}");
         assert_eq!(headers.get("x-throughline-user"), None, "the provider does not receive it");
@@ -248,12 +249,12 @@ async fn user_header_separates_equal_conversations() {
 
 /// Checks that an official client parses a response through the gateway like the provider's own.
 async fn assert_parsed_alike(language: &str, script: &str, dialect: ClientDialect) {
-    let stage = FixedReplyGateway::open().await;
+    let fixture = FixedReplyGateway::open().await;
     let (mut compared, models) = (0, [model(dialect)]);
     for cut in [Chunking::OneByte, Chunking::Random(1), Chunking::Random(2)] {
-        stage.scripted.set_style(ReplyStyle::new(cut.clone(), Compression::Plain));
+        fixture.scripted.set_style(ReplyStyle::new(cut.clone(), Compression::Plain));
         let mut outputs = Vec::new();
-        for url in [&stage.scripted.url, &stage.url] {
+        for url in [&fixture.scripted.url, &fixture.url] {
             let run = official::run(language, script, url, "tell", &models);
             let Some(output) = run.await else { return };
             let error = String::from_utf8_lossy(&output.stderr);

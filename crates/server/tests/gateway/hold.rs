@@ -245,8 +245,8 @@ async fn write_behind_sends_replies_before_storing_and_lookups_wait() {
     let outage = Arc::default();
     let gated = GatedStore { journal: journal.clone(), let_go: Arc::clone(&let_go), outage };
     let limits = Limits { capture: Duration::from_hours(1), ..Limits::default() };
-    let plan = RawGatewayOptions { limits, relaxed: true, ..RawGatewayOptions::default() };
-    let mut gateway = RawGateway::open_on(&provider, Arc::new(gated), plan);
+    let options = RawGatewayOptions { limits, relaxed: true, ..RawGatewayOptions::default() };
+    let mut gateway = RawGateway::open_on(&provider, Arc::new(gated), options);
 
     // The response arrives before anything is stored.
     let first = gateway.send_question("claude-sonnet-4-5", false).await;

@@ -66,7 +66,7 @@ type VisiblePrefix = (Caller, usize, &'static str, Vec<Message>);
 struct World<'w> {
     fixture: &'w ReplayFixture,
     targets: &'w [WireTarget],
-    dice: TestRng,
+    rng: TestRng,
     callers: Vec<Caller>,
     conversations: Vec<Conversation>,
     /// The thought ids of the replies issued for each visible prefix.
@@ -109,12 +109,12 @@ impl<'w> World<'w> {
         ];
         let (conversations, book, nodes) = (Vec::new(), HashMap::new(), Vec::new());
         let (last_thought_id, restored, expected) = (seed * 1_000, 0, 0);
-        let dice = TestRng::new(seed);
+        let rng = TestRng::new(seed);
         let alike = HashMap::new();
         Self {
             fixture,
             targets,
-            dice,
+            rng,
             callers,
             conversations,
             book,
@@ -128,21 +128,21 @@ impl<'w> World<'w> {
     }
 
     fn pick<T: Clone>(&mut self, list: &[T]) -> T {
-        self.dice.pick(list).unwrap().clone()
+        self.rng.pick(list).unwrap().clone()
     }
 
     async fn step(&mut self) {
-        let number = self.dice.below(self.conversations.len().max(1));
-        let choice = self.dice.below(10);
+        let number = self.rng.below(self.conversations.len().max(1));
+        let choice = self.rng.below(10);
         if self.conversations.is_empty() || choice < 2 {
             let caller = self.pick(&self.callers.clone());
             // Most callers use the same wire, so that they look alike.
-            let wire = if self.dice.below(3) == 0 {
-                self.dice.below(self.targets.len())
+            let wire = if self.rng.below(3) == 0 {
+                self.rng.below(self.targets.len())
             } else {
                 self.common_wire()
             };
-            let system = SYSTEMS[usize::from(self.dice.below(4) == 0)];
+            let system = SYSTEMS[usize::from(self.rng.below(4) == 0)];
             let conversation = Conversation {
                 caller,
                 wire,
@@ -207,7 +207,7 @@ impl<'w> World<'w> {
     }
 
     fn edit(&mut self, number: usize) {
-        let which = self.dice.below(3);
+        let which = self.rng.below(3);
         let conversation = &mut self.conversations[number];
         conversation.is_plain = false;
         if which == 0 {
@@ -252,7 +252,7 @@ impl<'w> World<'w> {
         let answer = self.answer();
         let visible = visible(&conversation, conversation.messages.len());
         let reply = wire_target.reply_after(&answer, encoded.prefix);
-        if self.dice.below(8) == 0 {
+        if self.rng.below(8) == 0 {
             conversation.is_plain = false;
         } else {
             let node = self.capture(&caller, &restored, &reply, &encoded).await;
@@ -283,7 +283,7 @@ impl<'w> World<'w> {
             answers(&conversation.messages).map(|answer| answer.thought_id).collect();
         // A foreign Claim replaces the thought of one answer.
         let claim = self.foreign_claim(caller);
-        let at = self.dice.below(4);
+        let at = self.rng.below(4);
         foreign.seals.extend(thought_ids.get(at).copied().zip(claim));
         let claims = Claims::new(crate::common::KEY);
         for answer in answers(&conversation.messages) {
@@ -293,7 +293,7 @@ impl<'w> World<'w> {
             };
             let CapturedTurn { owner, node, thought_id } = original;
             let is_counted = usize::from(owner.tenant != caller.tenant);
-            match self.dice.below(5) {
+            match self.rng.below(5) {
                 0 => {
                     self.taken.seals += is_counted;
                     foreign.seals.insert(answer.thought_id, seal(*thought_id));
@@ -322,8 +322,8 @@ impl<'w> World<'w> {
     /// Returns a Claim that this caller never received.
     fn foreign_claim(&mut self, caller: &Caller) -> Option<String> {
         let claims = Claims::new(crate::common::KEY);
-        let CapturedTurn { owner, node, .. } = self.dice.pick(&self.nodes)?.clone();
-        match self.dice.below(8) {
+        let CapturedTurn { owner, node, .. } = self.rng.pick(&self.nodes)?.clone();
+        match self.rng.below(8) {
             // A valid Claim of another tenant or end user.
             0 if owner != *caller => Some(claims.claim(&owner.tenant, &node).to_string()),
             // A Claim made with another key.
@@ -336,7 +336,7 @@ impl<'w> World<'w> {
     fn answer(&mut self) -> ModelTurn {
         self.last_thought_id += 1;
         let text = self.pick(&ANSWERS).to_owned();
-        let call = match self.dice.below(4) {
+        let call = match self.rng.below(4) {
             // Ids that restart with each answer.
             0 | 1 => Some(REUSED_CALL_ID.to_owned()),
             // Globally unique ids.

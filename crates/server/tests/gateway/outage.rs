@@ -70,12 +70,12 @@ impl OutageGateway {
         let let_go = Arc::new(Semaphore::new(1000));
         let gated = GatedStore { journal, let_go, outage: Arc::clone(&outage) };
         let keyring = StoredKeys { outage: Arc::clone(&outage), is_open };
-        let plan = RawGatewayOptions {
+        let options = RawGatewayOptions {
             policy,
             keyring: Some(Arc::new(keyring)),
             ..RawGatewayOptions::default()
         };
-        let gateway = RawGateway::open_on(&provider, Arc::new(gated), plan);
+        let gateway = RawGateway::open_on(&provider, Arc::new(gated), options);
         Self { gateway, outage, calls, _folder: folder }
     }
 
@@ -117,23 +117,23 @@ fn hello() -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn store_outage_passes_requests_without_stored_state() {
-    let stage = OutageGateway::open(StorePolicy::default(), true).await;
-    let before = stage.send_as("tl_any", &hello()).await;
-    assert_eq!((before.status, stage.ready().await.0), (200, 200), "{before:?}");
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    let before = fixture.send_as("tl_any", &hello()).await;
+    assert_eq!((before.status, fixture.ready().await.0), (200, 200), "{before:?}");
     assert!(!before.head.contains("x-throughline-restore"), "{}", before.head);
 
-    stage.outage.set(true, true);
-    let response = stage.send_as("tl_any", &conversation("Hi")).await;
+    fixture.outage.set(true, true);
+    let response = fixture.send_as("tl_any", &conversation("Hi")).await;
     assert_eq!(response.status, 200, "{response:?}");
     assert!(response.body.contains("Hello"), "{}", response.body);
     assert!(response.head.contains("x-throughline-restore: skipped"), "{}", response.head);
     assert!(response.head.contains("x-throughline-audit: degrade"), "{}", response.head);
-    assert_eq!(stage.call_count(), 2);
-    until(|| stage.gateway.lines.calls().len() >= 2).await;
-    assert_eq!(stage.gateway.metric("throughline_capture_failures_total").await, "1");
-    let lost = stage.gateway.lines.calls().pop().unwrap();
+    assert_eq!(fixture.call_count(), 2);
+    until(|| fixture.gateway.lines.calls().len() >= 2).await;
+    assert_eq!(fixture.gateway.metric("throughline_capture_failures_total").await, "1");
+    let lost = fixture.gateway.lines.calls().pop().unwrap();
     assert!(lost.contains(r#""capture":"lost""#) && !lost.contains("nothing was lost"), "{lost}");
-    let lines = stage.gateway.lines.of("store");
+    let lines = fixture.gateway.lines.of("store");
     let read = lines.iter().find(|line| line.contains("read failed")).unwrap();
     assert!(read.starts_with("warn ") && read.contains("connection refused"), "{read}");
     let write = lines.iter().find(|line| line.contains("write failed")).unwrap();
@@ -151,99 +151,99 @@ async fn store_outage_passes_requests_without_stored_state() {
         ("/v1/responses", &resumed),
         ("/v1/throughline/calls/some-call", ""),
     ] {
-        let response = stage.gateway.send(path, "", body).await;
+        let response = fixture.gateway.send(path, "", body).await;
         assert_eq!(response.status, 503, "{path}: {response:?}");
         assert!(response.head.contains("retry-after: 5"), "{path}: {}", response.head);
     }
-    assert_eq!(stage.call_count(), 2, "a request that needs the store was forwarded");
-    let lines = stage.gateway.lines.calls();
+    assert_eq!(fixture.call_count(), 2, "a request that needs the store was forwarded");
+    let lines = fixture.gateway.lines.calls();
     let refused = lines.iter().find(|line| line.contains(r#""status":503"#)).unwrap();
     assert!(refused.starts_with("warn ") && refused.contains("connection refused"), "{refused}");
-    let (status, reason) = stage.ready().await;
+    let (status, reason) = fixture.ready().await;
     assert_eq!(status, 503, "{reason}");
     assert!(reason.contains("the store does not respond"), "{reason}");
-    assert_eq!(stage.gateway.send("/healthz", "", "").await.status, 200);
+    assert_eq!(fixture.gateway.send("/healthz", "", "").await.status, 200);
 
-    stage.outage.set(false, false);
-    stage.recovers().await;
-    let after = stage.send_as("tl_any", &conversation("Hi")).await;
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
+    let after = fixture.send_as("tl_any", &conversation("Hi")).await;
     assert!(!after.head.contains("x-throughline-restore"), "{}", after.head);
     let story = format!("/v1/throughline/calls/{}", after.call);
-    assert_eq!(stage.gateway.send(&story, "", "").await.status, 200, "it is kept again");
-    stage.gateway.close().await;
+    assert_eq!(fixture.gateway.send(&story, "", "").await.status, 200, "it is kept again");
+    fixture.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readiness_fails_after_a_failed_write_until_one_succeeds() {
-    let stage = OutageGateway::open(StorePolicy::default(), true).await;
-    stage.outage.set(false, true);
-    assert_eq!(stage.ready().await.0, 200, "no write has failed yet");
-    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
-    let (status, reason) = stage.ready().await;
+    let fixture = OutageGateway::open(StorePolicy::default(), true).await;
+    fixture.outage.set(false, true);
+    assert_eq!(fixture.ready().await.0, 200, "no write has failed yet");
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    let (status, reason) = fixture.ready().await;
     assert_eq!(status, 503);
     assert!(reason.contains("the store is full"), "{reason}");
-    assert_eq!(stage.ready().await.0, 503, "it is still full");
-    stage.outage.set(false, false);
-    stage.recovers().await;
-    let lines = stage.gateway.lines.of("store");
+    assert_eq!(fixture.ready().await.0, 503, "it is still full");
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
+    let lines = fixture.gateway.lines.of("store");
     assert!(lines.iter().any(|line| line.contains("write works again")), "{lines:?}");
-    stage.gateway.close().await;
+    fixture.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refuse_policy_refuses_while_the_store_fails() {
     let policy = StorePolicy { on_failure: OnStoreFailure::Refuse, ..StorePolicy::default() };
-    let stage = OutageGateway::open(policy, true).await;
-    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
-    stage.outage.set(true, true);
-    let response = stage.send_as("tl_any", &hello()).await;
-    assert_eq!((response.status, stage.call_count()), (503, 1), "{response:?}");
+    let fixture = OutageGateway::open(policy, true).await;
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    fixture.outage.set(true, true);
+    let response = fixture.send_as("tl_any", &hello()).await;
+    assert_eq!((response.status, fixture.call_count()), (503, 1), "{response:?}");
     assert!(response.head.contains("retry-after: 5"), "{}", response.head);
-    let lines = stage.gateway.lines.of("refused");
+    let lines = fixture.gateway.lines.of("refused");
     assert!(lines.iter().all(|line| line.starts_with("warn ")), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("connection refused")), "{lines:?}");
 
     // After a reply could not be stored, requests are refused until writes succeed again.
-    stage.outage.set(false, true);
-    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
-    let response = stage.send_as("tl_any", &hello()).await;
-    assert_eq!((response.status, stage.call_count()), (503, 2), "{response:?}");
+    fixture.outage.set(false, true);
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    let response = fixture.send_as("tl_any", &hello()).await;
+    assert_eq!((response.status, fixture.call_count()), (503, 2), "{response:?}");
     assert!(response.body.contains("the store is full"), "{}", response.body);
-    stage.outage.set(false, false);
-    stage.recovers().await;
-    assert_eq!(stage.send_as("tl_any", &hello()).await.status, 200);
-    stage.gateway.close().await;
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
+    assert_eq!(fixture.send_as("tl_any", &hello()).await.status, 200);
+    fixture.gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cached_keys_work_during_an_outage_and_others_do_not() {
     let grace = Duration::from_secs(3);
     let policy = StorePolicy { key_grace: grace, ..StorePolicy::default() };
-    let stage = OutageGateway::open(policy, false).await;
+    let fixture = OutageGateway::open(policy, false).await;
     for key in ["tl_one", "tl_budget"] {
-        assert_eq!(stage.send_as(key, &hello()).await.status, 200, "{key}");
+        assert_eq!(fixture.send_as(key, &hello()).await.status, 200, "{key}");
     }
-    assert_eq!(stage.send_as("tl_other", &hello()).await.status, 401);
+    assert_eq!(fixture.send_as("tl_other", &hello()).await.status, 401);
     let confirmed = std::time::Instant::now();
-    stage.outage.set(true, true);
-    let calls = stage.call_count();
+    fixture.outage.set(true, true);
+    let calls = fixture.call_count();
     // An unused key, a key with a budget, and an invalid key are refused.
     for key in ["tl_two", "tl_budget", "tl_other"] {
-        let response = stage.send_as(key, &hello()).await;
+        let response = fixture.send_as(key, &hello()).await;
         assert_eq!(response.status, 503, "{key}: {response:?}");
         assert!(response.head.contains("retry-after: 5"), "{key}: {}", response.head);
     }
-    assert_eq!(stage.call_count(), calls, "an unchecked request was forwarded");
-    let response = stage.send_as("tl_one", &hello()).await;
+    assert_eq!(fixture.call_count(), calls, "an unchecked request was forwarded");
+    let response = fixture.send_as("tl_one", &hello()).await;
     assert!(response.status == 200 || confirmed.elapsed() > grace, "{response:?}");
-    while stage.send_as("tl_one", &hello()).await.status == 200 {
+    while fixture.send_as("tl_one", &hello()).await.status == 200 {
         assert!(confirmed.elapsed() < grace * 4, "a remembered key does not expire");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    stage.outage.set(false, false);
-    stage.recovers().await;
+    fixture.outage.set(false, false);
+    fixture.recovers().await;
     for key in ["tl_one", "tl_two", "tl_budget"] {
-        assert_eq!(stage.send_as(key, &hello()).await.status, 200, "{key}");
+        assert_eq!(fixture.send_as(key, &hello()).await.status, 200, "{key}");
     }
-    stage.gateway.close().await;
+    fixture.gateway.close().await;
 }

@@ -69,7 +69,7 @@ const NOT_IN_PLACE: &[&str] = &[
 /// A gateway with its scripted provider.
 struct RecordingGateway {
     url: String,
-    stage: Arc<RecordedProvider>,
+    provider: Arc<RecordedProvider>,
     _store: (Journal, Folder),
 }
 
@@ -150,16 +150,17 @@ struct PlayedExchange {
 
 impl RecordingGateway {
     async fn open() -> Self {
-        let stage = Arc::new(RecordedProvider::default());
+        let provider = Arc::new(RecordedProvider::default());
         let options = GatewayOptions {
             keyring: Arc::new(NameKeys),
-            directory: Arc::<RecordedProvider>::clone(&stage),
+            directory: Arc::<RecordedProvider>::clone(&provider),
             // The recorded clients name files that were never uploaded here.
             passthrough: Passthrough::new(["/*"]).unwrap(),
             ..GatewayOptions::of(ReplayMode::Repair)
         };
-        let (url, journal, folder) = serve(Arc::<RecordedProvider>::clone(&stage), options).await;
-        Self { url, stage, _store: (journal, folder) }
+        let (url, journal, folder) =
+            serve(Arc::<RecordedProvider>::clone(&provider), options).await;
+        Self { url, provider, _store: (journal, folder) }
     }
 
     /// Sends a request while the provider replays this exchange.
@@ -169,7 +170,7 @@ impl RecordingGateway {
         key: &str,
         (path, body): (String, String),
     ) -> PlayedExchange {
-        *self.stage.playing.lock().unwrap() = Some(exchange.clone());
+        *self.provider.playing.lock().unwrap() = Some(exchange.clone());
         let headers = [
             ("content-type", "application/json"),
             ("authorization", &*format!("Bearer {key}")),
@@ -178,7 +179,7 @@ impl RecordingGateway {
         let answer = begin(&self.url, "POST", &path, body.into_bytes(), &headers).await;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
-        let mut arrived = std::mem::take(&mut *self.stage.arrived.lock().unwrap());
+        let mut arrived = std::mem::take(&mut *self.provider.arrived.lock().unwrap());
         assert!(arrived.len() <= 1, "one request is sent once");
         PlayedExchange { arrived: arrived.pop(), status, body }
     }

@@ -13,7 +13,7 @@ use throughline_server::{Admission, Allowance, Limits};
 use throughline_testkit::Folder;
 
 /// Returns options for a gateway whose callers all use the same key.
-fn plan(allowance: Allowance) -> RawGatewayOptions {
+fn options_with(allowance: Allowance) -> RawGatewayOptions {
     let (tenant, id) = (Tenant::from("acme"), "key_1".into());
     let admission = Admission::Key { tenant, id, models: Vec::new(), allowance };
     RawGatewayOptions { admission: Some(admission), ..RawGatewayOptions::default() }
@@ -31,7 +31,8 @@ async fn key_holder_can_read_its_usage() {
         Folder::new("usage"),
         RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await,
     );
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let gateway =
+        RawGateway::open(&provider, &store(&folder).await, options_with(Allowance::default()));
     for _ in 0..3 {
         assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     }
@@ -88,11 +89,11 @@ async fn spent_budget_is_enforced_after_restart() {
     );
     let store = store(&folder).await;
     let tokens = Allowance { tokens: Some(200), ..Allowance::default() };
-    let gateway = RawGateway::open(&provider, &store, plan(tokens));
+    let gateway = RawGateway::open(&provider, &store, options_with(tokens));
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     gateway.close().await;
-    let gateway = RawGateway::open(&provider, &store, plan(tokens));
+    let gateway = RawGateway::open(&provider, &store, options_with(tokens));
     let response = gateway.send_question("claude-sonnet-4-5", false).await;
     assert_eq!(response.status, 429, "{response:?}");
     for expected in ["rate_limit_error", "key_1", "200 tokens", "--budget-tokens"] {
@@ -107,13 +108,13 @@ async fn spent_budget_is_enforced_after_restart() {
     assert_eq!(gateway.send("/v1/embeddings", "", "{}").await.status, 403);
     gateway.close().await;
     let dollars = Allowance { micro_usd: Some(280), ..Allowance::default() };
-    let gateway = RawGateway::open(&provider, &store, plan(dollars));
+    let gateway = RawGateway::open(&provider, &store, options_with(dollars));
     let response = gateway.send_question("claude-sonnet-4-5", false).await;
     assert_eq!(response.status, 429, "{response:?}");
     assert!(response.body.contains("--budget-usd"), "{}", response.body);
     gateway.close().await;
     let dollars = Allowance { micro_usd: Some(1_000_000), ..Allowance::default() };
-    let gateway = RawGateway::open(&provider, &store, plan(dollars));
+    let gateway = RawGateway::open(&provider, &store, options_with(dollars));
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     let response = gateway.send_question("claude-unpriced", false).await;
     assert_eq!(response.status, 403, "a model without a price is not free: {response:?}");
@@ -129,8 +130,8 @@ async fn budget_is_shared_across_nodes() {
     );
     let (one, other) = (store(&folder).await, store(&folder).await);
     let allowance = Allowance { tokens: Some(240), ..Allowance::default() };
-    let one = RawGateway::open(&provider, &one, plan(allowance));
-    let other = RawGateway::open(&provider, &other, plan(allowance));
+    let one = RawGateway::open(&provider, &one, options_with(allowance));
+    let other = RawGateway::open(&provider, &other, options_with(allowance));
     assert_eq!(one.send_question("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(other.send_question("claude-sonnet-4-5", false).await.status, 200);
     for gateway in [&one, &other] {
@@ -148,7 +149,7 @@ async fn rate_limit_returns_retry_after() {
         RawProvider::with_reply(http_response("200 OK", "application/json", ANSWER)).await,
     );
     let allowance = Allowance { per_minute: Some(2), ..Allowance::default() };
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan(allowance));
+    let gateway = RawGateway::open(&provider, &store(&folder).await, options_with(allowance));
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     assert_eq!(gateway.send_question("claude-sonnet-4-5", false).await.status, 200);
     let response = gateway.send_question("claude-sonnet-4-5", false).await;
@@ -174,7 +175,8 @@ async fn early_disconnect_is_still_billed() {
     })
     .await;
     let folder = Folder::new("leaver");
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let gateway =
+        RawGateway::open(&provider, &store(&folder).await, options_with(Allowance::default()));
     let mut stream = gateway
         .connect(&gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", true)))
         .await;
@@ -197,7 +199,8 @@ async fn disconnect_before_the_first_byte_bills_the_input() {
     })
     .await;
     let folder = Folder::new("deserter");
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan(Allowance::default()));
+    let gateway =
+        RawGateway::open(&provider, &store(&folder).await, options_with(Allowance::default()));
     let request = gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
     let stream = gateway.connect(&request).await;
     until(|| provider.open.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
@@ -233,7 +236,7 @@ async fn shutdown_lets_streams_finish() {
     .await;
     let folder = Folder::new("stop");
     let journal = store(&folder).await;
-    let mut gateway = RawGateway::open(&provider, &journal, plan(Allowance::default()));
+    let mut gateway = RawGateway::open(&provider, &journal, options_with(Allowance::default()));
     let mut stream = gateway
         .connect(&gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", true)))
         .await;
@@ -245,7 +248,7 @@ async fn shutdown_lets_streams_finish() {
     go_on.send(true).unwrap();
     read_until(&mut stream, "message_stop").await;
     gateway.stopped().await;
-    let gateway = RawGateway::open(&provider, &journal, plan(Allowance::default()));
+    let gateway = RawGateway::open(&provider, &journal, options_with(Allowance::default()));
     assert_eq!(used(&gateway).await["used"]["output"], 20);
     gateway.close().await;
 }
@@ -261,7 +264,7 @@ async fn call_aborted_by_shutdown_is_billed() {
     .await;
     let folder = Folder::new("abort");
     let journal = store(&folder).await;
-    let mut options = plan(Allowance::default());
+    let mut options = options_with(Allowance::default());
     options.limits.shutdown = Duration::from_millis(50);
     let mut gateway = RawGateway::open(&provider, &journal, options);
     let request = gateway.request("/v1/messages", "", &question("claude-sonnet-4-5", false));
@@ -271,7 +274,7 @@ async fn call_aborted_by_shutdown_is_billed() {
     let lines = Arc::clone(&gateway.lines);
     gateway.stopped().await;
     assert_eq!(lines.calls().len(), 1);
-    let gateway = RawGateway::open(&provider, &journal, plan(Allowance::default()));
+    let gateway = RawGateway::open(&provider, &journal, options_with(Allowance::default()));
     assert_eq!(used(&gateway).await["used"]["calls"], 1);
     gateway.close().await;
 }
@@ -291,8 +294,8 @@ async fn excess_streams_get_retry_after() {
     .await;
     let folder = Folder::new("full");
     let limits = Limits { streams: 2, shutdown: Duration::from_secs(5), ..Limits::default() };
-    let plan = RawGatewayOptions { limits, ..RawGatewayOptions::default() };
-    let gateway = RawGateway::open(&provider, &store(&folder).await, plan);
+    let options = RawGatewayOptions { limits, ..RawGatewayOptions::default() };
+    let gateway = RawGateway::open(&provider, &store(&folder).await, options);
     let question = question("claude-sonnet-4-5", false);
     let mut streams = Vec::new();
     for _ in 0..2 {

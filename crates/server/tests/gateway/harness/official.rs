@@ -10,7 +10,7 @@ pub(crate) async fn run(
     language: &str,
     script: &str,
     url: &str,
-    keeping: &str,
+    client: &str,
     models: &[&str],
 ) -> Option<Output> {
     let Some(mut command) = interpreter(language) else {
@@ -18,7 +18,7 @@ pub(crate) async fn run(
         return None;
     };
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(language);
-    command.arg(scripts.join(script)).arg(url).arg(keeping).args(models);
+    command.arg(scripts.join(script)).arg(url).arg(client).args(models);
     Some(command.stdin(Stdio::null()).output().await.unwrap())
 }
 

@@ -28,12 +28,12 @@ pub(crate) enum Chunking {
 
 impl Chunking {
     fn pieces(&self, bytes: &[u8]) -> Vec<Bytes> {
-        let mut dice = match self {
+        let mut rng = match self {
             Chunking::OneByte => return bytes.chunks(1).map(Bytes::copy_from_slice).collect(),
             Chunking::At(places) => return pieces(bytes, places),
             Chunking::Random(seed) => TestRng::new(*seed),
         };
-        let places: Vec<usize> = (0..40).map(|_| dice.below(bytes.len())).collect();
+        let places: Vec<usize> = (0..40).map(|_| rng.below(bytes.len())).collect();
         pieces(bytes, &places)
     }
 }

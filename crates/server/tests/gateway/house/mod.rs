@@ -285,53 +285,57 @@ pub(crate) async fn store(folder: &Folder) -> Journal {
 
 impl RawGateway {
     /// Starts a gateway with this store in front of the provider.
-    pub(crate) fn open(provider: &RawProvider, store: &Journal, plan: RawGatewayOptions) -> Self {
-        Self::open_on(provider, Arc::new(store.clone()), plan)
+    pub(crate) fn open(
+        provider: &RawProvider,
+        store: &Journal,
+        options: RawGatewayOptions,
+    ) -> Self {
+        Self::open_on(provider, Arc::new(store.clone()), options)
     }
 
     /// Starts a gateway with any store in front of the provider.
     pub(crate) fn open_on(
         provider: &RawProvider,
         store: Arc<dyn Store>,
-        plan: RawGatewayOptions,
+        options: RawGatewayOptions,
     ) -> Self {
         let catalog = Arc::new(Catalog::builtin().clone());
         let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-        let options =
-            EndpointOptions { retry, between_bytes: plan.idle, ..EndpointOptions::default() };
+        let endpoint_options =
+            EndpointOptions { retry, between_bytes: options.idle, ..EndpointOptions::default() };
         let endpoints = VENDOR_ROWS.map(|(_, row)| {
             let key = CredentialSource::Key(throughline_core::Credential::new("raw-key"));
             let name = if row == "anthropic" { "raw".to_owned() } else { format!("raw-{row}") };
             let row = catalog.provider(row).unwrap();
-            Endpoint::new(name, row, &provider.url, key).unwrap().with_options(options)
+            Endpoint::new(name, row, &provider.url, key).unwrap().with_options(endpoint_options)
         });
         let upstream = Http::new(endpoints, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap();
         let lines = Arc::new(LogLines::default());
         let log = Arc::<LogLines>::clone(&lines);
         let operations =
-            Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), log, plan.limits).unwrap();
-        let operations = operations.with_store_policy(plan.policy);
+            Telemetry::new(Arc::clone(&store), Arc::new(FlatPrices), log, options.limits).unwrap();
+        let operations = operations.with_store_policy(options.policy);
         let replay = Replay::new(store, Claims::new([7; 32]));
         let gateway = Gateway {
-            replay: Arc::new(if plan.relaxed { replay.relaxed() } else { replay }),
+            replay: Arc::new(if options.relaxed { replay.relaxed() } else { replay }),
             upstream: Arc::new(upstream),
             directory: Arc::new(RawRouter {
                 catalog: Arc::clone(&catalog),
-                own_wires: plan.own_wires,
+                own_wires: options.own_wires,
             }),
             catalog,
             mode: ReplayMode::Repair,
             prefix: throughline_server::PrefixPolicy::default(),
-            keyring: plan.keyring.unwrap_or_else(|| Arc::new(OneAdmission(plan.admission))),
+            keyring: options.keyring.unwrap_or_else(|| Arc::new(OneAdmission(options.admission))),
             allow_open: false,
             hosts: Vec::new(),
             passthrough: throughline_server::Passthrough::default(),
-            body_limit: plan.body_limit,
+            body_limit: options.body_limit,
             depth_limit: 512,
             operations: Arc::new(operations),
             redaction: None,
         };
-        let server = Server::new(gateway, plan.agents);
+        let server = Server::new(gateway, options.agents);
         // By default the kernel would buffer megabytes for each caller that does not read.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(16 << 10).unwrap();
@@ -432,7 +436,7 @@ pub(crate) async fn read_response(stream: &mut TcpStream) -> RawResponse {
         let is_complete = length.is_some_and(|length| length.parse() == Ok(body.len()));
         return RawResponse { status, body: body.to_owned(), is_complete, head, call };
     }
-    let (mut plain, mut rest) = (String::new(), body);
+    let (mut decoded, mut rest) = (String::new(), body);
     let is_complete = loop {
         let Some((length, more)) = rest.split_once("\r\n") else { break false };
         let length = usize::from_str_radix(length, 16).unwrap();
@@ -440,8 +444,8 @@ pub(crate) async fn read_response(stream: &mut TcpStream) -> RawResponse {
             break true;
         }
         let Some(chunk) = more.get(..length) else { break false };
-        plain.push_str(chunk);
+        decoded.push_str(chunk);
         rest = more.get(length + 2..).unwrap_or_default();
     };
-    RawResponse { status, body: plain, is_complete, head, call }
+    RawResponse { status, body: decoded, is_complete, head, call }
 }

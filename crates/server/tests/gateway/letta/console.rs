@@ -95,15 +95,15 @@ async fn event_streams_resume_without_gaps_or_secrets() {
         assert_eq!(rest, expected, "after {after}");
     }
     // Paging returns the same events, without repeats.
-    let (mut paged, mut after, mut pages) = (Vec::new(), Some(0), 0);
+    let (mut collected, mut after, mut pages) = (Vec::new(), Some(0), 0);
     while let Some(from) = after {
         let (some, more) = event_page(&gateway, run, &format!("after={from}&limit=3")).await;
         assert!(more.is_none_or(|more| more >= from + 3), "{more:?} behind {from}");
-        paged.extend(some);
+        collected.extend(some);
         (after, pages) = (more, pages + 1);
     }
-    let paged: Vec<&Value> = paged.iter().filter(is_piece).collect();
-    assert_eq!(paged, pieces);
+    let collected: Vec<&Value> = collected.iter().filter(is_piece).collect();
+    assert_eq!(collected, pieces);
     assert!(pages > 2, "{pages} pages of {}", all.len());
 }
 

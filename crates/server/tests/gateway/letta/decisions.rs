@@ -116,7 +116,7 @@ async fn client_runs_its_own_tools() {
     let path = format!("/v1/agents/{agent}/messages");
     let tools = json!([{"name": "local_time", "description": "The time here.",
         "parameters": {"type": "object", "properties": {"zone": {"type": "string"}}}}]);
-    for how in ["approval", "tool_return"] {
+    for kind in ["approval", "tool_return"] {
         let mut body = user_message("Look at the clock.");
         body["client_tools"] = tools.clone();
         let response = gateway.request("POST", &path, &body).await;
@@ -125,7 +125,7 @@ async fn client_runs_its_own_tools() {
         assert_eq!(request["message_type"], "approval_request_message");
         let returned = json!([{"type": "tool", "tool_call_id": request["tool_call"]["tool_call_id"],
             "tool_return": "noon", "status": "success"}]);
-        let mut body = match how {
+        let mut body = match kind {
             "approval" => decide(returned.as_array().unwrap()),
             _ => json!({"messages": [{"type": "tool_return", "tool_returns": returned}]}),
         };

@@ -59,19 +59,19 @@ async fn lists_end_on_every_route() {
         for order in ["asc", "desc"] {
             let (_, all) = page(&gateway, &path, &format!("limit=1000&order={order}")).await;
             let all = ids(&all);
-            let (mut forwards, mut after, mut pages) = (Vec::new(), String::new(), 0);
+            let (mut forwards, mut after, mut page_count) = (Vec::new(), String::new(), 0);
             loop {
                 let query = format!("limit=2&order={order}{after}");
                 let (status, page) = page(&gateway, &path, &query).await;
-                pages += 1;
+                page_count += 1;
                 assert_eq!(status, 200, "{path}?{query}");
-                assert!(page.len() <= 2 && pages <= all.len() / 2 + 2, "{path} does not end");
+                assert!(page.len() <= 2 && page_count <= all.len() / 2 + 2, "{path} does not end");
                 let Some(last) = page.last() else { break };
                 after = format!("&after={}", last["id"].as_str().unwrap());
                 forwards.extend(ids(&page));
             }
             assert_eq!(forwards, all, "{path} by after, {order}");
-            requests += pages;
+            requests += page_count;
             // Page backwards from the last object.
             let mut backwards = vec![all.last().unwrap().clone()];
             loop {

@@ -7,41 +7,42 @@ use crate::letta::scene::{AgentGateway, kinds, user_message};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_can_follow_and_decide_a_run() {
-    let here = AgentGateway::open().await;
-    let there = here.beside(std::future::pending()).await;
-    let agent = here.agent(&json!({})).await;
+    let first = AgentGateway::open().await;
+    let second = first.beside(std::future::pending()).await;
+    let agent = first.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
+    let run = first.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
     let run = run["id"].as_str().unwrap();
-    here.permits.add_permits(1);
-    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    first.permits.add_permits(1);
+    let frames = second.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     let frames: Vec<_> =
         frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
-    let again = here.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
+    let again =
+        first.stream(&format!("/v1/runs/{run}/stream"), &json!({"starting_after": 0})).await;
     assert_eq!(frames, again, "both streams have the same messages and numbers");
 
-    let response = here.send_message(&agent, "Send a mail.").await;
+    let response = first.send_message(&agent, "Send a mail.").await;
     let call = &response["messages"][2]["tool_call"]["tool_call_id"];
     let decision = json!({"messages": [{"type": "approval", "approvals": [
         {"type": "approval", "tool_call_id": call, "approve": true}]}]});
-    let response = there.request("POST", &path, &decision).await;
+    let response = second.request("POST", &path, &decision).await;
     assert_eq!(response["stop_reason"]["stop_reason"], "end_turn");
-    assert_eq!((here.ran.lock().unwrap().len(), there.ran.lock().unwrap().len()), (0, 1));
+    assert_eq!((first.ran.lock().unwrap().len(), second.ran.lock().unwrap().len()), (0, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_of_a_stopped_process_resumes_elsewhere() {
-    let there = AgentGateway::open().await;
+    let second = AgentGateway::open().await;
     let (stop, stopped) = oneshot::channel::<()>();
-    let here = there.beside(async move { drop(stopped.await) }).await;
-    let agent = here.agent(&json!({})).await;
+    let first = second.beside(async move { drop(stopped.await) }).await;
+    let agent = first.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
+    let run = first.request("POST", &format!("{path}/async"), &user_message("Be slow.")).await;
     let run = run["id"].as_str().unwrap();
     stop.send(()).unwrap();
     // The model in the other process answers at once.
-    there.permits.add_permits(1);
-    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    second.permits.add_permits(1);
+    let frames = second.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     let frames: Vec<_> =
         frames.into_iter().filter(|frame| frame["message_type"] != "ping").collect();
     let numbers: Vec<_> = frames.iter().map(|frame| frame["seq_id"].as_u64().unwrap()).collect();
@@ -53,26 +54,26 @@ async fn run_of_a_stopped_process_resumes_elsewhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_of_a_stopped_process_is_charged_to_the_key() {
-    let there = AgentGateway::open().await;
+    let second = AgentGateway::open().await;
     let (stop, stopped) = oneshot::channel::<()>();
-    let here = there.beside(async move { drop(stopped.await) }).await;
-    let agent = here.agent(&json!({})).await;
+    let first = second.beside(async move { drop(stopped.await) }).await;
+    let agent = first.agent(&json!({})).await;
     let path = format!("/v1/agents/{agent}/messages");
-    let run = here
+    let run = first
         .request("POST", &format!("{path}/async"), &user_message("The weather, but slow."))
         .await;
     let run = run["id"].as_str().unwrap();
     // The first process calls a tool and stops before the second answer; the other process answers.
-    here.permits.add_permits(1);
-    while here.ran.lock().unwrap().is_empty() {
+    first.permits.add_permits(1);
+    while first.ran.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     stop.send(()).unwrap();
-    there.permits.add_permits(1);
-    let frames = there.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
+    second.permits.add_permits(1);
+    let frames = second.stream(&format!("/v1/runs/{run}/stream"), &json!({})).await;
     assert_eq!(frames.last().unwrap()["message_type"], "usage_statistics");
     let used = async || {
-        let (_, bytes) = there.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
+        let (_, bytes) = second.send("us", "GET", "/v1/throughline/usage", &json!(null)).await;
         serde_json::from_slice::<serde_json::Value>(&bytes).unwrap()["used"].clone()
     };
     let mut both = used().await;

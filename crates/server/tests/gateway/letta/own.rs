@@ -45,17 +45,17 @@ async fn run_exposes_state_plan_journal_and_fates() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshot_restores_in_another_store() {
-    let (here, there) = (AgentGateway::open().await, AgentGateway::open().await);
-    let agent = here.agent(&json!({})).await;
-    let response = here.send_message(&agent, "Send a mail.").await;
+    let (first, second) = (AgentGateway::open().await, AgentGateway::open().await);
+    let agent = first.agent(&json!({})).await;
+    let response = first.send_message(&agent, "Send a mail.").await;
     let path = format!("/v1/throughline/runs/{}/snapshot", run_of(&response));
-    let snapshot = here.request("GET", &path, &json!(null)).await;
-    let run = there.request("POST", "/v1/throughline/snapshots", &snapshot).await;
+    let snapshot = first.request("GET", &path, &json!(null)).await;
+    let run = second.request("POST", "/v1/throughline/snapshots", &snapshot).await;
     assert_eq!(run["stop_reason"], "requires_approval");
     let run = run["id"].as_str().unwrap();
     assert_ne!(run, run_of(&response), "it gets a new id");
     let state = format!("/v1/throughline/runs/{run}/state");
-    let state = there.request("GET", &state, &json!(null)).await;
+    let state = second.request("GET", &state, &json!(null)).await;
     assert_eq!(state["pendingApprovals"][0]["status"], "pending");
     let id = state["pendingApprovals"][0]["id"].as_str().unwrap();
     assert!(id.starts_with(run), "{id} is an id of {run}");
@@ -93,9 +93,9 @@ async fn forged_snapshot_gains_no_tool_and_no_id() {
     }
     assert_eq!(*gateway.ran.lock().unwrap(), Vec::<String>::new(), "no mail was sent");
     // This tenant's agent gets no other tool, although the document lists one.
-    let plain = gateway.agent(&json!({"tools": ["get_weather"]})).await;
+    let mailless_agent = gateway.agent(&json!({"tools": ["get_weather"]})).await;
     let mut other = forged.clone();
-    other["casting"]["note"]["letta"]["agent"] = json!(plain);
+    other["casting"]["note"]["letta"]["agent"] = json!(mailless_agent);
     let (status, body) = gateway.send("us", "POST", "/v1/throughline/snapshots", &other).await;
     let body = String::from_utf8_lossy(&body).into_owned();
     assert_eq!(status, 422, "{body}");
@@ -161,8 +161,8 @@ async fn question_can_be_listed_and_answered() {
         assert_eq!(status, 422, "{error}");
     }
     let right = json!({"answers": {"Which?": {"values": ["Two"]}}, "answeredBy": "me"});
-    let answered = gateway.request("POST", &path, &right).await;
-    assert_eq!((&answered["status"], &answered["answeredBy"]), (&json!("executed"), &json!("me")));
+    let answer = gateway.request("POST", &path, &right).await;
+    assert_eq!((&answer["status"], &answer["answeredBy"]), (&json!("executed"), &json!("me")));
     let (status, error) = gateway.try_request("POST", &path, &right).await;
     assert!(matches!(status, 404 | 409), "answered twice: {status} {error}");
     let frames = gateway

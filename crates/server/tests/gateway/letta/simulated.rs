@@ -153,10 +153,10 @@ async fn gemini_answers_end_without_an_empty_assistant_message() {
     let headers = [("content-type", "application/json")];
     let send = async |path: &str, body: serde_json::Value| -> String {
         let body = body.to_string().into_bytes();
-        let (status, _, said) = gateway.send("POST", path, body, &headers).await;
-        let said = String::from_utf8_lossy(&said).into_owned();
-        assert_eq!(status, 200, "{said}");
-        said
+        let (status, _, reply_text) = gateway.send("POST", path, body, &headers).await;
+        let reply_text = String::from_utf8_lossy(&reply_text).into_owned();
+        assert_eq!(status, 200, "{reply_text}");
+        reply_text
     };
     let agent = send("/v1/agents/", json!({"model": MODELS[2]})).await;
     let agent: serde_json::Value = serde_json::from_str(&agent).unwrap();
@@ -171,8 +171,9 @@ async fn gemini_answers_end_without_an_empty_assistant_message() {
     for messages in
         [response["messages"].as_array().unwrap(), &streamed, listed.as_array().unwrap()]
     {
-        let answers = messages.iter().filter(|said| said["message_type"] == "assistant_message");
-        let answers: Vec<_> = answers.map(|said| said["content"].clone()).collect();
+        let answers =
+            messages.iter().filter(|message| message["message_type"] == "assistant_message");
+        let answers: Vec<_> = answers.map(|message| message["content"].clone()).collect();
         assert!(!answers.is_empty() && answers.iter().all(|text| *text != ""), "{messages:#?}");
     }
     gateway.assert_nothing_refused();
