@@ -7,7 +7,6 @@ mod follow;
 mod hint;
 mod program;
 mod prompts;
-mod stream_redactor;
 
 use std::sync::Arc;
 use std::time::Duration;

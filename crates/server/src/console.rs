@@ -22,7 +22,6 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod journal;
 pub(crate) mod runs;
-mod stream_redactor;
 pub(crate) mod thought_map;
 pub(crate) mod threads;
 

@@ -21,7 +21,9 @@ pub use crate::reasoning::{
     Cadence, Effort, Level, NativeConfig, ReasoningConfig, Reflection, ReflectionConfig,
     ReflectionMode, ResolvedReasoning, Section,
 };
-pub use crate::redaction::{InvalidPattern, Pattern, REDACTED, RedactionPolicy, ThoughtRedaction};
+pub use crate::redaction::{
+    InvalidPattern, Pattern, REDACTED, RedactionPolicy, StreamRedactor, ThoughtRedaction,
+};
 pub use crate::run_event::{
     CancelledEvent, EventError, FinalAnswerEvent, GateEvent, GatePhase, GuardrailDisposition,
     GuardrailEvent, GuardrailPhase, HandoffEvent, LimitEvent, MessageEvent, MetadataEvent,

@@ -11,6 +11,7 @@
 mod document;
 mod pattern;
 mod record;
+mod stream;
 mod text;
 mod tree;
 
@@ -26,6 +27,7 @@ use crate::run_event::{RunEvent, StreamEvent, ThoughtEvent, ThoughtPhase};
 use crate::view::{Message, ThinkingBlock};
 
 pub use crate::redaction::pattern::{InvalidPattern, Pattern};
+pub use crate::redaction::stream::StreamRedactor;
 
 /// The replacement for redacted text.
 pub const REDACTED: &str = "[REDACTED]";

@@ -120,14 +120,15 @@ pub mod spec {
         ReflectionEvent, ReflectionMode, ReflectionRecord, ReflectionUsage, ReplayAudit,
         ReplayContract, ReplayEvent, ReplayTurn, ReplayViolation, ResolvedReasoning, RunCounts,
         RunEvent, RunFold, RunStatusEvent, Section, SmartState, StateChange, StreamEvent,
-        SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent, SummaryFactItem,
-        SummaryIntegrityCheck, SummaryRecord, ThinkingBlock, ThinkingKind, ThoughtEvent,
-        ThoughtPhase, ThoughtRedaction, ThreadState, ToolApprovalEvent, ToolApprovalEventStatus,
-        ToolApprovalResolution, ToolApprovalStatus, ToolCallEvent, ToolCallPhase, ToolExecution,
-        ToolExecutionStatus, ToolResponseClassification, ToolResponseRetentionPolicy, TurnEvent,
-        TurnPhase, UsageEvent, UserQuestionAnswer, UserQuestionAnswerSet, UserQuestionEvent,
-        UserQuestionEventStatus, UserQuestionItem, UserQuestionOption, UserQuestionResolution,
-        UserQuestionStatus, audit_replay, parse_details, print_details, raw_thought_json,
+        StreamRedactor, SubagentEvent, SubagentMode, SubagentPhase, SummarizationEvent,
+        SummaryFactItem, SummaryIntegrityCheck, SummaryRecord, ThinkingBlock, ThinkingKind,
+        ThoughtEvent, ThoughtPhase, ThoughtRedaction, ThreadState, ToolApprovalEvent,
+        ToolApprovalEventStatus, ToolApprovalResolution, ToolApprovalStatus, ToolCallEvent,
+        ToolCallPhase, ToolExecution, ToolExecutionStatus, ToolResponseClassification,
+        ToolResponseRetentionPolicy, TurnEvent, TurnPhase, UsageEvent, UserQuestionAnswer,
+        UserQuestionAnswerSet, UserQuestionEvent, UserQuestionEventStatus, UserQuestionItem,
+        UserQuestionOption, UserQuestionResolution, UserQuestionStatus, audit_replay,
+        parse_details, print_details, raw_thought_json,
     };
 }
 

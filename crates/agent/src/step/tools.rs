@@ -269,13 +269,8 @@ impl Step {
                     continue;
                 }
                 Some(Stage::Done) => "already has a result",
-                Some(
-                    Stage::Client { .. }
-                    | Stage::Queued
-                    | Stage::Approval { .. }
-                    | Stage::Question { .. }
-                    | Stage::Begun,
-                )
+                Some(Stage::Client { .. } | Stage::Queued | Stage::Begun)
+                | Some(Stage::Approval { .. } | Stage::Question { .. })
                 | None => "does not wait for a result from the caller",
             };
             return Err(Refusal::conflict(format!("call {} {problem}", completion.call)));

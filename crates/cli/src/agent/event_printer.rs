@@ -4,11 +4,10 @@
 use owo_colors::{OwoColorize as _, Style};
 use throughline_agent::sentence;
 use throughline_spec::{
-    PlanStepStatus, RedactionPolicy, RunEvent, ThoughtEvent, ThoughtPhase, ToolCallEvent,
-    ToolCallPhase, TurnPhase,
+    PlanStepStatus, RedactionPolicy, RunEvent, StreamRedactor, ThoughtEvent, ThoughtPhase,
+    ToolCallEvent, ToolCallPhase, TurnPhase,
 };
 
-use super::stream_redactor::StreamRedactor;
 use crate::args::Format;
 use crate::print::failure::Result;
 use crate::print::text::{one_line, plain, width, write_out, write_stderr};

@@ -28,21 +28,14 @@ pub(super) fn part_key(item: &Item) -> Option<u64> {
 /// Returns a key that identifies model output other than thoughts: the call's id if it has one,
 /// else a hash of the content.
 pub(super) fn output_key(item: &Item) -> Option<u64> {
-    match &item.body {
-        Body::Thought(_) => None,
-        Body::Text(text) if text.is_empty() => None,
-        Body::Call(call) => Some(match &call.wire_id {
+    if let Body::Call(call) = &item.body {
+        return Some(match &call.wire_id {
             Some(id) => hash_key(&(6, id)),
             None => hash_key(&(5, &call.name, call.args.canonical())),
-        }),
-        Body::Text(_)
-        | Body::Media(_)
-        | Body::Result(_)
-        | Body::Hosted(_)
-        | Body::Compaction
-        | Body::Summary { .. }
-        | Body::Unknown => part_key(item),
+        });
     }
+    let is_empty = matches!(&item.body, Body::Text(text) if text.is_empty());
+    if is_empty || matches!(item.body, Body::Thought(_)) { None } else { part_key(item) }
 }
 
 fn hash_key(value: &impl Hash) -> u64 {

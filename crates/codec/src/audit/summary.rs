@@ -75,17 +75,13 @@ impl ReasoningSummary {
             ViolationKind::Foreign | ViolationKind::Invalid | ViolationKind::Unsigned => {
                 here.next().map(|element| {
                     let (item, format) = (element.number, element.format.clone());
-                    match breach {
-                        ViolationKind::Foreign => ReplayViolation::Foreign { item, format },
+                    if breach == ViolationKind::Foreign {
+                        ReplayViolation::Foreign { item, format }
+                    } else if breach == ViolationKind::Invalid && element.is_signed {
+                        ReplayViolation::Invalid { item, format }
+                    } else {
                         // An empty Seal counts as missing.
-                        ViolationKind::Invalid if element.is_signed => {
-                            ReplayViolation::Invalid { item, format }
-                        }
-                        ViolationKind::Invalid
-                        | ViolationKind::Unsigned
-                        | ViolationKind::Missing
-                        | ViolationKind::UnsignedCall
-                        | ViolationKind::Fragmented => ReplayViolation::Unsigned { item, format },
+                        ReplayViolation::Unsigned { item, format }
                     }
                 })
             }

@@ -255,21 +255,13 @@ impl<'c> ChatWriter<'c> {
         let seals = seal_policy::seals(item, &self.call.target, prefix);
         let refusal = seal_policy::refusal(&seals);
         if let Some(native) = item.native_on(&WIRE) {
-            let why = match &item.body {
-                Body::Thought(thought) => self.elision_reason(item, native, thought).or(refusal),
-                Body::Hosted(_) | Body::Compaction | Body::Unknown
-                    if item.origin.is_some() && !is_own(self.call, item) =>
-                {
-                    Some(ElisionReason::Foreign)
-                }
-                Body::Hosted(_)
-                | Body::Compaction
-                | Body::Unknown
-                | Body::Text(_)
-                | Body::Media(_)
-                | Body::Call(_)
-                | Body::Result(_)
-                | Body::Summary { .. } => refusal,
+            let is_opaque = matches!(item.body, Body::Hosted(_) | Body::Compaction | Body::Unknown);
+            let why = if let Body::Thought(thought) = &item.body {
+                self.elision_reason(item, native, thought).or(refusal)
+            } else if is_opaque && item.origin.is_some() && !is_own(self.call, item) {
+                Some(ElisionReason::Foreign)
+            } else {
+                refusal
             };
             // An empty message has nothing to add to another message.
             let why = why.or(native.slot.is_empty().then_some(ElisionReason::NotOnThisWire));

@@ -84,15 +84,14 @@ impl<'c> Inspection<'_, 'c, '_> {
              and `tool_result` blocks). We recommend you include thinking blocks from previous turns. To avoid this \
              requirement, disable `thinking`."
         );
-        let noun = match first.kind {
-            ClaudeBlockKind::Text => "text",
-            ClaudeBlockKind::Call | ClaudeBlockKind::HostedCall => "tool call",
-            ClaudeBlockKind::Thinking
-            | ClaudeBlockKind::Redacted
-            | ClaudeBlockKind::Answer
-            | ClaudeBlockKind::HostedAnswer
-            | ClaudeBlockKind::Compaction
-            | ClaudeBlockKind::Other => "block",
+        let is_call = matches!(first.kind, ClaudeBlockKind::Call | ClaudeBlockKind::HostedCall);
+        let is_text = first.kind == ClaudeBlockKind::Text;
+        let noun = if is_call {
+            "tool call"
+        } else if is_text {
+            "text"
+        } else {
+            "block"
         };
         let message =
             format!("thinking has a budget, so a thinking block must precede this {noun}");

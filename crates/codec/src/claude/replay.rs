@@ -168,22 +168,14 @@ impl<'c> Inspection<'_, 'c, '_> {
     ) -> Option<Finding> {
         let is_compaction = block.kind == ClaudeBlockKind::Compaction;
         let is_text = matches!(change.kind, ChangeKind::TextEdited { .. });
-        let is_changed = match change.kind {
-            ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded | ChangeKind::SealMoved => {
-                true
-            }
-            // Citations may be omitted from a text.
-            ChangeKind::SealDropped => block.kind != ClaudeBlockKind::Text,
-            ChangeKind::TextEdited { .. } => is_compaction,
-            ChangeKind::PartDropped
-            | ChangeKind::PartMoved
-            | ChangeKind::Merged
-            | ChangeKind::Reordered
-            | ChangeKind::Duplicated
-            | ChangeKind::Unissued
-            | ChangeKind::Foreign(_)
-            | ChangeKind::SentAsText => false,
-        };
+        let is_seal = matches!(
+            change.kind,
+            ChangeKind::SealAltered { .. } | ChangeKind::SealReencoded | ChangeKind::SealMoved
+        );
+        // Citations may be omitted from a text.
+        let is_dropped =
+            change.kind == ChangeKind::SealDropped && block.kind != ClaudeBlockKind::Text;
+        let is_changed = is_seal || is_dropped || (is_text && is_compaction);
         // A Seal from another wire or account cannot be restored.
         let is_own = change.issued.is_some_and(|issued| self.issued_block(issued.item).is_some());
         if !is_changed || !is_own {

@@ -10,12 +10,11 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use throughline_core::{LogId, Record, Store, Tenant, unpack_events};
 use throughline_json::{Json, Name, Node};
-use throughline_spec::RedactionPolicy;
+use throughline_spec::{RedactionPolicy, StreamRedactor};
 use tokio::time::timeout;
 
 use crate::api::{ApiRequest, ApiResult, ChunkSender, stream_response};
 use crate::console::parse_stored;
-use crate::console::stream_redactor::StreamRedactor;
 use crate::letta::runs::is_open;
 use crate::object::object;
 use crate::records::StoreResult;
@@ -192,7 +191,7 @@ impl EventFeed {
             self.text = Some(OpenText { of, pieces, ready, at, number });
         }
         let Some(known) = &mut self.text else { return };
-        let ready = known.pieces.push(text, &self.policy);
+        let ready = known.pieces.push(text, |text| self.policy.redact_thought(text));
         (known.at, known.number) = (at, number);
         if number > self.after {
             known.ready.push_str(&ready);

@@ -6,18 +6,12 @@ use crate::audit::{ChangeKind, Severity};
 
 /// Returns the subject of the sentence that describes a change.
 pub(super) fn subject(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::TextEdited { .. } | ChangeKind::Merged => "the text of this block",
-        ChangeKind::Reordered | ChangeKind::PartMoved => "this block",
-        ChangeKind::SealAltered { .. }
-        | ChangeKind::SealReencoded
-        | ChangeKind::SealDropped
-        | ChangeKind::SealMoved
-        | ChangeKind::PartDropped
-        | ChangeKind::Duplicated
-        | ChangeKind::Unissued
-        | ChangeKind::Foreign(_)
-        | ChangeKind::SentAsText => "the signature of this block",
+    if matches!(kind, ChangeKind::TextEdited { .. } | ChangeKind::Merged) {
+        "the text of this block"
+    } else if matches!(kind, ChangeKind::Reordered | ChangeKind::PartMoved) {
+        "this block"
+    } else {
+        "the signature of this block"
     }
 }
 

@@ -216,23 +216,13 @@ impl<'c> ChatRequest<'c> {
         let here = self.reply(number).zip(change.issued);
         let is_anothers = here.is_some_and(|(here, issued)| !std::ptr::eq(here, issued.reply));
         let is_relayed = self.case.target().provider.dialect.relays;
-        match change.kind {
-            // A router that is not known to forward signatures is not known to check them.
-            ChangeKind::Duplicated if !is_relayed => Severity::Note,
-            ChangeKind::PartMoved if !is_anothers => severity.min(Severity::Degrade),
-            ChangeKind::Duplicated
-            | ChangeKind::PartMoved
-            | ChangeKind::SealAltered { .. }
-            | ChangeKind::SealReencoded
-            | ChangeKind::SealDropped
-            | ChangeKind::SealMoved
-            | ChangeKind::PartDropped
-            | ChangeKind::TextEdited { .. }
-            | ChangeKind::Merged
-            | ChangeKind::Reordered
-            | ChangeKind::Unissued
-            | ChangeKind::Foreign(_)
-            | ChangeKind::SentAsText => severity,
+        // A router that is not known to forward signatures is not known to check them.
+        if change.kind == ChangeKind::Duplicated && !is_relayed {
+            Severity::Note
+        } else if change.kind == ChangeKind::PartMoved && !is_anothers {
+            severity.min(Severity::Degrade)
+        } else {
+            severity
         }
     }
 
