@@ -21,12 +21,12 @@ pub(crate) struct Protection {
     pub(crate) api_keys: ApiKeyMac,
     /// Whether the stored secret is marked, which means that the index rows have MACs.
     pub(crate) is_marked: bool,
-    /// The marked secret, written when the MACs are first computed. `None` for a backup, which
-    /// keeps its own secret.
+    /// The store's secret with the mark, to be stored when the MACs are first computed. `None` for
+    /// a backup, which keeps its own secret.
     pub(crate) marked: Option<Bytes>,
 }
 
-/// The change that is needed to give a store's index rows MACs.
+/// The change that a store needs so that its index rows have MACs.
 pub(crate) enum Upgrade<'p> {
     None,
     /// Only the stored secret must be replaced with this marked secret.
@@ -62,8 +62,8 @@ pub(crate) fn row_key(secret: &Secret) -> RowKey {
     RowKey::new(Secret::new(blake3::derive_key("throughline 2026 store row macs", &**secret)))
 }
 
-/// Computes the MACs of API key rows, which are checked on every use of an API key. The MAC key is
-/// never sent to a database.
+/// Computes the MACs of API key rows. The MAC is checked on every use of an API key, and the MAC
+/// key is never sent to a database.
 #[derive(Clone)]
 pub(crate) struct ApiKeyMac(Secret);
 
@@ -86,8 +86,8 @@ impl ApiKeyMac {
     }
 }
 
-/// Prints that a migration from schema version 1 starts, with the number of records, or that it has
-/// ended.
+/// Prints that a migration from schema version 1 starts, or that it has ended if `records` is
+/// `None`.
 #[expect(
     clippy::print_stderr,
     reason = "a large store takes minutes, and this crate has no logger"

@@ -4,7 +4,7 @@ use throughline_core::{LogId, LogKind};
 
 use crate::row::Row;
 
-/// A range of record numbers in a log: above `after`, up to and including `up_to`.
+/// A page of records in a log: at most `limit` records, numbered above `after` and up to `up_to`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) after: u64,
@@ -13,8 +13,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Returns the next page, or `None` if these rows did not fill the limit. Reading until a page
-    /// is empty might never end if a process writes quickly.
+    /// Returns the span of the next page, or `None` if `rows` has fewer rows than the limit.
+    /// Reading until a page is empty might never end, because other processes may keep appending.
     pub(crate) fn following(self, rows: &[Row]) -> Option<Self> {
         let is_full = usize::try_from(self.limit).is_ok_and(|limit| rows.len() >= limit);
         rows.last().filter(|_| is_full).map(|last| Self { after: last.seq, ..self })
@@ -44,7 +44,8 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns the SQL comparison with the previous page's last log, and the SQL sort direction.
+    /// Returns the SQL comparison operator for paging past the previous page's last log, and the
+    /// SQL sort direction.
     pub(crate) fn sql(self) -> (&'static str, &'static str) {
         match self {
             Order::Newest => ("<", "DESC"),

@@ -1,5 +1,5 @@
-//! Errors for rejected batches, with the same text for both databases, and the checks that need no
-//! database.
+//! Errors for rejected batches, with the same text for SQLite and PostgreSQL, and the checks that
+//! need no database.
 
 use throughline_core::{Batch, LogId, LogKind, StoreError, TurnId};
 use throughline_json::Name;

@@ -115,7 +115,7 @@ impl ErasureReason {
         Self::ALL.into_iter().find(|reason| reason.number() == number)
     }
 
-    /// Returns the kind of the records that document erasures for this reason.
+    /// Returns the kind of the erasure records that are written for this reason.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             ErasureReason::Forgotten => kind::FORGOTTEN,
@@ -136,7 +136,8 @@ impl ErasureReason {
     }
 }
 
-/// Builds a log's fork point from its two columns. Returns `None` if the log is not a fork.
+/// Builds a log's fork point from its parent and position columns. Returns `None` if the log is not
+/// a fork.
 pub(crate) fn fork_of(log: Option<LogId>, at: Option<u64>) -> Option<ForkPoint> {
     Some(ForkPoint { log: log?, at: at? })
 }

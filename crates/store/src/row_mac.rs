@@ -1,4 +1,4 @@
-//! MACs of index rows, and their sums.
+//! MACs of index rows, and the sums of these MACs.
 //!
 //! The chain protects the records. The other tables (logs, turns, API keys …) control who may write
 //! and what lookups find, so changes there must be detected too. Each row in these tables has a MAC
@@ -8,20 +8,20 @@
 //! that this writer added, minus those that it removed. Changing a row removes the old MAC and adds
 //! the new one.
 //!
-//! The segment's row is written in every commit anyway, so the sums need no further write, and no
-//! two nodes change the same row. The segment's row has its own MAC, so that a sum cannot be
-//! replaced. The sums of store-wide tables (tenants, manifests, internal values) are stored in one
-//! internal value, the tally.
+//! Every commit writes the segment's row anyway, so the sums need no further write. Each node
+//! writes only its own segments, so no two nodes change the same row. The segment's row has its own
+//! MAC, so that a sum cannot be replaced. The sums of store-wide tables (tenants, manifests,
+//! internal values) are stored in one internal value, the tally.
 //!
-//! Verification adds up the MACs of all of a tenant's rows, in one snapshot, and compares them with
-//! the sums in the tenant's segments. The sums differ if a row was changed, added, removed, moved
-//! or duplicated. Leases, `created` and `logs.updated` are not covered: leases expire, and creation
-//! times are informational. Columns that the records already prove (such as `logs.last` and
-//! `logs.bytes`) are left out, so a plain append changes only the sum of records.
+//! Verification computes the sums of all of a tenant's rows, in one snapshot, and compares them
+//! with the sums in the tenant's segments. The sums differ if a row was changed, added, removed,
+//! moved or duplicated. Leases, `created` and `logs.updated` are not covered: leases expire, and
+//! these times are informational. Columns that can be derived from the records (such as `logs.last`
+//! and `logs.bytes`) are left out, so a plain append changes only the sum of `records`.
 //!
-//! PostgreSQL computes the MACs in the function that writes the rows, so the key is sent to the
-//! server with each group of batches. This key cannot sign manifests or compute API key MACs: see
-//! `protection.rs`.
+//! PostgreSQL computes the MACs in the function that writes the rows, so the row key is sent to the
+//! server with each group of batches. The row key cannot sign manifests or compute API key MACs:
+//! see `protection.rs`.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -201,7 +201,8 @@ pub(crate) struct SegmentRow {
 }
 
 impl SegmentRow {
-    /// Returns the segment's state. The sums are included only if the stored MAC matches.
+    /// Returns the segment's state. Its `sums` are `None` unless `mac` is the correct MAC of this
+    /// row.
     pub(crate) fn into_snapshot(self, key: &RowKey, mac: Option<&[u8]>) -> SegmentSnapshot {
         let is_valid = mac.is_some_and(|mac| mac == key.segment(&self));
         let sums = SegmentSums::parse(&self.sums).filter(|_| is_valid);
@@ -219,7 +220,8 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    /// Combines the MACs by XOR, and adds `rows`, which is negative on removal.
+    /// XORs the MAC into this sum and adds `rows` to the row count. `rows` is negative if a row is
+    /// removed.
     fn change(&mut self, Sum { high, low, .. }: Sum, rows: i64) {
         self.high ^= high;
         self.low ^= low;
@@ -254,7 +256,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         }
     }
 
-    /// Combines these sums with others, table by table.
+    /// Adds the sums in `other` to these sums, table by table.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, other)| sum.change(other, other.rows));
     }
@@ -284,7 +286,7 @@ impl<const TABLES: usize> Sums<TABLES> {
         (sums.print() == text).then_some(sums)
     }
 
-    /// Returns the digest that is listed in manifests.
+    /// Returns the SHA-256 digest of these sums, as listed in manifests.
     pub(crate) fn digest(&self) -> Digest {
         Sha256::digest(self.print()).into()
     }
@@ -340,7 +342,8 @@ impl RowState {
     }
 }
 
-/// The computed sums of the index rows and the stored sums, from one snapshot.
+/// The stored row sums and the sums computed from the index rows, from one snapshot of the
+/// database.
 #[derive(Default)]
 pub(crate) struct RowSnapshot {
     pub(crate) names: HashMap<i64, Tenant>,

@@ -10,7 +10,7 @@ use crate::row::{ApiKeyRow, ErasureReason, Salt};
 #[derive(Clone, Debug)]
 pub(crate) struct SealedBatch {
     pub(crate) tenant: Tenant,
-    /// Keyed hashes of the idempotency names, with the names themselves for error messages.
+    /// The idempotency names, each as a keyed hash and as plain text for error messages.
     pub(crate) once: Vec<(Hash16, Name)>,
     pub(crate) appends: Vec<SealedAppend>,
     pub(crate) vault: Vec<SealedTurn>,
@@ -36,10 +36,10 @@ pub(crate) struct SealedAppend {
     pub(crate) log: LogId,
     pub(crate) opening: Option<LogOpening>,
     pub(crate) expect: Option<u64>,
-    /// The lease condition for this write.
+    /// The condition that the log's lease must satisfy.
     pub(crate) guard: Guard,
     pub(crate) records: Vec<SealedRecord>,
-    /// The sequence number that the first record rewinds to.
+    /// The sequence number to rewind the log to before the first record is appended.
     pub(crate) rewind_to: Option<u64>,
     pub(crate) status: Option<Name>,
 }
@@ -58,7 +58,7 @@ pub(crate) enum Guard {
 #[derive(Clone, Debug)]
 pub(crate) struct SealedRecord {
     pub(crate) kind: Name,
-    /// Milliseconds since 1970; `None` uses the database's clock.
+    /// Time of the record in milliseconds since 1970; `None` uses the database's clock.
     pub(crate) at: Option<i64>,
     pub(crate) events: u32,
     /// Keyed hash of the record's subject.
@@ -113,22 +113,24 @@ impl KeyKind {
     }
 }
 
-/// Content to destroy in one log: salts, sealed bytes, and blobs without further references.
+/// Content to destroy in one log: salts, sealed bytes, and blobs that no other record references.
 #[derive(Clone, Debug)]
 pub(crate) struct Erasure {
     pub(crate) log: LogId,
-    /// Sequence numbers of the records to destroy; `None` destroys all of the log's own records.
+    /// Sequence numbers of the records to destroy. `None` destroys all records of the log, but not
+    /// those that a fork shares with its parent.
     pub(crate) seqs: Option<Vec<u64>>,
-    /// Also destroys all of the log's own checkpoints, including those written after the caller's
+    /// Whether all checkpoints in the log are destroyed too, even those written after the caller's
     /// last read.
     pub(crate) checkpoints: bool,
     /// The reason recorded for the log and its turns.
     pub(crate) reason: ErasureReason,
-    /// The expected number of runs and forks. If the number differs, the batch conflicts, because a
-    /// run or fork was started since the caller's last read.
+    /// The number of runs and forks that the caller expects the log to have. The batch fails with a
+    /// conflict if the number differs, because a run or fork was started since the caller's last
+    /// read.
     pub(crate) child_count: Option<u64>,
-    /// Name and content of an internal value that lists the remaining cleanup. It is stored in the
-    /// same transaction.
+    /// Name and content of an internal value that lists the remaining cleanup. The value is stored
+    /// in the transaction that destroys the content.
     pub(crate) note: Option<(String, Bytes)>,
 }
 

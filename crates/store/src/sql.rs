@@ -1,6 +1,6 @@
 //! Values, rows and transactions that are independent of the database.
 //!
-//! SQL statements that both databases execute use placeholders such as `$1`.
+//! SQL statements that run on both SQLite and PostgreSQL use placeholders such as `$1`.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::rejection::{Result, corrupt};
 use crate::row::ErasureReason;
 use crate::row_mac::{Field, IndexTable, RowKey, Sum};
 
-/// The tables of both databases, with their columns.
+/// The tables and their columns, which are the same in SQLite and PostgreSQL.
 pub(crate) const TABLES: [(&str, &str); 14] = [
     ("tenants", "id, name, created, era"),
     (
@@ -37,7 +37,7 @@ pub(crate) const TABLES: [(&str, &str); 14] = [
     ("kept", "name, value"),
 ];
 
-/// A transaction of either database. Its calls block the thread.
+/// A transaction on SQLite or PostgreSQL. Its methods block the calling thread.
 pub(crate) trait Transaction {
     /// Runs a statement and passes each row of its result to `visit`. Only a few rows are in memory
     /// at a time.
@@ -106,7 +106,7 @@ impl ColumnReader<'_> {
     }
 }
 
-/// Decodes consecutive columns of a row, starting at the given column, into fields of a struct. A
+/// Decodes consecutive columns of a row into fields of a struct, starting at column `$first`. A
 /// second pair of braces can set the remaining fields.
 macro_rules! decode {
     ($row:expr, $first:expr, $type:ident { $($field:ident),* $(,)? } $({ $($others:tt)* })?) => {{
@@ -133,8 +133,9 @@ pub(crate) trait FromValue: Sized {
     fn from_value(value: &SqlValue) -> Option<Self>;
 }
 
-/// Implements both conversions for integer types. A parameter that is too large for the database's
-/// integer type becomes the type's maximum, which exceeds all stored values.
+/// Implements the conversions to and from [`SqlValue`] for integer types. A parameter that is too
+/// large for the database's integer type becomes that type's maximum, which exceeds all stored
+/// values.
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl FromValue for $integer {
@@ -153,7 +154,7 @@ macro_rules! integers {
 }
 integers!(i64, u64, i32, u32, i16);
 
-/// Implements both conversions for types that wrap a [`Name`].
+/// Implements the conversions to and from [`SqlValue`] for types that wrap a [`Name`].
 macro_rules! names {
     ($($name:ident),*) => {$(
         impl FromValue for $name {

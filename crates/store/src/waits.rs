@@ -63,8 +63,8 @@ impl WaitRegistry {
         }
     }
 
-    /// Returns the logs to poll. These are the waited-for logs with one of these ids, and those
-    /// without a known id. If `ids` is `None`, returns all logs that a task waits for.
+    /// Returns the logs that a task waits for and that must be polled. These are the logs whose id
+    /// is in `ids` or still unknown. If `ids` is `None`, returns all logs that a task waits for.
     pub(crate) fn waited(&self, ids: Option<&BTreeSet<i64>>) -> Vec<LogKey> {
         let is_wanted = |slot: &WaitSlot| {
             let id = slot.id.load(Ordering::Acquire);

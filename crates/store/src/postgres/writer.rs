@@ -34,9 +34,9 @@ const MOST_BATCHES: usize = 256;
 const MOST_BYTES: usize = 8 << 20;
 /// Number of times to yield before a group is sent, so that other tasks can add batches.
 const IDLE: u32 = 8;
-/// How long a server may be unavailable before writers receive an error.
+/// How long the PostgreSQL server may be unavailable before waiting callers receive an error.
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Like [`OUTAGE_TIMEOUT`], for a group that may already have been written.
+/// The outage timeout for a group that the server may already have written.
 const UNKNOWN: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between manifests while chain heads change.
@@ -53,7 +53,7 @@ pub(super) enum PostgresJob {
 
 type QueuedCommit = (Box<PreparedBatch>, oneshot::Sender<Result<Receipt>>);
 
-/// Writes until the store is closed or all senders are dropped.
+/// Runs the writer task until the store is closed or all job senders are dropped.
 pub(super) async fn run(shared: Arc<Shared>, mut jobs: mpsc::Receiver<PostgresJob>) {
     let mut writer = PostgresWriter {
         shared,
@@ -133,14 +133,14 @@ struct PostgresWriter {
     /// Tenants whose chain heads changed, or may have changed, since the last manifest.
     moved: BTreeSet<Tenant>,
     series: Option<Series>,
-    /// A manifest whose write returned an error, although the manifest may have been stored.
+    /// A manifest that may or may not be stored, because its write returned an error.
     unkept: Option<Manifest>,
     sign_at: Option<Instant>,
     flush_at: Option<Instant>,
 }
 
 impl PostgresWriter {
-    /// Writes a group and sends the results to its callers.
+    /// Writes a group of batches and sends each batch's result to its caller.
     async fn write(&mut self, group: Vec<QueuedCommit>) {
         match self.send(&group).await {
             Ok(answers) => self.answer(group, &answers),
@@ -267,7 +267,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Signs and stores a manifest of the chain heads that changed.
+    /// Signs and stores a manifest of the chain heads that changed since the last manifest.
     async fn sign(&mut self) -> Result<()> {
         let Some(signer) = self.shared.signer.get() else {
             // No signer is set yet, so sign these changes later.
@@ -309,9 +309,9 @@ impl PostgresWriter {
         }
     }
 
-    /// Returns the database's time, the chain heads that changed, and their row sums. These values
-    /// are read from the database, so they exclude changes lost in a crash and include changes
-    /// whose result never arrived.
+    /// Returns the database's time, and the changed chain heads with their row sums. All values are
+    /// read from the database. They therefore exclude changes lost in a crash, and include
+    /// committed changes whose result never arrived.
     async fn heads(&mut self) -> Result<(i64, Vec<Head>, Vec<RowState>)> {
         let writer = self.shared.writer.clone();
         let names: Vec<String> = self.moved.iter().map(|tenant| tenant.0.to_string()).collect();
@@ -350,7 +350,8 @@ impl PostgresWriter {
         kept.map(drop)
     }
 
-    /// Makes relaxed commits durable. A durable commit flushes all earlier commits too.
+    /// Makes all relaxed commits durable by making one durable commit, which also flushes the
+    /// earlier commits.
     async fn flush(&mut self) -> Result<()> {
         let writer = self.shared.writer.clone();
         let sql = "UPDATE writers SET touched = clock_timestamp() WHERE writer = $1";

@@ -25,7 +25,7 @@ use crate::sqlite::schema::{Access, STORE_APPLICATION_ID, connect, failure};
 /// opens a backup as a store.
 pub(super) const BACKUP: i32 = 0x5468_7262;
 
-/// Names of internal values in a backup: its id, and the path of its key file at creation.
+/// Names of the internal values that hold a backup's id and the path of its key file at creation.
 const ID: &str = "this backup";
 pub(super) const KEYS: &str = "this backup's keys";
 
@@ -57,7 +57,8 @@ pub(crate) async fn backup(
     tokio::join!(copying, reporting).0
 }
 
-/// Copies all rows. `report` returns false once the caller is cancelled, which stops the copy.
+/// Copies all rows. `report` receives the completed fraction, and returns false to stop the copy if
+/// the caller was cancelled.
 fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> bool) -> Result<()> {
     let count = |table: &str| -> Result<u64> {
         let rows = from.query(&format!("SELECT count(*) FROM {table}"), &[])?;
@@ -82,7 +83,8 @@ fn copy(from: &dyn Transaction, to: &mut BackupWriter, report: impl Fn(f64) -> b
     Ok(())
 }
 
-/// Marks the copy of a store as a backup, so that no version opens it as a store.
+/// Marks the copy of a store as a backup, so that no version of Throughline opens the copy as a
+/// store.
 pub(super) fn mark_as_backup(db: &Connection, plan: &NewBackup) -> rusqlite::Result<()> {
     let keep = "INSERT INTO kept (name, value) VALUES (?1, ?2)";
     db.execute(keep, params![ID, plan.owner.backup.as_bytes()])?;
@@ -139,8 +141,8 @@ pub(crate) fn count_restored(path: &Path) -> Result<RestoreSummary> {
     })
 }
 
-/// Copies the backup to `file` and adds the salts and the secret from its key file. Returns the
-/// notes about content that was destroyed since the backup.
+/// Copies the backup to `file` and adds the salts and the secret from the key file `keys`. Returns
+/// the key file's notes about content that was destroyed since the backup was made.
 pub(crate) fn assemble(backup: &Path, keys: &Path, file: &PathBuf) -> Result<Vec<(Name, Bytes)>> {
     let id = id_of_backup(backup)?;
     let opened = File::open(keys).map_err(|error| match error.kind() {

@@ -20,8 +20,8 @@ use crate::sql::{SqlRow, decode};
 use crate::sqlite::backup::mark_as_backup;
 use crate::sqlite::schema::{self, failure};
 
-/// Writes both files in one pass. An interrupted backup must start over. The files get their final
-/// names when both are complete.
+/// Writes the backup's SQLite file and key file in one pass. Both files get their final names once
+/// they are complete, so an interrupted backup must start over.
 pub(super) struct BackupWriter {
     plan: NewBackup,
     file: TemporaryFile,
@@ -31,8 +31,8 @@ pub(super) struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Creates both files. Call this before reading from the store, because other processes detect
-    /// a running backup by its key file.
+    /// Creates the SQLite file and the key file. Call this before reading from the store, because
+    /// other processes detect a running backup by its key file.
     pub(super) fn create(plan: NewBackup) -> Result<Self> {
         if let Some(path) = [&plan.file, &plan.keys].into_iter().find(|path| path.exists()) {
             return Err(crate::rejection::backup_exists(path));
@@ -74,8 +74,9 @@ impl BackupWriter {
         self.keys.write(&entry).map_err(|error| failed(&self.plan.keys, &error))
     }
 
-    /// Completes both files, syncs them to disk and renames them to their final names, unless the
-    /// caller was cancelled. The key file stays locked until it has been renamed.
+    /// Completes the SQLite file and the key file, and syncs them to disk. Then renames them to
+    /// their final names, unless the caller was cancelled. The key file stays locked until both
+    /// files are renamed.
     pub(super) fn publish(self, is_cancelled: impl Fn() -> bool) -> Result<()> {
         let Self { plan, file, key_file, db, keys } = self;
         let sqlite = |error| failure(error, &plan.file);

@@ -20,7 +20,7 @@ pub(super) struct Chains {
     pub(super) writer: Name,
     /// The key for row MACs, set once the store's keys are loaded.
     pub(super) key: Option<RowKey>,
-    /// The segments' state after the current transaction.
+    /// The state of each tenant's segment after the current transaction.
     segments: HashMap<Tenant, ChainSegment>,
     /// Time of the last manifest, in milliseconds since 1970.
     signed: i64,
@@ -40,7 +40,7 @@ pub(super) struct ChainSegment {
     moved: bool,
 }
 
-/// The columns of a segment's row that change.
+/// The mutable columns of a segment's row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SegmentState {
     position: u64,
@@ -55,7 +55,8 @@ impl ChainSegment {
         self.state.position + 1
     }
 
-    /// Adds the next record to the chain and returns its link.
+    /// Adds the next record to the chain and returns the record's link. `link` computes it from the
+    /// previous link.
     pub(super) fn extend(&mut self, link: impl FnOnce(&Link) -> Digest) -> Link {
         self.state.position += 1;
         self.state.link = link(&self.state.link);

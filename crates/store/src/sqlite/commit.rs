@@ -298,7 +298,7 @@ impl BatchWriter<'_, '_> {
         }
     }
 
-    /// Runs `change` on the row with this id, and replaces its MAC in the sums.
+    /// Runs `change`, which updates the row with this id, and replaces the row's MAC in the sums.
     fn change_row(
         &mut self,
         table: &IndexTable,
@@ -345,7 +345,8 @@ fn check_key(db: &Connection, tenant: i64, change: &KeyChange) -> Result<(), Com
     }
 }
 
-/// Returns the lines of a stored receipt after its first line, one line per log.
+/// Formats a receipt for storage, one line per log. The idempotency name, the first line of the
+/// stored receipt, is not included.
 fn print(receipt: &Receipt) -> String {
     let line = |WrittenRange { log, first, last, events }: &WrittenRange| {
         format!("{log}\t{first}\t{last}\t{events}\n")

@@ -240,9 +240,9 @@ impl Driver for Sqlite {
 }
 
 /// Returns whether a lease is active. The owner column has the form `name\nmilliseconds`, where the
-/// number is the lease's duration. If a lease's remaining time exceeds its duration, it was taken
-/// while the clock was ahead and counts as expired. Names contain no line breaks, and rows of
-/// earlier versions have no duration.
+/// number is the lease's duration. If a lease's remaining time exceeds its duration, the lease was
+/// taken while the clock was ahead, and it counts as expired. Names contain no line breaks. Rows
+/// written by earlier versions have no duration.
 pub(super) fn is_lease_active(owner: &str, until: i64, now: i64) -> bool {
     let length = owner.split_once('\n').and_then(|(_, length)| length.parse::<i64>().ok());
     until > now && length.is_none_or(|length| until.saturating_sub(now) <= length)
@@ -253,8 +253,8 @@ pub(super) fn name_of(owner: &str) -> &str {
     owner.split('\n').next().unwrap_or_default()
 }
 
-/// Returns the end of a lease in milliseconds since 1970, limited to the maximum of the database's
-/// type.
+/// Returns the end of a lease in milliseconds since 1970. A time beyond the range of `i64` becomes
+/// the maximum.
 pub(super) fn expiry(now: i64, time: Duration) -> i64 {
     now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }

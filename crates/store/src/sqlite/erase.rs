@@ -1,4 +1,4 @@
-//! Destroys content: salts, sealed bytes, and blobs without further references.
+//! Destroys content: salts, sealed bytes, and blobs that no other record references.
 
 use rusqlite::{Connection, params};
 use throughline_core::{StoreError, kind};
@@ -14,7 +14,8 @@ use crate::sqlite::values::sql_row;
 /// A record whose content is destroyed: its row id, its blob's id, and its content size in bytes.
 type ErasedRow = (i64, Option<i64>, i64);
 
-/// Checks that the log has the number of runs and forks that the caller expects, if any.
+/// Checks that the log has as many runs and forks as the caller expects. Does nothing if the caller
+/// expects no number.
 pub(super) fn check_family_size(
     db: &Connection,
     tenant: i64,

@@ -53,7 +53,8 @@ pub(crate) struct Sqlite {
     /// `None` if the file is opened read-only.
     writer: Option<WriterHandle>,
     readers: Readers,
-    /// Modification time of the file when it was opened, if it is opened read-only.
+    /// Modification time of the file when it was opened; `None` unless the file is opened in
+    /// immutable mode.
     changed: Option<std::time::SystemTime>,
     waiters: Arc<Waiters>,
     path: PathBuf,
@@ -61,7 +62,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file. Creates it if it does not exist and the options allow this.
+    /// Opens the file. Creates the file if it does not exist and `options.create` is set.
     pub(crate) async fn open(
         path: &Path,
         options: &Options,

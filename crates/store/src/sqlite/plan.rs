@@ -24,17 +24,17 @@ use crate::sqlite::values::{own_error, sql_row};
 pub(super) struct LogPlan {
     /// The log's row id; 0 until the batch opens the log.
     pub(super) id: i64,
-    /// Row id of a fork's parent; `fork_at` is the fork point.
+    /// For a fork, the row id of its parent. `fork_at` is the sequence number of the fork point.
     pub(super) parent: Option<i64>,
     pub(super) fork_at: Option<u64>,
-    /// Row id of a run's Thread.
+    /// For a run, the row id of its Thread.
     pub(super) of: Option<i64>,
     pub(super) status: Option<Name>,
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) events: u64,
     pub(super) rewinds: String,
-    /// The log's kind and lineage, which every record's link covers.
+    /// The log's kind and lineage, which are hashed into the chain link of every record.
     pub(super) nature: Arc<str>,
     is_thread: bool,
     /// The reason why the log's content was destroyed; `None` if it was not destroyed.
@@ -164,8 +164,8 @@ pub(super) struct LogCache {
 }
 
 impl LogCache {
-    /// Clears the cache if another process has written to the file since the last transaction. Call
-    /// this at the start of each transaction.
+    /// Clears the cache if it is too large or another process has written to the file since the
+    /// last transaction. Call this at the start of each transaction.
     pub(super) fn begin(&mut self, hot: &mut Statements<'_>) -> rusqlite::Result<()> {
         let version = hot.version()?;
         if version != self.version || self.logs.len() > MAX_CACHED_LOGS {
@@ -231,7 +231,7 @@ fn find_lease(
     found.optional()
 }
 
-/// Returns the rewinds up to the fork point, which a fork shares with its parent.
+/// Returns the parent's rewinds up to the fork point `at`. A fork inherits these rewinds.
 fn rewinds_until(rewinds: &str, at: u64) -> String {
     let holds = |rewind: &&str| {
         let position = rewind.split(':').next().and_then(|position| position.parse::<u64>().ok());
@@ -299,7 +299,7 @@ pub(super) fn check_open(
     Err(StoreError::Taken { id: id.clone(), status }.into())
 }
 
-/// Returns the index of the batch's append to this log.
+/// Returns the index in `batch.appends` of the append to this log.
 pub(super) fn position_of(batch: &SealedBatch, log: &LogId) -> Result<usize> {
     let index = batch.appends.iter().position(|append| append.log == *log);
     index.ok_or_else(|| rejection::no_append(log))

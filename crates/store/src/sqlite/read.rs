@@ -39,7 +39,7 @@ impl Readers {
         Self { path: path.to_owned(), idle: Arc::default(), permits, count, patience, access }
     }
 
-    /// Reads on the current thread, which costs less than a blocking task if the read needs only a
+    /// Reads on the current thread. This costs less than a blocking task if the read needs only a
     /// few pages. Falls back to [`read`](Self::read) if no connection is idle or the read fails,
     /// for example because the file is locked.
     pub(super) fn read_inline<T: Send + 'static>(

@@ -22,8 +22,8 @@ fn file(database: &Path) -> PathBuf {
     beside(database, "-reserve")
 }
 
-/// Creates the reserve file, or grows it to its intended size. On a full disk, the file stays as
-/// large as possible.
+/// Creates the reserve file, or grows it to its intended size. If the disk is full, the file
+/// remains smaller.
 pub(super) fn ensure(database: &Path) {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let path = file(database);

@@ -61,8 +61,8 @@ pub(crate) fn open(path: &Path, create: bool, patience: Duration) -> Result<Conn
     Ok(db)
 }
 
-/// Checks that a file can be read as a store, and returns how to open it. If no process writes to
-/// the file, the returned access mode creates no files beside it.
+/// Checks that a file can be read as a store, and returns the access mode to open it with. If no
+/// process writes to the file, opening it in the returned mode creates no files beside it.
 pub(crate) fn open_read_only(path: &Path) -> Result<Access> {
     if !path.exists() {
         return Err(StoreError::NotFound { what: "store", name: display_name(path) });
@@ -104,11 +104,11 @@ pub(super) fn has_wal(path: &Path) -> bool {
 /// How a connection accesses the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// For the writer, which reads and writes.
+    /// Reads and writes, for the writer.
     Write,
-    /// For reads while other processes may write.
+    /// Reads while other processes may write.
     Read,
-    /// For reads without locks, if the file has no writer.
+    /// Reads without locks, for a file that has no writer.
     Immutable,
 }
 
@@ -164,8 +164,8 @@ fn write_ahead(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update(None, "secure_delete", "ON")
 }
 
-/// Waits 1 millisecond while another process writes, because a commit takes about that long.
-/// SQLite's default handler increases the wait each time.
+/// Busy handler: sleeps for 1 millisecond while another process writes, because a commit takes
+/// about that long. SQLite's default handler increases the wait each time.
 fn wait_a_little(tries: i32) -> bool {
     let waits = tries < PATIENCE.get();
     if waits {
@@ -174,8 +174,8 @@ fn wait_a_little(tries: i32) -> bool {
     waits
 }
 
-/// Determines why SQLite cannot create a file. This must not open an existing file, because closing
-/// it would release the locks of other connections in this process.
+/// Determines why SQLite cannot create a file. This function must not open an existing file:
+/// closing the file would release the locks of other connections in this process.
 fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
     if error.sqlite_error_code() != Some(ErrorCode::CannotOpen) {
         return failure(error, path);
@@ -188,8 +188,8 @@ fn cannot_open(error: rusqlite::Error, path: &Path) -> StoreError {
     }
 }
 
-/// Retries a change of the journal mode until `patience` has passed, because SQLite does not wait
-/// for a concurrent change.
+/// Runs `work`, which changes the journal mode. Retries for up to `patience` while the file is
+/// busy, because SQLite does not wait for a concurrent change of the mode.
 fn patiently(
     patience: Duration,
     mut work: impl FnMut() -> rusqlite::Result<()>,
@@ -236,8 +236,8 @@ fn check_owner(db: &Connection, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates the tables in a new file, or checks that an existing file has all tables. A store of
-/// version 1 keeps its version until its keys are loaded.
+/// Creates the tables in a new file, or checks that an existing file has all tables. A store with
+/// schema version 1 is migrated later, when its keys are loaded.
 fn migrate(db: &mut Connection, path: &Path) -> Result<()> {
     let sqlite = |error| failure(error, path);
     if version(db).map_err(sqlite)? != 0 {
@@ -342,8 +342,8 @@ fn display_name(path: &Path) -> Name {
     Name::from(path.display().to_string())
 }
 
-/// Truncates the WAL. SQLite overwrites deleted bytes in the database file, but the WAL keeps older
-/// pages until it is truncated.
+/// Truncates the WAL, so that deleted content is gone. SQLite overwrites deleted bytes in the
+/// database file, but the WAL keeps older pages until it is truncated.
 pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
     // A reader of an older state prevents the truncation. Each attempt is short, because it blocks
     // writers.
@@ -369,7 +369,7 @@ pub(super) fn scrub(path: &Path, patience: Duration) -> Result<()> {
     Err(StoreError::Locked(path.display().to_string().into()))
 }
 
-/// Commits a write that only rewrites the file header.
+/// Rewrites the file header with unchanged content, so that a commit has something to write.
 pub(super) fn touch(db: &Connection) -> rusqlite::Result<()> {
     let version = version(db)?;
     db.pragma_update(None, "user_version", version)

@@ -1,6 +1,6 @@
-//! The sums of the store-wide tables. They are read and written in every transaction that changes
-//! such a table. This is affordable because these changes are rare, and necessary because other
-//! processes also make them.
+//! The tally: the sums of the store-wide tables. Every transaction that changes such a table reads
+//! and rewrites the tally, because other processes change these tables too. The cost is acceptable,
+//! because such changes are rare.
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
@@ -20,8 +20,8 @@ pub(super) fn stored(db: &Connection) -> rusqlite::Result<Option<Bytes>> {
     value(db, TALLY_NAME)
 }
 
-/// Changes the sums. If the tally was removed or modified, leaves it unchanged, so that the store
-/// keeps working and verification reports the tampering.
+/// Changes the sums in the tally. If an attacker removed or modified the tally, leaves it as it is.
+/// The store then keeps working, and verification reports the tampering.
 pub(super) fn change(
     db: &Connection,
     key: &RowKey,
@@ -42,7 +42,7 @@ fn write(db: &Connection, name: &str, value: &[u8]) -> rusqlite::Result<()> {
 }
 
 /// Sets or deletes an internal value and updates the sums. `key` is `None` only while a new store
-/// is being opened. The values set at that time are added to the sums later.
+/// is being opened. Values that are set during opening are added to the sums later.
 pub(super) fn set_value(
     db: &Connection,
     key: Option<&RowKey>,

@@ -51,7 +51,7 @@ impl Transaction for Connection {
     }
 }
 
-/// Runs a query that uses the placeholder format of both databases.
+/// Runs a query whose placeholders have the form `$1`.
 pub(super) fn select(
     db: &Connection,
     sql: &str,
@@ -70,7 +70,7 @@ pub(super) fn sql_row(row: &Row<'_>) -> rusqlite::Result<SqlRow> {
     columns.map(|column| row.get(column)).collect::<Result<_, _>>().map(SqlRow)
 }
 
-/// Wraps a store error for functions that return SQLite errors. [`failure`] unwraps it.
+/// Wraps a store error in an SQLite error. [`failure`] unwraps the store error again.
 pub(super) fn own_error(error: StoreError) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(Box::new(error))
 }

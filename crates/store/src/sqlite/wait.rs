@@ -58,7 +58,8 @@ impl Waiters {
         }
     }
 
-    /// Starts polling the file in a background task, which ends when no task waits.
+    /// Starts a background task that polls the file while other tasks wait. Does nothing if it
+    /// already runs.
     fn watch(self: &Arc<Self>) {
         if self.watched.swap(true, Ordering::AcqRel) {
             return;
@@ -84,8 +85,8 @@ impl Waiters {
         });
     }
 
-    /// Reads the last sequence numbers of the logs that tasks wait for. Returns the connection, and
-    /// the data version from before the read.
+    /// Reads the last sequence numbers of the logs that tasks wait for. Returns the connection for
+    /// the next poll, and the data version from before the read.
     async fn read_logs(self: &Arc<Self>, db: Option<Connection>) -> Option<(Connection, i64)> {
         let waiters = Arc::clone(self);
         let read = blocking(move || {

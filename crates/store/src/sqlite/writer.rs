@@ -1,5 +1,6 @@
-//! The writer thread. It commits all batches that were queued during the last fsync, and those that
-//! arrive while the transaction is written. There is no timer, so no batch waits for later ones.
+//! The writer thread. Each transaction contains all batches that were queued during the last fsync,
+//! and those that arrive while the transaction is written. There is no timer, so no batch waits for
+//! later batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -32,7 +33,7 @@ const GROUP: usize = 256;
 const MAX_GROUP_BYTES: usize = 16 << 20;
 /// Maximum time until a relaxed commit is synced to disk.
 const MAX_UNFLUSHED: Duration = Duration::from_millis(50);
-/// How long batches are rejected after a batch of the same or smaller size did not fit on the disk.
+/// After a batch did not fit on the disk, how long batches of its size or larger are rejected.
 const FULL: Duration = Duration::from_millis(100);
 /// Maximum time until a manifest covers a commit.
 const MAX_UNSIGNED: Duration = Duration::from_secs(1);
@@ -105,7 +106,8 @@ impl Queue {
         }
     }
 
-    /// Returns the batch, or rejects it with [`StoreError::Full`] if it is too large for the disk.
+    /// Returns the batch. If the batch is too large for the disk, returns `None` and sends
+    /// [`StoreError::Full`] to its caller.
     fn admit(&self, waiting: QueuedBatch) -> Option<QueuedBatch> {
         if self.refuses(&waiting.batch) {
             // Sending fails only if the caller was cancelled.
@@ -115,8 +117,9 @@ impl Queue {
         Some(waiting)
     }
 
-    /// Returns whether a batch of this size or smaller recently did not fit, so that another
-    /// attempt would only add load to a full disk. Batches that free space are always tried.
+    /// Returns whether to reject the batch, because a batch of its size or smaller recently did not
+    /// fit on the disk. Another attempt would only add load. Batches that free space are never
+    /// rejected.
     fn refuses(&self, batch: &SealedBatch) -> bool {
         batch.erases.is_empty()
             && self.disk_full_bytes().is_some_and(|bytes| weight(batch) >= bytes)
@@ -159,8 +162,8 @@ impl<'q> BatchGroup<'q> {
         Self { bytes: weight(&first.batch), batches: vec![first], queue }
     }
 
-    /// Returns the batch with this index. Takes another batch from the queue if the index is past
-    /// the end and the group has room.
+    /// Returns the batch at index `place`. If the index is just past the end and the group has
+    /// room, first adds another batch from the queue.
     fn get(&mut self, index: usize) -> Option<&SealedBatch> {
         let has_room = self.batches.len() < GROUP && self.bytes < MAX_GROUP_BYTES;
         if index == self.batches.len()
@@ -329,8 +332,8 @@ impl SqliteWriter<'_> {
         flush.into_iter().chain(sign).min()
     }
 
-    /// Commits the group in one transaction. If the database fails, nothing is written and each
-    /// batch is retried alone, so that one failing batch does not affect the others.
+    /// Commits the group in one transaction. If the transaction fails, each batch is retried alone,
+    /// so that one failing batch does not affect the others.
     fn commit(&mut self, mut group: BatchGroup<'_>) {
         let results = self.transaction(&mut group);
         let BatchGroup { batches, queue, .. } = group;
@@ -415,8 +418,8 @@ impl SqliteWriter<'_> {
         Ok(results)
     }
 
-    /// Signs changes that have been unsigned for at least `unsigned`, and syncs relaxed commits to
-    /// disk.
+    /// Signs the unsigned changes if the oldest is at least as old as `unsigned`, and syncs relaxed
+    /// commits to disk.
     fn settle(&mut self, unsigned: Duration) {
         if self.try_sign_and_flush(unsigned).is_err() {
             // Retry after the same interval, at the next write, and on close.
@@ -453,7 +456,8 @@ impl SqliteWriter<'_> {
         Ok(())
     }
 
-    /// Signs and stores a manifest of the changes since the last one, if there are any.
+    /// Signs and stores a manifest of the changes since the last manifest. Does nothing if there
+    /// are no changes.
     fn sign(&self, now: i64) -> rusqlite::Result<Option<Manifest>> {
         let (Some(series), Some(key)) = (&self.series, &self.chains.key) else { return Ok(None) };
         let (heads, mut rows) = self.chains.moved();
@@ -466,7 +470,7 @@ impl SqliteWriter<'_> {
         Ok(Some(manifest))
     }
 
-    /// Advances the series after its manifest was stored.
+    /// Advances the manifest series after `manifest` was stored.
     fn signed(&mut self, manifest: &Manifest, now: i64) {
         if let Some(series) = &mut self.series {
             series.wrote(manifest);

@@ -7,7 +7,7 @@ use super::*;
 use crate::row::{ErasureReason, Salt};
 use crate::sealed_batch::{Erasure, Guard, SealedAppend, SealedRecord};
 
-/// Longer than any test runs.
+/// A duration that is longer than any test runs.
 const LONGER_THAN_TEST: Duration = Duration::from_hours(1);
 
 type ReplyReceiver = oneshot::Receiver<Result<Receipt, StoreError>>;
