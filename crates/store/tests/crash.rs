@@ -2,9 +2,9 @@
 //! server.
 //!
 //! A child process writes from several callers and prints which writes were acknowledged. The
-//! parent kills the database at a random time, opens the store again and checks everything. The
-//! same store is reused, so that recovery after a recovery is tested too. A [`Victim`] is the
-//! database to kill: SQLite together with its process, or the PostgreSQL server.
+//! parent kills the database at a random time, opens the store again and checks all acknowledged
+//! writes. Many rounds use the same store, so repeated recovery is tested too. A [`Victim`] is the
+//! database to kill: the child process that uses SQLite, or the PostgreSQL server.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,11 +31,11 @@ trait Victim {
     /// Returns the URL for opening the store.
     fn url(&self) -> String;
 
-    /// Kills the database while the child writes. The child may continue to run.
+    /// Kills the database and the child while the child writes.
     fn kill(&self, child: &mut Child);
 }
 
-/// An SQLite file, for which it is sufficient to kill the writing process.
+/// An SQLite file. Killing the child is sufficient, because SQLite runs in the child's process.
 struct SqliteVictim(Folder);
 
 impl Victim for SqliteVictim {
@@ -63,8 +63,8 @@ fn acknowledged_writes_survive_kill_9() {
     assert_eq!(sum.kills, kills);
 }
 
-/// A separate server. It is stopped immediately during writes, and restarted when all writers have
-/// ended.
+/// A separate PostgreSQL server. It is stopped without a clean shutdown during writes, and
+/// restarted after the child has ended.
 struct PostgresVictim(Cluster);
 
 impl Victim for PostgresVictim {
@@ -97,7 +97,7 @@ fn child() {
 #[derive(Default)]
 struct CrashTotals {
     kills: u32,
-    /// Number of kills before the first acknowledgement, while the store was being opened.
+    /// Number of kills while the child was opening the store, before its first acknowledged write.
     early: u32,
     batches: usize,
     records: u64,

@@ -1,4 +1,5 @@
-//! Tests with many processes: idempotent batches are written once, and expired leases cannot write.
+//! Tests with many processes: idempotent batches are written once, and writes under expired leases
+//! are rejected.
 
 #![allow(
     clippy::unwrap_used,

@@ -24,7 +24,7 @@ const OPAQUE: [&str; 8] = [
     "system_fingerprint",
 ];
 
-/// Recorded values: bodies, message parts, and opaque values.
+/// Values from the recordings: request and response bodies, message parts, and opaque values.
 struct RecordedValues {
     bodies: Vec<Bytes>,
     parts: Vec<Bytes>,
@@ -44,7 +44,8 @@ impl RecordedValues {
         Some(found)
     }
 
-    /// Adds a body and all values in it. For a stream, these are the values in its events.
+    /// Adds a body, and the message parts and opaque values in it. A stream's values are those in
+    /// its events.
     fn body(&mut self, body: Vec<u8>) {
         let body = Bytes::from(body);
         self.bodies.push(body.clone());
@@ -78,7 +79,7 @@ impl RecordedValues {
     }
 }
 
-/// Writes the values, reopens the store and reads them. Returns how many are identical.
+/// Writes the values, reopens the store and reads them. Returns how many values are unchanged.
 async fn survive(url: &str, options: &Options, contents: &[Bytes]) -> usize {
     const PAGE: usize = 500;
     let (tenant, log) = (Tenant::from("tenant"), LogId::from("thread"));

@@ -1,5 +1,5 @@
-//! Tests of faults below the store: each error states what failed, where, and what to do, and no
-//! acknowledged write is lost.
+//! Tests of file system and database faults. Each error states what failed, where, and what to do,
+//! and no acknowledged write is lost.
 
 #![expect(
     clippy::indexing_slicing,
@@ -172,8 +172,8 @@ fn fill(path: &Path) {
     }
 }
 
-/// Forgetting works without free space: in a process that has the store open, and in a process that
-/// opens it.
+/// Forgetting works on a full disk, whether the process opened the store before or after the disk
+/// filled up.
 #[test]
 fn forgetting_works_on_a_full_disk() {
     on_small_disk("forgetting_works_on_a_full_disk", 12288, |disk| {
@@ -275,8 +275,8 @@ async fn locked_file_is_reported_and_recovers() {
     assert_kept(&journal, 2).await;
 }
 
-/// The verification of one tenant covers its own chains and index rows, and reports nothing about
-/// other tenants.
+/// The verification of one tenant covers the tenant's own chains and index rows, and reports
+/// nothing about other tenants.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_verification_covers_only_its_chains_and_rows() {
     let path = file("tenants");
@@ -325,7 +325,7 @@ async fn tenant_verification_covers_only_its_chains_and_rows() {
     }
 }
 
-/// A lease ends at most its duration from now, even if it was taken while the clock was an hour
+/// A lease lasts no longer than its duration, even if it was taken while the clock was an hour
 /// ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_from_a_fast_clock_expires() {

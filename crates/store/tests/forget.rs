@@ -71,8 +71,9 @@ fn large(number: u64) -> String {
 const SHARED: u64 = 1;
 const UNSHARED: u64 = 2;
 
-/// Writes two Threads with runs and turns, interleaved so that they share database pages. The
-/// Threads share a blob. The first Thread also has a blob of its own, and a fork.
+/// Writes two Threads with runs and turns. Their writes are interleaved, so that the Threads share
+/// database pages. The Threads also share a blob. The first Thread has another blob of its own, and
+/// a fork.
 async fn write(journal: &Journal, items: u32) {
     let mut batch = Batch::new(tenant());
     for log in ["doomed", "other"] {
@@ -116,7 +117,7 @@ async fn write(journal: &Journal, items: u32) {
     journal.commit(Batch::new(tenant()).append(append)).await.unwrap();
 }
 
-/// Returns the content of a checkpoint, which represents a fold of all earlier records.
+/// Returns random content for a checkpoint.
 fn state(log: &str, number: u64) -> String {
     text(&mut TestRng::new(number << 50 ^ log.len() as u64), 500)
 }
@@ -284,8 +285,8 @@ async fn forget_everywhere(master_key: Option<MasterKey>) {
     }
 }
 
-/// A backup of an earlier version contains its salts and opens as a store, so forgetting destroys
-/// the salts in the backup itself.
+/// A backup made by an earlier version contains its own salts and opens as a store. Forgetting
+/// therefore destroys the salts in the backup file itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgetting_reaches_backups_of_earlier_versions() {
     let folder = Folder::new("old-backup");

@@ -26,9 +26,9 @@ use throughline_testkit::power::{Recorder, record};
 use throughline_testkit::{Folder, TestRng, cases, figure};
 
 enum Ack {
-    /// A record was written: its log, number and content.
+    /// A record was written. The fields are its log, sequence number and content.
     Wrote(LogId, u64, Bytes),
-    /// Records were forgotten: their log, their numbers, and the salts they had.
+    /// Records were forgotten. The fields are their log, sequence numbers and former salts.
     Forgot(LogId, Vec<u64>, Vec<Vec<u8>>),
 }
 
@@ -94,7 +94,7 @@ async fn acknowledged_writes_survive_power_loss() {
 }
 
 /// Performs all kinds of writes: opening, single and grouped batches, blobs, forgetting, a backup
-/// and closing. SQLite also checkpoints a long WAL during writes.
+/// and closing. The WAL is also checkpointed during the writes.
 async fn work(folder: &Path, notes: &Notes<'_>) {
     let mut journal = opened(folder).await;
     for (log, opening) in [
@@ -140,7 +140,8 @@ async fn work(folder: &Path, notes: &Notes<'_>) {
     assert!(checkpoints > 5, "the WAL was checkpointed {checkpoints} times");
 }
 
-/// Checkpoints the WAL into the database file as far as readers allow. Returns the number of pages.
+/// Returns a closure that checkpoints the WAL into the database file as far as readers allow. The
+/// closure returns the number of checkpointed pages.
 fn checkpoint_wal(folder: &Path) -> impl FnOnce() -> i64 + Send + 'static {
     let file = folder.join("store.db");
     move || {

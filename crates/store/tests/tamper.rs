@@ -2,8 +2,8 @@
 //! first broken record.
 //!
 //! A store with rows in every table and with a master key is copied repeatedly. Each copy is
-//! changed once, outside the store, and verified. If an attacker truncates the store consistently,
-//! an earlier exported manifest reveals it.
+//! changed once, directly in the database, and verified. If an attacker truncates the store
+//! consistently, an earlier exported manifest reveals the truncation.
 //!
 //! Verification does not cover leases, which expire. It also does not cover `created` in every
 //! table and `logs.updated`, which are informational.
@@ -40,8 +40,8 @@ use throughline_testkit::{Folder, TestRng, cases, figure};
 
 use crate::change::Change;
 
-/// Opens and verifies a file. A change counts as found if verification reports it or the store does
-/// not open.
+/// Opens and verifies a file. Fails if the store does not open, which callers also count as a
+/// detected change.
 async fn verify_file(file: &Path, witness: Option<&Manifest>) -> Result<VerifyReport, StoreError> {
     let journal = opened(file).await?;
     let proof = journal.verify(witness, &|_| {}).await;

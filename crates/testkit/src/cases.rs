@@ -21,10 +21,11 @@ pub fn fuzz_seconds() -> u64 {
     number_or(FUZZ_SECONDS, environment(FUZZ_SECONDS).as_deref(), 2)
 }
 
-/// Returns a proptest configuration with [`cases`] cases.
+/// Returns a proptest configuration whose number of cases is [`cases(default)`](cases).
 ///
-/// A failing case is stored in a file beside the test, `x.regressions` for `x.rs`. Commit that
-/// file, so that its cases are tried first. Proptest's default cannot locate integration tests.
+/// A failing case is stored in a file beside the test: `x.regressions` for `x.rs`. Commit that
+/// file, so that later runs try its cases first. Proptest's default location does not work for
+/// integration tests.
 ///
 /// ```
 /// use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Runs a test in a separate process, so that it can be killed.
 //!
-//! The test binary is started again to run a single test. That test reads its task from the
-//! environment, and returns at once if there is none.
+//! The test binary starts itself again to run a single test. That test reads its task from the
+//! environment, and returns at once if no task is set.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};

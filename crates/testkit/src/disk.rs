@@ -7,14 +7,15 @@ use std::process::Command;
 /// body.
 const DISK: &str = "THROUGHLINE_TEST_DISK";
 
-/// Runs the body of a test on a disk of `kilobytes`, or reports that it was skipped.
+/// Runs the body of a test on a new disk with a size of `kilobytes`. If no disk can be mounted,
+/// prints that the test was skipped.
 ///
 /// Only a separate process can mount a disk privately. The calling test is therefore started again,
 /// alone, in a mount namespace. `test` is the full name of that test.
 ///
 /// # Panics
 ///
-/// If the test fails on its own disk.
+/// If the test fails in the separate process.
 pub fn on_small_disk(test: &str, kilobytes: u32, body: impl FnOnce(&Path)) {
     if let Some(disk) = disk() {
         return body(&disk);

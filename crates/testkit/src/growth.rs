@@ -8,9 +8,9 @@ pub fn processor_time() -> Option<Duration> {
     Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
 }
 
-/// Runs `work` with both sizes, and fails if its CPU time grows clearly faster than the size.
-/// Linear work passes with a margin of 4. Quadratic work fails if the sizes differ by a factor of
-/// 32.
+/// Runs `work` with the small and the large size, and fails if its CPU time grows clearly faster
+/// than the size. The time may grow by up to 4 times the ratio of the sizes. Quadratic work
+/// therefore fails if the sizes differ by a factor of 32.
 ///
 /// Passes without a measurement if the system reports no CPU time.
 ///
@@ -22,7 +22,8 @@ pub fn assert_linear_growth(
     (small, large): (usize, usize),
     mut work: impl FnMut(usize),
 ) -> Result<(), String> {
-    /// Shorter times are only a few clock ticks and therefore not significant.
+    /// Lower bound for the small size's time in the comparison. Shorter times are only a few clock
+    /// ticks and therefore not significant.
     const TICKS: Duration = Duration::from_millis(10);
     const MARGIN: f64 = 4.0;
     let mut time_of = |size: usize| {

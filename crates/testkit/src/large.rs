@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// A request shape whose size is a number of repeated elements.
+/// A request shape that can be built with any number of repeated elements.
 pub struct LargeRequest {
     /// The endpoint and the repeated element, for test output.
     pub name: &'static str,
@@ -14,7 +14,7 @@ pub struct LargeRequest {
     pub body: fn(usize) -> String,
 }
 
-/// Joins elements built from their indexes with commas.
+/// Builds `count` elements from their indexes and joins them with commas.
 fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     let mut out = String::new();
     for number in 0..count {
@@ -26,7 +26,8 @@ fn list(count: usize, element: impl Fn(usize, &mut String)) -> String {
     out
 }
 
-/// Repeats an element, separated by commas, with `#` replaced by the index.
+/// Repeats an element `count` times, separated by commas. In each copy, `#` is replaced by the
+/// copy's index.
 fn repeated(count: usize, element: &str) -> String {
     let pieces: Vec<&str> = element.split('#').collect();
     let mut out = String::with_capacity(count * (element.len() + 6));

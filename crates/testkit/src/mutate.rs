@@ -1,5 +1,5 @@
-//! Mutations of requests. Each operator damages reasoning in a way that frameworks, stores or
-//! sanitisers do.
+//! Mutation operators for requests. Each operator damages reasoning in a way that real frameworks,
+//! stores or sanitisers do.
 //!
 //! An operator makes one change to a valid request. The operators know the conversation format of
 //! the five wires, but not how providers react. The tests specify the reactions.
@@ -97,8 +97,8 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Mutates the request at `location`. Returns whether the request changed. An operator on the
-    /// whole request ignores `location`.
+    /// Mutates the Seal at `location`, or the whole request if that is the operator's target. Returns
+    /// whether the request changed.
     pub fn apply(
         &self,
         shape: Shape,
@@ -110,7 +110,7 @@ impl Mutation {
     }
 }
 
-/// What an operator changes.
+/// The part of a request that an operator changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MutationTarget {
     /// One Seal, or the part that contains it.
@@ -397,11 +397,11 @@ fn edit_text(parent: &mut Value) -> bool {
     })
 }
 
-/// JSON pointers to the text of a part, on any wire.
+/// JSON pointers to the text of a part. Each wire uses one of them.
 const TEXTS: [&str; 4] =
     ["/thinking", "/text", "/reasoningContent/reasoningText/text", "/summary/0/text"];
-/// Changes or removes one plain thought in a chat message. The thought may be a field, a chunk, or
-/// tagged text.
+/// Changes or removes the plain thought of one random chat message. The thought may be a field, a
+/// content chunk, or text in `<think>` tags.
 fn on_plain_thought(
     shape: Shape,
     request: &mut Value,

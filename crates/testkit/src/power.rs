@@ -1,13 +1,13 @@
 //! A virtual disk that loses power.
 //!
-//! [`record`] installs a SQLite VFS that logs every change and every sync to the files in one
+//! [`record`] installs a SQLite VFS that logs every change and every sync of the files in one
 //! folder. The operating system still provides files, locks and shared memory. A [`Disk`] then
-//! replays the [`IoLog`] up to any point and loses power there. Synced data remains. Any part of
-//! the unsynced data may remain: whole writes or single sectors, length changes, and new or removed
-//! file names.
+//! replays the [`IoLog`] up to any point and simulates a power loss there. Synced data remains. Any
+//! part of the unsynced data may remain: whole writes or single sectors, length changes, and new or
+//! removed file names.
 //!
 //! The disk gives the guarantees of real disks: a sync is durable, and a torn write damages no
-//! bytes outside the written range. SQLite relies on the latter too, as
+//! bytes outside the written range. SQLite assumes the second guarantee too, under the name
 //! `SQLITE_IOCAP_POWERSAFE_OVERWRITE`. Shared memory is lost.
 
 mod vfs;
@@ -34,11 +34,11 @@ pub(crate) enum IoEvent {
     SyncNames,
     /// The file was deleted.
     Delete(usize),
-    /// Number of acknowledged writes that the test has seen so far.
+    /// The test has received this many acknowledgements so far.
     Mark(usize),
 }
 
-/// A running recording. Each process can run only one at a time.
+/// A running recording. A process can run only one recording at a time.
 pub struct Recorder(());
 
 /// Starts recording changes to the files in this folder, for the whole process. Syncs of files
@@ -74,7 +74,7 @@ pub struct IoLog {
 
 impl IoLog {
     /// Returns the number of points at which power can be lost: before each event, and after the
-    /// last.
+    /// last event.
     pub fn points(&self) -> usize {
         self.events.len() + 1
     }
@@ -122,7 +122,7 @@ pub struct Image {
     pub torn: usize,
 }
 
-/// Which unsynced changes remain after a power loss.
+/// Selects the unsynced changes that remain after a power loss.
 #[derive(Clone, Copy)]
 enum WriteOrder {
     /// All unsynced changes are lost.
@@ -131,7 +131,7 @@ enum WriteOrder {
     Everything,
     /// All changes up to some point remain, and the last of these changes is torn.
     First,
-    /// Any subset remains, with torn writes.
+    /// Any subset of the unsynced changes remains, and remaining writes may be torn.
     Anything,
 }
 

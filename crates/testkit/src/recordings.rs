@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 
 use crate::workspace::workspace_root;
 
-/// Folders with whole conversations: with one provider, with several providers, and with refused
-/// requests.
+/// Folders with whole conversations: with one provider (`.`), with several providers (`mixed`), and
+/// with refused requests (`refusals`).
 const FOLDERS: [&str; 3] = [".", "mixed", "refusals"];
 
 /// One recorded conversation.

@@ -1,6 +1,6 @@
 //! Output of passing tests: measured figures, and the reasons for skipped tests.
 //!
-//! Each line begins with `FIGURE` or `SKIPPED`, so that `scripts/soak` can collect them.
+//! Each line begins with `FIGURE` or `SKIPPED`, so that `scripts/soak` can collect the lines.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -10,7 +10,8 @@ pub fn figure(label: &str, value: impl Display) {
     println!("FIGURE {label}: {value}");
 }
 
-/// Prints why a test was skipped, so that its pass is not mistaken for evidence.
+/// Prints why a test was skipped. A skipped test also passes, and must not be mistaken for
+/// evidence.
 ///
 /// ```
 /// let Some(recordings) = throughline_testkit::recordings() else {

@@ -14,7 +14,7 @@ use throughline_store::{
 
 use crate::harness::*;
 
-/// Writes Threads that together use every feature of Threads.
+/// Writes Threads and a run with binary and large content, rewinds, nested forks and packed events.
 async fn fill(journal: &Journal) {
     let append = items("thread", &["a", "", "ü 漢"]).opening(LogOpening::thread());
     let append = append.record(NewRecord::new("item", vec![0, 159, 146, 150, 255]));
@@ -64,8 +64,9 @@ async fn export(
     (summary, out)
 }
 
-/// Sets the times of each log from its own records. Logs without own records get a fixed time,
-/// because an import assigns them the time of the import.
+/// Sets each log's times to those of its first and last records, without the records shared with a
+/// parent. Logs that have no other records get a fixed time, because an import assigns them the
+/// time of the import.
 fn timeless(mut all: Vec<(LogHead, Vec<Record>)>) -> Vec<(LogHead, Vec<Record>)> {
     for (head, records) in &mut all {
         let shared = head.fork.as_ref().map_or(0, |fork| fork.at);
@@ -172,7 +173,7 @@ pub(crate) async fn run_without_a_thread_is_exported_and_imported(on: Database) 
     assert_eq!(summaries(&found), expected(&[(1, "a")]));
 }
 
-/// A reader that returns the given bytes, and then fails or ends.
+/// A reader that returns the bytes in `left`, and then fails if `fails` is set.
 struct TruncatedReader<'f> {
     left: &'f [u8],
     fails: bool,
@@ -187,8 +188,8 @@ impl std::io::Read for TruncatedReader<'_> {
     }
 }
 
-/// Interrupts an import after `end` bytes. The first pass verifies the whole file, and the second
-/// pass fails after this part.
+/// Interrupts an import after `end` bytes. The first pass, which verifies the file, reads all of
+/// it. The second pass fails after `end` bytes.
 async fn interrupt_import(journal: &Journal, file: &[u8], end: usize) {
     let (tenant, mut times) = (us(), 0);
     let open = || {
@@ -353,7 +354,7 @@ pub(crate) async fn an_import_changes_nothing_that_exists(on: Database) {
     assert_eq!(everything(&journal, &other_tenant()).await, before);
 }
 
-/// Appends records until stopped. Returns how many were written.
+/// Appends records until `stop` is set. The task returns the number of written records.
 fn write_until_stopped(journal: Journal, stop: Arc<AtomicBool>) -> tokio::task::JoinHandle<u64> {
     tokio::spawn(async move {
         let mut written = 0;

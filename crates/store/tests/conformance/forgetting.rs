@@ -99,8 +99,9 @@ pub(crate) async fn a_forgotten_item_is_gone_everywhere(on: Database) {
     assert_eq!(proven(&journal).await.gone, 3);
 }
 
-/// Copies repeat other records. They are destroyed when any record of the Thread, its forks or its
-/// runs is destroyed. The turn beside a copy is not affected.
+/// Copies repeat the content of other records. All copies of a Thread, its forks and its runs are
+/// destroyed when any of their records is destroyed. The turn in the same batch as a copy is not
+/// affected.
 pub(crate) async fn copies_are_forgotten_with_what_they_repeat(on: Database) {
     let harness = Harness::fresh(on);
     let journal = harness.open().await;

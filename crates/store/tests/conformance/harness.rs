@@ -45,7 +45,8 @@ impl Harness {
         self.url.clone()
     }
 
-    /// Returns the options for opening the store, with a master key if the database uses one.
+    /// Returns the options for opening the store. They contain a master key only for
+    /// `SqliteWithKey`.
     pub(crate) fn options(&self) -> Options {
         let has_key = self.on == Database::SqliteWithKey;
         Options { master_key: has_key.then(|| master_key('a')), ..Options::default() }
@@ -56,8 +57,8 @@ impl Harness {
         &self.folder
     }
 
-    /// Starts a read that lasts until the result is dropped. Meanwhile, destroyed content stays in
-    /// the database files.
+    /// Starts a read transaction that lasts until the returned value is dropped. Until then,
+    /// destroyed content stays in the database files.
     pub(crate) async fn reader(&self) -> Box<dyn std::any::Any + Send> {
         if self.on == Database::Postgres {
             let connected = tokio_postgres::connect(&self.url, tokio_postgres::NoTls).await;
@@ -163,7 +164,7 @@ pub(crate) fn receipt(written: &[(&str, u64, u64, u64)]) -> Receipt {
     Receipt { written: written.collect(), repeated: false }
 }
 
-/// A record without its time: its sequence number, kind, events and content.
+/// A record's sequence number, kind, events and content, without its time.
 pub(crate) type RecordSummary = (u64, Name, Option<(u64, u64)>, Content);
 
 pub(crate) fn summaries(records: &[Record]) -> Vec<RecordSummary> {
@@ -190,8 +191,8 @@ pub(crate) async fn read_summaries(journal: &Journal, name: &str) -> Vec<RecordS
     summaries(&read(journal, name).await)
 }
 
-/// Returns the sequence numbers and texts in a log of the tenant [`us`]. Destroyed content is shown
-/// as the reason for its erasure.
+/// Returns the sequence number and text of each record in a log of the tenant [`us`]. For destroyed
+/// content, the text is the reason for its erasure.
 pub(crate) async fn texts(journal: &Journal, name: &str) -> Vec<(u64, String)> {
     read(journal, name).await.iter().map(|record| (record.seq, text(record))).collect()
 }

@@ -1,4 +1,5 @@
-//! Tests of API keys and tenant isolation, and of opening, limiting and closing a store.
+//! Tests of API keys, tenant isolation, relaxed writes and the write queue, and of opening and
+//! closing a store.
 
 use std::time::Duration;
 

@@ -181,8 +181,8 @@ async fn running(journal: &Journal, tenant: &Tenant, name: &str) {
     journal.commit(Batch::new(tenant.clone()).append(thread).append(own)).await.unwrap();
 }
 
-/// Returns the stale runs, which have no lease and were not written to for `idle`. Reads them page
-/// by page.
+/// Returns the stale runs: those without a lease and without a write for at least `idle`. Reads
+/// them in pages of one run.
 async fn unattended(journal: &Journal, idle: Duration) -> Vec<(Tenant, LogId)> {
     let (mut found, mut after) = (Vec::new(), 0);
     loop {

@@ -27,7 +27,7 @@ mod run_events;
 mod state;
 mod vault;
 
-/// Lists all behaviours by topic, and passes them to a macro together with the database.
+/// Lists all behaviours by topic, and passes the list and the database to a macro.
 macro_rules! suite {
     ($with:ident, $on:expr) => {
         $with! {

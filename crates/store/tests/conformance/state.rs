@@ -1,4 +1,5 @@
-//! Tests that state is a fold of the log, and that a checkpoint makes it cheap to load the state.
+//! Tests that state is a fold of the log, and that loading it from a checkpoint reads only later
+//! records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

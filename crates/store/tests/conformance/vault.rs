@@ -1,4 +1,4 @@
-//! Tests that captured turns are found by evidence, and only by the tenant that owns them.
+//! Tests that captured turns are found by their keys, and only by the tenant that owns them.
 
 use throughline_core::{
     ElisionReason, NewVaultTurn, Store, TurnId, VaultKey, VaultMatch, VaultTurn,

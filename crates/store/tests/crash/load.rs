@@ -52,12 +52,13 @@ impl std::str::FromStr for BatchNumber {
 }
 
 impl BatchNumber {
-    /// Returns the name of the Thread, which two callers share and every round continues.
+    /// Returns the name of the batch's Thread. Two callers share a Thread, and every round appends
+    /// to the same Threads.
     pub(crate) fn thread(self) -> LogId {
         LogId::from(format!("thread-{}", self.caller / 2))
     }
 
-    /// Returns the name of the run, which is new in every round.
+    /// Returns the name of the batch's run. Each caller starts a new run in every round.
     pub(crate) fn run(self) -> LogId {
         LogId::from(format!("run-{}-{}", self.round, self.caller))
     }
@@ -94,8 +95,8 @@ impl BatchNumber {
         VaultKey::Claim(format!("claim-{self}").into())
     }
 
-    /// Returns the batch with this number: the Item, its checkpoint, the events and the captured
-    /// turn.
+    /// Returns the batch with this number: an Item, events, a captured turn, and sometimes a
+    /// checkpoint.
     pub(crate) fn batch(self) -> Batch {
         let mut thread = Append::new(self.thread()).record(NewRecord::new(kind::ITEM, self.item()));
         if self.has_checkpoint() {
@@ -124,7 +125,7 @@ impl BatchNumber {
     }
 }
 
-/// Returns the name of the log that one writer leases.
+/// Returns the name of the log that the child writes to under a lease.
 pub(crate) fn held() -> LogId {
     LogId::from("held")
 }
@@ -180,8 +181,8 @@ async fn write(journal: Arc<Journal>, round: u32, caller: u32) -> Result<(), Sto
     Ok(())
 }
 
-/// Formats a receipt as one word: the first and last records of the Thread and of the run, and the
-/// run's last event.
+/// Formats a receipt as one word: the numbers of the first and last records in the Thread and in
+/// the run, and of the run's last event.
 pub(crate) fn places(receipt: &Receipt) -> String {
     let [thread, run] = &receipt.written[..] else { panic!("a batch writes to two logs") };
     let (first, last) = (thread.first, thread.last);

@@ -1,4 +1,5 @@
-//! The acknowledged writes that the parent has read, and the checks that the store contains them.
+//! The acknowledgements that the parent has read from the child, and the checks that the store
+//! contains the acknowledged writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -18,7 +19,7 @@ pub(crate) struct AcknowledgedWrites {
     new: Vec<BatchNumber>,
     /// Batches in the store that were not acknowledged.
     unacknowledged_batches: BTreeSet<BatchNumber>,
-    /// Content of the records written under a fence, by sequence number.
+    /// Content of the acknowledged records that were written under a lease, by sequence number.
     behind: BTreeMap<u64, Vec<u8>>,
     /// The highest fence that the child reported.
     fence: u64,
@@ -135,8 +136,8 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// Checks that repeating a batch, acknowledged or not, does not write it again, and that its
-    /// turn is found.
+    /// Checks that no batch is written again if it is repeated, and that each batch's turn is
+    /// found. This includes stored batches that were not acknowledged.
     async fn check_once_and_vault(
         &mut self,
         journal: &Journal,
@@ -160,7 +161,8 @@ impl AcknowledgedWrites {
         }
     }
 
-    /// Checks that the killed child's lease can be taken over, and that its fence is then rejected.
+    /// Checks that the killed child's lease can be taken over, and that the child's fence is then
+    /// rejected.
     pub(crate) async fn free_leases(&mut self, journal: &Journal) {
         let time = Duration::from_mins(10);
         // The child may have been killed between taking the lease and printing it.
@@ -180,8 +182,8 @@ impl AcknowledgedWrites {
     }
 }
 
-/// Reads all records of a log and checks that there is no gap. Returns no records if the log was
-/// never opened.
+/// Reads all records of a log and checks that their sequence numbers have no gap. Returns no
+/// records if the log was never opened.
 async fn all(journal: &Journal, log: &LogId) -> Vec<Record> {
     let Some(head) = journal.log(&tenant(), log).await.unwrap() else { return Vec::new() };
     let mut records: Vec<Record> = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests workers that share runs through leases. Their processes are paused for longer than a lease
-//! and then resumed.
+//! Tests workers that share runs through leases. The worker processes are paused for longer than a
+//! lease and then resumed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,14 @@ use crate::{opened, runtime};
 
 const PROCESSES: usize = 5;
 const STEPS: u64 = 40;
-/// Duration of a step, long enough for pauses to fall between and within steps.
+/// Duration of a step. It is long enough that some pauses occur within a step and others between
+/// steps.
 const WORK: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_millis(150);
 const TENANT: &str = "crowd";
 
-/// Asserts that no fence has two writers, and that no record with an older fence follows one with a
-/// newer fence.
+/// Asserts that no fence is used by two writers, and that no record with an older fence follows a
+/// record with a newer fence.
 pub(crate) fn hold(url: &str) {
     // The full run uses 50 workers and 200 runs.
     let is_full_run = cases(500) >= 10_000;
@@ -58,7 +59,8 @@ pub(crate) fn hold(url: &str) {
     figure(&format!("leases, {kind}"), summary);
 }
 
-/// Pauses one process after another for longer than a lease, until all processes have finished.
+/// Pauses one process after another for longer than a lease, until all have finished. Returns the
+/// number of pauses.
 fn disturb(children: &mut [Child]) -> u32 {
     let mut dice = TestRng::new(11);
     let mut stops = 0;
@@ -106,7 +108,7 @@ async fn inspect(url: &str, runs: usize) -> (u64, usize) {
     (count, fences)
 }
 
-/// Runs the workers of one process. Each takes any run that is neither finished nor leased.
+/// Runs the workers of one process. Each worker takes any run that is neither finished nor leased.
 pub(crate) fn work(task: &str) {
     let mut fields = task.split('\t');
     let url = fields.next().unwrap().to_owned();

@@ -17,7 +17,8 @@ const THREADS: usize = 20;
 const AT_ONCE: usize = 32;
 const TENANT: &str = "crowd";
 
-/// Asserts that each request has exactly one effect, and that all its replies are identical.
+/// Asserts that each request has exactly one effect, and that all copies of a request get the same
+/// reply.
 pub(crate) fn assert_one_effect_per_request(url: &str) {
     let requests = usize::try_from(cases(400)).unwrap();
     let runtime = runtime();
@@ -76,7 +77,7 @@ fn copies(request: usize) -> usize {
     1 + TestRng::new(u64::try_from(request).unwrap()).below(5)
 }
 
-/// Counts the effects of each request: Items in its Thread, and runs.
+/// Counts the Items that each request wrote. Also asserts that there is one run per request.
 async fn effects(url: &str) -> BTreeMap<String, u32> {
     let journal = opened(url).await;
     let tenant = Tenant::from(TENANT);
@@ -132,7 +133,8 @@ pub(crate) fn send(task: &str) {
     });
 }
 
-/// Sends one copy of a request. Returns the content of the run that the first copy created.
+/// Sends one copy of a request. Returns the reply, with the content of the run that the first copy
+/// to arrive created.
 async fn reply(journal: Journal, request: usize, sender: String) -> String {
     let thread = LogId::from(format!("thread-{}", request % THREADS));
     let item = NewRecord::new("item", format!("{request} by {sender}"));

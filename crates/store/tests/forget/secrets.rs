@@ -7,13 +7,13 @@ use rusqlite::{Connection, params};
 
 const WINDOW: usize = 16;
 
-/// Bytes that no file may contain, split into windows.
+/// Bytes that no file may contain once they are destroyed, split into windows of 16 bytes.
 pub(crate) struct Secrets {
     db: Connection,
     file: PathBuf,
-    /// Windows of salts that the files contain now.
+    /// Windows of salts that the files contain until the salts are destroyed.
     salts: HashSet<[u8; WINDOW]>,
-    /// Windows of sealed bytes that the files contain now.
+    /// Windows of sealed bytes that the files contain until these bytes are destroyed.
     sealed: HashSet<[u8; WINDOW]>,
     /// Windows that no file may ever contain: plain text, keys, and salts in the format of key
     /// files.
@@ -107,8 +107,8 @@ impl Secrets {
         }
     }
 
-    /// Asserts that the search works: it finds the salts and sealed bytes that the files contain
-    /// now.
+    /// Asserts that the search works: it finds the salts and sealed bytes that are not destroyed
+    /// yet.
     pub(crate) fn assert_search_works(&self) {
         let folder = self.file.parent().unwrap();
         let found: HashSet<[u8; WINDOW]> = files(folder)

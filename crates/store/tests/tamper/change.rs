@@ -1,4 +1,4 @@
-//! Makes random changes to the database, outside the store.
+//! Makes random changes directly in the database, bypassing the store.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -26,7 +26,8 @@ pub(crate) const TABLES: [&str; 13] = [
 pub(crate) struct Change {
     pub(crate) table: &'static str,
     description: String,
-    /// The locations that verification may report. Empty means any location.
+    /// The locations that verification may report for this change. If the list is empty, any
+    /// location is accepted.
     pub(crate) places: Vec<String>,
 }
 
@@ -55,7 +56,8 @@ impl Change {
     }
 }
 
-/// Drops the triggers that keep older versions from writing, as an attacker could.
+/// Drops the triggers that prevent writes by older versions of Throughline. An attacker could drop
+/// them too.
 pub(crate) fn drop_triggers(db: &Connection) {
     db.execute_batch(
         "DROP TRIGGER IF EXISTS segments_are_added_with_a_mac;
@@ -154,8 +156,8 @@ fn flip(db: &Connection, table: &str, dice: &mut TestRng) -> Option<(String, Vec
     Some((format!("{column} from {value:?} to {changed:?}"), places))
 }
 
-/// Returns the locations that verification may report for this record: its old or new number, or
-/// the whole store if the row cannot be read.
+/// Returns the locations that verification may report for a changed record. They are the record
+/// under its old or new number, and the whole store for a row that cannot be read.
 fn places_of(db: &Connection, row: &TableRow, seq: Option<&Value>) -> Vec<String> {
     let find = "SELECT r.seq, l.name, t.name FROM records r JOIN logs l ON l.id = r.log
                 JOIN tenants t ON t.id = r.tenant WHERE r.id = ?1";
@@ -234,7 +236,8 @@ fn insert(db: &Connection, table: &str, dice: &mut TestRng) -> Option<String> {
     Some(format!("added {row:?}"))
 }
 
-/// Removes the last records of the first tenant consistently, as if they had never been written.
+/// Removes the last records of the first tenant, and updates all dependent rows as if these records
+/// had never been written.
 pub(crate) fn cut_off(db: &Connection, dice: &mut TestRng) {
     let count = 1 + i64::try_from(dice.below(6)).unwrap();
     drop_triggers(db);

@@ -143,8 +143,8 @@ async fn postgres_tenant_verification_covers_only_its_rows() {
     assert_eq!(journal.verify_tenant(&"missing".into()).await.unwrap().broken, None);
 }
 
-/// Returns whether a change is found: verification reports it, or the store does not open. The
-/// store is opened again for internal values, because they are read on open.
+/// Returns whether a change to `table` is found: verification reports it, or the store does not
+/// open. For internal values, the store is opened again, because they are read on open.
 async fn is_found(journal: &Journal, url: &str, table: &str) -> bool {
     if table != "kept" {
         return journal.verify(None, &|_| {}).await.is_ok_and(|proof| proof.broken.is_some());

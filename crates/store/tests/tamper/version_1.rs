@@ -44,8 +44,8 @@ const SQLITE_KEYS: FixtureKeys = [
     ),
 ];
 
-/// SQL that keeps the fixture's pending requests from expiring. They were created with a lifetime
-/// of one hour.
+/// SQL that removes the expiry times of the fixture's pending requests, which had a lifetime of one
+/// hour.
 const NEVER_EXPIRES: &str = "UPDATE pending SET expires = NULL";
 
 fn options() -> Options {
@@ -93,7 +93,7 @@ async fn assert_is_carried_over(url: &str, keys: FixtureKeys) {
     journal.close().await.unwrap();
 }
 
-/// Writes, forgets and revokes, so that rows covered by the initial sums change.
+/// Appends, forgets a Thread and revokes API keys, so that rows covered by the initial sums change.
 async fn go_on(journal: &Journal) {
     let tenant = Tenant::from("alpha");
     let append = Append::new("run").record(NewRecord::new("note", "on")).status("running");

@@ -186,7 +186,7 @@ unsafe extern "C" fn delete(
 ///
 /// # Safety
 ///
-/// `file` must have the space that this VFS requested.
+/// `file` must point to memory of the size that this VFS requested in `szOsFile`.
 unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     // SAFETY: guaranteed by the caller.
     unsafe { file.cast::<VfsFile>().add(1).cast() }
