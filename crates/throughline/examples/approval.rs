@@ -1,5 +1,5 @@
-//! A tool that needs a user's approval, with a restart before the decision. The run waits in the
-//! store, and any process that opens the store can resume it.
+//! A tool that needs a user's approval, with a restart before the decision. The waiting run is
+//! stored, so any process that opens the store can resume it.
 //!
 //! `cargo run --example approval` needs no key.
 

@@ -1,4 +1,4 @@
-//! A tracer with a custom sink, and the progress of a run that is being driven.
+//! Traces a run with a custom sink, and prints the run's progress while it is driven.
 //!
 //! `cargo run --example custom_sink` needs no key.
 
@@ -20,8 +20,8 @@ use throughline::{LogId, Tenant};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// Prints each span. A real sink returns a `SinkError` if delivery fails. The tracer then tries
-/// again, and the run is not affected.
+/// Prints each span. A real sink returns a `SinkError` if delivery fails. The tracer then retries
+/// the delivery, and the run is not affected.
 struct PrintSink;
 
 impl Sink for PrintSink {

@@ -1,7 +1,8 @@
 //! A custom codec. It works like a built-in codec although it is defined in another crate.
 //!
-//! `cargo run --example own_codec` decodes a response with a sealed Thought and encodes it again.
-//! The request to the Seal's owner contains the Seal, but requests to other providers do not.
+//! `cargo run --example own_codec` decodes a response with a sealed Thought and encodes requests
+//! that replay the Thought. The request to the Seal's owner contains the Seal, but requests to
+//! other providers do not.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,5 +1,5 @@
-//! A custom provider: one catalog entry specifies its wire and address, and another entry specifies
-//! the requirements of its models.
+//! A custom provider. One catalog entry specifies the provider's wire and address, and another
+//! entry specifies the requirements of its models.
 //!
 //! `cargo run --example own_provider` needs no key.
 

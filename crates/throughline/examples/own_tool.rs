@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example own_tool` prints the schemas that a model would receive and runs each tool
 //! once. An agent gets the tools with `runner.with_tools(tools)`. The runner then validates the
-//! arguments and records each call before and after it runs.
+//! arguments of each call, and records the call before and after it runs.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,5 +1,5 @@
-//! A tool loop: the model thinks and calls a tool. It then receives its signed Thoughts together
-//! with the result, and answers.
+//! A tool loop: the model thinks and calls a tool. The model then receives its signed Thoughts
+//! together with the tool's result, and answers.
 //!
 //! `cargo run --example tool_loop` needs no key.
 

@@ -27,7 +27,7 @@ pub use throughline_agent::{
 pub use throughline_core::{Clock, CostEstimator, IdGenerator};
 
 /// Creates a runner that uses the system clock. Any process that opens the same store can resume
-/// its runs.
+/// the runs of this runner.
 pub fn runner(store: &Journal, models: impl ModelRegistry + 'static) -> Runner {
     let ports = Ports::with_system_clock(store.derived_key("agent threads"));
     Runner::new(Arc::new(store.clone()), Arc::new(models), ports)

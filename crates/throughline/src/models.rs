@@ -15,9 +15,9 @@ pub use throughline_provider::{
     EndpointOptions, EnvLookup, Http, InvalidEndpoint, ModelResolver, RetryPolicy,
 };
 
-/// Returns the models of all providers that need no key or whose key is in its usual environment
-/// variable. Model names look like `anthropic/claude-sonnet-5-5`. The caller supplies the lookup:
-/// `from_env(&|name| std::env::var(name).ok())`.
+/// Returns the models of all providers that need no key, or whose usual environment variable
+/// contains a key. Model names look like `anthropic/claude-sonnet-5-5`. The caller passes the
+/// lookup of environment variables: `from_env(&|name| std::env::var(name).ok())`.
 pub fn from_env(variables: EnvLookup<'_>) -> Result<EndpointModels, InvalidEndpoint> {
     EndpointModels::from_env(variables, Arc::new(now))
 }

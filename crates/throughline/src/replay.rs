@@ -15,8 +15,8 @@ pub use throughline_replay::{
     Turn, VisibleDigests,
 };
 
-/// Creates a replay engine over a store. A gateway on the same store can restore what this engine
-/// captured, and vice versa.
+/// Creates a replay engine over a store. A gateway on the same store can restore reasoning that
+/// this engine captured, and vice versa.
 pub fn engine(store: &Journal) -> Replay {
     Replay::new(Arc::new(store.clone()), Claims::new(store.derived_key("claims")))
 }

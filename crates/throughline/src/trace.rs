@@ -34,7 +34,7 @@ pub fn attach(
     tracer
 }
 
-/// Starts a tracer for each run that the runner drives.
+/// Makes the tracer follow each run that the runner drives.
 struct RunTraces(Tracer);
 
 impl Watcher for RunTraces {

@@ -7,7 +7,8 @@ use throughline_json::Name;
 
 use crate::secret::Mask;
 
-/// Advice appended to the error of a call that failed after it was sent and may have taken effect.
+/// Advice appended to the error of a call that failed after it was sent, because the call may have
+/// taken effect.
 const UNKNOWN_EFFECT: &str =
     "It is unknown whether the call took effect; check before you call the tool again.";
 
@@ -68,7 +69,7 @@ impl Parts {
         self.all.push(Part::Media(Media::Inline { mime: Name::from(mime), base64 }));
     }
 
-    /// Records that part of the result was omitted.
+    /// Marks the result as truncated.
     pub(crate) fn mark_truncated(&mut self) {
         self.is_truncated = true;
     }

@@ -29,8 +29,8 @@ pub fn client() -> Result<Client, String> {
     builder.build().map_err(|error| error_message(&error))
 }
 
-/// Checks that a URL is safe to contact. The error text is written to follow the name of a setting,
-/// such as `url`.
+/// Checks that a URL is safe to contact. The error text continues a sentence that starts with the
+/// name of a setting, such as `url`.
 pub fn check(url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
@@ -103,7 +103,8 @@ fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn 
     })
 }
 
-/// Follows redirects within the same origin. Any other redirect response is returned to the caller.
+/// Returns a policy that follows redirects within the same origin. All other redirects are not
+/// followed, and the caller receives the redirect response.
 fn same_origin_redirects() -> Policy {
     Policy::custom(|attempt| {
         let from = attempt.previous();

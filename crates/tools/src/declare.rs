@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Parsing a declaration opens no connection and starts no process. All problems are reported at
-//! once, each with its position and a suggested fix. They never contain a secret.
+//! once, each with its position and a suggested fix. Problem messages never contain a secret.
 
 mod line;
 
@@ -124,8 +124,8 @@ impl ToolDeclarations {
         Self::read_document(text, "TOML", &Value::from_toml(text), others, variables)
     }
 
-    /// Parses a JSON document of the same structure. Top-level keys in `others` are allowed and
-    /// ignored.
+    /// Parses a JSON document with the same structure as the TOML document. Top-level keys in
+    /// `others` are allowed and ignored.
     pub fn json(text: &str, others: &[&str], variables: Variables<'_>) -> Result<Self, Problems> {
         Self::read_document(text, "JSON", &Value::from_json(text), others, variables)
     }
@@ -136,7 +136,7 @@ impl ToolDeclarations {
         line::read(text, variables)
     }
 
-    /// Adds the declarations of `others` after these.
+    /// Appends the declarations in `others` to this list of declarations.
     #[must_use]
     pub fn merge(mut self, others: Self) -> Self {
         self.mcp.extend(others.mcp);
@@ -144,8 +144,8 @@ impl ToolDeclarations {
         self
     }
 
-    /// Opens all servers and returns the tools of this declaration. Fails if two tools have the
-    /// same name.
+    /// Opens all declared MCP servers, and returns their tools and the HTTP tools. Fails if two
+    /// tools have the same name.
     pub async fn open(self) -> Result<Vec<Arc<dyn Tool>>, OpenError> {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         for config in self.http {
@@ -163,7 +163,8 @@ impl ToolDeclarations {
         }
     }
 
-    /// Reads the tool tables of a parsed document. The caller reads all other keys of `root`.
+    /// Reads the tool tables under `root`, the top-level table of a parsed document. The caller
+    /// must read all other keys.
     pub fn read(
         text: &str,
         root: &Section<'_>,

@@ -41,8 +41,8 @@ pub enum HttpBody {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpConfig {
-    /// Specification of the tool. Without a schema, all arguments in the URL and the body are
-    /// declared as strings.
+    /// Specification of the tool. If it has no schema, one is derived that declares each argument
+    /// named in the URL, `query` and `body` as a string.
     pub spec: ToolSpec,
     /// HTTP method, such as `GET`.
     pub method: Name,
@@ -277,7 +277,7 @@ impl std::fmt::Debug for HttpTool {
     }
 }
 
-/// Derives a schema from the declaration of a tool that has no schema of its own.
+/// Derives a schema for a tool whose declaration contains none.
 fn schema(template: &Template, config: &HttpConfig) -> Json {
     let in_body = match &config.body {
         HttpBody::Argument(name) => Some(&**name),

@@ -1,9 +1,9 @@
 //! External tools: MCP servers and HTTP endpoints, declared as data.
 //!
 //! External tools implement [`Tool`](throughline_agent::Tool), like tools written in Rust. Models
-//! see names that every provider accepts. Secrets are sent only to their server and never appear in
-//! errors. Dropping a call cancels it at the server. If the outcome of a call is unknown, its
-//! result states this.
+//! see names that every provider accepts. Secrets are sent only to the server that they are
+//! configured for, and never appear in errors. Dropping the future of a call cancels the call at
+//! the server. If the outcome of a call is unknown, the tool result states this.
 
 mod answer;
 pub mod client;

@@ -40,7 +40,8 @@ pub enum Transport {
         env: Vec<(Name, Credential)>,
         /// Non-secret system variables, such as `PATH`, that are passed on.
         usual: Vec<(Name, Name)>,
-        /// Working directory; defaults to that of this process.
+        /// Working directory of the child process; defaults to the current directory of this
+        /// process.
         directory: Option<PathBuf>,
     },
     /// A streamable HTTP endpoint.
@@ -187,7 +188,7 @@ words! {
 pub struct McpError {
     /// Configured name of the server.
     pub server: Name,
-    /// Kind of the failure, which determines whether the call may have taken effect.
+    /// Kind of the failure. It determines whether the call may have taken effect.
     pub trouble: McpErrorKind,
     /// Message from the server or the connection, with secrets masked.
     pub reason: String,

@@ -6,7 +6,7 @@ use throughline_json::Name;
 /// Maximum length of a tool name that every provider accepts.
 const LONGEST: usize = 64;
 
-/// Length of the digest at the end of a changed name.
+/// Length of the digest at the end of a tool name that had to be changed.
 const DIGEST: usize = 8;
 
 /// Returns the name that models use to call a server's tool: `server__tool`. A name that had to be

@@ -38,11 +38,11 @@ pub struct Problem {
 #[error("{}", self.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct Problems(pub Vec<Problem>);
 
-/// Parts of error messages that differ between kinds of documents.
+/// Phrases in error messages that depend on the kind of document.
 pub struct Phrases {
     /// Text before the name of an unknown key.
     pub unknown_key: &'static str,
-    /// Describes where top-level keys are, such as `at the top level`.
+    /// Phrase for the location of top-level keys, such as `at the top level`.
     pub root: &'static str,
     /// Text before the list of known keys.
     pub known_keys: &'static str,
@@ -71,7 +71,8 @@ pub struct Diagnostics<'t> {
 }
 
 impl<'t> Diagnostics<'t> {
-    /// Starts without problems. `text` is the document, used to compute line and column numbers.
+    /// Creates an empty list of problems. `text` is the document, from which line and column
+    /// numbers are computed.
     pub fn new(text: &'t str, phrases: &'static Phrases, variables: Variables<'t>) -> Self {
         let (errors, warnings) = (Vec::new(), Vec::new());
         Self { text, phrases, variables, errors, warnings, lines: BTreeMap::new() }
@@ -259,7 +260,8 @@ impl<'s> Section<'s> {
         self.parse(key, strings, expected, notes)
     }
 
-    /// Returns the keys and secret values of a table, with `${NAME}` placeholders replaced.
+    /// Returns the names and secret values in the table under a key, with `${NAME}` placeholders
+    /// replaced.
     pub(crate) fn secrets(&self, key: &str, example: &str, notes: &mut Diagnostics<'_>) -> Secrets {
         let texts = |value: &'s Value| -> Option<Vec<_>> {
             let text = |member: &'s Member| Some((member, member.value.text()?));
@@ -297,15 +299,15 @@ impl<'s> Section<'s> {
         self.parse(key, find_choice, expected, notes)
     }
 
-    /// Returns the whole number under a key. It must be at least 1.
+    /// Returns the whole number under a key. Reports an error if the number is less than 1.
     pub fn count(&self, key: &str, example: u32, notes: &mut Diagnostics<'_>) -> Option<u32> {
         let count = |value: &Value| u32::try_from(value.whole()?).ok().filter(|count| *count > 0);
         let expected = format_args!("a whole number of at least 1: write {key} = {example}");
         self.parse(key, count, expected, notes)
     }
 
-    /// Returns the size under a key in bytes. It is a number, such as `67108864`, or a string, such
-    /// as `"64MiB"`.
+    /// Returns the size in bytes under a key. The value is a number, such as `67108864`, or a
+    /// string, such as `"64MiB"`.
     pub fn bytes(&self, key: &str, notes: &mut Diagnostics<'_>) -> Option<u64> {
         let Phrases { size, largest_size, .. } = notes.phrases;
         let bytes = |value: &Value| {

@@ -13,8 +13,8 @@ pub fn is_close(name: &str, known: &str) -> bool {
     distance(name, known) <= 1 + name.chars().count() / 4
 }
 
-/// Returns the known names that are similar to `name`, most similar first. A name is also similar
-/// if it contains `name` or is contained in it.
+/// Returns up to three known names that are similar to `name`, most similar first. A known name
+/// also counts as similar if it contains `name` or `asked` contains it.
 pub fn closest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let lower = name.to_lowercase();
     let is_part = |candidate: &str| {

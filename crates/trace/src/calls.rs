@@ -50,13 +50,13 @@ impl CallTracer {
         }
     }
 
-    /// Returns the number of dropped calls. A call that several sinks did not accept counts once
-    /// per sink.
+    /// Returns the number of calls that did not fit into the queue or were not delivered. A call
+    /// that several sinks did not accept counts once per sink.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all queued calls are delivered, but at most `patience`.
+    /// Waits until all queued calls are delivered, but no longer than `patience`.
     pub async fn finish(&self, patience: Duration) {
         let (ack, acknowledged) = oneshot::channel();
         let drained = async {

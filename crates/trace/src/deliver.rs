@@ -1,5 +1,5 @@
 //! Delivers batches to all sinks, with retries. If a sink fails, the trace is marked as partial and
-//! the other sinks receive the new status.
+//! the other sinks receive this status.
 
 #[cfg(test)]
 #[path = "deliver_tests.rs"]
@@ -107,7 +107,7 @@ pub(crate) async fn deliver(
     errors
 }
 
-/// Retries until the sink accepts the batch, fails permanently, or all attempts are used.
+/// Retries `take` until it succeeds, it fails permanently, or all attempts are used.
 pub(crate) async fn with_retries<T>(attempt: impl Fn() -> T) -> Result<(), SinkError>
 where
     T: Future<Output = Result<(), SinkError>>,

@@ -222,7 +222,8 @@ impl Fold {
         }
     }
 
-    /// Closes an attempt that has no end event in the Journal, at the time of its last event.
+    /// Closes the open attempt if the Journal has no end event for it. The attempt's span ends at
+    /// the time of its last event.
     fn close_open_turn(&mut self) -> Option<Span> {
         let turn = self.turn.take()?;
         let end = turn.last_event;
@@ -266,7 +267,7 @@ impl Fold {
         }
     }
 
-    /// Extends the run's own span to `at`. Returns whether this is the start of the span.
+    /// Extends the run's own span to `at`. Returns whether `at` became the start of the span.
     fn extend_agent(&mut self, at: Timestamp) -> bool {
         let is_first = self.agent.start == Timestamp::UNIX_EPOCH;
         if is_first {
@@ -358,7 +359,8 @@ impl Fold {
         Some(span)
     }
 
-    /// Builds a span that represents erased events. It records their number and the reason.
+    /// Builds a span that represents erased events. The span records the number of events and the
+    /// reason for the erasure.
     fn erased_span(&mut self, record: &Record, reason: ElisionReason) -> Span {
         self.turn = None;
         self.counted.skip_erased();

@@ -11,7 +11,7 @@ use crate::span::{Span, SpanKind, Value, derive_id, hex};
 /// Ids and settings shared by all batches of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Session id: `sess_RUN`, or `TENANT.sess_RUN` unless the tenant is `default`. It contains
+    /// Session id: `sess_RUN` for the tenant `default`, otherwise `TENANT.sess_RUN`. It contains
     /// only letters, digits, `_`, `-` and `.`.
     pub id: Name,
     /// Trace id, shared by all spans of the run.
@@ -39,7 +39,8 @@ pub struct TraceBatch {
     pub before: u64,
     /// Spans that ended since the previous batch.
     pub spans: Vec<Span>,
-    /// The run's own span; `None` except in the last batch.
+    /// The run's own span. It is set only in the last batch, and in a batch that is the whole
+    /// trace.
     pub agent: Option<Span>,
     /// Status of the run and of the deliveries so far.
     pub status: Status,
@@ -70,8 +71,8 @@ pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     }
 }
 
-/// Returns a name that is safe in file names and has no dots: `name` itself, or `x-` followed by
-/// its digest.
+/// Returns a name that is safe in file names and has no dots: `name` itself if it is safe,
+/// otherwise `x-` followed by the digest of `name`.
 fn plain_name(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_safe = (1..=100).contains(&name.len()) && name.bytes().all(is_plain);

@@ -26,7 +26,8 @@ pub trait Sink: Send + Sync {
     /// Returns the sink's name for errors and reports. It must not contain secrets.
     fn name(&self) -> &str;
 
-    /// Accepts one batch of a run's trace. A batch may arrive twice, with the same key.
+    /// Accepts one batch of a run's trace. If a delivery is retried, the same batch may arrive
+    /// twice, with the same key.
     fn send<'a>(&'a self, batch: &'a TraceBatch) -> SendFuture<'a>;
 
     /// Accepts spans of gateway calls. The default implementation ignores them.

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use throughline_json::{Name, words};
 
-/// An operation with a duration, or an instantaneous event. Ids are derived from the run and the
-/// position of the span, so a repeated delivery contains the same ids.
+/// An operation with a duration, or an instantaneous event. A span's id is derived from the run and
+/// the span's position, so a repeated delivery contains the same ids.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// Trace id, shared by all spans of the trace.

@@ -42,7 +42,7 @@ pub struct Tracer {
     work: Arc<Mutex<JoinSet<DeliveryReport>>>,
 }
 
-/// Guard for a followed run. Drop it when this process stops driving the run.
+/// Guard for a followed run. Drop the guard when this process stops driving the run.
 pub struct FollowGuard {
     _guard: oneshot::Sender<()>,
 }
@@ -53,9 +53,9 @@ impl Tracer {
         Self { options: Arc::new(options), work: Arc::default() }
     }
 
-    /// Starts to follow a run in the background, until the run ends or pauses. Earlier owners
-    /// already delivered the records up to `delivered`. Drop the guard when this process stops
-    /// driving the run.
+    /// Follows a run in the background until the run ends, or until this process stops driving it
+    /// and drops the guard. Earlier owners of the run have already delivered the spans of the
+    /// records up to `delivered`.
     pub fn follow(&self, tenant: &Tenant, run: &LogId, delivered: u64) -> FollowGuard {
         let (guard, released) = oneshot::channel();
         let options = Arc::clone(&self.options);
@@ -74,7 +74,7 @@ impl Tracer {
         FollowGuard { _guard: guard }
     }
 
-    /// Waits until the traces of all followed runs are delivered, but at most four times the
+    /// Waits until the traces of all followed runs are delivered, but no longer than four times the
     /// configured `patience`. Returns one report per run.
     pub async fn finish(&self) -> Vec<DeliveryReport> {
         let mut work =
@@ -280,8 +280,8 @@ impl<'o> Forwarder<'o> {
         delivered
     }
 
-    /// Stops following a run that waits. In batched mode, the process that ends the run delivers
-    /// the trace.
+    /// Stops following a run that has not ended. In batched mode, the process that later ends the
+    /// run delivers the whole trace.
     fn pause(self) -> DeliveryReport {
         let status = if self.errors.is_empty() { Status::Running } else { Status::Partial };
         let session = self.session.id.clone();

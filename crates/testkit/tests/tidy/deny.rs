@@ -41,7 +41,8 @@ fn dependencies_keep_the_rules_of_deny_toml() {
     assert_tidy(&problems);
 }
 
-/// Returns the dependencies on a banned crate, except from the crates that may wrap it.
+/// Returns the dependencies on banned crates. A crate that is listed as a wrapper of a banned crate
+/// may depend on it.
 fn banned_dependencies(metadata: &Value, rules: &toml::Table) -> Vec<String> {
     let names = package_names(metadata);
     let bans = rules.get("bans").and_then(|bans| bans.get("deny")).and_then(toml::Value::as_array);

@@ -59,7 +59,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("trace", &["core", "json", "spec", "tools"]),
 ];
 
-/// Folders of the required wires. Any other folder counts as a wire once it implements `Codec`.
+/// Folders of the required wires. Any other folder counts as a wire if its `mod.rs` implements
+/// `Codec`.
 const WIRES: [&str; 5] = ["anthropic", "responses", "chat", "gemini", "converse"];
 
 const WIRE_FILES: [&str; 6] =
@@ -70,8 +71,8 @@ const MOST_LINES: usize = 600;
 /// Files that may be longer than `MOST_LINES`. Each entry needs a comment with the reason.
 const LONG_FILES: &[&str] = &[];
 
-/// Path prefixes that exist only on one machine. They are split so that this file passes its own
-/// check.
+/// Path prefixes that exist only on one machine. Each string is split, so that this file passes its
+/// own check.
 const MACHINE_FOLDERS: [&str; 3] =
     [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 
@@ -315,8 +316,8 @@ fn checks_detect_violations() {
     assert_eq!(our_dependencies(&manifest), ["core", "sim", "throughline"]);
 }
 
-/// Returns the word in a line that shows that the crate adopts another crate's verdict on a
-/// request. Crates may share facts about models, but must draw their own conclusions.
+/// Returns the word that shows that this line of code uses another crate's verdict on a request.
+/// Crates may share facts about models, but each must reach its own verdict.
 fn find_borrowed_verdict(line: &str) -> Option<&'static str> {
     const BORROWED: [&str; 8] = [
         "audit",
@@ -336,8 +337,8 @@ fn assert_tidy(problems: &[String]) {
     assert!(problems.is_empty(), "not tidy:\n  {}\n", problems.join("\n  "));
 }
 
-/// Returns the folder names of the workspace crates that a crate is built with. Dev-dependencies
-/// are ignored, because users of the crate never compile them.
+/// Returns the folder names of the workspace crates that a crate depends on. Dev-dependencies are
+/// ignored, because users of the crate never compile them.
 fn our_dependencies(manifest: &toml::Table) -> Vec<String> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     let tables = targets
@@ -359,7 +360,8 @@ fn our_dependencies(manifest: &toml::Table) -> Vec<String> {
     names
 }
 
-/// Returns the wire folders: the required ones, and any other that implements a codec.
+/// Returns the names of the wire folders: the required folders, and all others that implement a
+/// codec.
 fn wires(source: &Path) -> BTreeSet<String> {
     let implements_a_codec = |folder: &PathBuf| {
         fs::read_to_string(folder.join("mod.rs")).is_ok_and(|text| text.contains("impl Codec for"))

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{assert_tidy, read};
 
-/// A profile inherits the package overrides of `release`. Without its own override, a package would
-/// be optimised less in `dist` than the rest of the binary.
+/// The profiles `dist` and `bench` inherit the package overrides of `release`. A package without
+/// its own override in `dist` would be optimised less than the rest of the binary.
 #[test]
 fn published_profiles_override_every_package_of_release() {
     let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).expect("Cargo.toml is TOML");

@@ -22,8 +22,8 @@ impl Source {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// Returns whether the file is in this folder of a crate, such as `src` for
-    /// `crates/core/src/item.rs`.
+    /// Returns whether the file is in the given folder of any crate. For example,
+    /// `crates/core/src/item.rs` is in `src`.
     pub(crate) fn is_in_a_crates(&self, folder: &str) -> bool {
         let mut parts = self.path.split('/');
         parts.next() == Some("crates") && parts.nth(1) == Some(folder)

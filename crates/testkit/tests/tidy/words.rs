@@ -86,8 +86,8 @@ fn comments_and_markdown_fit_into_100_columns() {
     assert_tidy(&problems);
 }
 
-/// Returns whether the file is written by hand for human readers. Generated pages are checked
-/// through the rule texts that they are generated from.
+/// Returns whether the file is hand-written prose or code. Generated pages are not checked, because
+/// the rule texts that they are generated from are.
 fn is_prose_or_code(source: &Source) -> bool {
     let is_generated = source.path.starts_with("docs/providers/")
         || source.path == "docs/faq.md"

@@ -36,8 +36,8 @@ impl ExampleEnv {
         Ok(store::open(&url, &store::Options::default()).await?)
     }
 
-    /// Returns models that call the simulators. With real addresses and keys, they would call the
-    /// providers.
+    /// Returns models that call the simulators. With real addresses and keys, the same code would
+    /// return models that call the providers.
     pub(crate) fn models(&self) -> Result<EndpointModels, Box<dyn Error>> {
         let mut endpoints = Vec::new();
         for name in ["anthropic", "openai", "gemini"] {

@@ -1,5 +1,6 @@
-//! A program in another workspace. It sends two requests with its own HTTP client and drops the
-//! reasoning in the first response. `throughline::replay` captures the reasoning and restores it.
+//! A program in another workspace. It sends two requests with its own HTTP client, and omits the
+//! first response's reasoning from the second request. `throughline::replay` captures the reasoning
+//! and restores it.
 
 use std::error::Error;
 use std::io::{self, Read as _, Write as _};
@@ -27,7 +28,8 @@ fn post(address: &str, path: &str, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(response.split_off(end_of_head + 4))
 }
 
-/// Sends the messages. Returns the request as it was sent, and the response.
+/// Sends the messages. Returns the request body after reasoning was restored in it, and the
+/// response.
 async fn send(
     address: &str,
     replay: &Replay,

@@ -9,7 +9,7 @@ use crate::client;
 pub(super) struct Template {
     /// Literal text and placeholders, in order.
     pieces: Vec<Piece>,
-    /// Scheme, host and port. Arguments must not change them.
+    /// Scheme, host and port of the URL, which arguments must not change.
     origin: url::Origin,
 }
 

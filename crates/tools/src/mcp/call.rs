@@ -25,7 +25,8 @@ impl McpTool {
         Arc::new(Self { server: Arc::clone(server), name: Name::from(&*listed.name), spec })
     }
 
-    /// Calls the tool. Returns an error if the call was not sent or was rejected.
+    /// Calls the tool. Fails if the call was not sent or the server rejected it. If the call may
+    /// have taken effect, returns a result with an unknown outcome instead.
     async fn call(&self, args: &Json, context: &ToolContext) -> Result<ToolAnswer, String> {
         let config = &self.server.config;
         let arguments: JsonObject = serde_json::from_slice(args.bytes())

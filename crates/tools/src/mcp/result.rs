@@ -6,7 +6,7 @@ use throughline_core::Outcome;
 
 use crate::answer::Parts;
 
-/// Converts a result. `limit` is its maximum size in bytes.
+/// Converts the result of an MCP call to a tool result of at most about `limit` bytes.
 pub(super) fn answer(result: CallToolResult, limit: usize) -> ToolAnswer {
     let mut parts = Parts::with_limit(limit);
     for block in result.content {

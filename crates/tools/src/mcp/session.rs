@@ -43,7 +43,8 @@ pub(super) struct Session {
 }
 
 /// Opens a connection within the start timeout. The first handshake uses the common `initialize`
-/// protocol. If the server rejects it, the handshake of protocol version 2026-07-28 is tried.
+/// protocol. If the server rejects this handshake, the handshake of protocol version 2026-07-28 is
+/// tried.
 pub(super) async fn open(config: &McpConfig) -> Result<Session, McpError> {
     let opening = async {
         match open_with(config, ClientLifecycleMode::Initialize).await {
@@ -203,7 +204,8 @@ impl Session {
     }
 }
 
-/// Guard that cancels its call at the server if it is dropped before the response arrives.
+/// Guard for a call. If the guard is dropped before the response arrives, the call is cancelled at
+/// the server.
 struct PendingCall {
     peer: Peer<RoleClient>,
     listener: ProgressHandler,
@@ -261,7 +263,7 @@ fn progress(params: &ProgressNotificationParam) -> String {
 }
 
 /// Reads the standard error of a process, so that the process does not block on a full pipe. The
-/// channel contains the end of the output and closes when the process exits.
+/// returned channel contains the end of this output and closes when the process exits.
 fn capture_stderr(mut stderr: ChildStderr) -> watch::Receiver<Vec<u8>> {
     let (tail, receiver) = watch::channel(Vec::new());
     tokio::spawn(async move {

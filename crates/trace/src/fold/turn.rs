@@ -1,4 +1,4 @@
-//! The span of one attempt at a turn. It omits content that an earlier span contains.
+//! The span of one attempt at a turn. The span omits content that an earlier span contains.
 
 use jiff::Timestamp;
 use throughline_json::{self as json, Json, Name, Number};
@@ -60,7 +60,7 @@ impl OpenTurn {
         }
     }
 
-    /// Sets the attributes of the attempt's span from everything recorded.
+    /// Sets the attributes of the attempt's span from the attempt's recorded events.
     pub(super) fn close(
         self,
         end: AttemptEnd,
