@@ -1,4 +1,4 @@
-//! Protects index rows: the keys for their MACs, and the migration that adds MACs to older stores.
+//! The keys for the MACs of index rows, and the migration that adds these MACs to older stores.
 
 use bytes::Bytes;
 use throughline_core::{Digest, StoreError};

@@ -17,7 +17,7 @@
 //! with the sums in the tenant's segments. The sums differ if a row was changed, added, removed,
 //! moved or duplicated. Leases, `created` and `logs.updated` are not covered: leases expire, and
 //! these times are informational. Columns that can be derived from the records (such as `logs.last`
-//! and `logs.bytes`) are left out, so a plain append changes only the sum of `records`.
+//! and `logs.bytes`) are left out. A plain append therefore changes only the sum of `records`.
 //!
 //! PostgreSQL computes the MACs in the function that writes the rows, so the row key is sent to the
 //! server with each group of batches. The row key cannot sign manifests or compute API key MACs:

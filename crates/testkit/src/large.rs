@@ -301,7 +301,8 @@ pub const LARGE_REQUESTS: &[LargeRequest] = &[
 
 const GEMINI_USER: &str = r#"{"role":"user","parts":[{"text":"Hi"}]}"#;
 
-/// Returns an assistant message with `count` tool calls, preceded by the JSON fields in `members`.
+/// Returns an assistant message with `count` tool calls. The JSON fields in `members` are inserted
+/// before the tool calls.
 fn chat_calls(count: usize, members: &str) -> String {
     let calls = repeated(
         count,

@@ -74,7 +74,8 @@ impl Shape {
         }
     }
 
-    /// Returns the request's messages for editing, and adds an empty list if there is none.
+    /// Returns the request's messages for editing. Adds an empty list if the request has no list of
+    /// messages.
     pub fn messages(self, request: &mut Value) -> &mut Vec<Value> {
         let members = match request {
             Value::Object(members) => members,

@@ -71,8 +71,8 @@ pub(crate) fn id_scope(tenant: &Tenant, run: &LogId) -> String {
     }
 }
 
-/// Returns a name that is safe in file names and has no dots: `name` itself if it is safe,
-/// otherwise `x-` followed by the digest of `name`.
+/// Returns `name` if it is safe in file names and has no dots, otherwise `x-` followed by the
+/// digest of `name`.
 fn plain_name(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let is_safe = (1..=100).contains(&name.len()) && name.bytes().all(is_plain);

@@ -60,7 +60,8 @@ pub(super) fn select(
     query_all(db, &placeholders(sql), params_from_iter(values), sql_row)
 }
 
-/// Replaces `$1` with `?1`. SQLite numbers `$1` by order of occurrence, but `?1` as written.
+/// Replaces placeholders such as `$1` with `?1`. SQLite numbers `$1` by order of occurrence, but
+/// uses the number in `?1` as written.
 fn placeholders(sql: &str) -> String {
     sql.replace('$', "?")
 }

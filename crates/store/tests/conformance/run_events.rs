@@ -1,4 +1,4 @@
-//! Tests of writing run events, which are numerous, small and not awaited individually.
+//! Tests of writing run events. Events are numerous and small, and callers do not await each write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -181,8 +181,8 @@ async fn write(journal: Arc<Journal>, round: u32, caller: u32) -> Result<(), Sto
     Ok(())
 }
 
-/// Formats a receipt as one word: the numbers of the first and last records in the Thread and in
-/// the run, and of the run's last event.
+/// Formats a receipt as one word. It contains the numbers of the first and last records in the
+/// Thread and in the run, and of the run's last event.
 pub(crate) fn places(receipt: &Receipt) -> String {
     let [thread, run] = &receipt.written[..] else { panic!("a batch writes to two logs") };
     let (first, last) = (thread.first, thread.last);

@@ -1,4 +1,4 @@
-//! Tests which key files of backups are registered, and when they are rewritten.
+//! Tests of backup key files: which of them the store registers, and when it rewrites them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

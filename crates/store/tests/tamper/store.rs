@@ -123,7 +123,8 @@ fn events(number: u32) -> NewRecord {
     pack_events(events.iter().map(String::as_bytes))
 }
 
-/// Reads all records of the store, and the lineage of each log as an additional record.
+/// Reads all records of the store. After the records of each log, adds a record with the log's
+/// valid ranges and lineage.
 pub(crate) async fn read(journal: &Journal) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::new();
     for tenant in TENANTS.map(Tenant::from) {
