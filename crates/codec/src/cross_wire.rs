@@ -9,8 +9,8 @@ use throughline_json::Json;
 use crate::draft::{self, Draft};
 use crate::seal_policy::{self, CallerThought};
 
-/// Returns the Fate of an Item that is written in this wire's format. Items created by the caller
-/// count as kept, because they were never in another format.
+/// Returns the Fate of an Item that the encoder rebuilt in the target wire's format. Items created
+/// by the caller count as kept, because they were never in another format.
 pub(crate) fn sent_fate(item: &Item, seals: ElisionReason) -> Fate {
     match &item.native {
         Some(_) => draft::reshaped_fate(item, ReshapeKind::OtherWire, seals),
@@ -52,8 +52,8 @@ pub(crate) fn media(draft: &mut Draft<'_>, encoded: Option<Json>) -> Option<Json
     encoded
 }
 
-/// Returns a wire-specific part of a tool result if the part belongs to the wire being written;
-/// otherwise warns and omits the part.
+/// Returns a part of a tool result if the part was defined by the wire being encoded; otherwise
+/// warns and omits the part.
 pub(crate) fn native_part_or_warn(draft: &mut Draft<'_>, wire: &Wire, part: &Json) -> Option<Json> {
     let is_own = draft.wire() == wire;
     if !is_own {
@@ -91,8 +91,8 @@ pub(crate) fn sampling_changes(
     changes
 }
 
-/// Returns the requested output schema and its name. Warns if the Call requests JSON without a
-/// schema, which this wire cannot express.
+/// Returns the name and schema of the requested output format. Warns if the Call requests JSON
+/// output without a schema, because the wire being encoded requires a schema.
 pub(crate) fn output_schema<'c>(
     draft: &mut Draft<'_>,
     call: &'c Call,
@@ -107,7 +107,8 @@ pub(crate) fn output_schema<'c>(
     }
 }
 
-/// Encodes a tool declared on another wire. If another provider runs the tool, warns and omits it.
+/// Encodes a tool that was declared on another wire. If another provider runs the tool, warns and
+/// omits the tool.
 pub(crate) fn tool(
     draft: &mut Draft<'_>,
     tool: &Tool,

@@ -54,8 +54,8 @@ impl<'c> Draft<'c> {
         self.source
     }
 
-    /// Returns the Items in an order that the wire accepts. `finish` restores the original order of
-    /// the Fates.
+    /// Returns the Items in an order that the wire accepts. `finish` later sorts the Fates back
+    /// into the original order of the Items.
     pub(crate) fn order_items<'i>(
         &mut self,
         items: &'i [Item],
@@ -66,15 +66,15 @@ impl<'c> Draft<'c> {
         settled
     }
 
-    /// Returns whether the source was addressed to another endpoint. Endpoint-specific values must
-    /// then be omitted.
+    /// Returns whether the source request was addressed to another endpoint. If so, the encoder
+    /// must omit endpoint-specific values.
     pub(crate) fn has_other_endpoint(&self) -> bool {
         let now = &self.call.target.origin;
         self.source.is_some_and(|source| !is_same_endpoint(&source.target.origin, now))
     }
 
-    /// Returns whether the source was addressed to another endpoint or model. Every setting must
-    /// then be checked again.
+    /// Returns whether the source request was addressed to another endpoint or model. If so, the
+    /// encoder must check every setting again.
     pub(crate) fn is_retargeted(&self) -> bool {
         let model = self.call.target.model();
         self.has_other_endpoint()
@@ -87,15 +87,15 @@ impl<'c> Draft<'c> {
         Json::parse(body.slice(range)).ok()
     }
 
-    /// Returns the body of the source, and the range of a member's value in that body.
+    /// Returns the source body and the byte range of the member's value in it.
     pub(crate) fn source_range(&self, key: &str) -> Option<(&'c Bytes, Range<usize>)> {
         let source = self.source?;
         let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;
         Some((&source.request.body, range.clone()))
     }
 
-    /// Returns the value of a member after the changes so far, or its value in the source if
-    /// unchanged.
+    /// Returns the value that a member has in this draft: the changed value if it was changed,
+    /// otherwise the value in the source request.
     pub(crate) fn current_value(&self, key: &str) -> Option<Json> {
         match self.changes.iter().find(|(changed, _)| **changed == *key) {
             Some((_, value)) => value.as_ref().and_then(Rope::json),
@@ -147,8 +147,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the tool choice if the tools to be sent allow it. Tools hosted by another provider
-    /// are not sent.
+    /// Returns the tool choice if the tools to be sent allow it; otherwise warns and returns
+    /// `None`. Tools hosted by another provider are not sent.
     pub(crate) fn supported_tool_choice(&mut self) -> Option<ToolChoice> {
         let choice = self.call.settings.choice.clone()?;
         let is_own = |native: &NativePart| native.wire == self.wire && !self.has_other_endpoint();
@@ -166,7 +166,7 @@ impl<'c> Draft<'c> {
         Some(choice).filter(|_| is_possible)
     }
 
-    /// Warns that cache markers on a part from another wire are not translated.
+    /// Warns if a part from another wire has cache markers, because they are not translated.
     pub(crate) fn warn_about_cache_markers(&mut self, native: Option<&NativePart>) {
         let Some(native) = native.filter(|native| native.wire != self.wire) else { return };
         let holds =
@@ -215,8 +215,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Merges the caller's provider extras into the request. Later changes would overwrite the
-    /// merged members.
+    /// Merges the caller's provider extras into the request. A later change to the same member
+    /// would overwrite the merged value.
     pub(crate) fn put_provider_extras(&mut self) {
         let reasoning = self.call.settings.reasoning.as_ref();
         for (key, value) in reasoning.map(|r| r.provider_extras.as_slice()).unwrap_or_default() {
@@ -224,7 +224,7 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Writes the target's model, unless the source already names it.
+    /// Writes the target's model, unless the source request already names that model.
     pub(crate) fn put_model(&mut self) {
         let model = self.call.target.model();
         if self.source_value("model").is_none_or(|was| !was.tree().root().is(model)) {
@@ -254,8 +254,8 @@ impl<'c> Draft<'c> {
         }
     }
 
-    /// Returns the finished request. If the source was sent to the same endpoint, its path and
-    /// headers are kept.
+    /// Returns the finished request. If the source request was addressed to the same endpoint, its
+    /// path and headers are used instead of `path` and `headers`.
     pub(crate) fn finish(
         mut self,
         path: &str,
@@ -285,7 +285,8 @@ impl<'c> Draft<'c> {
     }
 }
 
-/// Returns the source message on this wire that consisted of exactly these Items.
+/// Returns the source request message that was decoded into exactly these Items; `None` if there is
+/// no such message on `wire`.
 pub(crate) fn intact_envelope<'i>(items: &[&'i Item], wire: &Wire) -> Option<&'i Envelope> {
     let native = |item: &'i Item| {
         item.native_on(wire).filter(|native| native.side == Direction::Request)?.envelope.as_ref()
@@ -326,7 +327,7 @@ pub(crate) fn record_source(call: &mut Call, wire: Wire, request: &Request, tree
     call.source = Some(Arc::new(ReceivedRequest { wire, target, request, members, settings }));
 }
 
-/// Converts request members that are not decoded into a field of the Call.
+/// Converts request members that have no field in the Call to [`Extra`]s of this wire.
 pub(crate) fn extras<'t>(
     members: impl IntoIterator<Item = (Name, Node<'t>)>,
     wire: &Wire,

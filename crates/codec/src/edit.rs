@@ -133,8 +133,8 @@ pub(crate) fn with_member(
     edit_object(Some(base), &[(key, Some(value))])
 }
 
-/// Merges `value` into `base`. Objects with the same `type` are merged member by member; any other
-/// value replaces `base`.
+/// Merges `value` into `base` member by member if both are objects. If either is not an object, or
+/// `value` has a different `type`, `value` replaces `base`.
 pub(crate) fn merge_objects(base: Option<&Json>, value: &Json) -> Json {
     let Some(base) = base else { return value.clone() };
     let (base_tree, value_tree) = (base.tree(), value.tree());

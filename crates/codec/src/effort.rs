@@ -80,8 +80,8 @@ pub(crate) fn effort_rank(effort: &str) -> Option<usize> {
     EFFORTS.iter().position(|name| name.eq_ignore_ascii_case(effort))
 }
 
-/// Reads Claude's thinking settings, which Anthropic and Bedrock share. `switch` is the object that
-/// turns reasoning on or off.
+/// Reads Claude's thinking settings, which have the same format on Anthropic's API and Bedrock.
+/// `switch` is the object whose `type` turns reasoning on or off.
 pub(crate) fn read_thinking(
     thinking: Option<Node<'_>>,
     switch: Option<Node<'_>>,

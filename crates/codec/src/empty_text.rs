@@ -1,9 +1,9 @@
-//! Omits empty texts from a response that is written for another wire.
+//! Omits empty texts from a response that is encoded for a client of another wire.
 //!
-//! Gemini signs the end of a streamed response in a part without text, which is kept for replay. On
-//! another wire, the part would become an empty block or message, and clients would mistake it for
-//! the answer. Later parts are therefore numbered as if the empty part did not exist, in both whole
-//! and streamed responses.
+//! Gemini signs the end of a streamed response in a part without text. The part is stored for
+//! replay. On another wire, the part would become an empty block or message, which clients would
+//! mistake for the answer. The part is therefore omitted, and later parts are renumbered, in both
+//! whole and streamed responses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl EmptyTextFilter {
         events
     }
 
-    /// Returns the event with the index that its Item has in the filtered stream.
+    /// Returns `event` with its Item index replaced by the Item's index in the filtered stream.
     fn renumbered<'e>(&mut self, index: u32, event: &'e Event) -> Cow<'e, Event> {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(index).or_insert(next);

@@ -21,7 +21,7 @@ pub enum CodecError {
         what: &'static str,
         /// The path of the value, in the provider's notation.
         path: String,
-        /// The problem at that path, worded to follow the path in a sentence.
+        /// The problem at `path`, worded so that it can follow the path in a sentence.
         problem: &'static str,
     },
     /// The framing of the stream is invalid.

@@ -108,13 +108,13 @@ impl StreamEncoder {
         Ok(())
     }
 
-    /// Appends the framing's end marker, if it has one, to `out`.
+    /// Appends the end marker of the framing to `out`, if the framing has an end marker.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.writer.finish(out);
     }
 }
 
-/// Returns the Events that a stream of this Reply would emit.
+/// Returns the Events that would be decoded if this Reply were streamed.
 pub fn events_from_reply(reply: &Reply) -> Vec<Event> {
     let began = Event::Began { id: reply.id.clone(), origin: Arc::clone(&reply.origin) };
     let mut events = Vec::with_capacity(reply.items.len() * 3 + 3);
@@ -226,14 +226,14 @@ impl StreamedReply {
     }
 }
 
-/// Returns the members of a reply that are not decoded into its Items; empty if the reply came from
-/// another wire.
+/// Returns the reply members that are not decoded into Items; empty if the reply came from another
+/// wire.
 pub(crate) fn own_extras<'r>(reply: &'r Reply, wire: &Wire) -> &'r [(Name, Json)] {
     if reply.origin.wire == *wire { &reply.extras } else { &[] }
 }
 
-/// Sets a member of a streamed response. A repeated member keeps its position and gets the later
-/// value.
+/// Sets a member of a streamed response. If the member already exists, it keeps its position and
+/// gets the new value.
 pub(crate) fn store_member(members: &mut Vec<(Name, Json)>, key: Node<'_>, value: Node<'_>) {
     match members.iter_mut().find(|(known, _)| key.is(known)) {
         Some((_, known)) => *known = value.json(),

@@ -15,7 +15,7 @@ pub(crate) fn find(
     sealed.map(move |(_, value)| (Label::Owned(pointer(node, value)), value))
 }
 
-/// Returns the JSON pointer from `node` to a value inside it.
+/// Returns the JSON pointer from `node` to `value`, which must be inside `node`.
 fn pointer(mut node: Node<'_>, value: Node<'_>) -> String {
     let start = value.range().start;
     let holds = |part: &Node<'_>| part.range().contains(&start);

@@ -11,7 +11,7 @@
 //!   because some servers end their streams that way.
 //! - **JSON lines** end with LF or CRLF; the last line may also end with the stream.
 //! - **JSON array** is Gemini's format without `alt=sse`. Each element is a frame. A bare object is
-//!   one frame, because the same endpoint reports errors that way.
+//!   also accepted as one frame, because the same endpoint returns errors as bare objects.
 //! - **AWS event stream** is binary; both of its checksums are verified.
 //!
 //! The result does not depend on the chunking: the frames, the error and the number of frames
@@ -50,7 +50,7 @@ pub enum Framing {
 impl Framing {
     /// Returns the framing that a `Content-Type` header announces, ignoring its parameters.
     ///
-    /// `application/json` means an array, which also covers a bare object.
+    /// `application/json` means a JSON array; the array framer also accepts a bare object.
     pub fn from_content_type(content_type: &str) -> Option<Self> {
         let (media_type, _parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
         match media_type.trim().to_ascii_lowercase().as_str() {
@@ -72,7 +72,8 @@ impl Framing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The `event` field of SSE, or the `:event-type` header of the AWS event stream. If
-    /// [`exception`](Self::exception) is set, it is the `:exception-type` or `:error-code` header.
+    /// [`exception`](Self::exception) is set, the name comes from the `:exception-type` or
+    /// `:error-code` header.
     pub event: Option<Arc<str>>,
     /// The payload, byte for byte. It may be invalid UTF-8.
     pub data: Bytes,
@@ -146,11 +147,11 @@ impl Framer {
         result
     }
 
-    /// Ends the stream and delivers a last frame if the framing allows it to be unterminated.
+    /// Ends the stream. Delivers an unterminated last frame if the framing permits one.
     ///
-    /// An unterminated last JSON line is delivered, and so is an SSE event that lacks its blank
-    /// line or the end of its last `data` line. If such a frame is truncated, the codec's parser
-    /// fails on it. Any other unfinished frame returns [`FrameError::Cut`].
+    /// An unterminated last JSON line is delivered. So is an SSE event without its final blank
+    /// line, even if the last `data` line has no line end. If such a frame is truncated, the
+    /// codec's parser rejects it. Any other unfinished frame returns [`FrameError::Cut`].
     pub fn finish(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameError> {
         let state = mem::replace(&mut self.state, FramerState::new(self.framing, self.limit));
         if let Some(error) = self.failed.take() {
@@ -259,7 +260,7 @@ pub enum FrameError {
     Crc {
         /// The part that the checksum covers: `prelude` or `message`.
         part: &'static str,
-        /// The checksum that was sent.
+        /// The checksum in the received message.
         expected: u32,
         /// The checksum computed from the received bytes.
         found: u32,

@@ -121,8 +121,8 @@ fn error_message(root: Node<'_>) -> Option<Name> {
     root.name_of("message").or_else(|| root.name_of("Message"))
 }
 
-/// Decodes an error response. The error kind is in a header, which stream frames also carry, or in
-/// `__type`.
+/// Decodes an error response. `kind` is the error kind from the frame or the wrapping object; if
+/// `None`, the kind is read from `__type` in the body.
 pub(super) fn decode_failure(root: Node<'_>, kind: Option<Name>, body: &Bytes) -> Failure {
     let named = || {
         let kind = root.text_of("__type")?;

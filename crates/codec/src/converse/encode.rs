@@ -21,7 +21,7 @@ pub(super) use crate::converse::encode::reply::{
     block as reply_block, encode_reply, write_metadata, write_stop_sequence as reply_fields,
 };
 
-/// The warning for a Call that has tool calls but declares no tools.
+/// The warning that the called tools were declared because no other tools are sent.
 const TOOLS_DECLARED: &str =
     "the API requires tools if there are tool calls; the called tools were declared";
 
@@ -67,18 +67,18 @@ struct ConverseWriter<'c> {
     call: &'c Call,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// The number of documents named so far.
+    /// The number of document names generated in this request.
     documents: usize,
 }
 
-/// A message that the next Items may still extend.
+/// An outgoing message that can still be joined with the next message of the same speaker.
 struct ConverseMessage<'c> {
     speaker: Role,
     envelope: Option<&'c Envelope>,
     /// Whether the source message can be written unchanged.
     is_intact: bool,
-    /// Tool results. They must come first in their message, or the API does not match them to their
-    /// calls.
+    /// Tool results, which are written before `blocks`. The API matches results to their calls only
+    /// at the start of a message.
     answers: Vec<Json>,
     blocks: Vec<Json>,
 }
@@ -96,7 +96,7 @@ impl ConverseMessage<'_> {
         json::array_of(self.answers.iter().chain(&self.blocks))
     }
 
-    /// Appends the content of the next message, which has the same speaker.
+    /// Appends the content of `next`, which must have the same speaker.
     fn join(&mut self, mut next: Self) {
         self.unpack();
         next.unpack();
@@ -104,7 +104,8 @@ impl ConverseMessage<'_> {
         self.blocks.append(&mut next.blocks);
     }
 
-    /// Splits an unchanged message into its blocks, so that other blocks can be added.
+    /// Splits an unchanged message into its blocks, so that blocks of another message can be
+    /// appended.
     fn unpack(&mut self) {
         let Some(envelope) = self.envelope.filter(|_| std::mem::take(&mut self.is_intact)) else {
             return;
@@ -150,8 +151,8 @@ impl<'c> ConverseWriter<'c> {
         }
     }
 
-    /// Encodes the tools. The wire requires tools if the conversation has calls. If the Call
-    /// declares none, the called tools are declared.
+    /// Encodes the tools. The API requires tools if the conversation contains tool calls, so the
+    /// called tools are declared if no other tools are sent.
     fn tools(&mut self, draft: &mut Draft<'_>) -> Vec<Json> {
         let tools = self.call.tools.iter().filter_map(|tool| match tool.native_on(&WIRE) {
             Some(native) => Some(native.json.clone()),

@@ -4,16 +4,16 @@
 //!   families. Family-specific settings, including thinking, are in `additionalModelRequestFields`.
 //! - Thinking arrives as `reasoningContent` blocks: `reasoningText` with a `signature`, or
 //!   `redactedContent`. Claude's blocks are replayed unmodified, in order, and never without the
-//!   signature. Other families do not sign: their blocks are replayed only to the same family and
-//!   without a `signature` member, because an empty one is rejected.
+//!   signature. Models of other families do not sign their blocks. Those blocks are replayed only
+//!   to the same family and without a `signature` member, because an empty `signature` is rejected.
 //! - Messages must alternate between user and assistant. Adjacent messages by one speaker are
-//!   therefore joined, except messages that a client wrote. Blank texts are rejected and therefore
-//!   never written.
+//!   therefore joined, unless both are copied unchanged from the client's request. Blank texts are
+//!   rejected and therefore never written.
 //! - In a stream, texts and thoughts have no `contentBlockStart`: their first delta opens them. A
 //!   signature arrives as a delta without text. `metadata` follows `messageStop` and ends the
 //!   response. If `metadata` is missing, the response is still complete after `messageStop`.
 //! - A frame carries the event name in a header. Without the binary framing, each event is wrapped
-//!   in an object whose only member has the event's name.
+//!   in an object with one member, whose key is the event name.
 
 mod assemble;
 mod contract;

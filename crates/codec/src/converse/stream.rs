@@ -46,8 +46,8 @@ impl ConverseDecoder {
         }
     }
 
-    /// Emits an unknown event together with its name, because the event cannot be identified
-    /// otherwise.
+    /// Emits an unknown event together with its name, because the payload does not identify the
+    /// event.
     fn pass_on(&mut self, name: Option<&str>, event: Node<'_>) {
         let event = event.json();
         let named = name.map(|name| object! { (name): event });
@@ -134,8 +134,8 @@ impl ConverseDecoder {
         }
     }
 
-    /// Stores the members of an event. A repeated member keeps its position and gets the later
-    /// value.
+    /// Stores the members of an event. If a member name is repeated, the member keeps its position
+    /// and gets the later value.
     fn store_members(&mut self, event: Node<'_>) {
         for (key, value) in event.members().filter(|(key, _)| !key.is(PADDING)) {
             events::store_member(&mut self.reply.extras, key, value);
@@ -155,8 +155,8 @@ impl ConverseDecoder {
         self.reply.end(stop);
     }
 
-    /// Decodes a frame, which carries the event name. Without the binary framing, the event is
-    /// wrapped in an object with its name, or the name is missing.
+    /// Decodes a frame. In the binary framing, the frame carries the event name. In other framings,
+    /// the payload is wrapped in an object keyed by the event name, or the name is missing.
     fn read_frame(&mut self, frame: &Frame, root: Node<'_>) {
         if frame.exception {
             let failure = decode::decode_failure(root, frame.event.clone(), &frame.data);
@@ -202,9 +202,9 @@ impl Decoder for ConverseDecoder {
 /// are emitted once complete.
 #[derive(Default)]
 pub(super) struct ConverseEncoder {
-    /// Opened calls whose start event is not written yet.
+    /// Calls that were opened but whose start event has not been written, by Item index.
     waiting: BTreeMap<u32, Json>,
-    /// The Items with at least one written event.
+    /// The indexes of Items for which at least one event has been written.
     started: BTreeSet<u32>,
 }
 
@@ -229,7 +229,7 @@ impl Encoder for ConverseEncoder {
     }
 }
 
-/// Builds the frame for an event that is wrapped in an object with its name.
+/// Builds the frame for an event whose payload is wrapped in an object keyed by the event name.
 fn unwrap_frame(json: &Json) -> Frame {
     let tree = json.tree();
     let named = Kind::unwrap(tree.root())
@@ -241,8 +241,8 @@ fn unwrap_frame(json: &Json) -> Frame {
 }
 
 impl ConverseEncoder {
-    /// Opens an Item. Only a call has a start event, which is delayed until the next event, because
-    /// a complete call has more members. A text or thought begins with its first delta.
+    /// Opens an Item. A text or thought begins with its first delta. Only a call has a start event,
+    /// which is delayed until the next event, because a complete call has more members.
     fn write_opened(&mut self, index: u32, body: &Body) -> Vec<Frame> {
         if let Body::Call(call) = body {
             let id = call.wire_id.as_ref().unwrap_or(&call.id.0);
@@ -334,7 +334,8 @@ fn tool_frames(index: u32, block: Node<'_>, kind: &str, key: &str) -> Vec<Frame>
     frames
 }
 
-/// Encodes the stop reason and the usage. A reply from this wire also keeps its other members.
+/// Encodes the stop reason and the usage. A reply that was decoded from Converse also keeps its
+/// other members.
 fn end_frames(reply: &Reply) -> Vec<Frame> {
     if reply.stop == StopReason::Cut {
         return Vec::new();

@@ -98,8 +98,8 @@ impl ConverseBlockKind {
         matches!(self, Self::Reasoning | Self::HostedCall | Self::HostedResult | Self::Unknown)
     }
 
-    /// Returns the Seal format of a member at any depth in this block; `None` if the member holds
-    /// no Seal.
+    /// Returns the Seal format of the member `key`, at any depth in a block of this type; `None` if
+    /// the member holds no Seal.
     pub(super) fn seal_format(self, key: &str) -> Option<Label> {
         let is_hosted = matches!(self, Self::HostedCall | Self::HostedResult | Self::Unknown);
         match (self, key) {
@@ -146,7 +146,8 @@ pub(super) fn project(block: &Json) -> Json {
     object! { (key): value }
 }
 
-/// Returns an object with the named members that are not `null` and that `keeps` accepts.
+/// Returns an object with those named members that are not `null` and for which `keeps` returns
+/// true.
 fn pick_members(node: Node<'_>, names: &[&str], keeps: impl Fn(&str, Node<'_>) -> bool) -> Json {
     let is_taken = |(key, value): &(Node<'_>, Node<'_>)| {
         names.iter().any(|name| key.is(name) && keeps(name, *value)) && !value.is_null()
@@ -181,15 +182,15 @@ impl ConverseEventKind {
         }
     }
 
-    /// Returns the type and content of an event that is wrapped in an object with its name, for
-    /// example `{"contentBlockDelta": {…}}`.
+    /// Returns the type and payload of an event that is wrapped in an object keyed by the event
+    /// name, for example `{"contentBlockDelta": {…}}`.
     pub(super) fn unwrap(root: Node<'_>) -> Option<(Self, Node<'_>)> {
         let mut members = root.members();
         let (name, inner) = members.next().filter(|(_, inner)| inner.is_object())?;
         members.next().is_none().then(|| (Self::from_name(&name.text().unwrap_or_default()), inner))
     }
 
-    /// Infers the type of an event whose name was lost together with its frame.
+    /// Infers the type of an event from its payload, for events that arrive without a name.
     pub(super) fn detect(root: Node<'_>) -> Self {
         let has = |key: &str| root.get(key).is_some();
         match (has("contentBlockIndex"), has("start"), has("delta")) {
@@ -204,8 +205,8 @@ impl ConverseEventKind {
     }
 }
 
-/// Maps a stop reason. `fields` are the model-specific response fields, which may name the stop
-/// sequence.
+/// Converts a Converse stop reason. `fields` are the model-specific response fields, which may
+/// contain the stop sequence.
 pub(super) fn stop(reason: Option<&str>, fields: Option<Node<'_>>) -> StopReason {
     match reason {
         Some("end_turn") => StopReason::Done,
@@ -260,8 +261,8 @@ pub(super) fn usage_json(usage: &Usage) -> Json {
     }
 }
 
-/// Media types with their formats and block types. If a media type has several formats, the first
-/// format is written.
+/// Media types with their Converse formats and block types. If a media type has several formats,
+/// the encoder writes the first of them.
 const FORMATS: &[(&str, &str, Kind)] = &[
     ("image/png", "png", Kind::Image),
     ("image/jpeg", "jpeg", Kind::Image),

@@ -10,7 +10,7 @@ use super::{Frame, FrameError};
 pub(super) struct ArrayFramer {
     limit: usize,
     place: ArrayPosition,
-    /// Whether the document is a bare object, which ends with its only element.
+    /// Whether the document is a bare object, so that the document ends with this object.
     bare: bool,
     /// The received part of an incomplete element.
     element: Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) struct ArrayFramer {
     offset: u64,
 }
 
-/// The parser state: where in the document the next byte belongs.
+/// The parser state: the position in the document at which the next byte is expected.
 #[derive(Clone, Copy)]
 enum ArrayPosition {
     Start,
@@ -76,8 +76,8 @@ impl ArrayFramer {
         if matches!(self.place, ArrayPosition::End) { Ok(()) } else { Err(FrameError::Cut) }
     }
 
-    /// Reads up to the end of the current element, if that end has arrived, and returns the
-    /// remaining bytes.
+    /// Reads the rest of the current element if it has arrived, otherwise all of `bytes`. Returns
+    /// the unread bytes.
     fn read_element<'bytes>(
         &mut self,
         bytes: &'bytes [u8],

@@ -529,8 +529,8 @@ fn a_frame_of_the_limit_passes_and_one_byte_more_does_not() {
     assert_eq!(read(17), (vec![], Err(FrameError::TooLarge { limit: 17 })));
 }
 
-/// If the framer rescanned its buffer at every chunk, it would read a terabyte here and never
-/// finish.
+/// If the framer rescanned its buffer at every chunk, this test would scan about a terabyte and
+/// time out.
 #[test]
 fn a_frame_of_fifty_megabytes_in_small_chunks_is_read_in_linear_time() {
     let data = format!("\"{}\"", "x".repeat(50_000_000));

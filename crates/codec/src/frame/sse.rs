@@ -13,10 +13,10 @@ pub(super) struct SseFramer {
     limit: usize,
     /// The received part of an incomplete line.
     line: Vec<u8>,
-    /// Whether this is the first line, which may start with a byte order mark.
+    /// Whether the current line is the first line, which may start with a byte order mark.
     first_line: bool,
-    /// Whether the last byte was a CR that ended a line. An LF directly after it is part of the
-    /// same line end.
+    /// Whether the last byte was a CR that ended a line. A directly following LF then belongs to
+    /// that line end.
     after_cr: bool,
     event: Option<Arc<str>>,
     /// The joined `data` lines; `None` if the event has no `data` line and is therefore not
@@ -134,7 +134,7 @@ impl SseFramer {
     }
 }
 
-/// Returns the field name of a line and, if it has a colon, its value.
+/// Returns the field name of a line, and the value if the line has a colon.
 fn field(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr(b':', line).and_then(|colon| line.split_at_checked(colon)) {
         Some((name, [_colon, b' ', value @ ..] | [_colon, value @ ..])) => (name, Some(value)),

@@ -1,5 +1,5 @@
-//! Assembles function arguments that arrive in pieces. Each piece has a path, and a value or part
-//! of a string.
+//! Assembles function arguments that arrive in pieces. Each piece has a path to an argument, and
+//! either a value or a fragment of a string.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use throughline_json::{self as json, Json, Name, Node};
 
 use crate::gemini::wire::get;
 
-/// Maximum path depth, and maximum gap beyond the end of a list. Real arguments stay far below
-/// these limits, which bound the memory that a broken stream can use.
+/// The maximum depth of a path, and the maximum gap beyond the end of a list. The limits bound the
+/// memory that a broken stream can use; real arguments stay far below them.
 const DEEPEST: usize = 256;
 const MAX_GAP: usize = 64;
 
@@ -52,7 +52,7 @@ enum ArgumentPathStep<'p> {
 }
 
 impl PartialArguments {
-    /// Starts with the members of a complete `args` object, if any.
+    /// Starts with the members of `args` if the call already has a complete `args` object.
     pub(super) fn from_members(args: Option<Node<'_>>) -> Self {
         let (mut members, mut values) = (ArgumentMembers::default(), Vec::new());
         for (key, value) in args.into_iter().flat_map(Node::members) {
@@ -188,7 +188,7 @@ impl PartialArguments {
     }
 }
 
-/// Reads the value of a piece. Only the presence of `nullValue` matters, because its value is an
+/// Reads the value of a piece. `nullValue` means null regardless of its own value, which is only an
 /// enum name.
 fn value_of(piece: Node<'_>) -> Option<Json> {
     let simple = ["stringValue", "numberValue", "boolValue"];

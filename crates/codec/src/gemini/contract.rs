@@ -24,10 +24,11 @@ pub(super) fn inspect(case: &AuditContext<'_>, findings: &mut Findings<'_>) {
     thinking::check(&view, findings);
 }
 
-/// Returns the stand-in for a call that the model rejects without a signature: "Function call is
+/// Returns the stand-in signature for a call if the model rejects unsigned calls: "Function call is
 /// missing a `thought_signature` in functionCall parts."
 ///
-/// Parts that were already sent to this model without a signature stay unchanged.
+/// Returns `None` for calls that the client already sent unsigned to this model; those parts stay
+/// unchanged.
 pub(super) fn stand_in<'t>(target: &'t Target, call: &Item) -> Option<&'t str> {
     let is_as_sent = call.native_on(&Wire::GEMINI).is_some_and(|n| n.side == Direction::Request)
         && call.origin.as_ref().is_some_and(|origin| {
@@ -46,8 +47,8 @@ pub(super) fn nearest_budget(requested: u64, budget: Option<&TokenBudget>) -> u6
     }
 }
 
-/// Returns whether a function response may contain media. Before Gemini 3, media are separate
-/// parts.
+/// Returns whether a function response may contain media. Models before Gemini 3 require media in
+/// separate parts.
 pub(super) fn supports_media_in_responses(profile: &Profile) -> bool {
     !profile.levels.is_empty()
 }

@@ -67,7 +67,8 @@ impl ConverseWriter<'_> {
         }
     }
 
-    /// Encodes a block that came from this wire. The block is sent whole or not at all.
+    /// Encodes a block that was decoded from a Converse document. The block is sent whole or not at
+    /// all.
     fn native_block(
         &mut self,
         item: &Item,

@@ -30,7 +30,7 @@ pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
     })
 }
 
-/// Writes the usage, metrics and extras of a reply, except the members in `but`.
+/// Writes the usage, metrics and extras of a reply, except the members named in `but`.
 pub(in crate::converse) fn write_metadata(o: &mut json::Object<'_>, reply: &Reply, but: &[&str]) {
     let extras = events::own_extras(reply, &WIRE);
     let lacks = |key: &str| !extras.iter().any(|(name, _)| &**name == key);
@@ -44,8 +44,8 @@ pub(in crate::converse) fn write_metadata(o: &mut json::Object<'_>, reply: &Repl
     put_all(o, extras.iter().filter(|(key, _)| !but.contains(&&**key)));
 }
 
-/// Writes the stop sequence of a reply from another wire as a model-specific response field,
-/// because the wire has no other member for it.
+/// Writes the stop sequence of a reply from another wire into `additionalModelResponseFields`,
+/// because Converse has no member for a stop sequence.
 pub(in crate::converse) fn write_stop_sequence(o: &mut json::Object<'_>, reply: &Reply) {
     if let StopReason::Sequence(Some(sequence)) = &reply.stop {
         o.object("additionalModelResponseFields", members! { "stop_sequence": sequence });

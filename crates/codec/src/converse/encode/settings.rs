@@ -13,8 +13,8 @@ const FIELDS: &str = "additionalModelRequestFields";
 
 type FieldChanges = Vec<(&'static str, Option<Json>)>;
 
-/// Writes every setting that differs from the source. If the model changed, all settings are
-/// checked again, because models accept different settings.
+/// Writes every setting that differs from the source request. If the model changed, checks all
+/// settings again, because models accept different settings.
 pub(super) fn put_settings(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -46,7 +46,7 @@ pub(super) fn put_settings(
     }
 }
 
-/// Applies changes to a nested object, unless its members already have the new values.
+/// Applies those `changes` to a nested object that differ from its current members.
 fn edit_member(draft: &mut Draft<'_>, member: &'static str, changes: FieldChanges) {
     let base = draft.current_value(member).filter(|base| base.tree().root().is_object());
     let tree = base.as_ref().map(Json::tree);
@@ -69,8 +69,8 @@ fn current_field(draft: &Draft<'_>, key: &str) -> Option<Json> {
     draft.current_value(FIELDS)?.tree().root().present(key).map(Node::json)
 }
 
-/// Writes the reasoning settings in the form that the model's family expects, and removes settings
-/// in the form of other families.
+/// Writes the reasoning settings in the format of the model's family, and removes settings in the
+/// formats of other families.
 fn put_reasoning(
     draft: &mut Draft<'_>,
     call: &Call,
@@ -150,7 +150,7 @@ fn warn_about_budget(draft: &mut Draft<'_>, reasoning: &NativeReasoning, profile
 }
 
 /// Returns whether the last assistant message is in a tool loop and does not begin with thinking.
-/// With a manual thinking budget, the provider rejects such a message.
+/// The provider rejects such a message if the request sets a manual thinking budget.
 fn lacks_leading_thinking(messages: &[Json]) -> bool {
     let has = |message: Node<'_>, key: &str| {
         let mut blocks = message.get("content").into_iter().flat_map(Node::elements);

@@ -14,8 +14,8 @@ const COUNT_MISMATCH_ERROR: &str = "Please ensure that the number of function re
 const APART: &str =
     "Please ensure that function response turn comes immediately after a function call turn.";
 
-/// Checks every step and its responses. Consecutive `content` objects with the same role form one
-/// step, because recorded requests of this form were accepted.
+/// Checks every step and its responses. Consecutive `content` objects with the same role count as
+/// one step, because recorded requests with such objects were accepted.
 pub(super) fn check(view: &GeminiRequest<'_>, findings: &mut Findings<'_>) {
     let mut before: &[GeminiContent<'_>] = &[];
     for run in view.contents.chunk_by(|one, next| one.is_models == next.is_models) {
@@ -61,7 +61,7 @@ fn count_finding<'p, 'c>(
     Some(finding.with_provider_error(COUNT_MISMATCH_ERROR).with_auto_fix(fix))
 }
 
-/// Returns the media parts that accompany duplicate responses and are themselves duplicates.
+/// Returns the duplicate media parts that follow a duplicate function response.
 fn media_of_duplicates<'p, 'c>(
     answers: &'p [GeminiContent<'c>],
     uncalled: &[&'p GeminiPart<'c>],
@@ -91,8 +91,8 @@ fn count_phrase(count: usize, noun: &str) -> String {
     }
 }
 
-/// Returns the calls without a response and the responses without a call. Pairs are matched by id
-/// if both sides have one, else by name, in order.
+/// Returns the calls without a response and the responses without a call. A call and a response are
+/// matched by id if both have one, otherwise by name, in order.
 fn unmatched<'p, 'c>(
     calls: &[&'p GeminiPart<'c>],
     responses: &[&'p GeminiPart<'c>],

@@ -11,7 +11,8 @@ use crate::gemini::wire::{self, GeminiPartKind};
 use crate::{Change, ChangeKind, Edit, Finding, Findings, Fix, IssuedItem, Severity};
 
 impl GeminiRequest<'_> {
-    /// Checks each signature on its own, then compares the parts with the issued parts.
+    /// Checks each signature on its own, then compares the request parts with the parts that the
+    /// model issued.
     pub(super) fn check_signatures(&self, findings: &mut Findings<'_>) {
         // Start offsets of the parts that already have a finding.
         let mut reported = HashSet::new();
@@ -90,7 +91,7 @@ impl GeminiRequest<'_> {
         finding.with_provider_error(error).with_auto_fix(fix)
     }
 
-    /// Builds a fix that restores the issued signature of a part.
+    /// Builds a fix that restores the signature that the model issued for a part.
     fn issued_signature_fix(&self, part: &GeminiPart<'_>) -> Option<Fix> {
         let place = part.node.range();
         let dropped = self.case.comparison()?.changes.iter().find(|change| {
@@ -101,13 +102,13 @@ impl GeminiRequest<'_> {
         Some(Fix::new(description, [with_signature(part, signature)]))
     }
 
-    /// Returns whether the target may receive the issued Seal.
+    /// Returns whether the Seal of an issued part may be sent to the target.
     fn is_accepted(&self, issued: IssuedItem<'_>) -> bool {
         let seal = issued.seal.and_then(|seal| issued.item.seals.get(seal));
         seal.is_some_and(|seal| seal.open_for(self.case.target(), None).is_ok())
     }
 
-    /// Returns the issued signature if the target may receive it.
+    /// Returns the issued signature if it may be sent to the target.
     fn acceptable_signature(&self, issued: IssuedItem<'_>) -> Option<Json> {
         issued.seal_json(&Wire::GEMINI).filter(|_| self.is_accepted(issued))
     }
