@@ -15,14 +15,14 @@ use crate::{DecodeContext, find_seals};
 pub(crate) type ReadPart =
     fn(&mut ItemReader<'_>, ItemPosition, Role, Node<'_>, Option<&Arc<Envelope>>) -> Item;
 
-/// The state of one document while it is decoded.
+/// The state that is shared while the parts of one document are decoded.
 pub(crate) struct ItemReader<'a> {
     pub(crate) context: &'a DecodeContext,
     pub(crate) origin: Arc<Origin>,
     pub(crate) side: Direction,
     pub(crate) calls: CallTracker,
     wire: Wire,
-    /// First segment of each Item's id: the id of the response, or empty in a request.
+    /// The first segment of each Item's id: the response id for a response, empty for a request.
     reply: Name,
 }
 
@@ -156,8 +156,7 @@ pub(crate) fn named_member((key, value): (Node<'_>, Node<'_>)) -> (Name, Json) {
     (key.name().unwrap_or_default(), value.json())
 }
 
-/// Reads a list of tools. `read` returns each tool without its native part, which this function
-/// adds.
+/// Reads a list of tools. `read` decodes one tool; this function adds the tool's native part.
 pub(crate) fn read_tools(
     tools: Option<Node<'_>>,
     wire: &Wire,

@@ -122,15 +122,16 @@ pub trait Codec: Send + Sync {
     /// setting that the wire cannot express.
     fn encode(&self, call: &Call) -> Result<EncodedRequest, CodecError>;
 
-    /// Decodes a request addressed to `context.target`. Replayed output is attributed to that
-    /// target.
+    /// Decodes a request addressed to `context.target`. Model output that the request replays is
+    /// attributed to `context.target`.
     fn decode_request(
         &self,
         request: &Request,
         context: &DecodeContext,
     ) -> Result<Call, CodecError>;
 
-    /// Decodes a request whose body is already parsed. By default, the body is parsed again.
+    /// Decodes a request whose body is already parsed. The default implementation ignores the
+    /// parsed body and calls [`Codec::decode_request`].
     fn decode_parsed(
         &self,
         request: &Request,

@@ -20,7 +20,7 @@ pub(crate) fn role_name(role: Role) -> &'static str {
 }
 
 /// Splits off the leading system Items, which go to the top-level system prompt. System Items that
-/// were messages on this wire stay among the messages.
+/// were decoded from messages of this wire are not split off.
 pub(crate) fn split_leading_system<'i>(items: &'i [Item], wire: &Wire) -> (&'i [Item], &'i [Item]) {
     let is_leading = |item: &&Item| {
         matches!(item.role, Role::System | Role::Developer) && item.native_on(wire).is_none()
@@ -28,8 +28,8 @@ pub(crate) fn split_leading_system<'i>(items: &'i [Item], wire: &Wire) -> (&'i [
     items.split_at(items.iter().take_while(is_leading).count())
 }
 
-/// Reorders Items so that they can be sent. A caller's thought between tool calls and their results
-/// is moved after the results, because every wire requires results directly after their calls.
+/// Reorders Items so that they can be sent. Every wire requires results directly after their calls.
+/// A caller's thought between calls and their results is therefore moved after the results.
 pub(crate) fn sendable_order(
     items: &[Item],
     is_aside: impl Fn(&Item) -> bool,

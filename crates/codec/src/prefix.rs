@@ -1,8 +1,8 @@
 //! Computes a digest of a request prefix, for models that bind their Seals to the prefix.
 //!
-//! The digest ignores white space, escapes and `cache_control` markers. It depends on the order of
-//! members, because no provider documents that the order is ignored. An audit must not report a
-//! false change, so it uses [`PrefixHasher::semantic`], which ignores the order.
+//! The digest ignores white space, escapes and `cache_control` markers. The digest depends on the
+//! order of members, because no provider documents that the order is ignored. An audit must not
+//! report false changes, so it uses [`PrefixHasher::semantic`], which ignores the order.
 
 use throughline_core::Digest;
 use throughline_json::{Json, JsonKind, Node};
@@ -102,8 +102,8 @@ pub(crate) fn absorb<'j>(
     }
 }
 
-/// Returns the text of a list that contains exactly one text block. The wires treat such a list and
-/// a plain string as equal.
+/// Returns the text of a list that contains exactly one text block. The wires treat such a list
+/// like a plain string.
 fn single_text_block(node: Node<'_>) -> Option<Node<'_>> {
     let mut elements = node.elements();
     let block = elements.next().filter(|_| elements.next().is_none())?;

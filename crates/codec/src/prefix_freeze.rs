@@ -16,8 +16,8 @@ pub fn first_prefix_change(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Op
     names.find_map(|name| differs(name, before.root(), now.root())).map(|(element, _)| element)
 }
 
-/// Replaces the system prompt and tools with the bytes of the earlier request where the two are
-/// equal as JSON. Returns `None` if nothing needs to be restored.
+/// Replaces the system prompt and tools in `now` with their bytes in `before` where they are equal
+/// as JSON. Returns `None` if all bytes are already equal or nothing is equal as JSON.
 pub fn restore_prefix_bytes(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Option<Bytes> {
     let (was, is) = (Tree::parse(before.clone()).ok()?, Tree::parse(now.clone()).ok()?);
     let (_, instructions) = codec.prefix_members().split_last()?;

@@ -17,10 +17,10 @@ pub struct Preparation<'a> {
     pub target: &'a Target,
     /// The level of repair; `None` if the request is only audited.
     pub level: Option<RepairLevel>,
-    /// The body of the request, if it is already parsed. It is ignored if the encoded request has
-    /// another body.
+    /// The parsed body of the request, if available. It is ignored if the encoded request has a
+    /// different body.
     pub parsed: Option<&'a Tree>,
-    /// Seals that the target is known to have issued.
+    /// The store of Seals that the target is known to have issued.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 

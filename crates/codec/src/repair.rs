@@ -31,7 +31,7 @@ pub enum RepairLevel {
     Degraded,
 }
 
-/// A repaired request, with the applied fixes and a new audit.
+/// A repaired request, with the applied fixes and an audit of the repaired request.
 #[derive(Clone, Debug)]
 pub struct Repair {
     /// The repaired request; the original bytes if nothing changed.
@@ -74,7 +74,7 @@ pub fn repair(
     Ok(repair)
 }
 
-/// Applies all fixes for findings of at least this severity.
+/// Applies all fixes for findings whose severity is at least `least`.
 fn repair_at(
     transcript: &Transcript<'_>,
     target: &Target,
@@ -110,8 +110,8 @@ fn repair_at(
     Ok(Repair { request, fixes: applied, audit: audited })
 }
 
-/// Replaces the encoded request with a repaired request, and updates the Fates of removed
-/// reasoning. Returns whether the repair removed content or switched reasoning off.
+/// Replaces the encoded request with `repaired`, and marks reasoning that the repair removed as
+/// elided. Returns whether the repair removed content or switched reasoning off.
 pub(crate) fn refresh_fates(
     to: &dyn Codec,
     target: &Target,

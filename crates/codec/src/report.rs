@@ -8,7 +8,7 @@ use throughline_json::{self as json, Json};
 use crate::audit::{Audit, Finding, Rule};
 use crate::repair::AppliedFix;
 
-/// The minimum length of a base64-like word that is shortened, in bytes.
+/// The minimum length in bytes at which a base64-like word is shortened.
 const LONG: usize = 80;
 
 /// Formats an audit as JSON: the wire, model, verdict and findings.

@@ -9,8 +9,8 @@ const ANSWERED: &str = r#"{"candidates":[{"content":{"role":"model","parts":[
     {"functionCall":{"name":"weather","args":{"city":"Paris"}},"thoughtSignature":"Eu+KAc/xzXzr"}
 ]},"finishReason":"STOP"}],"responseId":"r1"}"#;
 
-/// Builds a conversation with a function call. `signature` holds additional members of the call's
-/// part.
+/// Builds a conversation with a function call. `signature` is JSON text that is inserted after the
+/// `functionCall` member.
 fn continued(signature: &str) -> String {
     format!(
         r#"{{"contents":[{{"role":"user","parts":[{{"text":"Weather in Paris?"}}]}},

@@ -60,8 +60,8 @@ pub(super) fn decode_request(
     Ok(call)
 }
 
-/// Collects the members that are not decoded into a field of the Call. If a name is repeated, its
-/// last value counts.
+/// Collects the members that are not decoded into a field of the Call. If a member name is
+/// repeated, the last value is used.
 fn request_extras(root: Node<'_>) -> Vec<Extra> {
     let is_known = |key: &str| KNOWN.iter().any(|known| wire::is_spelled(key, known));
     let members = draft::last_member_per_name(root.members()).into_iter();

@@ -61,7 +61,7 @@ fn drop_foreign_cached_content(draft: &mut Draft<'_>) {
     }
 }
 
-/// Returns the spelling of a name that the source uses; camelCase by default.
+/// Returns the spelling of a member name that the source request uses; camelCase by default.
 fn source_spelling(draft: &Draft<'_>, [camel, snake]: [&'static str; 2]) -> &'static str {
     let has = |key: &str| {
         draft.source().is_some_and(|s| s.members.iter().any(|(name, _)| **name == *key))
@@ -163,7 +163,8 @@ impl<'c> GeminiWriter<'c> {
         (!parts.is_empty()).then(|| in_envelope(&group.items, &json::array_of(&parts), Some(role)))
     }
 
-    /// Returns the source `content` object of these Items if it can be sent unchanged.
+    /// Returns the source `content` object that these Items were decoded from, if it can be sent
+    /// unchanged.
     fn verbatim_content(&self, items: &[&'c Item], prefix: Option<&Digest>) -> Option<Json> {
         let envelope = draft::intact_envelope(items, &WIRE)?;
         let target = &self.call.target;
@@ -177,8 +178,8 @@ impl<'c> GeminiWriter<'c> {
         is_as_it_was.then(|| envelope.json.clone())
     }
 
-    /// Returns the first call of a step if it lacks a required signature, with the stand-in to
-    /// send.
+    /// Returns the first call of a step and the stand-in to send with it, if the call lacks a
+    /// required signature.
     fn unsigned_step(
         &self,
         items: &[&'c Item],
@@ -262,8 +263,8 @@ impl<'c> GeminiWriter<'c> {
         }
     }
 
-    /// Encodes a part that came from this wire. The signature is kept only if the target may
-    /// receive it.
+    /// Encodes a part that was decoded from a Gemini document. The signature is kept only if it may
+    /// be sent to the target.
     fn native_part(
         &mut self,
         item: &Item,
@@ -315,15 +316,16 @@ impl<'c> GeminiWriter<'c> {
         (vec![part], Fate { item: item.id.clone(), visible, seals })
     }
 
-    /// Returns the generated id that was sent for the call this result answers, if the result has
-    /// another id.
+    /// Returns the id that was generated for the call this result answers, if the result has a
+    /// different id.
     fn renamed_call_id(&self, item: &Item) -> Option<&Name> {
         let Body::Result(result) = &item.body else { return None };
         let sent = self.sent.get(&result.call).filter(|sent| sent.is_renamed)?;
         sent.id.as_ref().filter(|id| result.wire_id.as_ref() != Some(*id))
     }
 
-    /// Encodes a tool result, followed by media that a function response cannot contain.
+    /// Encodes a tool result. Media that a function response cannot contain follow as separate
+    /// parts.
     fn response_parts(&self, draft: &mut Draft<'_>, result: &ToolResult) -> Vec<Json> {
         let sent = self.sent.get(&result.call);
         // A result without a call gets the id that its call would have been sent with.
@@ -360,7 +362,8 @@ impl<'c> GeminiWriter<'c> {
     }
 }
 
-/// Puts the parts into their source `content` object, or into a new one.
+/// Puts the parts into the `content` object that the first Item was decoded from, or into a new
+/// `content` object.
 fn in_envelope(items: &[&Item], parts: &Json, role: Option<&str>) -> Json {
     let envelope = items.first().and_then(|item| item.native_on(&WIRE)?.envelope.as_ref());
     match envelope.filter(|envelope| envelope.json.bytes().first() == Some(&b'{')) {

@@ -57,7 +57,7 @@ fn body_of(call: &Call) -> String {
     String::from_utf8(Gemini.encode(call).unwrap().request.body.to_vec()).unwrap()
 }
 
-/// Returns one value of the encoded request.
+/// Encodes a request and returns one value of its body.
 fn member(call: &Call, pointer: &str) -> Option<String> {
     let tree = Tree::parse(body_of(call)).unwrap();
     tree.root().at(pointer).map(|node| node.json().as_str().to_owned())

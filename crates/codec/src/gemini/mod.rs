@@ -3,19 +3,20 @@
 //! - The path contains the model and the stream flag: `…/models/{model}:generateContent` or
 //!   `:streamGenerateContent?alt=sse`.
 //! - Any part may have a `thoughtSignature`: a call, a text, code, a provider-run tool step, or an
-//!   empty text that ends a stream. The signature is sent back on the same part. A signed part is
-//!   never joined with another part.
+//!   empty text that ends a stream. The signature is sent back on the part that carried it. A
+//!   signed part is never joined with another part.
 //! - Only the first of several parallel calls is signed; the others stay unsigned.
-//! - Gemini 3 rejects a model step whose first call is unsigned. History from other providers has
-//!   no signature, so the first call gets Google's documented stand-in. Which calls get the
+//! - Gemini 3 rejects a model step whose first call is unsigned. Calls from other providers have no
+//!   signature, so the first call of a step gets Google's documented stand-in. Which calls get the
 //!   stand-in depends only on earlier content.
 //! - Parts with `thought: true` are summaries for display. Unsigned summaries are not sent back,
 //!   because they would cost input tokens and the model needs only the signatures.
 //! - Names may be in camelCase or `snake_case` at every level. Both spellings are accepted and
 //!   preserved.
-//! - Calls often have no id. Their responses are then matched by name, in order.
-//! - A stream uses server-sent events, or a JSON array without `alt=sse`. It has no end marker and
-//!   is complete once a `finishReason` arrived. Arguments may arrive in pieces, in `partialArgs`.
+//! - Calls often have no id. Responses to such calls are matched by name, in order.
+//! - A stream uses server-sent events, or a JSON array if the request lacks `alt=sse`. The stream
+//!   has no end marker; it is complete once a `finishReason` has arrived. Arguments may arrive in
+//!   pieces, in `partialArgs`.
 
 mod arguments;
 mod contract;

@@ -56,7 +56,7 @@ pub(super) fn default_path(target: &Target, stream: bool) -> String {
     format!("{lead}{}:{}{query}", bare_model(target.model()), method(stream))
 }
 
-/// Returns the model id without its resource prefix, which some clients include.
+/// Returns the model id without the resource prefix that some clients include.
 pub(super) fn bare_model(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or(model)
 }

@@ -301,12 +301,13 @@ fn blocks(items: &[Item]) -> Vec<(&'static str, String)> {
     items.iter().map(block).collect()
 }
 
-/// Returns whether clients of the wire see the parts of a response as separate blocks.
+/// Returns whether a client of this wire sees each response part as a separate block.
 fn has_blocks(codec: &dyn Codec) -> bool {
     matches!(codec.wire().as_str(), "anthropic-messages" | "openai-responses")
 }
 
-/// Returns the blocks that a client of the wire sees, whole and streamed.
+/// Returns the blocks that a client of this wire sees in the whole response, and those it sees in
+/// the streamed response.
 fn blocks_on(
     codec: &dyn Codec,
     reply: &Reply,

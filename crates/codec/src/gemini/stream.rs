@@ -39,7 +39,7 @@ enum GeminiOpenPart {
 
 struct GeminiOpenText {
     is_thought: bool,
-    /// The first fragment, which is the whole part if no other fragment follows.
+    /// The JSON of the first fragment. If no fragment follows, this is the whole part.
     first: Json,
     text: String,
     is_joined: bool,
@@ -157,8 +157,8 @@ impl GeminiDecoder {
         self.open = Some(GeminiOpenPart::Text(open));
     }
 
-    /// Handles a call that arrives in pieces. Returns `false` for a call that arrived whole, which
-    /// is handled like any other part.
+    /// Handles a call that arrives in pieces. Returns `false` for a call that arrived whole; the
+    /// caller then handles it like any other part.
     fn call_piece(&mut self, part: Node<'_>, call: Node<'_>) -> bool {
         let pieces = wire::get(call, "partialArgs").filter(|pieces| pieces.is_array());
         let goes_on = wire::get(call, "willContinue").and_then(Node::bool) == Some(true);
@@ -216,7 +216,7 @@ impl GeminiDecoder {
         self.reply.close(self.next_index(), item);
     }
 
-    /// Completes the extras, so that they equal the extras of the whole response.
+    /// Completes the extras, so that they equal the extras of the equivalent whole response.
     fn complete_extras(&mut self) {
         let extras = &mut self.reply.extras;
         let usage = extras.iter_mut().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));
@@ -246,7 +246,7 @@ impl GeminiOpenText {
 }
 
 impl GeminiOpenCall {
-    /// Assembles the part from its first fragment and the arguments.
+    /// Assembles the whole call part from its first fragment and the collected arguments.
     fn assemble(&self) -> Json {
         let tree = self.first.tree();
         let Some((key, call)) = wire::member(tree.root(), "functionCall") else {

@@ -81,8 +81,8 @@ pub(super) fn encode_tools(draft: &mut Draft<'_>, call: &Call) -> Vec<Json> {
     elements
 }
 
-/// Returns the source element of the first tools if all its tools are still present, and the
-/// remaining tools.
+/// Returns the source array element that the first tools were decoded from, and the tools after it.
+/// Returns `None` unless all tools of that element are still present.
 fn intact_element(tools: &[Tool]) -> Option<(&Envelope, &[Tool])> {
     let envelope = |tool: &'_ Tool| tool.native_on(&WIRE)?.envelope.clone();
     let first = tools.first()?.native_on(&WIRE)?.envelope.as_ref()?;

@@ -48,7 +48,7 @@ pub(super) fn is_spelled(key: &str, name: &str) -> bool {
     }) && rest.next().is_none()
 }
 
-/// Returns whether a dotted path equals `names`, each in either spelling.
+/// Returns whether a dotted path equals `names`, where each name may have either spelling.
 pub(super) fn is_path(path: &str, names: &str) -> bool {
     let (mut path, mut names) = (path.split('.'), names.split('.'));
     names.all(|name| path.next().is_some_and(|key| is_spelled(key, name))) && path.next().is_none()
@@ -190,7 +190,8 @@ pub(super) fn with_response_id(part: &Json, id: &str) -> Json {
     draft::with_member(part, key.into_owned(), answer)
 }
 
-/// Maps the finish reason. If the response has calls, the model waits for their results.
+/// Converts a finish reason. If the response contains calls, `STOP` means that the model waits for
+/// their results.
 pub(super) fn decode_stop(
     reason: Option<&str>,
     blocked: Option<Name>,
@@ -207,19 +208,19 @@ pub(super) fn decode_stop(
     }
 }
 
-/// The wire's representation of a stop reason.
+/// How the Gemini API represents a stop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinishMarker<'s> {
     /// The candidate's `finishReason`.
     Finish(&'s str),
-    /// The prompt's `blockReason`; the response has no candidate.
+    /// The prompt's `blockReason`. A response with a `blockReason` has no candidate.
     Block(&'s str),
     /// The response has no finish reason.
     Open,
 }
 
-/// Returns how a reply's stop reason is written. Provider-specific values from other wires are not
-/// used.
+/// Returns how a reply's stop reason is written. Provider-specific reasons from other wires become
+/// `SAFETY` or `OTHER`.
 pub(super) fn finish_marker(reply: &Reply) -> FinishMarker<'_> {
     let is_own = reply.origin.wire == Wire::GEMINI;
     match &reply.stop {
@@ -241,7 +242,8 @@ pub(super) fn usage(node: Node<'_>) -> Usage {
     usage_by(|name| get(node, name)?.u64())
 }
 
-/// Computes usage from the counts of `usageMetadata`, which `count` returns by name.
+/// Computes usage from the counts in `usageMetadata`. `count` returns the count with the given
+/// member name.
 pub(super) fn usage_by(count: impl Fn(&str) -> Option<u64>) -> Usage {
     let count = |name: &str| count(name).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

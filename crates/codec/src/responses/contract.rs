@@ -57,7 +57,8 @@ pub(super) fn rejects_tool_choice(
         }
 }
 
-/// Returns whether a hosted step requires its id. Such a step cannot be sent if its pair is broken.
+/// Returns whether a hosted step of this type must be sent with its id. Without its paired
+/// reasoning, such a step cannot be sent.
 pub(super) fn requires_id(kind: &str) -> bool {
     !matches!(
         kind,

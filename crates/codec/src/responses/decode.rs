@@ -104,7 +104,7 @@ pub(super) fn decode_failure(root: Node<'_>, body: &Bytes) -> Failure {
     Failure { status: None, kind, message, body: body.clone() }
 }
 
-/// Decodes the elements of requests and responses, which differ only in their origin.
+/// Decodes the elements of requests and responses, which have the same format.
 pub(super) struct ResponsesReader<'a> {
     pub(super) base: ItemReader<'a>,
     /// The properties of the decoded elements that determine the stop reason.
@@ -116,8 +116,8 @@ impl<'a> ResponsesReader<'a> {
         Self { base, signals: StopSignals::default() }
     }
 
-    /// Decodes an element of a response. Reasoning is linked to the next element, which a stream
-    /// delivers later.
+    /// Decodes an element of a response. A reasoning element is linked to the next element by
+    /// position, because a stream delivers the next element later.
     pub(super) fn output(&mut self, index: usize, element: Node<'_>, items: &mut Vec<Item>) {
         self.element(index, element, true, items);
     }
@@ -172,7 +172,8 @@ impl<'a> ResponsesReader<'a> {
         !parts.is_empty()
     }
 
-    /// Builds the Item for a value that is a whole message: a string `input` or the `instructions`.
+    /// Builds the Item for a value that stands for a whole message: the `instructions`, or an
+    /// `input` that is a string.
     fn whole_value_item(&self, role: Role, value: Node<'_>) -> Item {
         let body = value.name().map_or(Body::Unknown, Body::Text);
         let envelope = Arc::new(Envelope { json: value.json(), parts: 1 });

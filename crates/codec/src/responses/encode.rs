@@ -56,8 +56,8 @@ pub(super) fn encode(call: &Call) -> EncodedRequest {
     draft.finish(PATH, &[], prefix)
 }
 
-/// Writes `input`. If the source's input is a single string, the string form is kept as long as
-/// there is only one message.
+/// Writes `input`. If the source `input` is a single string, it stays a string as long as the
+/// conversation still consists of that one message.
 fn put_input(draft: &mut Draft<'_>, elements: &[Json]) {
     // Check only the first byte of the source, because parsing a large input is expensive.
     let opens_with = draft.source().and_then(|source| {
@@ -126,7 +126,8 @@ fn belongs_to_reply(item: &Item, reply: &str) -> bool {
     item.id.0.strip_prefix(reply).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Returns why the target cannot resolve ids stored for this Item; `None` if it can.
+/// Returns why the target cannot resolve ids that were stored for this Item; `None` if the target
+/// can resolve them.
 fn foreign_reason(item: &Item, target: &Target) -> Option<ElisionReason> {
     let (author, reader) = (item.origin.as_ref()?, &target.origin);
     if !draft::is_same_endpoint(author, reader) {
@@ -142,8 +143,8 @@ struct ResponsesWriter<'c> {
     resumes: Option<&'c str>,
     prefix: Option<PrefixHasher>,
     ids: CallIdAllocator,
-    /// The call ids already sent. They may repeat, because some endpoints restart their numbering
-    /// with every response.
+    /// The call ids that were already sent. A call id may occur twice, because some endpoints
+    /// restart their numbering with every response.
     sent: HashSet<Name>,
     /// Calls whose arguments are free text.
     custom: HashSet<CallId>,
@@ -191,7 +192,8 @@ fn envelope(item: &Item) -> Option<&Arc<throughline_core::Envelope>> {
     item.native_on(&WIRE)?.envelope.as_ref()
 }
 
-/// Returns the source element of these Items if all of its Items are present and unchanged.
+/// Returns the source element that these Items were decoded from, if all of its Items are present
+/// and unchanged.
 fn intact_element<'i>(group: &[&'i Item]) -> Option<(&'i Json, Direction)> {
     let (first, rest) = group.split_first()?;
     let native = first.native_on(&WIRE)?;
@@ -288,8 +290,8 @@ impl ResponsesWriter<'_> {
         elements
     }
 
-    /// Returns the number of leading Items that the continued response already includes. They are
-    /// not sent, because the provider would read them twice.
+    /// Returns the number of leading Items that the continued response already includes. These
+    /// Items are not sent, because the provider would read them twice.
     fn covered_items(&self) -> usize {
         let Some(resumed) = self.resumes else { return 0 };
         let last = self.call.items.iter().rposition(|item| belongs_to_reply(item, resumed));

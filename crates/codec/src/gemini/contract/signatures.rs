@@ -124,8 +124,8 @@ impl GeminiRequest<'_> {
             .with_auto_fix(self.remove_signature(part, signature))
     }
 
-    /// Builds a fix that removes an unreadable signature, or replaces it with the documented
-    /// stand-in where a signature is required.
+    /// Builds a fix that removes an unreadable signature. If the part requires a signature,
+    /// replaces the signature with Google's documented stand-in.
     fn remove_signature(&self, part: &GeminiPart<'_>, signature: Node<'_>) -> Option<Fix> {
         let content = self.contents.get(part.content)?;
         let is_first = first_call(content).is_some_and(|call| call.index == part.index);
@@ -165,7 +165,7 @@ impl GeminiRequest<'_> {
             .with_auto_fix(self.issued_signature_fix(first))
     }
 
-    /// Reports a part that is replayed with changes.
+    /// Reports a part that differs from the part that the model issued.
     fn report_change(&self, change: &Change<'_>, part: &GeminiPart<'_>) -> Option<Finding> {
         let (phrase, name) = (change.kind.describe(), part.name());
         let at = |rule, message: String| {
@@ -249,7 +249,8 @@ fn first_call<'p, 'c>(content: &'p GeminiContent<'c>) -> Option<&'p GeminiPart<'
     content.parts_of_kind(GeminiPartKind::Call).next()
 }
 
-/// Sets a part's signature, in the spelling that the part already uses.
+/// Builds an edit that sets the signature of a part. An existing member keeps the spelling of its
+/// name.
 fn with_signature(part: &GeminiPart<'_>, signature: Json) -> Edit {
     match wire::get(part.node, "thoughtSignature") {
         Some(value) => Edit::Replace(value.range(), signature),

@@ -1,5 +1,5 @@
-//! Preprocesses a request for the rules, in one pass over its `contents` and parts and without
-//! copies.
+//! Parses a request once for all rules: one pass over the `contents` and their parts, without
+//! copying.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,8 +13,8 @@ pub(super) struct GeminiRequest<'c> {
     pub(super) case: &'c AuditContext<'c>,
     pub(super) root: Node<'c>,
     pub(super) contents: Vec<GeminiContent<'c>>,
-    /// Index of the first `content` object of the current turn. The turn starts after the last user
-    /// message that is not only function responses.
+    /// The index of the first `content` object of the current turn. The turn starts after the last
+    /// user message that contains anything besides function responses.
     pub(super) current: usize,
 }
 

@@ -22,8 +22,9 @@ const THINKING: &[&str] = &["includeThoughts", "thinkingBudget", "thinkingLevel"
 
 const JSON_TYPE: &str = "application/json";
 
-/// Returns the parts of a request member that are not decoded into `Settings`. For a known object,
-/// these are its unknown members, keyed by path. Any other member is returned whole.
+/// Returns the values in a request member that are not decoded into `Settings`. For
+/// `generationConfig` and `toolConfig`, returns only their unknown members, keyed by path. Any
+/// other member is returned whole.
 pub(super) fn unrepresented_members(key: Name, value: Node<'_>) -> Vec<(Name, Node<'_>)> {
     let known = if is_spelled(&key, "generationConfig") {
         CONFIG

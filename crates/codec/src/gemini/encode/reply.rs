@@ -31,7 +31,7 @@ fn extras(reply: &Reply) -> &[(Name, Json)] {
     events::own_extras(reply, &WIRE)
 }
 
-/// Restores the candidates, and puts the parts back into the first candidate.
+/// Writes the stored candidates and puts the parts back into the first candidate.
 fn candidates(others: &Json, parts: &[Json]) -> Json {
     let tree = others.tree();
     json::array(|a| {
@@ -112,7 +112,8 @@ fn put_candidate(
     copy_members(o, members.filter(|(key, _)| !is_known(&key.text().unwrap_or_default())));
 }
 
-/// Writes the usage. The provider's own JSON is used if it has the same counts.
+/// Returns the usage as JSON. If the provider's own `usageMetadata` has the same counts, it is
+/// returned verbatim.
 fn usage(reply: &Reply) -> Json {
     let provider_usage =
         extras(reply).iter().find(|(key, _)| wire::is_spelled(key, "usageMetadata"));

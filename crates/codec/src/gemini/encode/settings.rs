@@ -62,8 +62,8 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     put_choice(draft, call);
 }
 
-/// Collects the members of `object` that are neither decoded into a setting nor present in the
-/// source. Decoding stored each member separately, so encoding must reassemble the object.
+/// Collects members of `object` that have no setting and are not in the source body. Decoding
+/// stored each such member as a separate extra, so encoding must put them back into the object.
 fn unrepresented_members(draft: &mut Draft<'_>, call: &Call, object: &str) -> ConfigChanges {
     let mut found = ConfigChanges::new();
     for extra in call.extras.iter().filter(|extra| extra.wire == Some(WIRE)) {
@@ -88,7 +88,8 @@ fn is_for_another_model(draft: &Draft<'_>, call: &Call) -> bool {
     path.is_some_and(|path| path.model != path::bare_model(call.target.model()))
 }
 
-/// Applies changes to an object and keeps its spelling of names; returns `None` if nothing changes.
+/// Applies changes to `base`, using the spelling of names in `base`; returns `None` if nothing
+/// changes.
 fn apply_changes(base: Option<&Json>, changes: &ConfigChanges) -> Option<Json> {
     let tree = base.map(Json::tree);
     let spelled = |name: &str| {
@@ -246,7 +247,7 @@ fn put_choice(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns whether the tools differ from the source's tools.
+/// Returns whether the tools differ from the tools of the source request.
 fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     let element = |tool: &Tool| {
         let native = tool.native.as_ref()?;

@@ -12,18 +12,18 @@ use crate::gemini::encode::reply;
 use crate::gemini::{WIRE, wire};
 use crate::{CodecError, Encoder};
 
-/// Encodes a streamed response. Each part is buffered until the next part arrives. A text's
-/// signature is known only when the text closes, and the last part must share its chunk with the
-/// finish reason.
+/// Encodes a streamed response. Each part is buffered until the next part arrives, for two reasons.
+/// A text's signature is known only when the text closes, and the last part must share its chunk
+/// with the finish reason.
 #[derive(Default)]
 pub(in crate::gemini) struct GeminiEncoder {
     id: Option<Name>,
     origin: Option<Arc<Origin>>,
     held: Option<HeldPart>,
-    /// Whether the last written part is a bare thought (`true`) or a bare text (`false`), which a
-    /// client would join with the next part.
+    /// Whether the last written part is a bare thought (`true`) or a bare text (`false`). A client
+    /// would join such a part with a following part of the same kind.
     open: Option<bool>,
-    /// The Item whose text is open, and whether some of its text was already written.
+    /// The index of the Item whose text is open, and whether some of its text was already written.
     under_way: Option<(u32, bool)>,
     /// The frames to return for the current event.
     frames: Vec<Frame>,
@@ -113,9 +113,9 @@ impl GeminiEncoder {
         }
     }
 
-    /// Returns the parts of a chunk with the buffered part. Clients join the first part of a chunk
-    /// with the previous part. If the two parts are separate Items, an empty text is put first to
-    /// prevent that.
+    /// Returns the buffered part as the parts of a chunk. Clients join the first part of a chunk
+    /// with the last part of the previous chunk. If the two are separate Items, an empty text is
+    /// inserted to keep them apart.
     fn release(&mut self) -> Vec<Json> {
         let Some(held) = self.held.take() else { return Vec::new() };
         let joins = held.begins && held.bare.is_some() && held.bare == self.open;

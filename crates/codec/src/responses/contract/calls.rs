@@ -1,5 +1,5 @@
-//! Checks that calls and outputs are paired, and that no message separates them if the endpoint
-//! requires that.
+//! Checks that calls and outputs are paired. If the endpoint requires it, also checks that no
+//! message separates calls from their outputs.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -51,7 +51,8 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Builds a fix that removes a call, and the reasoning that led only to this call.
+    /// Builds a fix that removes a call. If the preceding reasoning led only to this call, the
+    /// reasoning is removed too.
     fn remove_call(&self, call: &ResponsesElement<'_>) -> Fix {
         let mut edits = vec![Edit::Remove(call.node.range())];
         let next = self.elements.get(call.index + 1);

@@ -58,8 +58,8 @@ impl ResponsesRequest<'_> {
         Some(finding.with_provider_error(error).with_auto_fix(fix))
     }
 
-    /// Builds a fix that moves a pair together if both items are present, and removes the reasoning
-    /// otherwise.
+    /// Builds a fix that restores a pair if the item that the reasoning led to is present, and
+    /// removes the reasoning otherwise.
     fn rejoin(
         &self,
         reasoning: &ResponsesElement<'_>,
@@ -85,7 +85,7 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Reports items with a stored id that lack the reasoning that led to them.
+    /// Reports items that have a stored id but lack their preceding reasoning item.
     fn check_required_reasoning(&self, findings: &mut Findings<'_>) {
         let ids = self.ids();
         let seals: HashSet<Vec<u8>> =

@@ -28,7 +28,7 @@ pub(super) struct PriorOutput<'p> {
     pub(super) json: &'p Json,
     /// Whether the target produced and stored the output, and can therefore resolve its id.
     pub(super) is_kept: bool,
-    /// Whether the target produced the output for this account.
+    /// Whether the output came from the endpoint and account of the target.
     pub(super) is_own: bool,
     pub(super) seals: Vec<&'p [u8]>,
 }
@@ -104,7 +104,7 @@ impl<'p> ResponsesReplayHistory<'p> {
         self.outputs.get(*self.by_call.get(call_id)?)
     }
 
-    /// Returns the next output of the same response that is not reasoning.
+    /// Returns the next non-reasoning output item of the same response.
     pub(super) fn following(&self, output: &PriorOutput<'p>) -> Option<&PriorOutput<'p>> {
         let later = self.outputs.iter().skip(output.number + 1);
         later

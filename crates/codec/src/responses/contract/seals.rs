@@ -75,8 +75,8 @@ impl ResponsesRequest<'_> {
         Fix::new(format!("removes the {name} item that the target cannot read{and_ids}"), edits)
     }
 
-    /// Builds a fix that removes an item from another endpoint or account, and the ids that are
-    /// valid only there.
+    /// Builds a fix that removes an item of another endpoint or account. If the item is reasoning,
+    /// the ids of the items it led to are removed too.
     fn remove_foreign(&self, element: &ResponsesElement<'_>) -> Fix {
         let edits = self.removal_edits(element, true);
         let description = match edits.len() {
@@ -86,8 +86,8 @@ impl ResponsesRequest<'_> {
         Fix::new(description, edits)
     }
 
-    /// Builds edits that remove an element. With `with_ids`, the ids of the items that it led to
-    /// are removed too.
+    /// Builds edits that remove an element. With `with_ids`, removing a reasoning element also
+    /// removes the ids of the items it led to.
     fn removal_edits(&self, element: &ResponsesElement<'_>, with_ids: bool) -> Vec<Edit> {
         let mut edits = vec![Edit::Remove(element.node.range())];
         if with_ids && element.is_reasoning() {
@@ -236,7 +236,8 @@ impl ResponsesRequest<'_> {
         }
     }
 
-    /// Returns whether a restored output can keep its ids.
+    /// Returns whether a restored output keeps its ids: only if the endpoint stores both the
+    /// conversation and the output.
     fn restorable_ids(&self, prior: &PriorOutput<'_>) -> IdPolicy {
         if self.is_kept && prior.is_kept { IdPolicy::Kept } else { IdPolicy::Dropped }
     }
@@ -248,7 +249,8 @@ impl ResponsesRequest<'_> {
         elements.find(|element| prior.is_named_by(element)).or_else(same)
     }
 
-    /// Reports missing reasoning in the current turn if the item that it led to is present.
+    /// Reports reasoning that is missing from the current turn although the item it led to is
+    /// present.
     fn report_dropped(&self, change: &Change<'_>) -> Option<Finding> {
         let issued = change.issued.filter(|issued| {
             let is_thought = matches!(issued.item.body, Body::Thought(_));

@@ -108,7 +108,8 @@ impl ResponsesRequest<'_> {
         self.reasoning().next().map(|e| Finding::at(&rules::REASONING_RESENT, e.node, message))
     }
 
-    /// Builds a fix that sends the items of a lost response instead of its id.
+    /// Builds a fix that replaces the id of a response that was not stored with the items of that
+    /// response.
     fn resend_items(&self, number: usize, exchange: &Exchange, previous: Node<'_>) -> Option<Fix> {
         let source = exchange.call.as_ref()?.source_on(&Wire::OPENAI_RESPONSES)?;
         let before = Tree::parse(source.request.body.clone()).ok()?;

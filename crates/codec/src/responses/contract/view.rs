@@ -1,5 +1,5 @@
-//! Preprocesses a request for the rules, in one pass over its elements and their pairs and without
-//! copies.
+//! Parses a request once for all rules: one pass over the elements and their pairs, without
+//! copying.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,12 +21,12 @@ pub(super) struct ResponsesRequest<'c> {
     pub(super) root: Node<'c>,
     pub(super) elements: Vec<ResponsesElement<'c>>,
     pub(super) past: ResponsesReplayHistory<'c>,
-    /// Whether the endpoint stores this conversation, so that it can resolve ids.
+    /// Whether the endpoint stores this conversation and can therefore resolve its ids.
     pub(super) is_kept: bool,
     /// Whether the endpoint pairs reasoning with the following item by id.
     pub(super) is_paired: bool,
-    /// Whether the request continues a stored response or conversation. Earlier elements then exist
-    /// only at the endpoint.
+    /// Whether the request continues a stored response or conversation. If so, the earlier elements
+    /// are stored at the endpoint and are not in the request.
     pub(super) is_resumed: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct ResponsesElement<'c> {
     /// The `encrypted_content` of a reasoning or compaction item.
     pub(super) seal: Option<Node<'c>>,
     pub(super) is_models: bool,
-    /// Index of the next element that is not reasoning.
+    /// The index of the next non-reasoning element.
     pub(super) next: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ impl<'c> ResponsesRequest<'c> {
     }
 
     /// Iterates over the elements that a reasoning item led to: the following model output, up to
-    /// the next reasoning item or another role. The number is limited to [`MAX_LED`], because
+    /// the next reasoning item or another role. At most [`MAX_LED`] elements are returned, because
     /// several reasoning items may lead to the same elements. Real responses stay below the limit.
     pub(super) fn led_by(
         &self,
@@ -130,7 +130,7 @@ impl<'c> ResponsesElement<'c> {
         matches!(self.kind, ResponsesElementKind::Call | ResponsesElementKind::CustomCall)
     }
 
-    /// Returns whether the element is a client's output for a call.
+    /// Returns whether the element is the output of a call that the client executed.
     pub(super) fn is_output(&self) -> bool {
         matches!(self.kind, ResponsesElementKind::Result | ResponsesElementKind::CustomResult)
     }

@@ -114,7 +114,8 @@ impl ResponsesWriter<'_> {
         part
     }
 
-    /// Returns whether the target can resolve the media reference in a body, if any.
+    /// Returns whether the target can resolve the media reference in `body`; true if `body` has
+    /// none.
     fn can_resolve(&self, body: &Body) -> bool {
         let Body::Media(media) = body else { return true };
         parts::can_resolve(media, &self.call.target)

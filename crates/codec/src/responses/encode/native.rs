@@ -58,7 +58,8 @@ impl ResponsesWriter<'_> {
         }
     }
 
-    /// Encodes a hosted step, compaction or unknown element in the form that a request accepts.
+    /// Encodes a hosted step, compaction or unknown element. An element of a response is first
+    /// converted to the form that a request accepts.
     fn projected(&self, native: &NativePart) -> Json {
         let drops_ids = self.storage == ResponseStorage::Declined;
         let ids = if drops_ids { IdPolicy::Dropped } else { IdPolicy::Kept };
@@ -105,8 +106,8 @@ impl ResponsesWriter<'_> {
         Ok(wire::to_request_element(native.json.tree().root(), ids))
     }
 
-    /// Returns whether reasoning is followed by an element that it did not lead to. If no element
-    /// follows yet, the pair is not broken.
+    /// Returns whether the element after `item`, a reasoning item, is not the element it led to. If
+    /// no element follows, the pair is not broken.
     fn is_pair_broken(&self, item: &Item, native: &NativePart, next: Option<&[&Item]>) -> bool {
         let Some((next, first)) = next.and_then(|next| Some((next, next.first()?))) else {
             return false;
@@ -162,8 +163,8 @@ impl ResponsesWriter<'_> {
         (Some(element), fate)
     }
 
-    /// Encodes a tool result with the id that was sent for its call. If the call is absent and the
-    /// result was written for another target, the id is replaced with one that the target accepts.
+    /// Encodes a tool result with the id that was sent for its call. If the request moved to
+    /// another target that rejects the id, the id is replaced.
     fn native_result(&self, draft: &Draft<'_>, native: &NativePart, result: &ToolResult) -> Json {
         let is_at_home = draft.source().is_some() && !draft.has_other_endpoint();
         let is_refused = |id: &Name| !is_at_home && !self.ids.accepts(id);

@@ -65,7 +65,8 @@ fn outputs(reply: &Reply) -> Vec<Json> {
     outputs
 }
 
-/// Generates an id for an element from another wire. Streams and whole responses use the same id.
+/// Generates the id of an element from another wire. The same element gets the same id in streamed
+/// and whole responses.
 pub(in crate::responses) fn generated_id(kind: &str, reply: Option<&str>, at: usize) -> String {
     format!("{kind}_{}_{at}", reply.unwrap_or("reply"))
 }
@@ -121,7 +122,7 @@ pub(in crate::responses) fn output(
     }
 }
 
-/// Adds an id to a reasoning element that has none, because clients require one.
+/// Adds an id to a reasoning element that has none, because clients require an id.
 fn with_id(element: &Json, new_id: impl Fn(&str) -> String) -> Json {
     let tree = element.tree();
     let root = tree.root();

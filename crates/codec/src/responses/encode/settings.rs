@@ -35,7 +35,7 @@ pub(super) fn put_settings(draft: &mut Draft<'_>, call: &Call) {
     }
 }
 
-/// Returns the reasoning effort in the request so far.
+/// Returns the reasoning effort that the draft currently contains.
 fn effort(draft: &Draft<'_>) -> Option<Name> {
     draft.current_value("reasoning").and_then(|reasoning| reasoning.tree().root().name_of("effort"))
 }
@@ -61,7 +61,8 @@ pub(super) fn put_stored_references(draft: &mut Draft<'_>, call: &Call, resumes:
     }
 }
 
-/// Returns whether the target cannot access the state that the source request refers to.
+/// Returns whether the state that the source request refers to is stored at another endpoint or
+/// account.
 pub(super) fn is_stored_elsewhere(draft: &Draft<'_>, call: &Call) -> bool {
     let account = &call.target.origin.account;
     let is_other = |source: &ReceivedRequest| source.target.origin.account != *account;
@@ -165,7 +166,7 @@ fn wanted_effort(
     (reasoning.enabled == Some(true) && is_silent).then(|| "medium".to_owned())
 }
 
-/// Changes members of a nested object. The object is dropped if it becomes empty.
+/// Changes members of the object at `key`. If the object becomes empty, it is removed.
 fn put_member(draft: &mut Draft<'_>, key: &'static str, changes: &[(&'static str, Option<Json>)]) {
     let base = draft.current_value(key).filter(|base| base.tree().root().is_object());
     if base.is_none() && changes.iter().all(|(_, value)| value.is_none()) {
@@ -215,7 +216,7 @@ fn has_tools(tools: Option<Json>) -> bool {
     tools.is_some_and(|tools| tools.tree().root().elements().next().is_some())
 }
 
-/// Returns whether the tools differ from the source's tools.
+/// Returns whether the tools differ from the tools of the source request.
 fn has_other_tools(draft: &Draft<'_>, call: &Call) -> bool {
     let list = |tool: &Tool| tool.native.as_ref().and_then(|native| native.envelope.clone());
     match call.tools.first().map(list) {
