@@ -87,7 +87,7 @@ impl<'c> Draft<'c> {
         Json::parse(body.slice(range)).ok()
     }
 
-    /// Returns the source body and the byte range of the member's value in it.
+    /// Returns the body of the source, and the range of a member's value in that body.
     pub(crate) fn source_range(&self, key: &str) -> Option<(&'c Bytes, Range<usize>)> {
         let source = self.source?;
         let (_, range) = source.members.iter().rfind(|(name, _)| **name == *key)?;

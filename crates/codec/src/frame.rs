@@ -260,7 +260,7 @@ pub enum FrameError {
     Crc {
         /// The part that the checksum covers: `prelude` or `message`.
         part: &'static str,
-        /// The checksum in the received message.
+        /// The checksum that was sent.
         expected: u32,
         /// The checksum computed from the received bytes.
         found: u32,

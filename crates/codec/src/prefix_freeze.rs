@@ -17,7 +17,7 @@ pub fn first_prefix_change(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Op
 }
 
 /// Replaces the system prompt and tools in `now` with their bytes in `before` where they are equal
-/// as JSON. Returns `None` if all bytes are already equal or nothing is equal as JSON.
+/// as JSON. Returns `None` if there is nothing to replace.
 pub fn restore_prefix_bytes(codec: &dyn Codec, before: &Bytes, now: &Bytes) -> Option<Bytes> {
     let (was, is) = (Tree::parse(before.clone()).ok()?, Tree::parse(now.clone()).ok()?);
     let (_, instructions) = codec.prefix_members().split_last()?;

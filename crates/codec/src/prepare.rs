@@ -20,7 +20,7 @@ pub struct Preparation<'a> {
     /// The parsed body of the request, if available. It is ignored if the encoded request has a
     /// different body.
     pub parsed: Option<&'a Tree>,
-    /// The store of Seals that the target is known to have issued.
+    /// Seals that the target is known to have issued.
     pub issued: Option<&'a dyn IssuedSeals>,
 }
 

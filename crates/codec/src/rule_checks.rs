@@ -58,7 +58,8 @@ pub(crate) fn audit_body(
     audit(&Transcript::new(codec, &request).with_prior(before), to).unwrap()
 }
 
-/// Rules that check headers. Examples have no headers, so these rules only produce notes for them.
+/// Rules that check headers. The examples have no headers, so header rules report only notes for
+/// the examples.
 const HEADER_RULES: &[&str] = &["anthropic/binding-needs-beta"];
 
 /// Returns the violated rules and their severity, in the order of the findings.

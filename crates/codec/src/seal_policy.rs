@@ -8,7 +8,8 @@ use throughline_json::Json;
 
 use crate::draft::{self, Draft};
 
-/// Returns whether each Seal of an Item is kept or elided in a Call to `target` with this prefix.
+/// Returns, for each Seal of an Item, whether a Call to `target` with this prefix keeps or elides
+/// the Seal.
 pub(crate) fn seals(item: &Item, target: &Target, prefix: Option<&Digest>) -> Vec<Disposition> {
     let opened = item.seals.iter().map(|seal| seal.open_for(target, prefix));
     opened.map(|opened| opened.map_or_else(Disposition::Elided, |_| Disposition::Kept)).collect()
@@ -22,7 +23,7 @@ pub(crate) fn refusal(seals: &[Disposition]) -> Option<ElisionReason> {
     })
 }
 
-/// Returns why a part that this wire cannot represent is omitted.
+/// Returns the reason to record for a part that is omitted because this wire cannot represent it.
 pub(crate) fn elision_reason(item: &Item, target: &Target) -> ElisionReason {
     if matches!(&item.body, Body::Thought(thought) if !thought.whole) {
         return ElisionReason::Cut;
@@ -82,8 +83,8 @@ pub(crate) fn speaker(call: &Call, item: &Item, wire: &Wire) -> Role {
     if is_models { Role::Assistant } else { Role::User }
 }
 
-/// Returns whether an Item is a caller's thought that is sent as text. The wire must not attribute
-/// such a thought to the model, which did not produce it.
+/// Returns whether an Item is a caller's thought that is sent as text. The model did not produce
+/// such a thought, so the wire must not attribute it to the model.
 pub(crate) fn is_caller_text(call: &Call, item: &Item, wire: &Wire) -> bool {
     let Body::Thought(thought) = &item.body else { return false };
     let tag = tag_of(wire).unwrap_or_default();

@@ -128,7 +128,8 @@ fn recordings_refused_requests_are_predicted() {
     assert_eq!(foreseen, 5);
 }
 
-/// One sealed response per wire, and the request that replays it. `SEAL` is a placeholder.
+/// One sealed response per wire, and the request that replays the response. `SEAL` is replaced with
+/// the Seal under test.
 const SEALED: [(&str, &str, &str, &str, &str); 5] = [
     (
         "anthropic",
@@ -177,8 +178,8 @@ impl IssuedSeals for KnownSeals {
     }
 }
 
-/// An issued Seal stays unchanged, regardless of its characters, if the store or the earlier
-/// conversation contains it.
+/// Audit and repair must not change an issued Seal, whatever its characters, if the Seal store or
+/// an earlier exchange contains the Seal.
 #[test]
 fn issued_seals_survive_audit_and_repair() {
     let letters: Vec<char> = "aZ09+/-_= ~!:;,.<>[]{}é€\u{1F512}g".chars().collect();

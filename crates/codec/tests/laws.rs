@@ -44,8 +44,8 @@ fn law_1_request_encodes_byte_for_byte() {
     figure("requests that encode to the same bytes", requests.len());
 }
 
-/// A request that continues a reply must contain the reply's Seals unchanged, in order, each on the
-/// part with the same text.
+/// A request that continues a reply must contain the reply's Seals unchanged and in order. Each
+/// Seal must be on the part that has the same text as in the reply.
 #[test]
 fn law_1_own_seals_survive_decode_and_encode() {
     let mut seals = 0;
@@ -92,8 +92,8 @@ fn everywhere(sample: &Sample) -> Vec<(&'static dyn Codec, Target)> {
     neighbours.chain(others).collect()
 }
 
-/// Returns the sample as a Call: decoded from a request, or continuing a reply. Thoughts created by
-/// the caller are inserted.
+/// Returns a Call for the sample: decoded from its request, or continuing its reply. Thoughts
+/// created by the caller are inserted into the Call.
 fn sample_call(sample: &Sample) -> Call {
     let mut call = if sample.is_request() {
         sample.call()
@@ -111,8 +111,8 @@ fn sample_call(sample: &Sample) -> Call {
     with_secret(call)
 }
 
-/// Returns two variants of a Call for another target: rebuilt without its source, and with only the
-/// target changed.
+/// Returns two variants of a Call for the target `to`: one rebuilt without its source request, and
+/// one with only the target changed.
 fn sent_to(call: &Call, to: &Target) -> [Call; 2] {
     let mut fresh = Call::new(to.clone());
     fresh.system.clone_from(&call.system);
@@ -278,7 +278,7 @@ fn law_3_caller_payload_reaches_only_targets_that_declare_its_tag() {
     }
 }
 
-/// The source request only optimises encoding: without it, the Call must encode to the same
+/// The source request only speeds up encoding: without the source, the Call must encode to the same
 /// content.
 #[test]
 fn law_3_call_encodes_the_same_without_its_source() {
@@ -389,7 +389,7 @@ fn law_5_reply_round_trips_through_a_response() {
     }
 }
 
-/// Sorts the Items of a Reply by slot and joins its texts.
+/// Moves calls after the other Items of a Reply, and joins all texts into one text at the end.
 fn by_slot(mut reply: Reply) -> Reply {
     let (texts, mut others): (Vec<_>, Vec<_>) =
         reply.items.into_iter().partition(|item| matches!(item.body, Body::Text(_)));
@@ -495,7 +495,7 @@ fn law_9_next_request_extends_the_last() {
     figure("requests extended by the next one", extended);
 }
 
-/// Unknown members in any object of a request must survive.
+/// Unknown members in any object of a request must survive decoding and encoding.
 #[test]
 fn law_14_unknown_members_survive() {
     let samples = samples();

@@ -28,9 +28,9 @@ use throughline_core::{Item, Reply, StopReason};
 use throughline_json::Tree;
 use throughline_testkit::{Exchange, Recording, captures, figure, recordings, skip};
 
-/// Known differences between our encoding and the recorded client's encoding, with reasons. An
-/// entry names the recording and part of the path where the requests differ. The test fails if an
-/// entry is no longer needed.
+/// Known differences between Throughline's encoding and the recorded client's encoding, with
+/// reasons. An entry names the recording and part of the JSON pointer at which the requests differ.
+/// The test fails if an entry is no longer needed.
 const EXCEPTIONS: &[(&str, &str)] = &[
     // The client repeats the first call's signature on the second call, and the provider accepted
     // that.
@@ -195,8 +195,8 @@ struct ReplayOutcome {
     wrong: Vec<String>,
 }
 
-/// Rebuilds request `index` from the previous request and its response, and searches it for every
-/// opaque value of the recorded request.
+/// Rebuilds request `index` from an earlier request and its response. Searches the rebuilt request
+/// for every opaque value of the recorded request.
 fn replay(recording: &Recording, index: usize, exchange: &Exchange) -> ReplayOutcome {
     let tree = Tree::parse(exchange.request.clone()).unwrap();
     let issued = issued_before(recording, index, exchange);
@@ -243,7 +243,7 @@ fn unissued_in(recording: &Recording, index: usize, exchange: &Exchange) -> Vec<
         .collect()
 }
 
-/// Encodes a request that repeats an earlier request and appends its response.
+/// Encodes a request that contains an earlier request, followed by the response to that request.
 fn go_on(earlier: &Exchange, reply: Reply) -> Tree {
     let codec = codec_of(&earlier.wire);
     let sent = request(&earlier.path, &earlier.request);
@@ -267,7 +267,7 @@ fn issued_before(recording: &Recording, index: usize, exchange: &Exchange) -> Ha
     seals.chain(named.map(|value| normal(value.as_bytes()))).collect()
 }
 
-/// Every value in a response that is opaque by its member name must be decoded as a Seal.
+/// Every response value whose member name marks it as opaque must be decoded as a Seal.
 #[test]
 fn recordings_opaque_values_are_decoded_as_seals() {
     let Some(recordings) = recordings() else { return skip("no recordings beside the project") };

@@ -33,11 +33,12 @@ use throughline_testkit::{captures, figure, recordings, skip};
 struct Sizes {
     items: usize,
     seals: usize,
-    /// Bytes of the Items' parts (`native`), and of the messages that contained them (`messages`).
+    /// The total bytes of the Items' own parts (`native`), and of the messages that contained the
+    /// Items (`messages`).
     native: usize,
     messages: usize,
     stored: usize,
-    /// `native` and `stored` for Items without large media.
+    /// The totals of `native` and `stored`, counting only Items without large media.
     small_native: usize,
     small_stored: usize,
     holding_siblings: usize,
@@ -100,7 +101,8 @@ fn recordings_captures_restore_unchanged() {
     report("captures", &sizes);
 }
 
-/// Stores and restores all Items, then all except one.
+/// Checks that all Items are restored unchanged, then repeats the check with each Item removed in
+/// turn.
 fn keep(name: &str, wire: &str, items: &[Item], sizes: &mut BTreeMap<String, Sizes>) {
     let stored = store_items(items);
     let restored = restore_items(stored.iter().map(text_of).map(Some)).unwrap();
@@ -151,8 +153,8 @@ fn assert_opaque_values_are_equal(name: &str, items: &[Item], restored: &[Item])
     assert!(values(items) == values(restored), "{name}: an opaque value differs");
 }
 
-/// Checks that removing one Item changes no other Item, except that Items of the same message lose
-/// their shared message.
+/// Checks that removing one Item changes no other Item, except that Items of the same message are
+/// restored without their envelope.
 fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
     let message = envelope_of(&items[forgotten]);
     let is_sibling = |item: &Item| {
@@ -174,7 +176,7 @@ fn forget(name: &str, items: &[Item], stored: &[StoredItem], forgotten: usize) {
 }
 
 /// Checks that no stored Item contains a long string from another Item of the same message, unless
-/// its own part contains the string too. Declared sibling content is ignored.
+/// the Item's own part contains that string. Declared sibling content is ignored.
 fn assert_no_text_is_shared_between_items(name: &str, items: &[Item], stored: &[StoredItem]) {
     let raw = |item: &Item| {
         item.native.as_ref().map(|native| native.json.as_str().to_owned()).unwrap_or_default()

@@ -26,7 +26,7 @@ use throughline_core::{Body, Call, CallIds, Item, StopReason, Target, Tool};
 use throughline_json::Name;
 use throughline_testkit::figure;
 
-/// Returns typical models of a provider: one per kind if the rules depend on the model.
+/// Returns typical models of a provider: one of each kind if the rules differ between kinds.
 fn models(provider: &str) -> &'static [&'static str] {
     match provider {
         "anthropic" => &["claude-sonnet-4-5", "claude-opus-5-5"],
@@ -328,7 +328,7 @@ fn is_own(call: &Call, item: &Item) -> bool {
 }
 
 /// Returns whether any assistant Item came from the target endpoint. If so, the endpoint accepts
-/// ids in its own form.
+/// ids in the format that it issues.
 fn is_home(call: &Call) -> bool {
     call.items.iter().any(|item| item.origin.is_some() && is_own(call, item))
 }

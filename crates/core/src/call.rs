@@ -18,7 +18,7 @@ use crate::settings::Settings;
 pub struct Call {
     /// The model and endpoint to call.
     pub target: Target,
-    /// The system prompt, where the wire separates it from the messages.
+    /// The system prompt, if the wire separates the system prompt from the messages.
     pub system: Vec<Item>,
     /// The tools that the model may call.
     pub tools: Vec<Tool>,
@@ -55,7 +55,7 @@ impl Call {
         }
     }
 
-    /// Appends Items and numbers their messages after the last message of the Call.
+    /// Appends Items. Their message numbers continue after the last message of the Call.
     pub fn extend(&mut self, items: impl IntoIterator<Item = Item>) {
         let next = self.items.last().map_or(0, |item| item.place.message + 1);
         self.items.extend(items.into_iter().map(|mut item| {
@@ -77,7 +77,7 @@ pub struct Extra {
     pub wire: Option<Wire>,
     /// The member name in the JSON request body.
     pub key: Name,
-    /// The member value as the caller wrote it.
+    /// The member value, verbatim.
     pub value: Json,
 }
 
@@ -109,7 +109,7 @@ impl Tool {
 pub struct Request {
     /// The URL path and query, without scheme and host.
     pub path: Name,
-    /// The headers that affect the request, without credentials.
+    /// The headers that affect how the provider processes the request; never credentials.
     pub headers: Vec<(Name, Name)>,
     /// The request body, usually JSON.
     pub body: Bytes,

@@ -10,13 +10,13 @@ use crate::trace_parent::TraceParent;
 /// One completed gateway call, successful or not.
 #[derive(Clone, Debug)]
 pub struct CompletedCall {
-    /// The span of the call itself.
+    /// The trace context of this call's own span.
     pub own: TraceParent,
     /// The caller's span id, if the request had a `traceparent`.
     pub parent: Option<[u8; 8]>,
     /// Time from receiving the request to the end of the response.
     pub took: Duration,
-    /// Time until the provider sent its first response byte.
+    /// Time from receiving the request to the first response byte from the provider.
     pub first_byte: Option<Duration>,
     /// The gateway's call id, if the call was recorded.
     pub call: Option<Name>,

@@ -7,7 +7,7 @@ use crate::name::ItemId;
 /// The outcome of one Call for an Item's visible content and for each of its Seals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// The Item that the two outcomes below describe.
+    /// The id of the Item that this Fate describes.
     pub item: ItemId,
     /// The outcome for the Item's readable content.
     pub visible: Disposition,
@@ -58,7 +58,7 @@ pub enum Evidence {
     Claim,
     /// An id matched exactly one captured turn of this tenant.
     UniqueId,
-    /// The whole visible conversation up to this point matches.
+    /// The visible conversation up to this turn equals the conversation of a captured turn.
     Chain {
         /// The number of other captured turns with the same visible content.
         siblings: u32,
@@ -85,7 +85,7 @@ words! {
         OtherWire = "encoded for another wire",
         /// Replaced by a documented placeholder.
         StandIn = "replaced by a documented placeholder",
-        /// Sent without ids, because their counterparts are missing.
+        /// Sent without ids, because the items that the ids are paired with are missing.
         IdsDropped = "ids dropped",
         /// Joined with the neighbouring Item.
         Merged = "merged with its neighbour",

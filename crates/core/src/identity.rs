@@ -34,9 +34,9 @@ impl Identity {
         Self { identifier: Identifier::Text(representation.clone()), representation }
     }
 
-    /// Whether `self` and `other` are the same speaker. Identifiers decide, so a speaker may change
-    /// its representation. Identities from older Threads have only a name and are compared by that
-    /// name.
+    /// Whether `self` and `other` are the same speaker. Speakers are compared by identifier, so a
+    /// speaker may change its representation. Identities from older Threads have only a name and
+    /// are compared by that name.
     pub fn is_same(&self, other: &Self) -> bool {
         let has_only_name =
             |one: &Self| one.identifier == Identifier::Text(one.representation.clone());

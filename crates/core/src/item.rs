@@ -32,10 +32,11 @@ pub struct Item {
     pub native: Option<NativePart>,
     /// The model that produced the Item; `None` if the caller supplied it.
     pub origin: Option<Arc<Origin>>,
-    /// The agent whose model produced the Item. A Thought has its own identity instead. `None` for
-    /// other Items, and for Items stored before authors were recorded.
+    /// The agent whose model produced the Item. `None` for Thoughts, which have their own identity.
+    /// Also `None` for Items that no agent produced or that were stored before authors were
+    /// recorded.
     pub author: Option<Arc<Identity>>,
-    /// Whether the Item is sent to the model and logged, but not stored in the Thread.
+    /// Whether the Item is ephemeral: sent to the model and logged, but not stored in the Thread.
     pub ephemeral: bool,
 }
 
@@ -163,7 +164,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Returns a copy in its own memory. The original may be a slice that keeps a whole request
+    /// Returns a copy that owns its memory. The original may be a slice that keeps a whole request
     /// body allocated.
     #[must_use]
     pub fn detached(&self) -> Self {

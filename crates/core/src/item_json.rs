@@ -48,10 +48,11 @@
 //! - `first` is the id of the first Item (default: the id of part 0 of the message).
 //! - `stands` is the position of the part in the message, if it differs from `part`.
 //!
-//! Erasing an Item's text therefore erases all of its content, and the other Items are restored
-//! without an envelope. If a message does not consist of its Items' parts, or repeats their content
-//! between them, the first Item stores the message as `whole`. For that text [`holds_siblings`] is
-//! true, and [`without_siblings`] must be applied when a sibling is erased.
+//! Erasing an Item's text therefore erases all of the Item's content, and the other Items of the
+//! message are restored without an envelope. If a message does not consist of its Items' parts, or
+//! repeats their content between the parts, the first Item stores the message as `whole`. For such
+//! an Item, [`holds_siblings`] is true, and [`without_siblings`] must be applied when a sibling is
+//! erased.
 
 use bytes::Bytes;
 use throughline_json::{self as json, Fields, InvalidDocument, Json, Name, Tree};

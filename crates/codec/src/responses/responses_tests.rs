@@ -418,7 +418,8 @@ fn reasoning(effort: Option<&str>) -> NativeReasoning {
     NativeReasoning { enabled: Some(true), effort, ..NativeReasoning::default() }
 }
 
-/// Returns the encoded members that follow `model` in a new request, without the empty input.
+/// Encodes a Call without Items. Returns the JSON text between the `model` and `input` members, and
+/// the warnings.
 fn encode_reasoning(
     provider: &str,
     model: &str,

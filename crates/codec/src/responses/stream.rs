@@ -45,8 +45,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Records the members of the response object, which the stream sends at the start and at the
-    /// end.
+    /// Records the members of the `response` object, which the first and the last event of a stream
+    /// contain.
     fn record_response(&mut self, root: Node<'_>) {
         let Some(response) = root.get("response") else { return self.reply.pass_on(root) };
         self.reply.extras = decode::reply_extras(response);

@@ -192,8 +192,8 @@ fn event_json(event: &str) -> serde_json::Value {
     event
 }
 
-/// Sorts events by element and part. A refusal, and texts before it, are emitted only at the end of
-/// their message.
+/// Sorts events by element and part, because the encoder emits refusals and the texts before them
+/// only at the end of their message.
 fn by_place(events: impl Iterator<Item = serde_json::Value>) -> Vec<serde_json::Value> {
     let mut events: Vec<_> = events.collect();
     let key = |event: &serde_json::Value| {

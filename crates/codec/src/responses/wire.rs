@@ -63,7 +63,8 @@ impl ResponsesElementKind {
         }
     }
 
-    /// Returns whether a member at any depth of a model's element holds a Seal.
+    /// Returns whether the member `key`, at any depth in a model-generated element of this kind,
+    /// holds a Seal.
     pub(super) fn is_sealed(self, key: &str) -> bool {
         match self {
             Self::Reasoning | Self::Compaction => key == "encrypted_content",
@@ -112,7 +113,7 @@ pub(super) fn input_members(kind: Kind) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Whether an element keeps the ids that the endpoint stores it under.
+/// Whether an element is sent with the ids under which the endpoint stored it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdPolicy {
     Kept,
@@ -214,7 +215,8 @@ pub(super) fn decode_stop(response: Node<'_>, signs: StopSignals) -> StopReason 
     }
 }
 
-/// Returns the wire's status for a stop reason, and the reason if the response is incomplete.
+/// Returns the wire's status for a stop reason. For an incomplete response, also returns the wire's
+/// reason.
 pub(super) fn status_and_reason(stop: &StopReason) -> (&str, Option<&str>) {
     match stop {
         StopReason::Done | StopReason::Tools | StopReason::Sequence(_) => ("completed", None),

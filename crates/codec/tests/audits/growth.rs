@@ -33,7 +33,7 @@ const ONCE_QUADRATIC: [&str; 11] = [
     "gemini: parallel calls, all answered",
 ];
 
-/// How much faster than the request size the number of steps may grow, as a factor.
+/// The maximum growth of the number of steps, as a multiple of the growth of the request size.
 const STEPS_MARGIN: f64 = 1.15;
 
 /// The cost of processing one request.

@@ -12,7 +12,7 @@ pub(crate) fn user_text(text: &str) -> Item {
     Item::new("said", ItemPosition::default(), Role::User, Body::Text(Arc::from(text)))
 }
 
-/// Builds a caller's thought with plain text, in the message at `place`.
+/// Builds a caller's thought with plain text, at the position `place`.
 pub(crate) fn plain_thought(number: usize, place: ItemPosition) -> Item {
     let content = format!("A caller's own thought, number {number}.");
     let mut thought = Thought::issued(content, ThoughtKind::Text, ReasoningFormat::unknown());

@@ -48,8 +48,8 @@ pub(crate) fn report(label: &str, counts: &BTreeMap<String, usize>) {
     figure(&format!("{label}: all"), counts.values().sum::<usize>());
 }
 
-/// Returns a recorded request in a form that can be compared with earlier exchanges. If the
-/// recorder converted any of these exchanges to ASCII, all of them are converted.
+/// Returns a recorded request for comparison with the earlier exchanges. If the recorder converted
+/// this or any earlier exchange to ASCII, the request is converted too.
 pub(crate) fn recorded_request(recording: &Recording, index: usize) -> String {
     let sent = &recording.exchanges[index].request;
     if is_flat(recording, index) { flat(sent) } else { sent.clone() }
@@ -82,7 +82,7 @@ fn is_flat(recording: &Recording, index: usize) -> bool {
     recording.exchanges.iter().take(index + 1).any(|e| !e.request_exact || !e.response_exact)
 }
 
-/// Replaces typographic characters in an exchange, as the recorders do.
+/// Replaces typographic characters in an exchange with ASCII, as some recorders do.
 fn flattened(exchange: &Exchange) -> Exchange {
     let response = String::from_utf8(exchange.response.clone());
     let response =

@@ -17,7 +17,7 @@ pub(crate) enum ExpectedVerdict {
     Nothing,
 }
 
-/// The ids of the rules on a wire that carries Claude blocks.
+/// The ids of the rules that apply to Claude blocks on one wire, grouped by the kind of violation.
 struct ClaudeRuleIds {
     missing: &'static [&'static str],
     invalid: &'static [&'static str],
@@ -225,8 +225,8 @@ impl RecordedRequest<'_> {
         }
     }
 
-    /// Returns whether a router would forward a detail sealed by another vendor or at another
-    /// endpoint. Claude signatures are exempt, because any Claude model accepts them.
+    /// Returns whether a router would forward a reasoning detail that another vendor or endpoint
+    /// sealed. Claude signatures are exempt, because any Claude model accepts them.
     fn has_foreign_detail(&self, spoiled: &MutatedRequest) -> bool {
         let (from, to) = (&self.target.origin, &spoiled.target);
         let vendor = match to.profile.name.as_str() {

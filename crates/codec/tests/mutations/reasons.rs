@@ -12,7 +12,7 @@ use throughline_testkit::{SealLocation, Shape};
 use crate::sent::RecordedRequest;
 use crate::spoiled::families;
 
-/// The reason why some operators do not apply on a wire, or cause no refusal.
+/// The reason why some operators cannot be applied on a wire, or are applied but cause no refusal.
 pub(crate) struct Exemption {
     pub(crate) wire: Shape,
     pub(crate) operators: &'static [&'static str],
@@ -171,7 +171,8 @@ fn assistant_messages<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item =
     sent.messages().iter().filter(|message| message["role"] == "assistant")
 }
 
-/// Iterates over the sealed details in a chat request, each with the list that contains it.
+/// Iterates over the sealed reasoning details in a chat request. Each detail comes with the list
+/// that contains it.
 fn details<'s>(sent: &'s RecordedRequest<'_>) -> impl Iterator<Item = (&'s Vec<Value>, &'s Value)> {
     let lists =
         assistant_messages(sent).filter_map(|message| message["reasoning_details"].as_array());
@@ -188,7 +189,7 @@ fn relays(sent: &RecordedRequest<'_>) -> bool {
     sent.target.provider.dialect.relays
 }
 
-/// Iterates over the items directly before and after the item at a location.
+/// Iterates over the input items directly before and after the item that contains a Seal location.
 fn neighbours<'s>(
     sent: &'s RecordedRequest<'_>,
     place: &SealLocation,

@@ -18,7 +18,8 @@ pub(crate) struct RecordedRequest<'r> {
     pub(crate) target: Target,
 }
 
-/// Returns the accepted requests that have a history, from conversations with a single provider.
+/// Returns the accepted requests that follow another exchange in their recording. Only recordings
+/// of conversations with a single provider are used.
 pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<RecordedRequest<'_>> {
     let mut sent = Vec::new();
     for recording in recordings.iter().filter(|recording| recording.folder == ".") {
@@ -38,8 +39,8 @@ pub(crate) fn sent_requests(recordings: &[Recording]) -> Vec<RecordedRequest<'_>
     sent
 }
 
-/// Changes the model of Claude recordings to one that binds its blocks to the prefix, because no
-/// recordings of such models exist.
+/// Changes the model of Claude recordings to a model that binds its blocks to the prefix, because
+/// no recordings of prefix-bound models exist.
 pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
     let mut bound = Vec::new();
     for recording in recordings {
@@ -58,7 +59,7 @@ pub(crate) fn as_prefix_bound(recordings: &[Recording]) -> Vec<Recording> {
 }
 
 impl RecordedRequest<'_> {
-    /// Returns the locations of values that an earlier reply issued.
+    /// Returns the locations of reasoning values that an earlier reply issued.
     pub(crate) fn places(&self) -> Vec<SealLocation> {
         let issued: HashSet<Vec<u8>> = self.issued().into_iter().map(normal).collect();
         let is_reasoning = |place: &SealLocation| {
@@ -127,8 +128,8 @@ impl RecordedRequest<'_> {
         Self::message(place) >= self.messages().len() - self.current_of(&self.body).len()
     }
 
-    /// Returns whether only tool results follow the message at a location, so that its tool loop is
-    /// open.
+    /// Returns whether the message at a location is followed by tool results only, which means that
+    /// its tool loop is still open.
     pub(crate) fn is_in_loop(&self, place: &SealLocation) -> bool {
         let behind = &self.messages()[Self::message(place) + 1..];
         !behind.is_empty() && behind.iter().all(is_result)
@@ -151,7 +152,8 @@ impl RecordedRequest<'_> {
         places.iter().find_map(|place| self.body.pointer(place))
     }
 
-    /// Returns whether the endpoint requires the reasoning of the chat message at a location.
+    /// Returns whether the endpoint requires that the chat message at a location is sent back with
+    /// its reasoning.
     pub(crate) fn demands(&self, place: &SealLocation) -> bool {
         let thinks =
             self.body.pointer("/thinking/type").is_none_or(|thinking| thinking != "disabled");
@@ -162,7 +164,8 @@ impl RecordedRequest<'_> {
             && self.messages()[Self::message(place)].get("tool_calls").is_some()
     }
 
-    /// Returns the ids of the rules that refuse a request with this body.
+    /// Returns the ids of the rules that refuse this request if its body is replaced with `body`
+    /// and its target with `target`.
     pub(crate) fn refused_by(&self, body: &str, target: &Target) -> Vec<&'static str> {
         let sent = request(&self.exchange.path, body);
         let codec = codec_of(&self.exchange.wire);

@@ -16,7 +16,7 @@ pub(crate) const WHOLE_REQUEST: SealLocation =
 /// Operators that break a pair by removing one side.
 const PAIR_OPERATORS: [&str; 3] = ["drop ids of followers", "drop a call", "drop a result"];
 
-/// Operators that change the prefix of a thought.
+/// Operators that change the content before a thought, which the thought may be bound to.
 const PREFIX: [&str; 3] = ["edit system", "edit a tool", "edit first question"];
 
 /// Operators that change the account, endpoint or model that receives the request.

@@ -1,5 +1,5 @@
-//! Counts, per wire and operator, how many mutations were applied, expected to be refused, and
-//! refused.
+//! Counts mutations per wire and operator: how many were applied, how many should be refused, and
+//! how many were refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,9 @@
-//! References into an Item's native JSON. Writing an Item creates them; reading it resolves them.
+//! References into an Item's native JSON. Storing an Item creates references; restoring the Item
+//! resolves them.
 //!
 //! This module does not depend on any wire format: it visits every string and value of the native
-//! JSON once. Writing and reading have the same work budget, proportional to the size of that JSON.
-//! Content whose reference would exceed the budget is written in full.
+//! JSON once. Storing and restoring have the same work budget, proportional to the size of the
+//! native JSON. Content whose reference would exceed the budget is stored in full.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -211,8 +212,8 @@ impl WorkBudget {
     }
 }
 
-/// Resolves references into an Item's native JSON. Errors are predicates; the caller prepends the
-/// member name.
+/// Resolves references into an Item's native JSON. Error messages are predicates without a subject;
+/// the caller prepends the member name.
 pub(super) struct ReferenceResolver<'t> {
     root: Option<Node<'t>>,
     reading: WorkBudget,

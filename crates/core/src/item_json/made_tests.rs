@@ -12,7 +12,7 @@ use throughline_json::{self as json, Json, Name};
 use super::item_json_tests::{claude, parse, texts, without_envelopes};
 use crate::*;
 
-/// Random choices of a test case. After the last choice, `below` returns 0.
+/// The random choices that determine a test case. When no choices are left, `below` returns 0.
 struct ChoiceSource(std::vec::IntoIter<u16>);
 
 impl ChoiceSource {

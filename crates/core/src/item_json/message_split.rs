@@ -31,7 +31,7 @@ pub(super) struct MessageShare<'i> {
 
 /// The part of the message text that an Item stores in addition to its own part.
 enum EnvelopeShare<'i> {
-    /// The text between the previous part and this part, and the text after the last part.
+    /// The text between the previous part and this part. For the last part, also the text after it.
     Glue { stands: usize, before: &'i str, after: &'i str },
     /// The whole message.
     Whole(&'i Envelope),
@@ -231,7 +231,7 @@ pub(super) fn read(
 /// Reassembles messages while their Items are read.
 #[derive(Default)]
 pub(super) struct MessageAssembler {
-    /// The shares of the current message so far; empty if a share is missing.
+    /// The received shares of the current message; empty if a share is missing.
     pieces: Vec<MessagePiece>,
 }
 

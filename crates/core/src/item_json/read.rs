@@ -100,7 +100,7 @@ fn share_with_last<T: PartialEq>(last: &mut Option<Arc<T>>, value: T) -> Arc<T> 
     }
 }
 
-/// The values of a stored text that its other members refer to.
+/// The context for reading the members of a stored text: its native JSON, origin and wire.
 struct ReadContext<'c, 't> {
     source: ReferenceResolver<'t>,
     origin: Option<&'c Arc<Origin>>,

@@ -1,4 +1,5 @@
-//! Stored Items are restored with and without their siblings, and untrusted texts are rejected.
+//! Tests that stored Items are restored with and without their siblings, and that untrusted texts
+//! are rejected.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(in crate::converse) fn encode_reply(reply: &Reply) -> Json {
     })
 }
 
-/// Writes the usage, metrics and extras of a reply, except the members named in `but`.
+/// Writes the usage, metrics and extras of a reply, except the members in `but`.
 pub(in crate::converse) fn write_metadata(o: &mut json::Object<'_>, reply: &Reply, but: &[&str]) {
     let extras = events::own_extras(reply, &WIRE);
     let lacks = |key: &str| !extras.iter().any(|(name, _)| &**name == key);

@@ -46,7 +46,7 @@ pub(super) fn put_settings(
     }
 }
 
-/// Applies those `changes` to a nested object that differ from its current members.
+/// Applies `changes` to a nested object, skipping changes that would have no effect.
 fn edit_member(draft: &mut Draft<'_>, member: &'static str, changes: FieldChanges) {
     let base = draft.current_value(member).filter(|base| base.tree().root().is_object());
     let tree = base.as_ref().map(Json::tree);

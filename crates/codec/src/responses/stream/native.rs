@@ -1,4 +1,4 @@
-//! Streams elements that came from this wire.
+//! Streams elements that were decoded from the Responses wire.
 //!
 //! Element ids are known when the elements open, so incremental events use the final ids. The parts
 //! of a message share its id. The first part that opens also opens the message, and the last part
@@ -17,7 +17,8 @@ use crate::responses::{WIRE, encode};
 /// The separator between the parts of a thought in the thought's text.
 const APART: &str = "\n\n";
 
-/// An open element from this wire: a message, or an element that is emitted once complete.
+/// An open element that was decoded from the Responses wire: a message, or an element that is
+/// emitted once complete.
 pub(super) struct NativeElement {
     at: usize,
     /// The number of parts opened so far.
@@ -83,8 +84,8 @@ impl ResponsesEncoder {
     }
 
     /// Returns the text of a delta that begins the next part of a thought; `None` if the delta
-    /// continues the current part. The decoder puts a separator before the first delta of each
-    /// part.
+    /// continues the current part. A new part is recognised by the separator that the decoder puts
+    /// before the first delta of each part.
     pub(super) fn next_part<'t>(&self, live: &LiveItem, piece: &'t str) -> Option<&'t str> {
         let is_thought = matches!(live.kind, EventFamily::Summary | EventFamily::Thinking);
         let rest = piece.strip_prefix(APART).filter(|rest| !rest.is_empty());
@@ -106,7 +107,7 @@ impl ResponsesEncoder {
     }
 
     /// Emits a completed Item from this wire that was not emitted incrementally. Returns `false` if
-    /// its element is not open.
+    /// the element that contains the Item is not open.
     pub(super) fn native_closed(&mut self, index: u32, item: &Item) -> bool {
         let Some(native) = item.native_on(&WIRE) else { return false };
         let Some(id) = native.id.clone() else { return false };
@@ -131,7 +132,7 @@ impl ResponsesEncoder {
         true
     }
 
-    /// Records a completed part. The last part also closes the message.
+    /// Records a completed part. If it is the last part of its message, closes the message.
     fn close_native_part(&mut self, id: &str, item: &Item) {
         let Some(state) = self.native_elements.get_mut(id) else { return };
         state.items.push(item.clone());

@@ -7,7 +7,7 @@ use throughline_json::{self as json, Json, Name, Node};
 use crate::draft;
 use crate::responses::wire::{CONTENT, ResponsesElementKind as Kind};
 
-/// An incomplete element: its opening event and the content received so far.
+/// An incomplete element: its opening event and the content received after that event.
 pub(super) struct ResponsesOpenElement {
     pub(super) kind: Kind,
     /// The indexes of the element's Items in the reply, by part number.
@@ -27,7 +27,7 @@ pub(super) enum MessagePartKind {
     Other,
 }
 
-/// An incomplete message part: its opening event and the text received so far.
+/// An incomplete message part: its opening event and the text received after that event.
 #[derive(Default)]
 struct OpenMessagePart {
     start: Option<Json>,
@@ -58,7 +58,7 @@ impl ResponsesOpenElement {
         self.start.tree().root().name_of("id")
     }
 
-    /// Returns the number and kind of the first part that has no Item index yet.
+    /// Returns the number and kind of the first part that was not assigned an Item index.
     pub(super) fn part_without_index(&self) -> Option<(usize, MessagePartKind)> {
         let mut parts = self.parts.iter();
         let (number, part) = parts.find(|(number, _)| !self.indices.contains_key(number))?;

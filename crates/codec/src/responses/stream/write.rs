@@ -28,7 +28,7 @@ pub(in crate::responses) struct ResponsesEncoder {
     pub(super) live: BTreeMap<u32, LiveItem>,
     /// The open elements from this wire, by id.
     pub(super) native_elements: BTreeMap<Name, NativeElement>,
-    /// The parts of a message that came from this wire without an id, buffered until all parts have
+    /// The parts of a message that came from this wire but has no id, buffered until all parts have
     /// arrived.
     waiting: Vec<Item>,
     /// The frames to return for the current event.
@@ -50,7 +50,7 @@ pub(super) struct LiveItem {
     pub(super) kind: EventFamily,
     /// The index of the current part in the content or summary.
     pub(super) part: usize,
-    /// The text of the current part so far.
+    /// The text of the current part that has been received.
     pub(super) text_so_far: String,
     pub(super) has_text: bool,
 }
@@ -298,7 +298,8 @@ impl ResponsesEncoder {
         });
     }
 
-    /// Adds an event for a part. Only summary events call the part's index `summary_index`.
+    /// Adds an event for a part. The part's index is named `summary_index` in summary events, and
+    /// `content_index` in all other events.
     pub(super) fn part_event(
         &mut self,
         kind: &str,
