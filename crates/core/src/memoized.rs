@@ -3,17 +3,19 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-/// Maximum number of entries; the map is cleared when it is full, which is rare.
+/// Maximum number of entries. A full map is cleared, which is rare.
 const MOST: usize = 512;
 /// Maximum length in bytes of a memoized name.
 const LONGEST: usize = 256;
 
-/// Caches the results of a lookup by name. The lookup must always return the same value for a name.
+/// Caches the results of a lookup by name. The lookup must be deterministic: equal names give equal
+/// values.
 #[derive(Debug)]
 pub struct Memoized<T>(RwLock<HashMap<Box<str>, T>>);
 
 impl<T: Clone> Memoized<T> {
-    /// Returns the memoized value for a name, or computes it with `find`.
+    /// Returns the cached value for a name; if there is none, computes the value with `find` and
+    /// caches it.
     pub fn get_or_insert_with(&self, name: &str, find: impl FnOnce() -> T) -> T {
         let cached = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         cached.unwrap_or_else(|| {
@@ -36,14 +38,16 @@ impl<T> Default for Memoized<T> {
     }
 }
 
-/// A clone starts empty, because the owner of the clone may change what a lookup returns.
+/// A clone starts empty: its owner may change the data that lookups read, which would make cached
+/// results wrong.
 impl<T> Clone for Memoized<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-/// All caches are equal, so that a cache does not affect the equality of its owner.
+/// All caches are equal, so that types with a cache can derive `PartialEq` and compare only their
+/// other fields.
 impl<T> PartialEq for Memoized<T> {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,7 +1,7 @@
 //! Port to the models: sends a [`Call`] and returns a stream of [`Event`]s.
 //!
-//! A model combines a codec and an endpoint, so callers depend on neither. The Fates are final
-//! before the request is sent. The last event is [`Event::Ended`] with the whole Reply.
+//! A model combines a codec and an endpoint, so that callers need to know neither. The Fates are
+//! final before the request is sent. The last event is [`Event::Ended`] with the whole Reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub trait Model: Send + Sync {
 
 /// Looks up models by their configured names.
 pub trait ModelRegistry: Send + Sync {
-    /// Returns the model; fails if no model with that name is configured.
+    /// Returns the model with this name; fails if the name is not configured.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 }
 
@@ -103,7 +103,7 @@ pub trait Clock: Send + Sync {
 
 /// A source of unique ids.
 pub trait IdGenerator: Send + Sync {
-    /// Returns a new id with that prefix, such as `run_…`.
+    /// Returns a new id that starts with `prefix`, such as `run_…`.
     fn generate(&self, prefix: &str) -> Name;
 }
 

@@ -12,7 +12,7 @@ pub struct Wire(Label);
 impl Wire {
     /// Anthropic's Messages API.
     pub const ANTHROPIC_MESSAGES: Wire = Wire(Cow::Borrowed("anthropic-messages"));
-    /// OpenAI's Responses API, and its clones.
+    /// OpenAI's Responses API and compatible APIs of other providers.
     pub const OPENAI_RESPONSES: Wire = Wire(Cow::Borrowed("openai-responses"));
     /// OpenAI's Chat Completions API, with all its dialects.
     pub const OPENAI_CHAT: Wire = Wire(Cow::Borrowed("openai-chat"));
@@ -43,12 +43,12 @@ impl std::fmt::Display for Wire {
     }
 }
 
-/// Identifies an Item within its Thread. Never derived from content.
+/// Identifies an Item within its Thread. The id is never derived from the Item's content.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemId(pub Name);
 
-/// Throughline's id for a tool call. The wire's id may be missing, or repeated within a
-/// conversation.
+/// Throughline's id for a tool call. Wire ids are not used, because they may be missing or repeated
+/// within a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId(pub Name);
 

@@ -23,14 +23,14 @@ pub struct Origin {
     pub asked: Name,
     /// The model named in the response, often a dated version of the requested model.
     pub answered: Name,
-    /// The model family, which decides which models can read a Seal.
+    /// The model family. Seals can be restricted to models that read Seals of this family.
     pub family: Name,
-    /// The upstream provider that a router chose, if it was reported.
+    /// The upstream provider that a router chose, if the response reports it.
     pub routed: Option<Name>,
 }
 
-/// The target of a Call: the Origin that its Reply will have, and the requirements of that endpoint
-/// and model.
+/// The target of a Call: the Origin that the Call's Reply will have, and the requirements of the
+/// endpoint and model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// The Origin that the Reply will have.

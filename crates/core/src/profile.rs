@@ -21,41 +21,41 @@ pub struct Provider {
     pub base_url: Name,
     /// The environment variable that usually holds the API key, if one is required.
     pub key_env: Option<Name>,
-    /// How reasoning at this endpoint differs from the wire's default.
+    /// How this endpoint's representation of reasoning differs from the wire's default.
     pub dialect: Dialect,
 }
 
-/// How an endpoint represents reasoning on the `openai-chat` and `openai-responses` wires. Other
-/// wires have only one form.
+/// How an endpoint represents reasoning on the `openai-chat` and `openai-responses` wires. Every
+/// other wire represents reasoning in only one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "a row of facts, each of them true or not")]
 pub struct Dialect {
     /// Where an assistant message carries reasoning.
     pub channel: ReasoningChannel,
-    /// Whether every assistant message with tool calls must have the channel's key, even if only as
-    /// `""`.
+    /// Whether every assistant message with tool calls must contain the member named by `channel`,
+    /// even if its value is `""`.
     pub demanded_with_tools: bool,
-    /// The placeholder to send instead of another model's reasoning if the key is required.
+    /// The placeholder to send if the reasoning member is required but the message has no reasoning
+    /// that can be sent.
     pub stand_in: Option<String>,
     /// The accepted format of tool call ids.
     pub call_ids: CallIds,
     /// How a request enables, disables and limits reasoning.
     pub switch: ReasoningSwitch,
-    /// Whether the endpoint stores its responses, so that later requests can refer to item ids.
-    /// Applies to the Responses wire.
+    /// Whether the endpoint stores its responses, so that later requests can refer to items by id.
+    /// Applies only to the Responses wire.
     pub stores: bool,
-    /// Whether stored ids pair reasoning with the item that follows, so that neither is accepted
-    /// without the other.
+    /// Whether the endpoint pairs a stored reasoning item with the item that follows it, and
+    /// rejects either item without the other.
     pub pairs: bool,
-    /// Whether parallel tool calls must be followed directly by their outputs, with no other item
-    /// between them.
+    /// Whether parallel tool calls must be followed directly by their outputs, with no other items
+    /// in between.
     pub calls_together: bool,
-    /// Whether a router passes reasoning to the upstream unchanged, so that the upstream's own
-    /// checks apply.
+    /// Whether the endpoint is a router that forwards reasoning unchanged, so that the upstream
+    /// provider validates it.
     pub relays: bool,
-    /// Whether the endpoint rejects unsupported settings. Other endpoints drop them, or serve only
-    /// their own models.
+    /// Whether the endpoint is known to reject unsupported settings.
     pub checks_settings: bool,
     /// Whether every tool call needs a result and every result needs a call.
     pub pairs_calls: bool,
@@ -106,8 +106,8 @@ pub enum ReasoningSwitch {
     Effort,
     /// OpenRouter: `reasoning: {effort | max_tokens, exclude}`
     Object,
-    /// `thinking: {type: "enabled" | "disabled"}`, and `reasoning_effort` where the profile lists
-    /// efforts.
+    /// `thinking: {type: "enabled" | "disabled"}`, and `reasoning_effort` if the model's profile
+    /// lists efforts.
     Toggle,
     /// Qwen: `enable_thinking`, `thinking_budget`
     Flag,
@@ -126,7 +126,7 @@ pub struct Profile {
     pub name: String,
     /// Patterns for model names, in which `*` matches any text. The longest matching pattern wins.
     pub models: Vec<String>,
-    /// The vendor, if it determines the rules and the Seal format; otherwise `None`.
+    /// The vendor whose rules and Seal format apply to the family; `None` if no vendor's do.
     pub vendor: Option<Vendor>,
     /// The thinking modes that a request may select; empty if the wire has no modes.
     pub modes: Vec<Mode>,
@@ -148,17 +148,17 @@ pub struct Profile {
     pub forced_tools: ForcedTools,
     /// When reasoning must be sent back.
     pub contract: Contract,
-    /// Patterns for families whose Seals the model can read, in which `*` matches any text. Its own
-    /// family is always included.
+    /// Patterns for the families whose Seals the model can read; `*` matches any text. The model's
+    /// own family is always included.
     pub reads: Vec<String>,
     /// Families whose Seals the model silently drops, although a pattern in `reads` matches the
     /// family.
     pub ignores: Vec<String>,
     /// What the family's Seals are bound to.
     pub bound: Binding,
-    /// A documented placeholder for a signature that the model did not issue.
+    /// The vendor's documented placeholder for a required signature that this model did not issue.
     pub stand_in: Option<String>,
-    /// Additional facts for one wire's codec, such as `max-tokens`.
+    /// Additional facts for the codec of one wire, such as `max-tokens`.
     pub notes: BTreeMap<String, String>,
 }
 
@@ -170,7 +170,8 @@ impl Profile {
         self.name == family || (among(&self.reads) && !among(&self.ignores))
     }
 
-    /// Returns the length of the longest pattern that matches the model name, ignoring case.
+    /// Returns the length of the longest pattern in `models` that matches the model name, ignoring
+    /// case; `None` if no pattern matches.
     pub fn longest_match(&self, model: &str) -> Option<usize> {
         self.models.iter().filter(|pattern| matches_pattern(pattern, model)).map(String::len).max()
     }
@@ -251,8 +252,8 @@ pub enum ForcedTools {
 }
 
 words! {
-    /// When a provider requires its earlier reasoning in a request, from the weakest contract to
-    /// the strictest.
+    /// When a provider requires earlier reasoning to be sent back. The variants are ordered from
+    /// the weakest contract to the strictest.
     #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     Contract {
@@ -270,11 +271,11 @@ words! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct Binding {
-    /// Only models of certain families can read the Seals.
+    /// Only models whose profile accepts Seals of the issuing family can read the Seals.
     pub model: bool,
     /// Only the issuing account can use the Seals.
     pub account: bool,
-    /// A Seal is valid only if everything sent before it is unchanged.
+    /// A Seal is valid only if all content before the Seal is sent unchanged.
     pub prefix: bool,
 }
 

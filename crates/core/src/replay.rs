@@ -1,4 +1,4 @@
-//! Decides which Thoughts a Call may carry, and in which form plain Thoughts are sent.
+//! Decides which Thoughts a Call may contain and in which form the caller's own Thoughts are sent.
 
 use throughline_json::{Label, Name};
 
@@ -7,7 +7,7 @@ use crate::item::Item;
 use crate::name::ItemId;
 use crate::thought::Thought;
 
-/// Controls which Thoughts a Call may carry.
+/// Controls which Thoughts a Call may contain.
 #[derive(Clone, Debug)]
 pub struct ReplayPolicy {
     /// Tags that the target accepts in addition to its wire's own tags. Payloads with these tags
@@ -17,13 +17,13 @@ pub struct ReplayPolicy {
     pub plain: bool,
     /// The calling agent. Thoughts by other agents are marked as a peer's reasoning.
     pub me: Identity,
-    /// The Thread's secret, used to derive envelope nonces. Without a secret, an envelope could be
-    /// forged, so plain Thoughts are not sent.
+    /// The Thread's secret, from which envelope nonces are derived. Without a secret, envelopes
+    /// could be forged, so plain Thoughts are not sent.
     pub secret: Option<ThreadSecret>,
 }
 
-/// The request member for declared payloads that have no typed member on the wire: a list of
-/// `{"id", "replayCompatibility", "payload"}`.
+/// The request member for payloads whose tag is in `takes` but that have no typed member on the
+/// wire. Its value is a list of `{"id", "replayCompatibility", "payload"}`.
 pub const SIDE_CHANNEL: &str = "throughline_thoughts";
 
 impl Default for ReplayPolicy {
@@ -33,14 +33,14 @@ impl Default for ReplayPolicy {
 }
 
 impl ReplayPolicy {
-    /// Whether the caller declared the tag in `takes`.
+    /// Whether `takes` contains the tag.
     pub fn accepts_tag(&self, tag: &str) -> bool {
         self.takes.iter().any(|accepted| **accepted == *tag)
     }
 
-    /// Renders a plain Thought in the `<thought>` envelope, which separates it from the model's own
-    /// output. The nonce prevents the Thought from closing the envelope. Returns `None` without a
-    /// secret.
+    /// Renders a plain Thought in the `<thought>` envelope, which separates the Thought from the
+    /// model's own output. The text of the Thought cannot close the envelope, because it cannot
+    /// contain the secret nonce. Returns `None` without a secret.
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
         let is_mine = thought.identity.is_same(&self.me);
@@ -83,7 +83,7 @@ impl ReplayPolicy {
 /// How to send a Thought that the caller created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayForm {
-    /// The payload is a typed part of this wire.
+    /// The payload is sent as a typed part of the target's wire.
     Typed,
     /// The payload is sent under [`SIDE_CHANNEL`].
     SideChannel,
@@ -93,7 +93,7 @@ pub enum ReplayForm {
     Keep,
 }
 
-/// A Thread's secret. The `Debug` output omits it.
+/// A Thread's secret, which the `Debug` output omits.
 #[derive(Clone)]
 pub struct ThreadSecret([u8; 32]);
 
@@ -103,7 +103,8 @@ impl ThreadSecret {
         Self(bytes)
     }
 
-    /// Derives a nonce that is unguessable without the secret and stable across requests.
+    /// Derives the nonce for an Item. The nonce is unguessable without the secret and identical in
+    /// every request.
     pub fn nonce(&self, id: &ItemId) -> String {
         let hash = blake3::keyed_hash(&self.0, id.0.as_bytes());
         hash.to_hex().chars().take(16).collect()

@@ -38,9 +38,9 @@ pub enum StopReason {
     Sequence(Option<Name>),
     /// The provider paused a long turn, which the client can continue.
     Paused,
-    /// The model refused to answer, for this reason.
+    /// The model refused to answer. Contains the reason.
     Refused(Name),
-    /// The stream ended early; its content cannot be replayed.
+    /// The stream ended before the response was complete. Its content cannot be replayed.
     Cut,
     /// Any other reason, with the provider's name for it.
     Other(Name),
@@ -87,10 +87,10 @@ pub enum Event {
     Opened {
         /// The Item's index in the response, from 0.
         index: u32,
-        /// The wire's id for the part, if it is sent at the start. Parts of one message may share
-        /// an id.
+        /// The wire's id for the part that became the Item, if the id is sent at the start. Parts
+        /// of one message may share an id.
         id: Option<Name>,
-        /// The content known so far: kind, names and ids.
+        /// The Item's body as known at the start: its kind, names and ids.
         body: Body,
     },
     /// Content was added to an Item.
@@ -100,14 +100,14 @@ pub enum Event {
         /// The content to append.
         delta: Delta,
     },
-    /// An Item is complete. Earlier events never contain Seals.
+    /// An Item is complete. No earlier event contains the Item's Seals.
     Closed {
         /// The Item's index in the response, from 0.
         index: u32,
         /// The complete Item, with its Seals.
         item: Box<Item>,
     },
-    /// The token usage so far, which replaces earlier reports.
+    /// The token usage so far. It replaces the usage in earlier events.
     Usage(Usage),
     /// The response is complete.
     Ended(Box<Reply>),
@@ -126,11 +126,11 @@ pub enum Delta {
     Thought(Arc<str>),
     /// A fragment of the JSON text of a tool call's arguments.
     Args(Arc<str>),
-    /// A value at a path in a tool call's arguments.
+    /// A value to insert at a path in a tool call's arguments.
     ArgsAt {
         /// The path as a `JSONPath`.
         path: Name,
-        /// The value, or a fragment of a string.
+        /// The value at the path, or the next fragment of a string value.
         value: Json,
     },
 }

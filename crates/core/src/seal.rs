@@ -1,4 +1,4 @@
-//! Opaque bytes issued by a provider, with access control.
+//! Seals: opaque bytes issued by a provider, which only the issuer and the owning tenant may read.
 
 use std::sync::Arc;
 
@@ -19,29 +19,30 @@ pub struct Seal {
     pub format: Label,
     /// The Origin that issued the Seal.
     pub owner: Arc<Origin>,
-    /// Where the Seal belongs in its Item.
+    /// The Seal's position in its Item, and the Item that must follow.
     pub attached: Attachment,
     /// Restrictions on the use of the Seal, in addition to its binding to the issuing endpoint.
     pub bound: SealBinding,
 }
 
-/// Where a Seal belongs in its Item, and which Item must follow directly.
+/// The position of a Seal in its Item, and the Item that must follow directly after that Item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// A JSON pointer into the Item's native JSON.
+    /// A JSON pointer to the Seal's position in the Item's native JSON.
     pub at: Label,
-    /// The Item that must follow directly; `None` if the wire does not pair the two Items.
+    /// The Item that must follow the Seal's Item directly; `None` if the wire does not pair Items.
     pub leads: Option<ItemId>,
 }
 
 /// Restrictions on the use of a Seal, in addition to its binding to the issuing endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealBinding {
-    /// Only certain model families can read the Seal.
+    /// Only models whose profile accepts Seals of the issuing family can read the Seal.
     pub model: bool,
     /// Only the issuing account can read the Seal.
     pub account: bool,
-    /// The Seal is valid only after the exact prefix with this digest.
+    /// The digest of the content before the Seal. If that content changes, the Seal becomes
+    /// invalid.
     pub prefix: Option<Digest>,
 }
 
@@ -57,7 +58,8 @@ impl Seal {
         Self { bytes, format: format.into(), owner, attached, bound: SealBinding::default() }
     }
 
-    /// Restricts the use of the Seal, which is otherwise bound only to its endpoint.
+    /// Adds restrictions on the use of the Seal. Without restrictions, the Seal is bound only to
+    /// the issuing endpoint.
     #[must_use]
     pub fn bound_to(mut self, bound: SealBinding) -> Self {
         self.bound = bound;
@@ -72,7 +74,8 @@ impl Seal {
     }
 
     /// Returns the bytes if they may be sent to `to`, otherwise the reason why not. `prefix` is the
-    /// digest of the content before the Seal; `None` means that the content is unchanged.
+    /// digest of the current content before the Seal; `None` skips the comparison with the bound
+    /// prefix.
     pub fn open_for(&self, to: &Target, prefix: Option<&Digest>) -> Result<&Bytes, ElisionReason> {
         let (owner, reader) = (&self.owner, &to.origin);
         if owner.provider != reader.provider || owner.endpoint != reader.endpoint {
@@ -90,8 +93,8 @@ impl Seal {
         }
     }
 
-    /// Returns the bytes for the owning tenant's replies, views and exports, and for storage. Calls
-    /// must use [`Seal::open_for`] instead.
+    /// Returns the bytes for storage and for the owning tenant's replies, views and exports. To
+    /// send a Seal to a provider, use [`Seal::open_for`] instead.
     pub fn reveal_to_tenant(&self) -> &Bytes {
         &self.bytes
     }

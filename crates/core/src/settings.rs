@@ -2,7 +2,8 @@
 
 use throughline_json::{Json, Name};
 
-/// Model settings that more than one wire supports. Numbers are kept as written.
+/// Model settings that more than one wire supports. Numbers keep their original text, such as
+/// `1.0`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// Maximum number of output tokens.
@@ -11,7 +12,7 @@ pub struct Settings {
     pub temperature: Option<Json>,
     /// Nucleus sampling threshold.
     pub top_p: Option<Json>,
-    /// Number of candidates for each token.
+    /// Number of candidate tokens to sample from (top-k).
     pub top_k: Option<Json>,
     /// Stop sequences, which end the output; empty for none.
     pub stop: Vec<Name>,
@@ -36,7 +37,7 @@ pub enum ToolChoice {
     Any,
     /// The model must call this tool.
     Tool(Name),
-    /// A choice that only the request's own wire supports.
+    /// A provider-specific choice, which only the wire of the original request supports.
     Other(Json),
 }
 
@@ -67,7 +68,7 @@ pub struct NativeReasoning {
     pub budget_tokens: Option<u64>,
     /// Whether the response should contain readable thoughts.
     pub include_thoughts: Option<bool>,
-    /// Request members to merge into the encoded request last, verbatim.
+    /// Provider-specific members that are merged verbatim into the finished request.
     pub provider_extras: Vec<(Name, Json)>,
 }
 

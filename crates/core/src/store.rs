@@ -1,8 +1,8 @@
 //! Port to durable storage.
 //!
-//! Everything is stored as [`Record`]s in append-only logs: one log per Thread and one per Run.
-//! Records are numbered from 1 without gaps and ordered by that number, never by time.
-//! [`Store::commit`] stores a [`Batch`] atomically.
+//! Everything is stored as [`Record`]s in append-only logs: one log per Thread and one per Run. In
+//! each log, records are numbered from 1 without gaps; that number, not the time, defines their
+//! order. [`Store::commit`] stores a [`Batch`] atomically.
 //!
 //! Except for [`Store::stale_runs`], every read and write is limited to one tenant's data.
 
@@ -36,7 +36,7 @@ pub use crate::store::vault::{
 
 use crate::fate::ElisionReason;
 
-/// The result of a [`Store`] method, which completes when the database responds.
+/// The future returned by [`Store`] methods. It completes when the database responds.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// The name of a tenant. A tenant's data is never visible to another tenant.
@@ -54,8 +54,8 @@ pub trait Store: Send + Sync {
     /// Stores a batch atomically. Returns when the batch is durable.
     fn commit(&self, batch: Batch) -> StoreFuture<'_, Receipt>;
 
-    /// Reads at most `limit` records with sequence numbers above `after`. A forked log includes its
-    /// source's records up to the fork point.
+    /// Reads at most `limit` records with sequence numbers above `after`. For a fork, the result
+    /// includes the source log's records up to the fork point.
     fn read<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -64,7 +64,8 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<Record>>;
 
-    /// Returns a sequence number such that all events numbered above `event` are in later records.
+    /// Returns a sequence number after which to read: all events numbered above `event` are in
+    /// records with higher sequence numbers.
     fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -72,13 +73,15 @@ pub trait Store: Send + Sync {
         event: u64,
     ) -> StoreFuture<'a, u64>;
 
-    /// Waits until any process has written a record with a sequence number above `after`.
+    /// Waits until the log contains a record with a sequence number above `after`, written by any
+    /// process.
     fn wait<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId, after: u64) -> StoreFuture<'a, ()>;
 
     /// Returns a log's metadata; `None` if the tenant has no such log.
     fn log<'a>(&'a self, tenant: &'a Tenant, log: &'a LogId) -> StoreFuture<'a, Option<LogHead>>;
 
-    /// Returns the last valid checkpoint with a sequence number of at most `at_most`.
+    /// Returns the last checkpoint that was not rewound and whose sequence number is at most
+    /// `at_most`.
     fn checkpoint<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -87,7 +90,7 @@ pub trait Store: Send + Sync {
     ) -> StoreFuture<'a, Option<Record>>;
 
     /// Leases the log to `owner` for the duration `time`. Until the lease expires, only writes with
-    /// its fence succeed.
+    /// the lease's fence succeed.
     fn lease<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -105,7 +108,7 @@ pub trait Store: Send + Sync {
         time: Duration,
     ) -> StoreFuture<'a, Lease>;
 
-    /// Releases a lease. A lease that was already lost is not an error.
+    /// Releases a lease. Succeeds even if the lease has already expired or been taken over.
     fn release<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -118,7 +121,8 @@ pub trait Store: Send + Sync {
     fn find<'a>(&'a self, tenant: &'a Tenant, keys: &'a [VaultKey])
     -> StoreFuture<'a, VaultLookup>;
 
-    /// Irreversibly erases the content of a Run. The Run's existence and the erasure stay recorded.
+    /// Irreversibly erases the content of a Run. The store keeps a record that the Run existed and
+    /// was erased.
     fn forget_run<'a>(&'a self, tenant: &'a Tenant, run: &'a LogId) -> StoreFuture<'a, ()>;
 
     /// Returns a writer for the events of an existing Run. If the Run is leased, `fence` must be
@@ -141,13 +145,13 @@ pub trait Store: Send + Sync {
         log: Option<&'a LogId>,
     ) -> StoreFuture<'a, Vec<PendingEntry>>;
 
-    /// Lists Runs of all tenants that need a process: marked [`RUNNING`] with no lease and no
-    /// writes for `idle`, or with an expired pending request. Returns at most `limit` Runs after
-    /// the position `after`. This is the only read without a tenant, because the caller resumes
-    /// Runs of all tenants.
+    /// Lists Runs of all tenants that a process should resume. These are Runs marked [`RUNNING`]
+    /// with no lease and no writes for `idle`, and Runs with an expired pending request. Returns at
+    /// most `limit` Runs after the position `after`. This is the only read across tenants, because
+    /// one process resumes the Runs of all tenants.
     fn stale_runs(&self, idle: Duration, after: u64, limit: u32) -> StoreFuture<'_, Vec<StaleRun>>;
 
-    /// Tests whether writes succeed, by taking a short lease on a log that is otherwise unused.
+    /// Tests whether writes succeed by taking a short lease on a log that is used for nothing else.
     fn probe(&self) -> StoreFuture<'_, ()> {
         Box::pin(async {
             let (tenant, log) = (Tenant::from("throughline-probe"), LogId::from("probe"));
@@ -162,14 +166,15 @@ pub trait Store: Send + Sync {
 /// The status of a Run that a process should be executing.
 pub const RUNNING: &str = "running";
 
-/// A Run without an active process.
+/// A Run that needs a process to resume it; see [`Store::stale_runs`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaleRun {
     /// The tenant that owns the Run.
     pub tenant: Tenant,
     /// The id of the Run's log.
     pub run: LogId,
-    /// The position in [`Store::stale_runs`], to be passed as `after` for the next page.
+    /// The Run's position in the list. Pass it as `after` to [`Store::stale_runs`] for the next
+    /// page.
     pub place: u64,
 }
 
@@ -185,11 +190,11 @@ pub struct Record {
     /// The numbers of the first and last event in the record; `None` if the record contains no
     /// events.
     pub events: Option<(u64, u64)>,
-    /// The content, or the reason why it was erased.
+    /// The content, or the reason why the content was erased.
     pub content: Content,
 }
 
-/// The content of a record, unless it was erased.
+/// The content of a record, or the reason why it was erased.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Content {
     /// The bytes, exactly as they were written.
@@ -225,31 +230,32 @@ pub struct LogHead {
     pub log: LogId,
     /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
-    /// The Run's Thread; `None` for a Thread.
+    /// The Thread that the Run belongs to; `None` if the log belongs to a Thread.
     pub of: Option<LogId>,
     /// The fork point, if the log is a fork.
     pub fork: Option<ForkPoint>,
     /// The rewinds, oldest first.
     pub rewinds: Vec<Rewind>,
-    /// A status maintained by the writers, such as `running`.
+    /// The log's status, such as `running`. Writers set it; see [`Append::status`].
     pub status: Option<Name>,
     /// The sequence number of the last record.
     pub last: u64,
     /// The number of the last event.
     pub events: u64,
-    /// The size of the log's own records in bytes, before encryption.
+    /// The size in bytes of the log's own records before encryption, without records shared through
+    /// a fork.
     pub bytes: u64,
     /// When the log was created.
     pub created: Timestamp,
     /// When the log was last written.
     pub updated: Timestamp,
-    /// Why the content was erased, if it was.
+    /// Why the log's content was erased; `None` if it was not erased.
     pub gone: Option<ElisionReason>,
 }
 
 impl LogHead {
-    /// Returns the ranges of valid sequence numbers up to `last`, without the records that were
-    /// rewound.
+    /// Returns the sequence numbers up to `last` as ranges, without the records that a rewind
+    /// discarded.
     pub fn valid_ranges(&self, last: u64) -> Vec<std::ops::RangeInclusive<u64>> {
         let mut spans: Vec<std::ops::RangeInclusive<u64>> = Vec::new();
         let mut from = 1;
@@ -267,17 +273,18 @@ impl LogHead {
     }
 }
 
-/// A rewind, after which history continues from an earlier record. No record is deleted.
+/// A rewind: history continues from an earlier record. The records in between become invalid but
+/// are not deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rewind {
     /// The sequence number of the rewind record.
     pub at: u64,
-    /// The last record before the rewind that is still valid.
+    /// The record to which the log was rewound. It is the last valid record before `at`.
     pub to: u64,
 }
 
-/// The number of a lease. Each new lease on a log gets a higher number, so that writes by an
-/// earlier holder are rejected.
+/// The number of a lease. Each new lease on a log gets a higher number, so that the store can
+/// reject writes by an earlier lease holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub NonZeroU64);
 

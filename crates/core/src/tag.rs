@@ -9,7 +9,7 @@ use crate::name::Wire;
 pub const ANTHROPIC_MESSAGES_THINKING: &str = "anthropic-messages-thinking-v1";
 /// An OpenAI Responses reasoning item.
 pub const OPENAI_RESPONSES_REASONING_ITEM: &str = "openai-responses-reasoning-item-v1";
-/// The reasoning of an OpenAI chat message, in its endpoint's dialect.
+/// The reasoning of an OpenAI chat message, in the dialect of the endpoint that sent it.
 pub const OPENAI_CHAT_REASONING: &str = "openai-chat-reasoning-v1";
 /// A Gemini thought part.
 pub const GEMINI_THOUGHT_PART: &str = "gemini-thought-part-v1";

@@ -1,4 +1,4 @@
-//! Thoughts: reasoning as readable text, as a summary, or without readable content.
+//! Thoughts: reasoning as full text, as a summary, or encrypted.
 
 use std::sync::Arc;
 
@@ -11,23 +11,25 @@ use crate::identity::Identity;
 /// The tag of a Thought that every model may read.
 pub const PLAIN_TEXT: &str = "plain-text";
 
-/// Reasoning, as the body of an [`Item`](crate::Item). The Item holds the id, Seals and Origin.
+/// Reasoning, as the body of an [`Item`](crate::Item). The Item contains the id, Seals and Origin.
 ///
-/// A Thought issued by a provider never becomes visible text. A Thought created by the caller (no
-/// Origin) without a payload is plain: every model receives it in the `<thought>` envelope.
+/// A Thought issued by a provider never becomes visible text. A Thought is plain if the caller
+/// created it (no Origin) and it has no payload. Every model can receive plain Thoughts in the
+/// `<thought>` envelope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thought {
     /// The readable content; empty if all reasoning is sealed.
     pub content: Arc<str>,
-    /// Whether the content is the reasoning itself, a summary, or not readable.
+    /// Whether the content is the full reasoning or a summary, or the reasoning is encrypted.
     pub kind: ThoughtKind,
     /// Whether the Thought arrived completely. A truncated Thought can never be replayed.
     pub whole: bool,
     /// The provider's format for the reasoning.
     pub format: ReasoningFormat,
-    /// The position among the Thoughts of the turn; `None` if the wire does not number them.
+    /// The Thought's position among the Thoughts of its turn; `None` if the wire does not number
+    /// Thoughts.
     pub index: Option<u64>,
-    /// Whether a reasoning model produced the Thought, or prompting did.
+    /// Whether the Thought is a reasoning model's native reasoning or text that a prompt requested.
     pub source: ReasoningSource,
     /// The agent that produced the Thought.
     pub identity: Identity,
@@ -35,7 +37,8 @@ pub struct Thought {
     pub payload: Option<Json>,
     /// The tag of the wire format in which the Thought can be replayed.
     pub replay_compatibility: Option<Name>,
-    /// When and in which context the Thought was recorded; `None` for a Thought fresh from a wire.
+    /// When and in which context the Thought was recorded; `None` for a Thought that was just
+    /// decoded from a wire.
     pub record: Option<Box<ThoughtRecord>>,
 }
 
@@ -78,14 +81,16 @@ impl Thought {
     }
 }
 
-/// Counts tokens for estimates before a Call. The provider's usage is authoritative.
+/// Estimates token counts before a Call. After the Call, the usage that the provider reports is
+/// authoritative.
 pub trait TokenCounter: Send + Sync {
     /// Returns the estimated number of tokens in the text.
     fn count(&self, text: &str) -> u64;
 }
 
 words! {
-    /// Whether the content is the reasoning itself, a summary, or not readable.
+    /// Whether a Thought's content is the full reasoning or a summary, or the reasoning is
+    /// encrypted.
     ThoughtKind {
         /// The content is the reasoning itself.
         Text = "text",
@@ -95,7 +100,7 @@ words! {
         Encrypted = "encrypted",
     }
 
-    /// Whether reasoning came from a reasoning model or from prompting.
+    /// Whether reasoning is native to the model or was requested by a prompt.
     #[derive(Default)]
     ReasoningSource {
         /// A reasoning model produced the reasoning natively.
@@ -123,7 +128,7 @@ pub struct ThoughtRecord {
     pub run_id: Option<Name>,
     /// The step within that run.
     pub step_id: Option<Name>,
-    /// The sequence number in the run's event stream.
+    /// The Thought's sequence number in the run's event stream.
     pub seq_id: Option<i64>,
     /// Whether the Thought belongs to a failed step.
     pub is_err: Option<bool>,

@@ -11,7 +11,7 @@ pub struct TraceParent {
     pub trace: [u8; 16],
     /// The span id, never all zeros in a parsed header.
     pub span: [u8; 8],
-    /// Whether the caller samples the trace.
+    /// Whether the caller records this trace (the sampled flag).
     pub is_sampled: bool,
 }
 

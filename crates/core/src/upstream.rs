@@ -1,4 +1,5 @@
-//! Port to the providers' endpoints: sends a request and returns status, headers and body bytes.
+//! Port to the providers' endpoints: sends a request and returns the status, headers and body of
+//! the response.
 //!
 //! Implementations of [`Upstream`] handle credentials, retries and connections, and pass content
 //! through unchanged. Codecs interpret the content.
@@ -15,11 +16,11 @@ use zeroize::Zeroizing;
 
 pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
 
-/// A pending response, which completes when its first byte arrives.
+/// A pending response. The future completes when the first byte of the response arrives.
 pub type UpstreamFuture<'a> =
     Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>>;
 
-/// A response body in chunks, as they arrive.
+/// A response body as a stream of chunks, in the sizes in which they arrive.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
 
 /// Sends requests to the providers' endpoints.
@@ -28,7 +29,8 @@ pub trait Upstream: Send + Sync {
     /// provider is returned as a normal response.
     fn send(&self, outgoing: UpstreamRequest) -> UpstreamFuture<'_>;
 
-    /// Returns the total number of retries; 0 for implementations that never retry.
+    /// Returns the total number of retries over all requests; 0 for implementations that never
+    /// retry.
     fn retries(&self) -> u64 {
         0
     }
@@ -39,18 +41,18 @@ pub trait Upstream: Send + Sync {
 pub struct UpstreamRequest {
     /// The endpoint's name in the configuration.
     pub endpoint: Name,
-    /// The requested model, if there is one. Failures count against this model instead of the whole
-    /// endpoint.
+    /// The requested model, if the request names one. Failures then count for this model, not for
+    /// the whole endpoint.
     pub model: Option<Name>,
     /// The HTTP method, such as `POST`.
     pub method: Name,
-    /// The path after the endpoint's base URL, with its query.
+    /// The path to append to the endpoint's base URL, including the query.
     pub path: Name,
-    /// The headers. Credentials in them are not sent; use `credential` instead.
+    /// The headers. Credentials in these headers are not sent; use `credential` instead.
     pub headers: Vec<(Name, Name)>,
     /// The request body, sent unchanged.
     pub body: Bytes,
-    /// The caller's API key, used only if the endpoint has none.
+    /// The caller's API key. It is used only if the endpoint has no key of its own.
     pub credential: Option<Credential>,
 }
 
@@ -76,8 +78,8 @@ pub struct UpstreamResponse {
     pub status: u16,
     /// The headers, without hop-by-hop headers.
     pub headers: Vec<(Name, Name)>,
-    /// The body as received, with its content encoding. Dropping it cancels the request at the
-    /// provider.
+    /// The body as received, with its content encoding. Dropping the body cancels the request at
+    /// the provider.
     pub body: BodyStream,
 }
 
@@ -108,7 +110,7 @@ impl Credential {
         Self(Zeroizing::new(key.into()))
     }
 
-    /// Returns the key in plain text. Use it only to set the credential of a request.
+    /// Returns the key in plain text. Use the text only to set the credential of a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }

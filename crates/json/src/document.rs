@@ -21,7 +21,8 @@ pub struct InvalidDocument {
     /// The full path of the member, starting with the document name, such as
     /// `LLMMessage.toolCalls[0].name`.
     pub field: Name,
-    /// The problem and how to fix it, as a predicate that follows `field`.
+    /// The problem and how to fix it, as a predicate: the error message is `field` followed by this
+    /// text.
     pub problem: Label,
 }
 
@@ -57,7 +58,7 @@ impl<'t> Fields<'t> {
         self.node.present(key)
     }
 
-    /// Returns the member's value including `null`, for members that may hold any JSON value.
+    /// Returns the member's value even if it is `null`, for members that may hold any JSON value.
     pub fn get(&self, key: &str) -> Option<Node<'t>> {
         self.node.get(key)
     }
@@ -118,7 +119,8 @@ impl<'t> Fields<'t> {
         node.elements().enumerate().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Returns the name, value and path of every member, for an object that is used as a map.
+    /// Returns the name, value and path of every member, for objects whose member names are keys
+    /// chosen by the user.
     pub fn entries(&self) -> impl Iterator<Item = (Name, Node<'t>, String)> {
         let members = self.node.members().filter_map(|(key, value)| Some((key.name()?, value)));
         members.map(|(key, value)| {
@@ -240,7 +242,7 @@ macro_rules! words {
     )+ };
 }
 
-/// Writes the extra members, except those whose names are in `known`.
+/// Writes the extra members of a record, except members whose names are in `known`.
 pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str]) {
     for (key, value) in extras.iter().filter(|(key, _)| !known.contains(&&**key)) {
         out.raw(key, value);
@@ -252,7 +254,7 @@ pub fn write_extras(out: &mut Object<'_>, extras: &[(Name, Json)], known: &[&str
 pub struct Opaque(Arc<str>);
 
 impl Opaque {
-    /// Returns the text, which only the tenant that owns the document may see. Never log it.
+    /// Returns the text. Only the tenant that owns the document may see the text; never log it.
     pub fn reveal_to_tenant(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
 //! JSON that is kept exactly as it was received.
 //!
 //! Providers sign the text that they wrote. Parsing and rewriting a value changes that text: key
-//! order, `1e2`, `\u00e9`, large integers and duplicate keys are lost. [`Json`] is therefore
-//! verbatim text that was validated once. [`Tree`] is an index over that text: one linear pass
+//! order, `1e2`, `\u00e9`, large integers and duplicate keys are lost. [`Json`] therefore keeps the
+//! original text, which is validated once. [`Tree`] is an index over that text: one linear pass
 //! records where each value begins and ends, and every value is a slice of the same bytes.
 //!
 //! No function recurses, so deep nesting cannot overflow the stack.

@@ -1,20 +1,21 @@
 //! Counts the values in a request's JSON text in one pass, without an index or allocation.
 //!
 //! An index over a text with many short values takes several times the memory of the text, and
-//! decoding takes more. A request with too many values is therefore refused before it is indexed.
-//! The pass does not validate: counts for invalid JSON are meaningless, and the parser reports the
-//! error.
+//! decoding takes even more. A request with too many values is therefore refused before it is
+//! indexed. This pass does not validate the text: for invalid JSON, the counts are meaningless, and
+//! the parser later reports the error.
 
 /// The numbers of values, messages and tools in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
     /// The number of values plus the number of member names.
     pub entries: usize,
-    /// The number of messages and parts. Every element of an array in the outermost object, except
-    /// `tools`, counts as a message: once per part, or once if it has no parts. Every member of the
-    /// outermost object also counts. The request may be wrapped in one more object.
+    /// The number of messages and parts. In every array of the outermost object except `tools`,
+    /// each element counts once per part, or once if it has no parts. Every member of the outermost
+    /// object also counts. The request may be wrapped in one more object.
     pub items: usize,
-    /// The number of elements in the outermost `tools` array, plus the declarations nested in them.
+    /// The number of elements in the `tools` array of the outermost object, plus the declarations
+    /// nested in these elements.
     pub tools: usize,
 }
 
@@ -30,8 +31,8 @@ pub struct SizeLimits {
 }
 
 impl SizeLimits {
-    /// The gateway's default limits. They allow conversations of a million tokens, or about 4 MB.
-    /// Most items have hundreds of bytes, and an item has at most about 20 entries.
+    /// The gateway's default limits. They allow conversations of a million tokens, which is about
+    /// 4 MB of text. A typical item has hundreds of bytes and at most about 20 entries.
     pub const DEFAULT: Self = Self { entries: 400_000, items: 20_000, tools: 4_096 };
 
     /// Accepts requests of any size.
@@ -119,11 +120,11 @@ struct Counter {
     depth: usize,
     /// One bit per open container, outermost first: 1 for an object, 0 for an array.
     objects: [u64; TRACKED_DEPTH / 64],
-    /// The last byte outside strings and whitespace; `"` for a string, `0` for any other value.
+    /// The last structural byte; `"` after a member name and `0` after a value.
     last: u8,
     /// Whether the scan is inside the `tools` member of the outermost object.
     is_tools: bool,
-    /// Whether the current element has a part. Its parts are then counted instead of the element.
+    /// Whether the current element has a part. If so, its parts are counted and the element is not.
     has_part: bool,
 }
 

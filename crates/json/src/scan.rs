@@ -24,7 +24,8 @@ pub enum JsonKind {
 /// The positions of all values in a JSON text.
 #[derive(Clone, Default)]
 pub(super) struct Index {
-    /// The values in text order. For an object, keys and values alternate.
+    /// All values and member names in text order. In an object, each member name precedes its
+    /// value.
     pub(super) entries: Vec<Entry>,
     /// The offsets of escapes in strings.
     pub(super) escapes: Vec<u32>,
@@ -43,11 +44,11 @@ pub(super) struct Entry {
     pub(super) is_key: bool,
 }
 
-/// Texts of at least this many bytes are measured before they are indexed.
+/// Minimum length in bytes of a text whose entries are counted before it is indexed.
 const LONG: usize = 256 << 10;
 
-/// Indexes valid UTF-8 text of less than 4 GiB with at most `deepest` nested containers. `expected`
-/// is the number of entries, if known.
+/// Indexes a text, which must be valid UTF-8 and shorter than 4 GiB. `deepest` is the maximum depth
+/// of nested containers, and `expected` the number of entries, if known.
 pub(super) fn index(
     text: &[u8],
     deepest: u32,
@@ -62,14 +63,14 @@ pub(super) fn index(
     Scanner { text, at: 0, index, open: NONE, room: deepest }.run()
 }
 
-/// Scans a text. `open` is the innermost open container. While a container is open, its `link` is
-/// the index of its enclosing container.
+/// Scans a text. `open` is the index of the innermost open container. While a container is open,
+/// its `link` is the index of the enclosing container.
 struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     index: Index,
     open: u32,
-    /// The number of further levels of nesting that are allowed.
+    /// The number of containers that may still be opened inside the current one.
     room: u32,
 }
 

@@ -9,8 +9,8 @@ const WORD: usize = 8;
 /// escapes usually fits into one window.
 const WINDOW: usize = 32;
 
-/// Iterates over the offsets of special bytes: quotes, backslashes and control characters, which a
-/// string must escape.
+/// Iterates over the offsets of the bytes that a JSON string must escape: quotes, backslashes and
+/// control characters.
 pub(super) struct Specials<'t> {
     rest: &'t [u8],
     /// The end offset of the current word.
@@ -101,8 +101,9 @@ fn specials_in(word: [u8; WORD]) -> u64 {
     !((control & quote & slash) | word) & (ONES * 0x80)
 }
 
-/// A string that contains escapes: the enclosing text, the byte range between the quotes, and the
-/// offsets of all backslashes from the start of that range.
+/// A string that contains escapes. `inner` is the byte range between the quotes in `text`.
+/// `escapes` contains the offsets in `text` of this string's backslashes, followed by those of
+/// later strings.
 pub(super) struct Escaped<'t> {
     pub(super) text: &'t [u8],
     pub(super) inner: Range<usize>,
@@ -110,8 +111,8 @@ pub(super) struct Escaped<'t> {
 }
 
 impl Escaped<'_> {
-    /// Unescapes the string into a reused buffer and passes the value to `take`. A lone surrogate,
-    /// which JSON can express but UTF-8 cannot, becomes U+FFFD. The verbatim text is unchanged.
+    /// Unescapes the string into a reused buffer and passes the result to `take`. A lone surrogate
+    /// becomes U+FFFD, because UTF-8 cannot represent it.
     pub(super) fn read<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
         thread_local! {
             static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -187,8 +188,8 @@ impl Escaped<'_> {
     }
 }
 
-/// Converts bytes that are known to be UTF-8: the whole text was validated, and escapes produce
-/// whole characters.
+/// Converts bytes that are known to be UTF-8, because the whole text was validated and escapes
+/// decode to whole characters.
 pub(super) fn as_checked_str(bytes: &[u8]) -> &str {
     // For short texts, the standard check is faster than the SIMD check.
     if bytes.len() < 64 {

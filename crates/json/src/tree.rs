@@ -29,8 +29,8 @@ impl Tree {
         Self::parse_measured(deepest, None, text)
     }
 
-    /// Parses a text like [`Tree::parse_within`]. `entries` is the number of entries if they were
-    /// counted before, so that the index is allocated at its exact size.
+    /// Parses a text like [`Tree::parse_within`]. If the entries were counted before, `entries` is
+    /// their number, and the index is allocated at its exact size.
     pub fn parse_measured(
         deepest: u32,
         entries: Option<usize>,
@@ -84,7 +84,8 @@ impl Tree {
         self.index.entries.len()
     }
 
-    /// Whether the tree indexes exactly this text: the same memory, not only equal bytes.
+    /// Whether the tree indexes exactly this text. The text must be in the same memory; equal bytes
+    /// elsewhere do not match.
     pub fn indexes(&self, text: &Bytes) -> bool {
         self.bytes.as_ptr() == text.as_ptr() && self.bytes.len() == text.len()
     }
@@ -185,7 +186,7 @@ impl<'t> Node<'t> {
         self.read_string(Bytes::copy_from_slice, |text| self.tree.bytes.slice_ref(text))
     }
 
-    /// Passes the text of a string to `verbatim`, or to `copied` if it had to be unescaped.
+    /// Passes the text of a string to `verbatim`, or to `copied` if the text had to be unescaped.
     fn read_string<T>(
         self,
         copied: impl FnOnce(&[u8]) -> T,
@@ -366,8 +367,8 @@ impl<'t> Iterator for Members<'t> {
     }
 }
 
-/// Writes sorted members without whitespace. The stack of open containers is on the heap, so deep
-/// nesting cannot overflow the call stack.
+/// Returns the canonical form: sorted members and no whitespace. The stack of open containers is on
+/// the heap, so deep nesting cannot overflow the call stack.
 fn canonical(root: Node<'_>) -> String {
     let mut out = Vec::new();
     let outermost: Vec<(Option<Node<'_>>, Node<'_>)> = vec![(None, root)];

@@ -1,9 +1,9 @@
 //! Counts units of work in debug builds, so that tests can assert how work grows with the size of a
 //! request.
 //!
-//! Time depends on the machine and its load; a count does not. JSON iterators count each visited
-//! value, and lookups count each examined candidate. A scan inside a loop therefore shows up as a
-//! count that grows quadratically with the input. Release builds count nothing.
+//! Unlike time, a count does not depend on the machine and its load. JSON iterators count each
+//! visited value, and lookups count each examined candidate. A scan inside a loop therefore shows
+//! up as a count that grows quadratically with the input. Release builds count nothing.
 
 #[cfg(debug_assertions)]
 mod counter {
@@ -53,8 +53,8 @@ pub fn steps(count: usize) {
     let _ = count;
 }
 
-/// Returns the number of steps in all threads. Up to 1,023 recent steps of each other thread may
-/// not be included yet. Always 0 in release builds.
+/// Returns the number of steps counted in all threads. For each other thread, up to 1,023 recent
+/// steps may be missing. Always 0 in release builds.
 pub fn total() -> u64 {
     #[cfg(debug_assertions)]
     return counter::total();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Json, Name, Node, text};
 
-/// The scratch buffer is kept for reuse if it is at most this many bytes long.
+/// Maximum length in bytes of a scratch buffer that is kept for reuse.
 const LARGE: usize = 64 << 10;
 
 /// Builds an object. `fill` adds the members in order.
@@ -19,8 +19,8 @@ pub fn array(fill: impl FnOnce(&mut Array<'_>)) -> Json {
     build_json(|out| write_array(out, fill))
 }
 
-/// Writes into a reused scratch buffer and returns an exact-size copy. A nested call gets its own
-/// buffer.
+/// Writes into a reused scratch buffer and returns a copy of exact size. Nested calls use separate
+/// buffers.
 fn build_json(write: impl FnOnce(&mut Vec<u8>)) -> Json {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -171,7 +171,7 @@ impl Object<'_> {
         }
     }
 
-    /// Adds `true` if the flag is set. An absent member means `false`.
+    /// Adds the member with the value `true` if the flag is set; otherwise adds nothing.
     pub fn flag(&mut self, key: &str, is_set: bool) -> &mut Self {
         self.maybe(key, is_set.then_some(true))
     }

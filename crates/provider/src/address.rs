@@ -1,8 +1,8 @@
 //! Resolves host names and drops addresses that must never be contacted.
 //!
-//! The check applies to the address of the actual connection, so host names are resolved here.
-//! Literal addresses skip DNS and are checked separately. Loopback and private networks are
-//! allowed, because Ollama and vLLM run there.
+//! Host names are resolved in this module, so that the check applies to the address of the actual
+//! connection. Literal addresses skip DNS and are checked separately. Loopback and private networks
+//! are allowed, because Ollama and vLLM usually run on them.
 
 use std::error::Error;
 use std::future::Future;

@@ -68,8 +68,8 @@ pub(crate) fn insert_secret(
     Ok(())
 }
 
-/// Headers that carry client credentials for any provider. The client's headers are never
-/// forwarded.
+/// Headers that contain client credentials for any provider. These headers are never copied from
+/// the client's request.
 const CREDENTIALS: [&str; 9] = [
     "authorization",
     "x-api-key",
@@ -86,8 +86,8 @@ pub(crate) fn is_credential(name: &HeaderName) -> bool {
     CREDENTIALS.contains(&name.as_str())
 }
 
-/// Headers that select one of the accounts available to a client's key. Combined with the
-/// operator's key, they would select one of the operator's accounts.
+/// Headers that select one of the accounts available to a client's key. Sent with the operator's
+/// key, these headers would select one of the operator's accounts.
 const ACCOUNTS: [&str; 3] = ["openai-organization", "openai-project", "x-goog-user-project"];
 
 /// Returns whether a header selects the account that is charged.

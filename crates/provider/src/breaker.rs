@@ -1,11 +1,11 @@
 //! Circuit breakers: an endpoint or model that keeps failing gets no requests for some time.
 //!
-//! After a number of consecutive failures the breaker opens, and requests are rejected until the
-//! pause ends. Then one request probes the endpoint. If the probe succeeds, the breaker closes; if
-//! it fails, the pause starts again.
+//! After a number of consecutive failures the breaker opens, and requests are rejected for a fixed
+//! pause. After the pause, one request probes the endpoint. If the probe succeeds, the breaker
+//! closes; if the probe fails, the pause starts again.
 //!
-//! Each model at an endpoint has its own breaker, so a failing model does not block the others.
-//! Connection failures do not depend on the model, so they count for the endpoint.
+//! Each model at an endpoint has its own breaker, so a failing model does not block other models.
+//! Connection failures do not depend on the model, so they count for the endpoint's breaker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,8 @@ impl Breakers {
         &self.endpoint
     }
 
-    /// Returns the breaker of a model. Models beyond `MOST_MODELS` share one breaker.
+    /// Returns the breaker of a model. If there are already `MOST_MODELS` breakers with failures,
+    /// further models share one breaker.
     pub(crate) fn model(&self, model: Option<&Name>) -> Arc<Breaker> {
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let mut name = model.cloned().unwrap_or_default();
@@ -106,7 +107,7 @@ impl Breaker {
         !matches!(*self.state(), BreakerState::Closed { .. })
     }
 
-    /// Returns whether requests are rejected or the last request failed.
+    /// Returns whether the breaker is open or the last request failed.
     fn has_failures(&self) -> bool {
         !matches!(*self.state(), BreakerState::Closed { failures: 0 })
     }
@@ -136,7 +137,8 @@ impl Breaker {
     }
 }
 
-/// Permit for one request. Dropping an unsettled probe permit lets the next request probe.
+/// Permit for one request. If a probe's permit is dropped without a result, the next request
+/// becomes the probe.
 #[derive(Debug)]
 pub(crate) struct Permit<'a> {
     breaker: &'a Breaker,

@@ -71,8 +71,8 @@ impl Client {
 #[error("timed out while connecting")]
 pub(crate) struct ConnectTimeout;
 
-/// Returns whether the server reports that it did not process the request, through a graceful
-/// GOAWAY or a refused stream.
+/// Returns whether the server reported that it did not process the request: it sent a graceful
+/// GOAWAY or refused the stream.
 pub(crate) fn is_unprocessed(error: &legacy::Error) -> bool {
     let Some(error) = cause::<h2::Error>(error).filter(|error| error.is_remote()) else {
         return false;

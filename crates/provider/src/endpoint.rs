@@ -37,9 +37,10 @@ pub enum CredentialSource {
     Aws(AwsKeys),
     /// The client's key; a request without a key is rejected.
     Caller,
-    /// The client's key if the request has one, otherwise none. For servers that need no key.
+    /// The client's key if the request has one, otherwise no key. For servers that do not require a
+    /// key.
     Open,
-    /// A configured key is missing, for the given reason. All requests are rejected, even those
+    /// A configured key is missing. Contains the reason. All requests are rejected, even requests
     /// with a client's key.
     Missing(Name),
 }

@@ -33,7 +33,7 @@ pub enum EnvKey {
     Aws(AwsKeys),
 }
 
-/// Variable name that messages show for AWS credentials, which span several variables.
+/// The variable that messages name as the source of AWS credentials, which span several variables.
 pub const AWS_ACCESS_KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 
 /// A provider's address from an environment variable.
@@ -75,8 +75,8 @@ pub fn key_from_env(row: &Provider, lookup: EnvLookup<'_>) -> Option<EnvKey> {
 }
 
 /// Returns the address of a self-hosted server, an Azure resource, a Snowflake account or an AWS
-/// region. Address variables of other vendors are ignored: client libraries use the same variables,
-/// so they may point to this gateway.
+/// region. Other vendors' address variables are ignored: client libraries read them too, so their
+/// values may point to this gateway.
 pub fn address_from_env(
     row: &Provider,
     lookup: EnvLookup<'_>,
@@ -88,14 +88,14 @@ pub fn address_from_env(
     Ok(Some(EnvAddress { base_url: Name::from(address), variable }))
 }
 
-/// Returns the base URL of a catalog entry in another AWS region. Returns `None` if the URL
-/// contains no region or `region` is invalid.
+/// Returns a catalog entry's base URL with its AWS region replaced by `region`. Returns `None` if
+/// the URL contains no region or `region` is invalid.
 pub fn in_region(row: &Provider, region: &str) -> Option<Name> {
     let is_there = row.base_url.contains(REGION) && region_from_host(region) == Some(region);
     is_there.then(|| Name::from(row.base_url.replace(REGION, region)))
 }
 
-/// Returns whether requests need a key. Servers on the local machine usually need none.
+/// Returns whether requests need a key. Entries for servers on the local machine need none.
 pub fn needs_key(row: &Provider) -> bool {
     row.key_env.is_some() && !is_self_hosted(row)
 }
@@ -118,8 +118,8 @@ fn region(lookup: EnvLookup<'_>) -> Option<(String, &'static str)> {
     first_non_empty(&["AWS_REGION", "AWS_DEFAULT_REGION"], lookup)
 }
 
-/// Returns the address and the name of its variable. The address is `None` if the region is
-/// invalid.
+/// Returns the provider's address and the name of the variable that contains it. The address is
+/// `None` if the variable contains an invalid region.
 fn find_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(Option<String>, Name)> {
     let address = &*row.base_url;
     let (address, variable) = if is_self_hosted(row) {
@@ -151,7 +151,7 @@ fn is_self_hosted(row: &Provider) -> bool {
     })
 }
 
-/// Returns the address of a self-hosted server. The variable contains the server's address; the
+/// Returns the address of a self-hosted server and the name of the variable that contains it. The
 /// path (`/v1` or `/api`) comes from the catalog entry.
 fn self_hosted_address(row: &Provider, lookup: EnvLookup<'_>) -> Option<(String, Name)> {
     let server = row.key_env.as_deref()?.strip_suffix("_API_KEY")?;

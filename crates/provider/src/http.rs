@@ -59,7 +59,7 @@ struct EndpointUrl {
     uri: Uri,
 }
 
-/// A request that can be sent several times.
+/// A request that can be sent repeatedly, for retries.
 struct PreparedRequest {
     model: Option<Name>,
     method: Method,
@@ -186,7 +186,7 @@ impl EndpointConn {
         Ok(resolved)
     }
 
-    /// Sends a request with retries, and returns the last outcome unchanged.
+    /// Sends a request with retries, and returns the outcome of the last attempt.
     async fn send(
         &self,
         prepared: &PreparedRequest,
@@ -271,8 +271,8 @@ impl EndpointConn {
         }
     }
 
-    /// Classifies a network error. The message contains causes but no addresses, which may contain
-    /// keys.
+    /// Classifies a network error. The message contains the root cause but no addresses, because
+    /// addresses may contain keys.
     fn network_error(&self, error: &legacy::Error) -> UpstreamError {
         let endpoint = Arc::clone(&self.endpoint.name);
         if let Some(refused) = client::cause::<BlockedAddress>(error) {
@@ -298,7 +298,7 @@ impl EndpointConn {
     }
 }
 
-/// Reads the body of a response within its size limit and timeout.
+/// Reads the body of a response and enforces the size limit and the timeout between chunks.
 struct BodyReader {
     endpoint: Name,
     body: Incoming,
@@ -391,7 +391,7 @@ fn sign(
     Ok(())
 }
 
-/// The phase of a request that failed.
+/// The phase in which a request failed, if it failed.
 #[derive(PartialEq)]
 enum FailedPart {
     /// Connecting to the endpoint.
@@ -401,8 +401,8 @@ enum FailedPart {
     Nothing,
 }
 
-/// Classifies an outcome for the circuit breakers; `None` if the outcome is no evidence of the
-/// endpoint's health.
+/// Classifies an outcome for the circuit breakers; `None` if the outcome does not show whether the
+/// endpoint works.
 fn failure_of(outcome: &Result<UpstreamResponse, UpstreamError>) -> Option<FailedPart> {
     match outcome {
         Ok(response) if response.status >= 500 => Some(FailedPart::Answering),

@@ -23,7 +23,8 @@ use crate::{retry, tls};
 struct Server {
     address: String,
     certificate: CertificateDer<'static>,
-    /// Connection number and path of each request, and of each stream that the client cancelled.
+    /// Receives the connection number and path of each request, and again if the client cancels its
+    /// stream.
     events: mpsc::UnboundedReceiver<(usize, String)>,
 }
 

@@ -1,7 +1,8 @@
 //! Implements a model as an endpoint's HTTP client combined with a codec.
 //!
-//! [`EndpointModel`] encodes a Call, audits the request, applies safe fixes, sends it, and decodes
-//! the response. If the provider would still reject the request, the request is not sent.
+//! [`EndpointModel`] encodes a Call, audits the encoded request, applies safe fixes, sends the
+//! request, and decodes the response. If the provider would reject the fixed request, it is not
+//! sent.
 
 use std::sync::Arc;
 
@@ -92,8 +93,8 @@ impl EndpointModel {
         Ok(ModelStream { fates: encoded.fates, warnings: encoded.warnings, events })
     }
 
-    /// Encodes a Call and repairs what the provider would reject. Fails if a problem cannot be
-    /// repaired.
+    /// Encodes a Call and repairs problems for which the provider would reject the request. Fails
+    /// if a problem cannot be repaired.
     fn prepare(&self, call: &Call) -> Result<EncodedRequest, ModelError> {
         let prepared = Preparation::new(self.codec, &self.target).encode(call);
         let prepared = prepared.map_err(|error| from_codec(&error))?;

@@ -1,8 +1,8 @@
 //! Decides whether a failed request is retried, how often, and after what delay.
 //!
-//! A request is retried only if the provider has not started to respond: the connection failed, or
-//! the status signals a temporary failure. Provider APIs have no idempotency keys, so the provider
-//! may charge for a request whose connection broke. Such a request is repeated only if the policy
+//! A request is retried only if the provider has not started a reply: the connection failed, or the
+//! status signals a temporary failure. Provider APIs have no idempotency keys, so the provider may
+//! charge for a request even if its connection broke. Such a request is repeated only if the policy
 //! allows it.
 
 use std::time::Duration;
@@ -18,10 +18,10 @@ pub struct RetryPolicy {
     /// Delay before the first retry, doubled for each further retry. A delay requested by the
     /// provider takes precedence.
     pub first_wait: Duration,
-    /// Maximum delay before a retry, unless the provider requests a longer one.
+    /// Maximum backoff delay. A delay requested by the provider may be longer.
     pub longest_wait: Duration,
-    /// Maximum total delay per request. If the provider requests a longer delay, its response is
-    /// returned instead.
+    /// Maximum total delay per request. If the next delay would exceed this limit, the last outcome
+    /// is returned instead.
     pub total_wait: Duration,
     /// Whether to repeat a request whose connection broke before any part of a response arrived.
     pub resend_when_cut: bool,
@@ -55,7 +55,7 @@ impl RetryState {
         Self { policy, retries: 0, waited: Duration::ZERO }
     }
 
-    /// Returns the delay before the next retry; `None` if this outcome is final.
+    /// Returns the delay before the next retry; `None` if the request must not be retried.
     pub(crate) fn wait_after(
         &mut self,
         outcome: &Result<UpstreamResponse, UpstreamError>,
@@ -100,7 +100,7 @@ impl RetryState {
     }
 }
 
-/// Parses the retry delay in a response: milliseconds, seconds or a date.
+/// Parses the retry delay that a response requests, in milliseconds, in seconds or as a date.
 fn requested_wait(response: &UpstreamResponse, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;

@@ -6,9 +6,9 @@ use hashlink::LinkedHashMap;
 
 /// The most recently inserted values, limited by their total size in bytes.
 ///
-/// Each turn of a conversation has a new key and replaces the entry of the previous turn. Eviction
-/// ignores how often a key was read, because frequently read entries may belong to conversations
-/// that have ended.
+/// Each turn of a conversation has a new key, and its entry replaces the previous turn's entry.
+/// Reads do not delay eviction, because frequently read entries may belong to conversations that
+/// have ended.
 pub(crate) struct ByteLru<K, V> {
     /// Values with their sizes in bytes, oldest first.
     entries: LinkedHashMap<K, (V, usize)>,

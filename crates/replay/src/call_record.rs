@@ -1,16 +1,16 @@
 //! The record of one gateway call: the received and sent requests, the outcome, and the timestamps.
 //!
-//! The record of a captured call is stored with its turn, in the same commit. A call without a
-//! reply (refused, failed or truncated) has its own log. If the call continues a conversation, that
-//! log is a Run of the conversation; otherwise it is a Thread.
+//! The record of a captured call is stored in the same commit as the call's turn. A call without a
+//! reply (refused, failed or truncated) has its own log. If such a call continues a conversation,
+//! its log is a Run of the conversation; otherwise it is a Thread.
 //!
 //! | record | contents |
 //! |---|---|
 //! | `turn`, or `story` without a reply | caller, target, outcome, times and tokens |
 //! | `copy` | the bodies, as differences to those of the previous call; see [`Bodies`] |
 //!
-//! The bodies repeat the content of Items. They are therefore stored as `copy` records, which the
-//! store erases when any Item of the same Thread is erased.
+//! The bodies repeat the content of Items. The store must erase them together with the Items, so
+//! they are stored as `copy` records.
 //!
 //! | file | contents |
 //! |---|---|
@@ -52,8 +52,8 @@ use crate::turn::ParentTurn;
 const SECRET: [&str; 8] =
     ["auth", "cookie", "key", "password", "secret", "session", "signature", "token"];
 
-/// The facts about one request, filled in as the request progresses. The stored record, the
-/// metrics, the log line and the trace span are derived from them.
+/// The facts about one request, collected while the request is processed. They are the source of
+/// the stored record, the metrics, the log line and the trace span.
 #[derive(Clone, Debug)]
 pub struct CallRecord {
     /// The id of the call; `None` if the request calls no model.
@@ -76,7 +76,8 @@ pub struct CallRecord {
     pub verdict: Option<Verdict>,
     /// Counts of the Fates in the request that was sent; `None` if no request was sent.
     pub fates: Option<FateCounts>,
-    /// The first part of the prefix that changed, if prefix-bound Seals were removed because of it.
+    /// The first part of the prefix that changed, if the change caused prefix-bound Seals to be
+    /// removed.
     pub prefix_changed: Option<String>,
     /// The HTTP status of the response, from the provider or the gateway.
     pub status: Option<u16>,
@@ -84,8 +85,8 @@ pub struct CallRecord {
     pub first_byte: Option<Instant>,
     /// Whether the response is a stream.
     pub is_stream: bool,
-    /// The number of bytes of text received. Used to estimate tokens if the provider reports no
-    /// usage.
+    /// The number of bytes of response text received. If the provider reports no usage, tokens are
+    /// estimated from this number.
     pub received: u64,
     /// The token usage that the provider has reported so far.
     pub usage: Option<Usage>,
@@ -101,7 +102,8 @@ pub struct CallRecord {
     pub texts: Bodies,
     /// The captured turn that the call continues.
     pub parent: Option<ParentTurn>,
-    /// The bodies of the call that produced `parent`, as the base for delta encoding.
+    /// The bodies of the call that produced `parent`. This call's bodies are encoded as differences
+    /// from them.
     pub base: Option<Arc<DeltaBase>>,
     /// Whether the response is stored, so that the caller can retrieve it later by id.
     pub keeps_response: bool,

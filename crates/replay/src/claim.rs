@@ -1,8 +1,9 @@
-//! Claims are handles that the gateway places in a translated reply to find the turn again later.
+//! Claims are handles that the gateway places in a translated reply. When the client sends a Claim
+//! back, the gateway finds the captured turn.
 //!
 //! A Claim is placed in the dialect's field for opaque reasoning (`signature`, `encrypted_content`,
-//! `thoughtSignature`, `reasoning_details`). Tool calls get ids that contain the same information.
-//! Claims and call ids identify the turn and are authenticated for one tenant:
+//! `thoughtSignature`, `reasoning_details`). Tool calls get ids that also identify the turn. All
+//! handles are authenticated, so they are valid for only one tenant:
 //!
 //! | handle | format |
 //! |---|---|
@@ -10,8 +11,8 @@
 //! | call id, 40 characters | `call_tl1`, turn (15), call number (2), authenticator (15) |
 //! | response id, 40 characters | `resp_tl1`, turn (15), authenticator (17) |
 //!
-//! Handles contain only letters and digits, and the length of a Claim is a multiple of four. A
-//! client that decodes a signature as base64, in either alphabet, therefore returns it unchanged.
+//! Claims contain only letters and digits, and their length is a multiple of four. A client that
+//! decodes and re-encodes a Claim as base64, in either alphabet, therefore returns it unchanged.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,11 +58,11 @@ impl Claims {
         Self { key: blake3::derive_key("throughline 2026-11 claims v1", &key) }
     }
 
-    /// Creates a random id for a new turn. The id must exist before the first byte of the reply is
-    /// sent.
+    /// Creates a random id for a new turn. Create the id before sending the first byte of the
+    /// reply, because the reply contains it.
     ///
     /// An id consists of letters for the process, a counter and random letters. Consecutive ids
-    /// from one process sort next to each other, which keeps them together in the store.
+    /// from one process sort next to each other, so their entries are adjacent in the store.
     pub fn new_turn_id() -> Result<TurnId, RandomnessError> {
         static PROCESS: OnceLock<u128> = OnceLock::new();
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -154,8 +155,8 @@ impl Claims {
             || has(CALL, CALL.len() + TURN_LETTERS + NUMBER + CALL_MAC)
     }
 
-    /// Returns the Claims among an Item's Seals, and the Item's tool call id if the gateway issued
-    /// it.
+    /// Returns the Claims among an Item's Seals, and the Item's tool call id if it has the
+    /// gateway's format.
     pub fn handles_in_item(item: &Item) -> impl Iterator<Item = Name> {
         let seals = item.seals.iter().map(|seal| &**seal.reveal_to_tenant());
         let id = item.call().and_then(|call| call.wire_id.as_ref()).map(|id| id.as_bytes());

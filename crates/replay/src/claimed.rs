@@ -1,6 +1,6 @@
-//! Rewrites a reply for a caller whose dialect differs from the provider's. Each Thought carries a
-//! Claim in the field for opaque reasoning, and tool calls get gateway ids. Clients send the Claims
-//! and ids back, so the gateway can identify the turn.
+//! Rewrites a reply for a caller whose dialect differs from the provider's. The field for opaque
+//! reasoning of each Thought contains a Claim, and tool calls get gateway ids. Clients send the
+//! Claims and ids back, so the gateway can identify the turn.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,8 +63,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// Returns the origin with the model name from the caller's request. Only the reply is changed;
-    /// the stored turn keeps the name of the model that answered.
+    /// Returns the origin with the model name from the caller's request. Only the caller's reply is
+    /// changed; the stored turn keeps the name of the model that responded.
     fn origin(&self, origin: Arc<Origin>) -> Arc<Origin> {
         match &self.model {
             Some(model) => Arc::new(Origin { answered: model.clone(), ..Origin::clone(&origin) }),
@@ -72,8 +72,8 @@ impl ClaimRewriter {
         }
     }
 
-    /// Returns the id of the rewritten reply. For the Responses API, this is a gateway id, because
-    /// later requests refer to the reply by id.
+    /// Returns the id of the rewritten reply. In the Responses API, later requests refer to the
+    /// reply by its id, so the reply gets a gateway id.
     fn id(&self, own: Option<Name>) -> Option<Name> {
         if self.wire != Wire::OPENAI_RESPONSES {
             return own;
@@ -102,8 +102,8 @@ impl ClaimRewriter {
     }
 }
 
-/// Renders a Thought in a dialect, with the Claim instead of its Seal. Returns `None` for Chat
-/// Completions, which has no field for a Claim. There, the call ids identify the turn.
+/// Renders a Thought in a dialect, with the Claim instead of the Thought's Seal. Returns `None` for
+/// other dialects, such as Chat Completions, in which only the call ids identify the turn.
 fn claim_json(wire: &Wire, thought: &Thought, claim: &str) -> Option<NativePart> {
     let text = &*thought.content;
     let json = match wire.as_str() {

@@ -73,8 +73,8 @@ impl Replay {
         Self { store, claims, chains, turns, calls, owned: OwnedIds::default(), pending: None }
     }
 
-    /// Enables write-behind: the reply is sent before its turn is stored. If the process dies in
-    /// between, the turn is lost.
+    /// Enables write-behind: the reply is sent before its turn is stored. If the process exits
+    /// before the turn is stored, the turn is lost.
     #[must_use]
     pub fn relaxed(self) -> Self {
         Self { pending: Some(PendingWrites::default()), ..self }
@@ -168,7 +168,7 @@ impl Replay {
     }
 
     /// Restores the content that the client dropped or altered. `call` must be decoded from the
-    /// client's request, and its target must be the one that will receive it.
+    /// client's request, and `call.target` must be the endpoint that the request will be sent to.
     pub async fn restore(
         &self,
         tenant: &Tenant,
@@ -191,7 +191,7 @@ pub struct RestoredCall {
     pub call: Call,
     /// The context for capturing the reply.
     pub conversation: Conversation,
-    /// Alterations by the client, and turns that can no longer be restored.
+    /// What the client altered, and which turns can no longer be restored.
     pub findings: Vec<Finding>,
     /// The Seals in the matched turns, exactly as their providers issued them.
     pub issued: CapturedSeals,
@@ -216,12 +216,13 @@ struct LostParts {
     evidence: Evidence,
     /// Whether the readable content was missing.
     visible: bool,
-    /// For each Seal, whether it was missing.
+    /// One flag per Seal: whether the Seal was missing.
     seals: Vec<bool>,
 }
 
 impl RestoredCall {
-    /// Updates the Fates of the encoded Call with the content that was restored or removed.
+    /// Updates the Fates of the encoded Call: marks restored content as restored, and adds the
+    /// Fates of content that was removed.
     pub fn account(&self, encoded: &mut EncodedRequest) {
         for fate in &mut encoded.fates {
             let Some(mark) = self.marks.get(&fate.item) else { continue };
@@ -249,14 +250,15 @@ pub struct Conversation {
     pub chain: Chain,
     /// The captured turn that the request continues; `None` if no turn was found.
     pub parent: Option<ParentTurn>,
-    /// The last model turn, if the request ends with that turn. The reply then continues the turn.
+    /// The Items of the last model turn, if the request ends with that turn. The reply then
+    /// continues the turn.
     pub open: Vec<Item>,
     /// The epoch of the Vault lookup, or the first epoch if there was no lookup.
     pub era: ErasureEpoch,
 }
 
 impl Conversation {
-    /// Returns the conversation of a Call without a Vault lookup, so the parent is unknown.
+    /// Returns the conversation of a Call without a Vault lookup. The parent is therefore `None`.
     pub fn of(call: &Call, tenant: &Tenant, end_user: Option<&str>) -> Self {
         Self::with_chain(Chain::of(call, tenant, end_user), call, end_user)
     }

@@ -54,7 +54,8 @@ fn identity(out: &mut Object<'_>, identity: &Identity) {
     out.string("representation", &identity.representation);
 }
 
-/// Writes the stored text of one Item. The fields are the values that the text can refer to.
+/// Writes the stored text of one Item. Values that equal a field of this writer are written as
+/// references or omitted.
 struct StoredItemWriter<'w> {
     index: StringIndex<'w>,
     origin: Option<&'w Origin>,
@@ -202,8 +203,8 @@ impl StoredItemWriter<'_> {
         out.maybe("prefix", seal.bound.prefix.map(|digest| hex(&digest)).as_deref());
     }
 
-    /// Writes an origin as an array to save space: almost every Item has an origin, which is often
-    /// longer than the Item itself.
+    /// Writes an origin as an array to save space: almost every Item has an origin, and the origin is
+    /// often longer than the rest of the Item.
     fn origin(&self, out: &mut Array<'_>, origin: &Origin) {
         let Origin { provider, endpoint, account, wire, asked, answered, family, routed } = origin;
         let answered = (answered != asked).then_some(&**answered);

@@ -16,12 +16,13 @@ pub mod kind {
     pub const EVENTS: &str = "events";
     /// A state change. The state is computed by folding these records.
     pub const STATE: &str = "state";
-    /// A snapshot of the state, so that folding does not start from the beginning.
+    /// A snapshot of the folded state, so that folding can start at the snapshot instead of the
+    /// first record.
     pub const CHECKPOINT: &str = "checkpoint";
     /// A copy of content from other records of a Thread; see
     /// [`NewRecord::copy`](super::NewRecord::copy).
     pub const COPY: &str = "copy";
-    /// A rewind, after which history continues from an earlier record.
+    /// A rewind: history continues from an earlier record.
     pub const REWIND: &str = "rewind";
     /// Content was erased on request.
     pub const FORGOTTEN: &str = "forgotten";
@@ -39,11 +40,11 @@ pub struct Batch {
     pub once: Vec<Name>,
     /// The additions to logs, at most one per log.
     pub appends: Vec<Append>,
-    /// Captured turns, whose content is in the records of this batch.
+    /// Captured turns to store. Their content is in the records of this batch.
     pub vault: Vec<NewVaultTurn>,
     /// Requests to people that this batch creates.
     pub asks: Vec<PendingRequest>,
-    /// Requests to people that this batch decides. Each can be decided only once.
+    /// Ids of the requests to people that this batch decides. A request can be decided only once.
     pub takes: Vec<Name>,
 }
 
@@ -55,7 +56,7 @@ impl Batch {
         Self { tenant: tenant.into(), once, appends, vault, asks, takes }
     }
 
-    /// Adds the records and changes for one log.
+    /// Adds an append, which contains the records and changes for one log.
     #[must_use]
     pub fn append(mut self, append: Append) -> Self {
         self.appends.push(append);
@@ -75,16 +76,18 @@ impl Batch {
 pub struct Append {
     /// The log to append to.
     pub log: LogId,
-    /// The properties of the log, if this append creates it. In that case, the log must not exist
-    /// yet.
+    /// The properties of the new log, if this append creates the log. The commit then fails if the
+    /// log exists.
     pub opening: Option<LogOpening>,
-    /// The last sequence number that the writer has seen; `None` disables the check.
+    /// The log's last sequence number as the writer knows it; the commit fails if it differs.
+    /// `None` disables the check.
     pub expect: Option<u64>,
-    /// The writer's fence. Without one, the log must not be leased.
+    /// The fence of the writer's lease. Without a fence, the commit fails if the log is leased.
     pub fence: Option<Fence>,
     /// The new records, in order.
     pub records: Vec<NewRecord>,
-    /// Rewinds the log to that sequence number before the records are added.
+    /// The sequence number to which the log is rewound before the records are added; `None` for no
+    /// rewind.
     pub rewind_to: Option<u64>,
     /// The new status of the log, such as `running`. The status is not content: it is never
     /// encrypted or erased.
@@ -105,14 +108,14 @@ impl Append {
         }
     }
 
-    /// Creates the log with these properties; fails if it exists.
+    /// Makes the append create the log with these properties. The commit fails if the log exists.
     #[must_use]
     pub fn opening(mut self, opening: LogOpening) -> Self {
         self.opening = Some(opening);
         self
     }
 
-    /// Requires the log's last sequence number to be `last`.
+    /// Makes the commit fail unless the log's last sequence number is `last`.
     #[must_use]
     pub fn expect_last(mut self, last: u64) -> Self {
         self.expect = Some(last);
@@ -146,9 +149,9 @@ impl Append {
 pub struct LogOpening {
     /// Whether the log belongs to a Thread or a Run.
     pub kind: LogKind,
-    /// The Run's Thread; `None` for a Thread.
+    /// The Thread that the Run belongs to; `None` if the log belongs to a Thread.
     pub of: Option<LogId>,
-    /// The fork point, if the log is a fork. The log's own records follow it.
+    /// The fork point, if the log is a fork. The log's own records follow the shared records.
     pub fork: Option<ForkPoint>,
 }
 
@@ -201,7 +204,7 @@ pub struct NewRecord {
     pub events: u32,
     /// The subject, such as an Item id; erasing the subject erases this record.
     pub about: Option<Name>,
-    /// The time of the record, for imports of older data; `None` for the current time.
+    /// The time of the record, for imports of older data; `None` uses the current time.
     pub at: Option<Timestamp>,
 }
 
@@ -211,8 +214,9 @@ impl NewRecord {
         Self { kind: kind.into(), content: content.into(), events: 0, about: None, at: None }
     }
 
-    /// Creates a record that repeats content from other records of a Thread. Erasing any of those
-    /// records also erases this record, in every log. Captured turns do not depend on this record.
+    /// Creates a record that repeats content from other records of the Thread `thread`. Erasing an
+    /// Item of that Thread also erases this record, in whichever log it is. Captured turns do not
+    /// need this record.
     pub fn copy(thread: &LogId, content: impl Into<Bytes>) -> Self {
         Self::new(kind::COPY, content).about(format!("{thread}/"))
     }
@@ -232,7 +236,8 @@ impl std::fmt::Debug for NewRecord {
     }
 }
 
-/// A new request to a person. The last record of `log` in the same batch contains the question.
+/// A new request to a person. The last record that the same batch adds to `log` contains the
+/// question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRequest {
     /// The id, unique within the tenant.
@@ -241,17 +246,17 @@ pub struct PendingRequest {
     pub kind: Name,
     /// The log that waits for the answer.
     pub log: LogId,
-    /// How long the request can be answered; `None` for no limit.
+    /// The time after which the request expires; `None` if it never expires.
     pub expires_in: Option<Duration>,
 }
 
 /// The result of [`Store::commit`](crate::Store::commit).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// The written ranges, in the order of the batch's appends.
+    /// The ranges of written records, one per append of the batch and in the same order.
     pub written: Vec<WrittenRange>,
-    /// Whether a batch with the same idempotency keys was stored before, so that the store wrote
-    /// nothing.
+    /// Whether the store wrote nothing because a batch with the same idempotency keys was stored
+    /// before.
     pub repeated: bool,
 }
 

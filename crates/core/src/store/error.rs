@@ -6,8 +6,8 @@ use throughline_json::Name;
 
 use crate::store::{LogId, PendingStatus};
 
-/// An error that a store returns. Unless stated otherwise, nothing was written, and stored data is
-/// intact.
+/// An error that a store returns. Unless a variant states otherwise, nothing was written and the
+/// stored data is intact.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another writer appended to the log first.
@@ -20,13 +20,13 @@ pub enum StoreError {
         /// The actual last sequence number.
         found: u64,
     },
-    /// The writer's lease has expired, or another owner holds the log.
+    /// The writer's lease has expired, or another owner holds the lease on the log.
     #[error("this writer does not hold the lease on {log}; acquire a lease and read the log again")]
     Fenced {
         /// The log that was accessed.
         log: LogId,
     },
-    /// Another owner holds the log.
+    /// Another owner holds the lease on the log.
     #[error("{log} is leased to {owner}; retry when the lease expires, in {left_ms} ms")]
     Held {
         /// The log that was accessed.
@@ -58,7 +58,7 @@ pub enum StoreError {
         /// The name of the object.
         name: Name,
     },
-    /// The request is invalid, for this reason.
+    /// The request is invalid. Contains the whole error message.
     #[error("{0}")]
     Invalid(Name),
     /// The disk or the database is full.
@@ -76,7 +76,7 @@ pub enum StoreError {
     /// The store is encrypted, and no master key was given.
     #[error("this store is encrypted; provide its master key in a file or an environment variable")]
     KeyMissing,
-    /// A newer version created the store.
+    /// A newer version of Throughline created the store.
     #[error(
         "the store has schema version {found}, but this program supports versions up to {known}; \
          upgrade Throughline"
@@ -84,7 +84,7 @@ pub enum StoreError {
     NewerSchema {
         /// The schema version of the store.
         found: u32,
-        /// The latest version that this program supports.
+        /// The latest schema version that this program supports.
         known: u32,
     },
     /// The stored data is damaged.

@@ -1,4 +1,4 @@
-//! Run events: numbered from 1, packed into records, and followed by readers.
+//! Run events: they are numbered from 1 and packed into records, which readers can follow.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use crate::store::{
 /// Writes one Run's events. Events are small and frequent, so they are packed and written in the
 /// background.
 pub trait EventWriter: Send + Sync {
-    /// Queues an event and returns before it is written, unless the queue is full. `about` names
-    /// the Item that the event belongs to. Events about different Items are packed separately, so
-    /// that each Item's events can be erased.
+    /// Queues an event for writing. Waits only if the queue is full. `about` is the id of the Item
+    /// that the event belongs to. Events of different Items are packed separately, so that each
+    /// Item's events can be erased.
     fn push<'a>(
         &'a self,
         event: &'a [u8],
@@ -39,7 +39,8 @@ pub fn pack_events<'e>(events: impl IntoIterator<Item = &'e [u8]>) -> NewRecord 
     packed.record()
 }
 
-/// Returns the events of a record with their numbers, or the reason why they were erased.
+/// Returns the events of a record with their numbers. Fails with the erasure reason if the record
+/// was erased.
 pub fn unpack_events(record: &Record) -> Result<Vec<(u64, Bytes)>, ElisionReason> {
     let Some((first, last)) = record.events else { return Ok(Vec::new()) };
     match &record.content {
@@ -83,12 +84,12 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Creates an empty pack for events about one Item, or about no Item.
+    /// Creates an empty pack. `about` is the id of the Item that all its events belong to, if any.
     pub fn with_subject(about: Option<Name>) -> Self {
         Self { about, ..Self::default() }
     }
 
-    /// Returns the Item id that the events are about, if any.
+    /// Returns the id of the Item that the events belong to, if any.
     pub fn subject(&self) -> Option<&Name> {
         self.about.as_ref()
     }
@@ -103,7 +104,7 @@ impl Pack {
         self.events == 0
     }
 
-    /// Appends an event and its length.
+    /// Appends an event, preceded by its length.
     pub fn push(&mut self, event: &[u8]) {
         let mut length = event.len();
         while length > 0x7f {
@@ -132,13 +133,13 @@ pub struct LogFollower<'s> {
 }
 
 impl<'s> LogFollower<'s> {
-    /// Starts with the first record after a sequence number.
+    /// Creates a follower that starts after the sequence number `after`.
     pub fn new(store: &'s dyn Store, tenant: Tenant, log: LogId, after: u64) -> Self {
         Self { store, tenant, log, last: after }
     }
 
-    /// Starts with the record that contains the first event after `starting_after`. That record may
-    /// contain earlier events too.
+    /// Creates a follower that starts with the record containing the first event after
+    /// `starting_after`. That record may also contain earlier events.
     pub async fn events(
         store: &'s dyn Store,
         tenant: Tenant,
@@ -149,7 +150,7 @@ impl<'s> LogFollower<'s> {
         Ok(Self { store, tenant, log, last })
     }
 
-    /// Returns the next records, in order. Waits until at least one exists.
+    /// Returns the next records, in order. If there are none, waits until a record is written.
     pub async fn next(&mut self) -> Result<Vec<Record>, StoreError> {
         const PAGE: u32 = 256;
         loop {

@@ -1,4 +1,5 @@
-//! State folded from records, with checkpoints so that folding does not start from the beginning.
+//! State that is folded from a log's records. Checkpoints save the state, so that folding need not
+//! start at the first record.
 
 use bytes::Bytes;
 
@@ -19,7 +20,7 @@ pub trait Fold: Default + Send {
     fn load(saved: &Bytes) -> Result<Self, StoreError>;
 }
 
-/// The folded state of a log, and how far the log was read.
+/// The folded state of a log, and the position up to which the log was folded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FoldedLog<F> {
     /// The state after the last applied record.
@@ -28,18 +29,18 @@ pub struct FoldedLog<F> {
     pub last: u64,
     /// The sequence number of the last checkpoint.
     pub checkpoint: u64,
-    /// Bytes of content applied since that checkpoint.
+    /// Bytes of content applied since the last checkpoint.
     pub since: u64,
-    /// The size of that checkpoint in bytes.
+    /// The size of the last checkpoint in bytes.
     pub saved: u64,
-    /// Whether applied content may have been erased. If so, the log must be opened again, and no
-    /// checkpoint is written.
+    /// Whether content that was already applied may have been erased since. A stale state writes no
+    /// checkpoints; call [`FoldedLog::open`] to rebuild it.
     pub stale: bool,
 }
 
 impl<F: Fold> FoldedLog<F> {
-    /// Loads the state of a log from its last checkpoint and the records after it, without rewound
-    /// records.
+    /// Loads the state of a log from its last checkpoint and the later records. Rewound records are
+    /// skipped.
     pub async fn open(store: &dyn Store, tenant: &Tenant, log: &LogId) -> Result<Self, StoreError> {
         let Some(head) = store.log(tenant, log).await? else {
             return Err(StoreError::NotFound { what: "log", name: log.0.clone() });
@@ -69,7 +70,8 @@ impl<F: Fold> FoldedLog<F> {
         Ok(folded)
     }
 
-    /// Applies the next record of the log, which was added after the state was loaded.
+    /// Applies the next record of the log. Call this for each record that was added after the state
+    /// was loaded.
     pub fn apply(&mut self, record: &Record) -> Result<(), StoreError> {
         self.stale |= matches!(&*record.kind, kind::FORGOTTEN | kind::EXPIRED);
         self.apply_record(record)
@@ -87,9 +89,9 @@ impl<F: Fold> FoldedLog<F> {
         self.state.apply(record)
     }
 
-    /// Whether a checkpoint should be written: since the last checkpoint, at least 64 records and
-    /// 16 times its size in bytes were applied. All checkpoints together therefore take a small
-    /// fraction of the log.
+    /// Whether a checkpoint is due. It is due after at least 64 records whose total size is at
+    /// least 16 times the size of the last checkpoint. All checkpoints together therefore take a
+    /// small fraction of the log.
     pub fn is_checkpoint_due(&self) -> bool {
         const RECORDS: u64 = 64;
         const SHARE: u64 = 16;

@@ -1,4 +1,4 @@
-//! Captured turns, linked to their parents, and their lookup keys.
+//! Captured turns and the keys for looking them up. Each turn links to the previous turn.
 
 use throughline_json::Name;
 
@@ -15,15 +15,17 @@ crate::name::text_id!(TurnId);
 /// A captured turn to store. Its content consists of the records that the same batch adds to `log`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewVaultTurn {
-    /// The turn's id, which Claims also contain.
+    /// The turn's id. Claims for the turn contain the same id.
     pub id: TurnId,
-    /// The previous turn. Restoring follows this link, so branches are never mixed.
+    /// The previous turn. Reasoning is restored only along these links, so branches are never
+    /// mixed.
     pub parent: Option<TurnId>,
     /// The keys for finding the turn.
     pub keys: Vec<VaultKey>,
     /// The log that contains the turn.
     pub log: LogId,
-    /// The digest of the prefix, exactly as it was sent.
+    /// The digest of everything that was sent before the reply; `None` if the model does not bind
+    /// Seals to their prefix.
     pub prefix: Option<Digest>,
 }
 
@@ -43,7 +45,7 @@ pub enum VaultKey {
 /// A captured turn as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultTurn {
-    /// The turn's id, which Claims also contain.
+    /// The turn's id. Claims for the turn contain the same id.
     pub id: TurnId,
     /// The previous turn; `None` for the first turn of a conversation.
     pub parent: Option<TurnId>,
@@ -53,23 +55,24 @@ pub struct VaultTurn {
     pub first: u64,
     /// The sequence number of the turn's last record.
     pub last: u64,
-    /// The digest of the prefix, exactly as it was sent.
+    /// The digest of everything that was sent before the reply; `None` if the model does not bind
+    /// Seals to their prefix.
     pub prefix: Option<Digest>,
-    /// Why some of the turn's content was erased; `None` if the content is complete.
+    /// Why part of the turn's content was erased; `None` if the content is complete.
     pub gone: Option<ElisionReason>,
 }
 
 /// A captured turn that matches a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VaultMatch {
-    /// The matching turn; the newest, if several match.
+    /// The matching turn. If several turns match, this is the newest.
     pub turn: VaultTurn,
     /// The number of other turns with the same key.
     pub siblings: u32,
 }
 
-/// Counts the erasures of a tenant's data by all processes. While the epoch is unchanged, nothing
-/// was erased, so cached turns stay valid.
+/// The number of erasures of a tenant's data by all processes. While this number is unchanged,
+/// cached turns stay valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ErasureEpoch(pub u64);
 

@@ -21,14 +21,14 @@ pub enum UpstreamError {
         /// The environment variable that usually holds the key.
         variable: Option<Name>,
     },
-    /// The address is link-local or a cloud metadata service.
+    /// The endpoint's address is link-local or belongs to a cloud metadata service.
     #[error(
         "refused to connect to {endpoint}: {address} is a link-local or cloud metadata address"
     )]
     Refused {
         /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The host, or the resolved address.
+        /// The blocked host name, or the blocked address to which the host name resolves.
         address: Name,
     },
     /// The request is malformed and was not sent.
@@ -36,10 +36,10 @@ pub enum UpstreamError {
     Invalid {
         /// The endpoint's name in the configuration.
         endpoint: Name,
-        /// The reason, which ends the error message.
+        /// What is wrong with the request. This text ends the error message.
         problem: Name,
     },
-    /// The connection failed. Nothing was sent.
+    /// The connection could not be established. Nothing was sent.
     #[error("cannot reach {endpoint}: {cause}")]
     Unreachable {
         /// The endpoint's name in the configuration.

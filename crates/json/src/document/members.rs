@@ -1,4 +1,4 @@
-//! Declares records: JSON objects whose members are read, written and described by one declaration.
+//! Declares records: JSON objects whose parser, writer and JSON Schema come from one declaration.
 
 use crate as json;
 use crate::document::{
@@ -25,7 +25,8 @@ pub trait DocumentRecord: Sized {
 
 /// The value type of a record member.
 pub trait RecordMember: Sized {
-    /// Returns a description of the expected value, such as `a string`, that follows `expected`.
+    /// Returns a description of the expected value, such as `a string`. Error messages append it to
+    /// the word `expected`.
     fn expected() -> String;
 
     /// Returns the JSON Schema for the value.
@@ -187,13 +188,13 @@ macro_rules! record {
         #[derive(Clone, Debug, PartialEq)]
         pub struct $name {
             $($(#[doc = $note])* pub $field: $(Option<$wanted>)? $($needed)?,)+
-            /// Members that the document does not define, verbatim.
+            /// Members that the record does not declare, verbatim.
             pub extras: Vec<($crate::Name, $crate::Json)>,
         }
 
         impl $name {
             $(
-                /// The value of the document's `type` member.
+                /// The required value of the record's `type` member.
                 pub const TYPE: &'static str = $tag;
             )?
 

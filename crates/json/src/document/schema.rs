@@ -1,4 +1,4 @@
-//! Builds JSON Schemas from the same declarations that read and write documents.
+//! Builds JSON Schemas from the record declarations, which also generate the parsers and writers.
 
 use crate as json;
 use crate::document::{DocumentRecord, RecordMember, StringEnum};

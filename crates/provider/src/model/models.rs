@@ -105,8 +105,8 @@ impl std::fmt::Debug for EndpointModels {
     }
 }
 
-/// Several targets for one model name. Each attempt is encoded for its own target, so Seals reach
-/// only their issuer.
+/// Several targets for one model name. Each attempt is encoded for its own target, so a Seal is
+/// sent only to its issuer.
 struct FallbackModel {
     first: EndpointModel,
     fallbacks: Vec<EndpointModel>,

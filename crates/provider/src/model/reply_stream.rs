@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 use crate::model::error_map::{from_codec, from_failure, from_upstream};
 
-/// Time limit for draining the body after the last event. A drained connection can be reused.
+/// Time limit for reading the rest of the body after the last event, so that the connection can be
+/// reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A streamed response that is being read.

@@ -187,7 +187,7 @@ async fn invalid_requests_are_fixed_or_not_sent() {
     assert_eq!(statuses, [200, 200], "the invalid request was not sent");
 }
 
-/// Anthropic's wire with an additional rule that cannot be fixed.
+/// Anthropic's codec with an additional audit rule that has no automatic fix.
 struct StrictCodec;
 
 static NO_TOOLS_RULE: Rule = Rule {

@@ -7,9 +7,9 @@
 //! | `sent` | the request as sent | the shorter of `expanded` and `sent` of the previous call |
 //! | `account` | the report of Fates and findings | `account` of the previous call |
 //!
-//! The stored size of a call is therefore proportional to its new content. When the differences
-//! since the last full record would exceed the size of the bodies, the next record is full. Reading
-//! a call's bodies therefore reads at most about twice their size.
+//! The stored size of a call is therefore proportional to its new content. If the differences since
+//! the last full record would exceed the size of the bodies, the bodies are stored in full.
+//! Decoding a call therefore reads at most about twice the size of its bodies.
 
 use bytes::Bytes;
 use throughline_core::LogId;
@@ -30,27 +30,27 @@ pub struct Bodies {
     pub account: Bytes,
 }
 
-/// The bodies of a call. The next call's bodies are encoded as differences from these.
+/// The bodies of a call, as the delta base for encoding the next call.
 #[derive(Clone, Debug)]
 pub struct DeltaBase {
     /// The decoded bodies.
     pub texts: Bodies,
-    /// The sequence number of the last full record; `None` if this record is full and not stored
-    /// yet.
+    /// The sequence number of the last full record; `None` if these bodies are stored in full but
+    /// have no sequence number yet.
     pub full: Option<u64>,
     /// The size in bytes of all differences since the last full record.
     pub since: u64,
 }
 
-/// The base for encoding a call's bodies as differences.
+/// The delta base for encoding a call's bodies, and its location in the store.
 #[derive(Clone, Copy)]
 pub struct DeltaSource<'b> {
     pub tail: &'b DeltaBase,
-    /// The log and the last record of the base, if the base is in another log.
+    /// If the base is in another log: that log, and the sequence number of the base's last record.
     pub other_log: Option<(&'b LogId, u64)>,
 }
 
-/// An encoded record, and the base for the next call.
+/// An encoded record and the delta base for encoding the next call.
 pub struct EncodedBodies {
     pub json: Json,
     pub tail: DeltaBase,
@@ -68,14 +68,14 @@ impl Bodies {
         Self { expanded: body.clone(), received: body, sent: Bytes::new(), account: Bytes::new() }
     }
 
-    /// Returns the total size in bytes. A body that equals `whole` is not counted again.
+    /// Returns the total size in bytes. A request body that equals `expanded` is not counted again.
     pub fn size(&self) -> usize {
         let once = |text: &Bytes| if is_same(text, &self.expanded) { 0 } else { text.len() };
         self.expanded.len() + once(&self.received) + once(&self.sent) + self.account.len()
     }
 
-    /// Encodes the bodies as differences from `base`, or in full if the differences add up to more
-    /// than the bodies.
+    /// Encodes the bodies as differences from `base`. If all differences since the last full record
+    /// would exceed the size of the bodies, encodes the bodies in full instead.
     pub fn write(&self, base: Option<DeltaSource<'_>>) -> EncodedBodies {
         if let Some(base) = base
             && let Some(full) = base.tail.full
@@ -118,10 +118,10 @@ impl Bodies {
     }
 
     /// Encodes the sent request as a difference from the previous sent request or from `expanded`,
-    /// whichever is shorter.
+    /// whichever difference is shorter.
     fn encode_sent(&self, before: &Bodies) -> (&'static str, Json) {
-        /// If the first difference is shorter than the text by this factor, the second is not
-        /// computed.
+        /// If the difference from the previous sent request is this many times shorter than the
+        /// text, the difference from `expanded` is not computed.
         const SHORT: usize = 16;
         let encode = |base: &Bytes| json::array(|a| delta::write(base, &self.sent, a));
         let from_previous = encode(&before.sent);
@@ -136,8 +136,8 @@ impl Bodies {
         }
     }
 
-    /// Decodes a record. `before` are the bodies of the previous call. Returns `None` if the record
-    /// is invalid.
+    /// Decodes a record. `before` contains the bodies of the previous call. Returns `None` if the
+    /// record is invalid.
     pub fn read(before: &Bodies, record: Node<'_>) -> Option<Self> {
         let is_full = record.get("full").is_none();
         let nothing = Bodies::default();

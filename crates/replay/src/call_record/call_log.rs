@@ -31,14 +31,15 @@ pub struct StoredCall {
     pub at: String,
     /// The record as JSON, without the bodies.
     pub account: Json,
-    /// The bodies, or the reason why they were erased, if the reason is known.
+    /// The bodies; if they are not available, the reason why they were erased, if known.
     pub texts: Result<Bodies, Option<ElisionReason>>,
 }
 
 /// Where the bodies of the previous call are stored.
 #[derive(Clone, Copy)]
 pub enum BaseLocation<'p> {
-    /// In the call's own log, or in the log from which it was forked.
+    /// In the log to which this call's record is written, or in the log from which that log was
+    /// forked.
     Here,
     /// In the log of the given turn.
     From(&'p ParentTurn),
@@ -47,8 +48,8 @@ pub enum BaseLocation<'p> {
 }
 
 impl CallRecord {
-    /// Returns the record that stores the bodies as a copy in `thread`, and the base for later
-    /// calls.
+    /// Returns the record that stores the bodies as a copy of content in `thread`, and the delta
+    /// base for encoding the next call.
     pub fn bodies_record(
         &self,
         thread: &LogId,
@@ -82,8 +83,8 @@ impl CallLog {
         &self.left
     }
 
-    /// Returns the bodies that serve as the base for encoding the call after `parent`; `None` if
-    /// they were erased. `era` is the epoch of the latest store lookup, if there was one.
+    /// Returns the bodies of the call that produced `parent`, as the delta base for the next call;
+    /// `None` if they were erased. `era` is the epoch of the latest store lookup, if there was one.
     pub async fn tail(
         &self,
         tenant: &Tenant,
@@ -105,8 +106,8 @@ impl CallLog {
         Some(Arc::new(tail))
     }
 
-    /// Caches the bodies of a call with the number of its last record, and an epoch when the bodies
-    /// were valid.
+    /// Caches a call's bodies. `last` is the sequence number of the call's last record, and `era`
+    /// an epoch in which the bodies were not erased.
     pub fn remember(
         &self,
         node: &TurnId,
@@ -204,8 +205,9 @@ impl CallLog {
         Ok(texts.map(|texts| DeltaBase { texts, full: Some(full), since }).map_err(Some))
     }
 
-    /// Decodes the bodies in record `last` by applying all differences since record `full`. The
-    /// records in between belong to the same conversation, because each branch has its own log.
+    /// Decodes the bodies in record `last` by applying all differences since record `full`. All
+    /// records between the two belong to the same conversation, because each branch has its own
+    /// log.
     async fn decode_since(
         &self,
         tenant: &Tenant,
@@ -267,7 +269,8 @@ impl DeltaCache {
         recent.get(&(tenant.clone(), node.clone())).cloned()
     }
 
-    /// Caches a call and removes the previous call, which is rarely continued again.
+    /// Caches a call's bodies and removes those of the previous call, which is rarely continued
+    /// again.
     fn put(&self, tenant: &Tenant, node: &TurnId, parent: Option<&TurnId>, base: CachedBase) {
         let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parent) = parent {

@@ -7,7 +7,7 @@ use throughline_json::{self as json, Json, Node, Tree};
 use crate::call_record::call_log::StoredCall;
 use crate::call_record::{Bodies, report};
 
-/// Fields of the stored record that are renamed or omitted.
+/// Fields of the stored record that are not copied to the top level of the JSON.
 const OWN: [&str; 3] = ["v", "path", "headers"];
 
 /// Returns a call record as JSON, including the bodies.
@@ -65,7 +65,7 @@ fn put_bodies(o: &mut json::Object<'_>, account: Node<'_>, texts: &Bodies) {
     put_sent(o, account, Some(&texts.sent));
 }
 
-/// Writes an array of objects and renames the field `former` to `present`.
+/// Writes an array of objects, in which each field named `former` is renamed to `present`.
 fn put_renamed<'o, 'b>(
     o: &'o mut json::Object<'b>,
     name: &str,

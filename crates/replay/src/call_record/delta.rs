@@ -1,7 +1,7 @@
 //! Encodes a text as its difference from a base text.
 //!
-//! A growing conversation shares its start, and often its end, with the previous request. The
-//! middle is split at JSON element boundaries, and pieces that occur anywhere in the base are
+//! A growing conversation shares its start, and often its end, with the previous request. The text
+//! in between is split at JSON element boundaries, and pieces that also occur in the base are
 //! stored as references. A changed member or a moved cache marker therefore adds only its own
 //! length.
 //!

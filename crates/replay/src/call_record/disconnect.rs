@@ -1,7 +1,7 @@
 //! Delays new connections briefly after client disconnects.
 //!
 //! When a client disconnects during a call, new connections wait until the call's record is stored
-//! and a short pause has passed. This slows down clients that reconnect often, but not open
+//! and a short pause has passed. This delays clients that reconnect often, but does not affect open
 //! connections.
 
 use std::time::Duration;

@@ -73,7 +73,8 @@ impl OwnedTurn {
         }
     }
 
-    /// Returns the approximate memory size in bytes, which limits the pending writes.
+    /// Returns the approximate memory size in bytes, which counts towards the limit for pending
+    /// writes.
     pub fn size(&self) -> usize {
         let items = self.reply.items.iter().chain(&self.conversation.open);
         self.record.texts.size() + items.map(size_of_item).sum::<usize>()

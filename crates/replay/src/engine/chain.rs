@@ -38,8 +38,8 @@ pub struct Chain {
     turns: Vec<ChainTurn>,
 }
 
-/// Returns a digest of a chain and the provider of its last turn. Turns from several providers can
-/// have the same chain, but a provider can read only its own Seals.
+/// Returns a digest of a chain digest and the provider of the last turn. Turns from several
+/// providers can have the same chain, but a provider can read only its own Seals.
 pub(super) fn provider_digest(digest: &Digest, origin: &Origin) -> Digest {
     static CONTEXT: LazyLock<blake3::Hasher> =
         LazyLock::new(|| blake3::Hasher::new_derive_key("throughline 2026-11 chain and maker v1"));
@@ -114,8 +114,9 @@ impl Chain {
         chain
     }
 
-    /// Extends the chain of the first `seen` Items to all Items. The first `seen` Items must be
-    /// [settled](is_settled): they must not end with a model turn that later Items would continue.
+    /// Extends a chain that covers the first `seen` Items to all Items. The first `seen` Items must
+    /// be [settled](is_settled): they must not end with a model turn, which later Items could
+    /// continue.
     pub(super) fn extend(&mut self, items: &[Item], seen: usize) {
         for (at, item) in items.iter().enumerate().skip(seen) {
             self.push(at, item);
@@ -153,8 +154,8 @@ impl Chain {
         self.turn_after(reply).map(|(digest, _)| digest)
     }
 
-    /// Returns the digest after a reply, with the visible content of the turn that it starts or
-    /// continues.
+    /// Returns the digest after a reply, and the visible content of the turn that the reply starts
+    /// or continues.
     pub(super) fn turn_after(&self, reply: &[Item]) -> Option<(Digest, VisibleDigests)> {
         let (hasher, group, calls) = (self.hasher.clone(), self.group.clone(), self.calls.clone());
         let (run, has_begun, turns) = (self.run.clone(), self.has_begun, Vec::new());
@@ -206,8 +207,8 @@ impl Chain {
         }
     }
 
-    /// Ends the current run of model Items, which becomes a new turn or extends the last open turn.
-    /// [`Chain::close_turn`] computes the turn's digest when the turn is complete.
+    /// Ends the current run of model Items. The run becomes a new turn or extends the last open
+    /// turn. [`Chain::close_turn`] later computes the turn's digest.
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let open = self.group.as_ref().filter(|group| group.speaker == Speaker::Model);
@@ -245,7 +246,8 @@ impl std::fmt::Debug for Chain {
     }
 }
 
-/// Whether the chain of these Items can be extended, because they do not end with a model turn.
+/// Whether the chain of these Items can be cached and extended later: the Items must not end with a
+/// model turn.
 pub(super) fn is_settled(items: &[Item]) -> bool {
     items.last().is_none_or(|item| speaks(item) != Speaker::Model)
 }
@@ -407,8 +409,8 @@ impl SpeakerGroup {
     }
 }
 
-/// Returns a call's arguments as JSON with sorted members. Free text is wrapped in an object as
-/// `input`, which is also how it is sent on wires that accept only objects.
+/// Returns a call's arguments as JSON with sorted members. Free text becomes `{"input": text}`,
+/// which is also the form sent on wires that accept only objects.
 fn arguments(call: &ToolCall) -> String {
     let tree = call.args.tree();
     let root = tree.root();

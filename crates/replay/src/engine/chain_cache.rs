@@ -1,9 +1,9 @@
 //! Caches the chains of earlier requests, so that only the new part of a growing conversation is
 //! digested.
 //!
-//! The visible content of a request is cached with its chain. A later request that starts with
-//! exactly the same content extends that chain. A fingerprint selects candidates, whose content is
-//! then compared in full.
+//! Each entry contains the visible content of a request and its chain. If a later request starts
+//! with exactly the same content, the cached chain is extended. A fingerprint selects candidates,
+//! whose content is then compared in full.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -125,7 +125,7 @@ impl CachedChain {
         size_of::<Self>() + owner + self.shown + self.chain.size()
     }
 
-    /// Whether a Call of the same tenant and end user starts with this content.
+    /// Whether the Call has the same tenant and end user and starts with the cached content.
     fn begins(&self, call: &Call, tenant: &Tenant, end_user: Option<&str>) -> bool {
         let is_same = |known: &[VisibleItem], items: &[Item]| {
             known.len() == items.len()

@@ -51,7 +51,8 @@ fn is_prefix_bound(captured: &Captured) -> bool {
     captured.items.iter().flat_map(|item| &item.seals).any(|seal| seal.bound.prefix.is_some())
 }
 
-/// Whether a call has the same id and tool as the captured call, and all of the captured arguments.
+/// Whether a client's call has the id and tool of the captured call and contains all captured
+/// arguments.
 fn is_same_call(now: &ToolCall, then: &ToolCall) -> bool {
     let is_named = match (&now.wire_id, &then.wire_id) {
         (Some(now), Some(then)) => now == then || Claims::has_handle_format(now.as_bytes()),
@@ -185,7 +186,7 @@ fn lacks_required_thought(items: &[Item], captured: &Captured, target: &Target) 
         && captured.items.iter().filter(is_unsealed).any(|thought| !has_thought(items, thought))
 }
 
-/// Whether the client sent a Thought with the same content and without a Claim.
+/// Whether `items` contains a Thought with the same content as `thought` and without a Claim.
 pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     let is_same = |item: &Item| match (&item.body, &thought.body) {
         (Body::Thought(now), Body::Thought(then)) => now.content == then.content,
@@ -194,8 +195,8 @@ pub(super) fn has_thought(items: &[Item], thought: &Item) -> bool {
     items.iter().any(|item| is_same(item) && Claims::handles_in_item(item).next().is_none())
 }
 
-/// Returns the client's Items whose Seal or sealed Thought differs from the value that the provider
-/// issued.
+/// Returns the client's Items with altered reasoning: the provider did not issue their Seal, or
+/// issued it for a different Thought.
 pub(super) fn altered<'i>(
     items: &'i [Item],
     captured: &'i Captured,
@@ -212,8 +213,8 @@ pub(super) fn altered<'i>(
     })
 }
 
-/// Returns the captured Items with the client's text and arguments; `None` if Seals forbid the edit
-/// or the texts cannot be aligned.
+/// Returns the captured Items with the client's text and arguments. Returns `None` if a Seal
+/// forbids the edit or the client's texts do not correspond to the captured texts.
 pub(super) fn edited(turn: &ChainTurn, items: &[Item], captured: &Captured) -> Option<Vec<Item>> {
     let mut calls = items.iter().filter_map(Item::call);
     let mut as_sent = |item: &Item| match item.call().and_then(|_| calls.next()) {

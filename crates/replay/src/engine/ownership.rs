@@ -1,4 +1,5 @@
-//! Records which tenant received each object that a provider stores, and looks up the owners.
+//! Records which tenant received each object that providers store, and checks a tenant's access to
+//! such objects.
 
 use std::collections::HashSet;
 
@@ -14,7 +15,7 @@ use crate::objects::{LOG, OBJECT, ObjectId, ObjectKind, account_of, owner_key};
 use crate::turn::read_range;
 
 impl Replay {
-    /// Returns one result per object: whether the tenant received the object from that account.
+    /// Returns, for each object, whether the tenant received it from `account`.
     pub async fn owns(
         &self,
         tenant: &Tenant,
@@ -51,8 +52,8 @@ impl Replay {
         }
     }
 
-    /// Returns the indexes of objects found in captured turns from earlier versions, which wrote no
-    /// owner keys.
+    /// Searches turns captured by earlier versions, which wrote no owner keys. Returns the indexes
+    /// of the objects found in such turns.
     async fn find_captured(
         &self,
         tenant: &Tenant,
