@@ -38,8 +38,8 @@ impl<T> Default for Memoized<T> {
     }
 }
 
-/// A clone starts empty: its owner may change the data that lookups read, which would make cached
-/// results wrong.
+/// A clone starts empty: the owner of the clone may change the data that lookups read, which would
+/// make cached results wrong.
 impl<T> Clone for Memoized<T> {
     fn clone(&self) -> Self {
         Self::default()

@@ -33,8 +33,8 @@ pub struct Provider {
 pub struct Dialect {
     /// Where an assistant message carries reasoning.
     pub channel: ReasoningChannel,
-    /// Whether every assistant message with tool calls must contain the member named by `channel`,
-    /// even if its value is `""`.
+    /// Whether every assistant message with tool calls must contain the reasoning member that
+    /// `channel` selects, even if its value is `""`.
     pub demanded_with_tools: bool,
     /// The placeholder to send if the reasoning member is required but the message has no reasoning
     /// that can be sent.
@@ -126,7 +126,7 @@ pub struct Profile {
     pub name: String,
     /// Patterns for model names, in which `*` matches any text. The longest matching pattern wins.
     pub models: Vec<String>,
-    /// The vendor whose rules and Seal format apply to the family; `None` if no vendor's do.
+    /// The vendor whose rules and Seal format apply to the family, if any.
     pub vendor: Option<Vendor>,
     /// The thinking modes that a request may select; empty if the wire has no modes.
     pub modes: Vec<Mode>,

@@ -39,8 +39,8 @@ impl ReplayPolicy {
     }
 
     /// Renders a plain Thought in the `<thought>` envelope, which separates the Thought from the
-    /// model's own output. The text of the Thought cannot close the envelope, because it cannot
-    /// contain the secret nonce. Returns `None` without a secret.
+    /// model's own output. The text of the Thought cannot close the envelope, because the nonce in
+    /// the closing tag is unguessable. Returns `None` without a secret.
     pub fn envelope(&self, id: &ItemId, thought: &Thought) -> Option<String> {
         let nonce = self.secret.as_ref()?.nonce(id);
         let is_mine = thought.identity.is_same(&self.me);

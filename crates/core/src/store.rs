@@ -64,8 +64,8 @@ pub trait Store: Send + Sync {
         limit: u32,
     ) -> StoreFuture<'a, Vec<Record>>;
 
-    /// Returns a sequence number after which to read: all events numbered above `event` are in
-    /// records with higher sequence numbers.
+    /// Returns a value for `after` in [`Store::read`]: all events numbered above `event` are in
+    /// records after this sequence number.
     fn seq_before_event<'a>(
         &'a self,
         tenant: &'a Tenant,

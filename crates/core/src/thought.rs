@@ -20,7 +20,8 @@ pub const PLAIN_TEXT: &str = "plain-text";
 pub struct Thought {
     /// The readable content; empty if all reasoning is sealed.
     pub content: Arc<str>,
-    /// Whether the content is the full reasoning or a summary, or the reasoning is encrypted.
+    /// Whether the content is the full reasoning, a summary, or absent because the reasoning is
+    /// encrypted.
     pub kind: ThoughtKind,
     /// Whether the Thought arrived completely. A truncated Thought can never be replayed.
     pub whole: bool,
@@ -89,8 +90,8 @@ pub trait TokenCounter: Send + Sync {
 }
 
 words! {
-    /// Whether a Thought's content is the full reasoning or a summary, or the reasoning is
-    /// encrypted.
+    /// Whether a Thought's content is the full reasoning, a summary, or absent because the
+    /// reasoning is encrypted.
     ThoughtKind {
         /// The content is the reasoning itself.
         Text = "text",

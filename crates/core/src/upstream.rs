@@ -20,7 +20,7 @@ pub use crate::upstream::error::{TimeoutPhase, UpstreamError};
 pub type UpstreamFuture<'a> =
     Pin<Box<dyn Future<Output = Result<UpstreamResponse, UpstreamError>> + Send + 'a>>;
 
-/// A response body as a stream of chunks, in the sizes in which they arrive.
+/// A response body as a stream, which yields each chunk when it arrives.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, UpstreamError>> + Send>>;
 
 /// Sends requests to the providers' endpoints.

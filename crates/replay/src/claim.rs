@@ -59,7 +59,7 @@ impl Claims {
     }
 
     /// Creates a random id for a new turn. Create the id before sending the first byte of the
-    /// reply, because the reply contains it.
+    /// reply, because the Claims in the reply contain the id.
     ///
     /// An id consists of letters for the process, a counter and random letters. Consecutive ids
     /// from one process sort next to each other, so their entries are adjacent in the store.

@@ -203,8 +203,8 @@ impl StoredItemWriter<'_> {
         out.maybe("prefix", seal.bound.prefix.map(|digest| hex(&digest)).as_deref());
     }
 
-    /// Writes an origin as an array to save space: almost every Item has an origin, and the origin is
-    /// often longer than the rest of the Item.
+    /// Writes an origin as an array to save space: almost every Item has an origin, and the origin
+    /// is often longer than the rest of the Item.
     fn origin(&self, out: &mut Array<'_>, origin: &Origin) {
         let Origin { provider, endpoint, account, wire, asked, answered, family, routed } = origin;
         let answered = (answered != asked).then_some(&**answered);

@@ -215,8 +215,8 @@ impl NewRecord {
     }
 
     /// Creates a record that repeats content from other records of the Thread `thread`. Erasing an
-    /// Item of that Thread also erases this record, in whichever log it is. Captured turns do not
-    /// need this record.
+    /// Item of that Thread also erases this record, even if the record is in another log. Captured
+    /// turns do not need this record.
     pub fn copy(thread: &LogId, content: impl Into<Bytes>) -> Self {
         Self::new(kind::COPY, content).about(format!("{thread}/"))
     }
