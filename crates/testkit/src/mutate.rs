@@ -98,8 +98,8 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// Mutates the Seal at `location`, or the whole request if that is the operator's target. Returns
-    /// whether the request changed.
+    /// Mutates the Seal at `location`, or the whole request if that is the operator's target.
+    /// Returns whether the request changed.
     pub fn apply(
         &self,
         shape: Shape,
